@@ -1,0 +1,81 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can go wrong, and whose fault it is."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class VTorqueError(Exception):
+    """Something failed: what, why, and what to do about it.
+
+    The class says whose fault it is (docs/decisions.md, verdicts); the base class
+    itself blames nobody.  The three texts are for people and hold no secrets.
+
+    Args:
+        what: what failed, with the value that was wrong ("img=debain12").
+        why: the reason ("no such image in the pool").
+        hint: what to do about it ("did you mean debian12?"), or "".
+    """
+
+    fault: t.ClassVar[str] = "unclear"
+
+    def __init__(self, what: str, why: str = "", hint: str = "") -> None:
+        super().__init__(what, why, hint)
+        self.what = what
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.what}: {self.why}" if self.why else self.what
+        return f"{text} ({self.hint})" if self.hint else text
+
+    def to_dict(self) -> dict[str, str]:
+        """The error as JSON-ready words, for an answer that crosses a connection."""
+        return {"fault": self.fault, "what": self.what, "why": self.why, "hint": self.hint}
+
+
+class UserFault(VTorqueError):
+    """The request, the user's quota, dotfiles or guest prologue: the job ends at once, with the reason."""
+
+    fault = "user"
+
+
+class ImageFault(VTorqueError):
+    """The image boots nowhere, or is not what its record says: the job ends at once, with the reason."""
+
+    fault = "image"
+
+
+class NodeFault(VTorqueError):
+    """Proved on the node itself: no virtualisation, libvirt dead, bridge missing, local disk full."""
+
+    fault = "node"
+
+
+class SiteFault(VTorqueError):
+    """DHCP, pool, home server, batch server or policy: nothing goes offline for it."""
+
+    fault = "site"
+
+
+_BY_FAULT: dict[str, type[VTorqueError]] = {
+    cls.fault: cls for cls in (VTorqueError, UserFault, ImageFault, NodeFault, SiteFault)
+}
+
+
+def error_from_dict(data: t.Mapping[str, object]) -> VTorqueError:
+    """The error that another process described with `VTorqueError.to_dict`.
+
+    The other side is not trusted: an unknown fault becomes the base class, which blames nobody,
+    and every text is cut at 2,000 characters and stripped of control characters.
+    """
+
+    def text(key: str) -> str:
+        raw = str(data.get(key, ""))[:2000]
+        return "".join(c if c.isprintable() else "?" for c in raw)
+
+    cls = _BY_FAULT.get(str(data.get("fault")), VTorqueError)
+    return cls(text("what") or "an error without words", text("why"), text("hint"))

@@ -1,0 +1,197 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that a node must know to make one guest: the one thing that passes from the job to the nodes.
+
+The JSON forms are strict: a key too many, a key missing, a wrong type or a value out of form is an error.
+What a node reads is what it asked for, or nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from .errors import VTorqueError
+
+VERSION = 1
+
+JOB_ID = r"[0-9]{1,12}(\[[0-9]{1,7}\])?\.[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+"""A job id as Torque prints it: `4711.head`, `72[1].head` for the member of an array (torque.md)."""
+HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+USER_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?"
+GROUP_NAME = r"[^:,\x00-\x1f\x7f]{1,255}"
+"""A group of a directory server may hold blanks and capitals; a colon or a comma would break group(5)."""
+IMAGE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[1-9][0-9]{0,6})?"
+ABSOLUTE_PATH = r"/[^\x00-\x1f\x7f]{0,4000}"
+MAC = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"
+ADDRESS = r"[0-9a-fA-F.:]{2,45}"
+PUBLIC_KEY = r"ssh-ed25519 [A-Za-z0-9+/=]{68}( [A-Za-z0-9@._-]{1,100})?"
+PRIVATE_KEY = r"-----BEGIN OPENSSH PRIVATE KEY-----\n[A-Za-z0-9+/=\n]{100,2000}-----END OPENSSH PRIVATE KEY-----\n"
+
+HYPERVISORS = ("kvm", "qemu")
+FS_TYPES = ("sharedfs", "local", "ramdisk")
+
+
+def _text(pattern: str, *, secret: bool = False) -> t.Any:
+    return dataclasses.field(metadata={"pattern": pattern}, repr=not secret)
+
+
+def _number(low: int, high: int) -> t.Any:
+    return dataclasses.field(metadata={"low": low, "high": high})
+
+
+@dataclasses.dataclass(frozen=True)
+class Owner:
+    """The job's user, as the node knows him (getpwuid, getgrouplist)."""
+
+    user: str = _text(USER_NAME)
+    uid: int = _number(1, 2**32 - 2)
+    gid: int = _number(1, 2**32 - 2)
+    group: str = _text(GROUP_NAME)
+    home: str = _text(ABSOLUTE_PATH)
+    shell: str = _text(ABSOLUTE_PATH)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyPair:
+    """An ed25519 key of OpenSSH, made for one start of one job."""
+
+    private: str = _text(PRIVATE_KEY, secret=True)
+    public: str = _text(PUBLIC_KEY)
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestSpec:
+    """One guest of a job on one node.
+
+    Attributes:
+        rank: position of the guest in the job, 0 first; the job script runs in rank 0.
+        index: position among the job's guests on this node, 0 first (not the slot: that is the node's to give).
+        image: name in the pool, with its revision once it is resolved (`debian12@3`).
+        ram_mib: memory of the guest in MiB.
+        host_key: the guest's ssh host key, known before it boots.
+        authorized_key: public key of the job, with which its user enters the guest.
+    """
+
+    rank: int = _number(0, 100_000)
+    index: int = _number(0, 1_000)
+    image: str = _text(IMAGE_NAME)
+    distro: str = _text(r"[a-z]{1,16}")
+    arch: str = _text(r"[a-z0-9_]{1,16}")
+    vcpus: int = _number(1, 4096)
+    ram_mib: int = _number(16, 2**24)
+    hypervisor: str = _text("|".join(HYPERVISORS))
+    fs_type: str = _text("|".join(FS_TYPES))
+    host_key: KeyPair = dataclasses.field()
+    authorized_key: str = _text(PUBLIC_KEY)
+
+
+@dataclasses.dataclass(frozen=True)
+class NodePart:
+    """What the mother superior asks of one node: this job's guests, there or gone.
+
+    Attributes:
+        do: `present` or `absent`.
+        start: Torque's start_count of the job; a requeued job has a higher one.
+        timeout_s: seconds from the reading of this request until the node must have answered.
+        guests: empty for `absent`, which removes whatever of this start is there.
+    """
+
+    version: int = _number(VERSION, VERSION)
+    do: str = _text("present|absent")
+    job_id: str = _text(JOB_ID)
+    start: int = _number(0, 2**31)
+    node: str = _text(HOST_NAME)
+    timeout_s: float = _number(0, 86_400)
+    owner: Owner = dataclasses.field()
+    guests: tuple[GuestSpec, ...] = dataclasses.field()
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestFacts:
+    """A guest that is ready: the node's answer, and untrusted where it arrives (hence the forms).
+
+    Attributes:
+        name: host name of the guest, `v<node>-<slot>`.
+        timings_s: seconds that each phase took on the node (`disk`, `seed`, `start`, `address`, `ready`).
+    """
+
+    rank: int = _number(0, 100_000)
+    name: str = _text(HOST_NAME)
+    mac: str = _text(MAC)
+    address: str = _text(ADDRESS)
+    timings_s: dict[str, float] = dataclasses.field()
+
+
+class FormError(VTorqueError):
+    """JSON that is not of the form its reader demands."""
+
+
+_T = t.TypeVar("_T")
+
+
+def from_dict(cls: type[_T], data: object, where: str = "") -> _T:
+    """Make a frozen dataclass of this module out of parsed JSON.
+
+    Args:
+        cls: the dataclass.
+        data: what `json.loads` gave.
+        where: path to `data` in the document, for messages.
+
+    Raises:
+        FormError: names the place and what was wrong there; secrets are not repeated.
+    """
+    where = where or cls.__name__
+    if not isinstance(data, dict):
+        raise FormError(where, f"an object was expected, not {type(data).__name__}")
+    fields = {f.name: f for f in dataclasses.fields(t.cast(t.Any, cls))}
+    unknown = sorted(set(map(str, data)) - set(fields))
+    missing = sorted(set(fields) - set(data))
+    if unknown:
+        raise FormError(where, f"unknown key {unknown[0][:64]!r}")
+    if missing:
+        raise FormError(where, f"key {missing[0]!r} is missing")
+    hints = t.get_type_hints(cls)
+    values = {name: _value(hints[name], f, data[name], f"{where}.{name}") for name, f in fields.items()}
+    return cls(**values)
+
+
+def _value(hint: t.Any, field: dataclasses.Field[t.Any], value: object, where: str) -> object:
+    if dataclasses.is_dataclass(hint):
+        return from_dict(t.cast(t.Any, hint), value, where)
+    if t.get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise FormError(where, "a list was expected")
+        return tuple(from_dict(t.get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if t.get_origin(hint) is dict:
+        return _timings(value, where)
+    if hint is str:
+        if not isinstance(value, str) or not re.fullmatch(field.metadata["pattern"], value):
+            shown = repr(value)[:80] if field.repr else "the value"
+            raise FormError(where, f"{shown} is not of the form demanded")
+        return value
+    number = (int, float) if hint is float else (int,)
+    if isinstance(value, bool) or not isinstance(value, number):
+        raise FormError(where, f"a number was expected, not {type(value).__name__}")
+    if not field.metadata["low"] <= value <= field.metadata["high"]:
+        raise FormError(where, f"{value} is not within {field.metadata['low']} .. {field.metadata['high']}")
+    return value
+
+
+def _timings(value: object, where: str) -> dict[str, float]:
+    if not isinstance(value, dict) or len(value) > 32:
+        raise FormError(where, "an object of at most 32 figures was expected")
+    figures: dict[str, float] = {}
+    for key, figure in value.items():
+        good = isinstance(figure, (int, float)) and not isinstance(figure, bool) and 0 <= figure < 1e6
+        if not re.fullmatch(r"[a-z_]{1,32}", str(key)) or not good:
+            raise FormError(where, "a phase is named in small letters and takes 0 .. 1e6 seconds")
+        figures[key] = float(figure)
+    return figures
+
+
+def to_dict(thing: t.Any) -> dict[str, t.Any]:
+    """The dataclass as JSON-ready data; `from_dict` reads it back."""
+    return dataclasses.asdict(thing)

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ready, refusal and job records: what root writes about a job, and how it is read back safely.
+
+    /run/vtorque/jobs/<job>.<start>/      0711 root: ready.json or refusal.json, known_hosts, job_key, plan.json
+    /run/vtorque/shells/<pid>.<ticks>     link to the above, named by the process that becomes the job's shell
+    /var/lib/vtorque/records/<job>/       record.json, log and consoles; they outlive the job
+
+The link is how the job's shell finds the record of *this very start* without asking the server: the process
+that runs `prologue` is the one that becomes the job shell (batch), or both have the same parent (interactive).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import time
+import typing as t
+
+from .errors import VTorqueError
+from .guestspec import JOB_ID
+
+RUN_DIR = pathlib.Path("/run/vtorque")
+STATE_DIR = pathlib.Path("/var/lib/vtorque")
+SETFACL = "/usr/bin/setfacl"
+
+
+def job_key(job_id: str, start: int) -> str:
+    """The name under which everything of one start of a job is kept: `4711.head.1`, `72-1.head.1`.
+
+    Array members are spelled as Torque spells their script files, without brackets (torque.md).
+
+    Raises:
+        VTorqueError: `job_id` is not of the form of a job id.
+    """
+    if not re.fullmatch(JOB_ID, job_id) or ".." in job_id:
+        raise VTorqueError(f"job id {job_id[:80]!r}", "not of the form number.server or number[index].server")
+    return f"{job_id.replace('[', '-').replace(']', '')}.{int(start)}"
+
+
+def run_directory(job_id: str, start: int, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Path:
+    """Where root keeps what is true of a running job on its mother superior."""
+    return run_dir / "jobs" / job_key(job_id, start)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessId:
+    """A process that cannot be mistaken for a later one of the same number.
+
+    Attributes:
+        pid: process id.
+        start_ticks: its start time in clock ticks since boot (field 22 of /proc/PID/stat).
+    """
+
+    pid: int
+    start_ticks: int
+
+    def __str__(self) -> str:
+        return f"{self.pid}.{self.start_ticks}"
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """Raises FileNotFoundError when there is no such process."""
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        # the command's name may hold blanks and parentheses: count from the last one
+        return cls(pid, int(text.rpartition(")")[2].split()[19]))
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot; a record of another boot speaks of nothing that lives."""
+    return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadyGuest:
+    """A guest as the job's shell needs it."""
+
+    rank: int
+    name: str
+    node: str
+    address: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadyRecord:
+    """The guests of this start are ready, and this process may run the job in them.
+
+    Attributes:
+        shell: the process that was the prologue's parent when root decided.
+        boot_id: the boot in which that was true.
+        guests: by rank, 0 first.
+        user_shell: the user's own `-S`, or "" for the login shell of passwd.
+    """
+
+    job_id: str
+    start: int
+    user: str
+    shell: ProcessId
+    boot_id: str
+    guests: tuple[ReadyGuest, ...]
+    user_shell: str
+
+    @classmethod
+    def from_dict(cls, data: dict[str, t.Any]) -> ReadyRecord:
+        """The record as `write` stored it; root wrote it, so the form is taken as given."""
+        rest = {**data, "shell": ProcessId(**data["shell"]), "guests": tuple(ReadyGuest(**g) for g in data["guests"])}
+        return cls(**rest)
+
+
+@dataclasses.dataclass(frozen=True)
+class RefusalRecord:
+    """Root decided that this start runs nothing, and why: the job's shell prints it and fails."""
+
+    job_id: str
+    start: int
+    fault: str
+    what: str
+    why: str
+    hint: str
+
+
+def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None) -> None:
+    """Write a file of root's that appears whole, with its final owner and mode, or not at all.
+
+    Args:
+        path: where; its directory exists and is root's.
+        content: the text.
+        reader_uid: a user who may read it, granted by an ACL: never by group, never by ownership (a group may be
+            shared by everybody, and an owner could change the file).
+
+    Raises:
+        VTorqueError: the file or its ACL could not be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o400)
+        with os.fdopen(fd, "w", encoding="utf-8") as stream:
+            stream.write(content)
+        if reader_uid is not None:
+            subprocess.run(
+                [SETFACL, "-m", f"u:{int(reader_uid)}:r", str(temporary)],
+                check=True, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        os.rename(temporary, path)
+    except (OSError, subprocess.SubprocessError) as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise VTorqueError(f"{path} was not written", str(error)) from error
+
+
+def write_json(path: pathlib.Path, thing: t.Any, *, reader_uid: int | None = None) -> None:
+    """`write`, for a dataclass."""
+    write(path, json.dumps(dataclasses.asdict(thing), ensure_ascii=False), reader_uid=reader_uid)
+
+
+def read_json(path: pathlib.Path, *, limit: int = 1 << 20) -> dict[str, t.Any]:
+    """Read a record that only root can have written.
+
+    Raises:
+        FileNotFoundError: there is none.
+        VTorqueError: it is not a regular file of root's that nobody else may write, or not JSON.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with os.fdopen(fd, encoding="utf-8") as stream:
+        facts = os.fstat(fd)
+        # with an ACL the group bits are the ACL's mask: write stays out of it
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != 0 or facts.st_mode & 0o022:
+            raise VTorqueError(f"{path}", "not a file that only root can write: not believed")
+        try:
+            data = json.loads(stream.read(limit))
+        except ValueError as error:
+            raise VTorqueError(f"{path}", f"not a record: {error}") from error
+    if not isinstance(data, dict):
+        raise VTorqueError(f"{path}", "not a record")
+    return data
+
+
+class Timings:
+    """Seconds that each phase took, in the order in which the phases began.
+
+    Use: `with timings.phase("seed"): ...`; a phase that comes twice is added up.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> t.Iterator[None]:
+        """Measure what happens inside, whether it fails or not."""
+        self.seconds.setdefault(name, 0.0)
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.monotonic() - begin
+
+
+@dataclasses.dataclass(frozen=True)
+class Deadline:
+    """A moment on the monotonic clock that no wait may pass."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The deadline that many seconds from now."""
+        return cls(time.monotonic() + seconds)
+
+    def left_s(self, at_most: float = float("inf")) -> float:
+        """Seconds that are left, never negative, never more than `at_most`."""
+        return max(0.0, min(self.at - time.monotonic(), at_most))
+
+    @property
+    def passed(self) -> bool:
+        """Is there no time left?"""
+        return self.left_s() <= 0.0

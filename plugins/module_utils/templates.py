@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one resolver of templates: the site's directory first, then the collection's own `templates/`."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+from .errors import SiteFault
+
+SITE_DIR = pathlib.Path("/etc/vtorque/templates")
+COLLECTION_DIR = pathlib.Path(__file__).resolve().parents[2] / "templates"
+
+
+def render(name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, **values: t.Any) -> str:
+    """Render the template `name` (a path below `templates/`).
+
+    Escaping is for the format the template writes, told by its name: `.xml.j2` escapes for XML, everywhere
+    and without being asked.  YAML, JSON and shell templates use the filters `yaml` (a JSON scalar, which is
+    YAML), `b64` (base64 in one line) and `quote` (one shell word); an undefined value is an error, never "".
+
+    Args:
+        name: for example `domain.xml.j2`, `cloud-init/user-data.j2`, `launchers/hook.sh.j2`.
+        site_dir: the site's own templates, searched first; None for the collection's alone.
+        **values: what the template may use.
+
+    Raises:
+        SiteFault: the template is missing, has a syntax error or uses an undefined value; says where.
+    """
+    import base64
+    import json
+    import shlex
+
+    import jinja2
+
+    directories = [str(d) for d in (site_dir, COLLECTION_DIR) if d is not None]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(directories),
+        autoescape=lambda template: bool(template and template.endswith((".xml.j2", ".xml"))),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["yaml"] = lambda value: json.dumps(value, ensure_ascii=True)
+    environment.filters["b64"] = lambda value: base64.b64encode(str(value).encode()).decode("ascii")
+    environment.filters["quote"] = lambda value: shlex.quote(str(value))
+    try:
+        return environment.get_template(name).render(**values)
+    except jinja2.TemplateNotFound as error:
+        raise SiteFault(f"template {name}", f"{error} is in none of {', '.join(directories)}") from error
+    except jinja2.TemplateError as error:
+        line = getattr(error, "lineno", None)
+        raise SiteFault(f"template {name}" + (f", line {line}" if line else ""), str(error)) from error
