@@ -38,6 +38,10 @@ def _text(pattern: str, *, secret: bool = False) -> t.Any:
     return dataclasses.field(metadata={"pattern": pattern}, repr=not secret)
 
 
+def _part() -> t.Any:
+    return dataclasses.field()
+
+
 def _number(low: int, high: int) -> t.Any:
     return dataclasses.field(metadata={"low": low, "high": high})
 
@@ -84,7 +88,7 @@ class GuestSpec:
     ram_mib: int = _number(16, 2**24)
     hypervisor: str = _text("|".join(HYPERVISORS))
     fs_type: str = _text("|".join(FS_TYPES))
-    host_key: KeyPair = dataclasses.field()
+    host_key: KeyPair = _part()
     authorized_key: str = _text(PUBLIC_KEY)
 
 
@@ -105,8 +109,8 @@ class NodePart:
     start: int = _number(0, 2**31)
     node: str = _text(HOST_NAME)
     timeout_s: float = _number(0, 86_400)
-    owner: Owner = dataclasses.field()
-    guests: tuple[GuestSpec, ...] = dataclasses.field()
+    owner: Owner = _part()
+    guests: tuple[GuestSpec, ...] = _part()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +126,7 @@ class GuestFacts:
     name: str = _text(HOST_NAME)
     mac: str = _text(MAC)
     address: str = _text(ADDRESS)
-    timings_s: dict[str, float] = dataclasses.field()
+    timings_s: dict[str, float] = _part()
 
 
 class FormError(VTorqueError):

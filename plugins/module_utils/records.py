@@ -148,7 +148,7 @@ def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None) ->
                 [SETFACL, "-m", f"u:{int(reader_uid)}:r", str(temporary)],
                 check=True, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL,
             )  # fmt: skip
-        os.rename(temporary, path)
+        temporary.rename(path)
     except (OSError, subprocess.SubprocessError) as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

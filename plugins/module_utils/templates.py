@@ -36,7 +36,7 @@ def render(name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, **values: 
     import jinja2
 
     directories = [str(d) for d in (site_dir, COLLECTION_DIR) if d is not None]
-    environment = jinja2.Environment(
+    environment = jinja2.Environment(  # noqa: S701 - HTML is not written; the formats that are have their own filters
         loader=jinja2.FileSystemLoader(directories),
         autoescape=lambda template: bool(template and template.endswith((".xml.j2", ".xml"))),
         undefined=jinja2.StrictUndefined,
