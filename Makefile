@@ -1,14 +1,89 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# `make demo` and `make test` are all a newcomer needs; both install what they use.
 # Everything that is made lands in build/; `make clean` takes it away again.
+
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-BUILD := build
-PY := $(BUILD)/venv/bin/python
-COLLECTION := $(BUILD)/import/ansible_collections/mikelangelo/vtorque
+MAKEFLAGS += --no-print-directory
+
+# the image of the demo's guests: tiny (boots in seconds) or debian
+GUEST ?= tiny
+LAB := build/runtime/bin/python -m lab
+PY := build/venv/bin/python
+IMPORT := build/import/ansible_collections/mikelangelo/vtorque
+PYTEST := PYTHONPATH=build/import $(PY) -m pytest
+POOL := build/pool
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# --- what people type -------------------------------------------------------------------------------------------------
+
+.PHONY: demo lab down
+demo: ## install what is needed, run three jobs in virtual machines on this machine (GUEST=tiny|debian)
+	@GUEST=$(GUEST) lab/demo.sh
+
+lab: ## leave a small cluster running on this machine, and say what to type next
+	@GUEST=$(GUEST) lab/demo.sh --stay
+
+down: ## end the cluster of `make lab`
+	@if [ -x build/runtime/bin/python ]; then $(LAB) down; else echo "no lab was ever raised here"; fi
+
+.PHONY: test
+test: prepare-test check unit sanity integration galaxy molecule lab-tests e2e ## install what is needed and run every check and test
+
+# --- the parts of `make test`, each of which runs alone ---------------------------------------------------------------
+
+.PHONY: prepare prepare-test runtime images
+prepare:
+	@lab/prepare.sh demo
+
+prepare-test: prepare $(IMPORT)
+	@lab/prepare.sh test
 
 # the import path of a collection, for tools that read the sources in place
-$(COLLECTION):
+$(IMPORT):
 	@mkdir -p $(@D) && ln -sfn ../../../.. $@
+
+runtime: prepare
+	@$(LAB) runtime
+
+images: runtime
+	@$(LAB).guests tiny --pool $(POOL)
+
+.PHONY: check unit sanity integration galaxy molecule lab-tests e2e
+check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
+	@echo "== check"
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
+	@cd build/import && MYPYPATH=. ../venv/bin/mypy --config-file ../../pyproject.toml -p ansible_collections.mikelangelo.vtorque.plugins
+	@$(PY) -m mypy lab
+	@shellcheck lab/*.sh .ci/run
+	@PATH=$$PWD/build/venv/bin:$$PATH ansible-lint --profile production --offline -q
+
+unit: prepare-test ## fast tests, no hypervisor
+	@echo "== unit"
+	@$(PYTEST) -q tests/unit
+
+sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test integration; galaxy-importer
+	@echo "== $@"
+	@PATH=$$PWD/build/venv/bin:$$PATH tests/collection.sh $@
+
+molecule: prepare-test ## the roles, by molecule
+	@echo "== molecule"
+	@cd extensions && PATH=$$PWD/../build/venv/bin:$$PATH molecule test --all
+
+lab-tests: prepare-test runtime images ## the lab against the recorded facts of Torque
+	@echo "== lab"
+	@$(PYTEST) -q lab
+
+e2e: prepare-test runtime images ## jobs in real guests, on the lab
+	@echo "== end to end"
+	@$(PYTEST) -q tests/e2e
+
+.PHONY: clean
+clean: down ## remove build/
+	@rm -rf build

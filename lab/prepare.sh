@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# prepare.sh [demo|test]: install what the lab needs (demo), and what the checks need on top of it (test).
+# Debian 12, as root. Done again, it does nothing and says so with its silence.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. lab/step.sh
+kind=${1:-demo}
+
+LAB_PACKAGES="
+    python3 python3-venv python3-libvirt libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
+    dnsmasq-base openssh-server openssh-client iproute2 procps util-linux acl busybox-static dropbear-bin
+    cpio kmod xz-utils e2fsprogs"
+TEST_PACKAGES="shellcheck mmdebstrap git"
+
+[ "$(id -u)" -eq 0 ] || { echo "prepare: root is needed: the lab makes network namespaces and mounts" >&2; exit 1; }
+
+missing() {
+    local package
+    for package in "$@"; do
+        dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
+    done
+}
+
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -qq update
+    apt-get -qq install -y --no-install-recommends "$@"
+}
+
+wanted=$LAB_PACKAGES
+[ "$kind" = demo ] || wanted="$wanted $TEST_PACKAGES"
+# shellcheck disable=SC2086  # names, one a word
+lacking=$(missing $wanted)
+if [ -n "$lacking" ]; then
+    # shellcheck disable=SC2086
+    step "packages of the distribution ($(wc -w <<<"$lacking"))" apt_install $lacking
+fi
+
+# The distribution's Python, whose libvirt binding the venv shares; another python3 may stand first on PATH.
+venv() {
+    local directory=$1 requirements=$2 stamp
+    stamp=$directory/.installed-$(sha256sum requirements.txt "$requirements" | sha256sum | cut -c1-16)
+    [ ! -e "$stamp" ] || return 0
+    step "python environment $directory" install_venv "$directory" "$requirements" "$stamp"
+}
+
+install_venv() {
+    /usr/bin/python3 -m venv --system-site-packages "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check -r "$2" &&
+        touch "$3"
+}
+
+venv build/runtime requirements.txt
+if [ "$kind" = test ]; then
+    venv build/venv requirements-dev.txt
+fi
