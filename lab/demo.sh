@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# demo.sh [--stay]: install what is needed, raise the lab, tell the story of three jobs, end the lab (or let it stay).
+# GUEST=tiny (default) or debian chooses the image.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export STEP_LOG=build/log/demo.log
+mkdir -p build/log && : >"$STEP_LOG"
+. lab/step.sh
+
+GUEST=${GUEST:-tiny}
+LAB="build/runtime/bin/python -m lab"
+case $GUEST in
+    tiny) image=tiny takes="about 2 minutes, half of it installing" ;;
+    debian) image=debian12 takes="about 4 minutes, half of it making the Debian image" ;;
+    *) echo "demo: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
+esac
+
+cat <<TEXT
+vTorque runs the jobs of a Torque cluster in virtual machines that exist for one job.
+This shows it on this one machine: a front end and two compute nodes made of namespaces, a small batch system
+that acts like Torque, and real guests under libvirt. It takes $takes.
+  installs   packages of the distribution (libvirt, qemu, dnsmasq, openssh, ...), Python packages into build/
+  makes      build/ in this folder, and while it runs namespaces and bridges of its own; the network is not touched
+  log        $STEP_LOG
+
+TEXT
+
+lab/prepare.sh demo
+step "the collection, built and installed" $LAB runtime
+step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
+if [ "$GUEST" = debian ]; then
+    step "the Debian guest image (role guest_image)" lab/debian_image.sh
+fi
+[ "${1:-}" = --stay ] || trap '$LAB down >>"$STEP_LOG" 2>&1' EXIT
+step "the lab: front end fe, nodes cn1 and cn2" $LAB up --pool build/pool
+
+if [ "${1:-}" = --stay ]; then
+    cat <<TEXT
+
+The cluster is up. Next:
+  $LAB on fe --user alice -- vsub -I -vm img=$image     # a terminal in a virtual machine
+  echo hostname | $LAB on fe --user alice -- vsub       # a job; then ... on fe -- qstat
+  $LAB on fe --user alice -- vsub --help
+  make down                                                              # ends it
+TEXT
+    exit 0
+fi
+build/runtime/bin/python -m lab.story --image "$image"

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One job in one guest: what its user sees.  Every test also ends with nothing left (conftest.py)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .conftest import Site
+
+
+def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:
+    """Batch job with the site's defaults alone: another host name, the user's ids, stdout and stderr apart."""
+    script = site.write("/home/alice/where.sh", "#!/bin/sh\nhostname; uname -s; id -u; id -g; echo complaint >&2\n")
+    ended = site.job(script)
+    name, kernel, uid, gid = ended.out.split()
+    assert re.fullmatch(r"vcn[12]-[0-9]+", name)
+    assert (kernel, uid, gid) == ("Linux", "1001", "1001")
+    assert ended.err == "complaint\n"
+    assert ended.exit_status == 0
+
+
+@pytest.mark.parametrize("status", [1, 37, 255])
+def test_exit_status_is_the_scripts(site: Site, status: int) -> None:
+    """255 too, which ssh uses for its own troubles."""
+    ended = site.job("-N", "fails", stdin=f"echo out; exit {status}\n")
+    assert (ended.exit_status, ended.out, ended.err) == (status, "out\n", "")
+
+
+def test_script_killed_by_a_signal(site: Site) -> None:
+    """The shell reports 128 + 9, as on bare metal."""
+    assert site.job(stdin="kill -KILL $$\n").exit_status == 137
+
+
+def test_piped_job_is_called_stdin(site: Site) -> None:
+    """`echo ... | vsub`: its bytes arrive as they are."""
+    job_id = site.submit(stdin="printf '%s|' 'a  b' '*' \"it's\"\n")
+    facts = site.wait_state(job_id, "C")
+    assert facts["Job_Name"] == "STDIN"
+    assert site.end(job_id).out == "a  b|*|it's|"
+
+
+def test_arguments_and_path_are_those_of_the_node(site: Site) -> None:
+    """`-F` with quoting, and $0 where Torque keeps the script."""
+    script = site.write("/home/alice/args.sh", '#!/bin/sh\necho "$0"; echo "$#:$1:$2"\n')
+    ended = site.job("-F", "'a b' c", script)
+    path, arguments = ended.out.splitlines()
+    assert path == f"/var/spool/torque/mom_priv/jobs/{ended.job_id}.SC"
+    assert arguments == "2:a b:c"
+
+
+def test_environment_of_the_job(site: Site) -> None:
+    """PBS_* of the job, counts of the guests, and values with any character."""
+    script = site.write(
+        "/home/alice/env.sh",
+        '#!/bin/sh\necho "$PBS_JOBID"; echo "$PBS_NP/$PBS_NUM_NODES/$PBS_NUM_PPN"; cat "$PBS_NODEFILE"; hostname\n'
+        'echo "$DISTRO"; printf "%s" "$ODD"\n',
+    )
+    ended = site.job("-vm", "vcpus=2", "-v", 'ODD=it\'s "q" $HOME `x` \u00fc', script)
+    job_id, counts, *rest = ended.out.split("\n")
+    assert job_id == ended.job_id
+    assert counts == "2/1/2"
+    assert rest[0] == rest[1] == rest[2]
+    assert rest[3:] == ["SLG", 'it\'s "q" $HOME `x` \u00fc']
+
+
+def test_directives_of_the_script_count(site: Site) -> None:
+    """`#PBS -vm` in the script; the command line wins; the job keeps its name."""
+    script = site.write(
+        "/home/alice/direct.sh", "#!/bin/sh\n#PBS -vm vcpus=2\n#PBS -l walltime=600\ngrep -c . $PBS_NODEFILE\n"
+    )
+    from_script = site.job(script)
+    assert from_script.out == "2\n"
+    assert site.job("-vm", "vcpus=1", script).out == "1\n"
+    assert site.facts(from_script.job_id)["Job_Name"] == "direct.sh"
+
+
+def test_own_shell_is_honoured_in_the_guest(site: Site) -> None:
+    """`-S` of the user: a script without `#!` is run by it."""
+    script = site.write("/home/alice/plain.sh", "readlink /proc/$$/exe\n")
+    assert "bash" not in site.job("-S", "/bin/sh", script).out
+    assert "bash" in site.job("-S", "/bin/bash", script).out
+
+
+def test_a_hundred_thousand_lines(site: Site) -> None:
+    """Nothing is lost of a long output."""
+    assert site.job(stdin="seq 1 100000\n").out == "".join(f"{n}\n" for n in range(1, 100001))
+
+
+def test_standard_input_is_at_its_end(site: Site) -> None:
+    """A script that reads gets nothing, and does not hang."""
+    assert site.job(stdin="wc -c\n").out.strip() == "0"
+
+
+def test_signals_of_qsig_reach_the_script(site: Site) -> None:
+    """USR1, by the owner."""
+    script = "trap 'echo caught; exit 7' USR1; echo up; while :; do sleep 1; done\n"
+    job_id = site.submit(stdin=script)
+    running_in_guest(site, job_id)
+    assert site.on("fe", "qsig", "-s", "USR1", job_id, user="alice").returncode == 0
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out) == (7, "up\ncaught\n")
+
+
+def test_qdel_terms_the_script_at_once(site: Site) -> None:
+    """TERM reaches the script before Torque's KILL ends the job's shell; its last words are kept."""
+    job_id = site.submit(stdin="trap 'echo ended; exit 3' TERM; echo up; while :; do sleep 1 & wait $!; done\n")
+    running_in_guest(site, job_id)
+    assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
+    ended = site.end(job_id)
+    assert ended.out == "up\nended\n"
+
+
+def test_bare_job_knows_nothing_of_it(site: Site) -> None:
+    """A plain qsub job runs on the node; no record, no log, no link is made for it."""
+    before = {node: trace(site, node) for node in ("cn1", "cn2")}
+    done = site.qsub(stdin="hostname\n")
+    assert done.returncode == 0, done.stderr
+    ended = site.end(done.stdout.strip())
+    assert ended.out.strip() in ("cn1", "cn2")
+    assert ended.err == ""
+    assert {node: trace(site, node) for node in ("cn1", "cn2")} == before
+
+
+def running_in_guest(site: Site, job_id: str) -> None:
+    """Wait until the script of the job has written its first line."""
+    node = site.wait_state(job_id, "R")["exec_host"].partition("/")[0]
+    path = f"/var/spool/torque/spool/{job_id}.OU"
+    site.wait_for("the script's first line", lambda: "up" in site.on(node, "cat", path).stdout)
+
+
+def trace(site: Site, node: str) -> str:
+    """Names of all that the product keeps on a node."""
+    return site.root(node, "find /run/vtorque /var/lib/vtorque | sort")
