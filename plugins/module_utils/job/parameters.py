@@ -1,0 +1,265 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of the site's parameters: name, kind, default, meaning, former names, and what is not available yet.
+
+`Policy` is the table: a field is a parameter, and `PARAMETERS` describes it.  In the original a parameter had its
+name in capitals; where it was called otherwise, the former name stands in `old`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from .request import KEYS
+from .values import BadValue, Kind, Value, boolean, choice, number, path, several, size_mib, text
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One parameter of the site, described.
+
+    Attributes:
+        name: as it is written in vtorque.yml.
+        kind: how its value is read.
+        default: what holds when the file is silent; None: nothing is set.
+        meaning: one sentence for people.
+        old: further names it had in the original.
+        later: what it belongs to, when that is not available yet: then only the default may be set.
+    """
+
+    name: str
+    kind: Kind
+    default: Value | None
+    meaning: str
+    old: tuple[str, ...]
+    later: str
+
+
+def _host_pattern() -> Kind:
+    allowed = "a regular expression for whole host names; a bare * means all"
+
+    def read(value: object) -> str:
+        expression = ".*" if value == "*" else value
+        if not isinstance(expression, str):
+            raise BadValue(allowed)
+        try:
+            re.compile(expression)
+        except re.error as error:
+            raise BadValue(f"{allowed} ({error})") from None
+        return expression
+
+    return Kind(read, allowed)
+
+
+def _parameter(kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), later: str = "") -> t.Any:
+    return dataclasses.field(default=default, metadata={"kind": kind, "meaning": meaning, "old": old, "later": later})
+
+
+def _default_of(key: str, default: object, *, later: str = "") -> t.Any:
+    meaning = f"{key} of a request that does not say it: {KEYS[key].meaning}"
+    return _parameter(KEYS[key].kind, default, meaning, later=later)
+
+
+_SECONDS = number(1, 3600)
+_FLAG = boolean()
+_PATH = path()
+_HOSTS = _host_pattern()
+_CORES = number(1, 4096)
+_RAM = size_mib(16, 2**24)
+_NAME = text(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?", "a host or domain name, or an address")
+_SERVER = text(r"[A-Za-z0-9:]([A-Za-z0-9.:_-]{0,252}[A-Za-z0-9:])?", "a host name or an address")
+_EXPORT = text(r"[A-Za-z0-9.:\[\]_-]{1,253}:/[^\s]{0,500}", "an export (server:/path)")
+_WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
+_LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
+
+_LOG = "the product's log"
+_MOUNTS = "mounts in guests"
+_IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
+_BLAME = "verdicts on nodes"
+_SPARE = "spare nodes"
+_CACHE = "the nodes' image cache"
+_GUEST_PACKAGES = "packages at boot"
+_FILES = "the user's own files in guests"
+_OWN_IMAGES = "images of users"
+_NET = "confined guest networks"
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """The site's configuration: one attribute a parameter, checked; sizes are in MiB, times in seconds."""
+
+    # where things are
+    prefix: str = _parameter(_PATH, "/opt/vtorque", "where the product is installed on front ends")
+    prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")
+    torque_home: str = _parameter(_PATH, "/var/spool/torque", "Torque's home directory")
+    pbs_qsub_on_fe: str = _parameter(
+        _PATH, "/usr/bin/qsub", "Torque's qsub on front ends", old=("REAL_QSUB_ON_SERVER", "REAL_QSUB_ON_FE")
+    )
+    pbs_qsub_on_nodes: str = _parameter(_PATH, "/usr/bin/qsub", "Torque's qsub on nodes", old=("REAL_QSUB_ON_NODES",))
+    regex_fe: str = _parameter(_HOSTS, ".*", "the hosts that use pbs_qsub_on_fe")
+    template_dir: str = _parameter(_PATH, "/etc/vtorque/templates", "the site's own templates, searched first")
+    vm_img_dir: str = _parameter(
+        _PATH, "/opt/vm-images", "the image pool, root's alone to write", old=("IMAGE_POOL", "IMAGE_POOL_DIR")
+    )
+    ws_dir: str = _parameter(_PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later=_MOUNTS)
+    ramdisk_dir: str = _parameter(_PATH, "/ramdisk", "where fs_type=ramdisk lives on nodes", later="fs_type=ramdisk")
+
+    # who may submit VM jobs, and where they run
+    disable_mikelangelo_hpc_stack: bool = _parameter(
+        _FLAG, False, "vsub passes jobs without a VM request to qsub and refuses the others"
+    )
+    disabled_hosts_list: str | None = _parameter(_HOSTS, None, "the hosts on which vsub refuses VM jobs")
+    vm_node_property: str | None = _parameter(_WORD, None, "node property of VM nodes, which vsub requests")
+    pbs_exclusive_node_alloc: bool = _parameter(_FLAG, True, "vsub asks for whole nodes (qsub -n)")
+    kill_user_processes_after_job: bool = _parameter(
+        _FLAG, False, "end what the job left on an exclusive node", later="the end of left processes"
+    )
+    allow_emulation: bool = _parameter(_FLAG, False, "allow hypervisor=qemu, software emulation")
+    allow_user_images: bool = _parameter(_FLAG, False, "allow img=<path of an own image>", later=_OWN_IMAGES)
+
+    # what a node keeps and gives
+    host_os_core_count: int = _parameter(number(0, 4096), 1, "cores of a node that are kept free for the host")
+    host_os_ram_mb: int = _parameter(number(0, 2**24), 2048, "memory of a node that is kept free for the host, in MiB")
+    max_vms_per_node: int = _parameter(number(1, 1000), 4, "greatest vms_per_node of a request")
+    vms_per_node_min: int | None = _parameter(number(1, 1000), None, "least vms_per_node of a request")
+    vcpus_min: int | None = _parameter(_CORES, None, "least vcpus of a request")
+    vcpus_max: int | None = _parameter(_CORES, None, "greatest vcpus of a request")
+    ram_min: int | None = _parameter(_RAM, None, "least ram of a request")
+    ram_max: int | None = _parameter(_RAM, None, "greatest ram of a request")
+    unclot_shmem_min: int | None = _parameter(_RAM, None, "least unclot_shmem of a request", later=_UNCLOT)
+    unclot_shmem_max: int | None = _parameter(_RAM, None, "greatest unclot_shmem of a request", later=_UNCLOT)
+    nodes_min: int | None = _parameter(_CORES, None, "least nodes of a request", later="mixed requests")
+    nodes_max: int | None = _parameter(_CORES, None, "greatest nodes of a request", later="mixed requests")
+    libvirt_uri: str = _parameter(
+        text(r"[a-z+]{1,32}://\S{0,200}", "a libvirt URI"), "qemu:///system", "the hypervisor"
+    )
+
+    # the guests' network
+    bridge: str = _parameter(text(r"[A-Za-z0-9._-]{1,15}", "the name of an interface"), "br0", "bridge of the guests")
+    mac_prefix: str = _parameter(
+        text(r"[0-9a-f][02468ace]:[0-9a-f]{2}:[0-9a-f]{2}", "three bytes in quotes, such as '52:54:00'", lower=True),
+        "52:54:00",
+        "first half of every guest's MAC address; in quotes, since YAML reads it as a time",
+    )
+    node_number: int | None = _parameter(number(0, 16383), None, "this node's number, unique in the cluster")
+    custom_ip_mapping: bool = _parameter(
+        _FLAG, False, "addresses come from ip_to_mac_script, not from DHCP", old=("STATIC_IP_MAPPING",)
+    )
+    ip_to_mac_script: str | None = _parameter(
+        _PATH, None, "executable: node, guests per node, guest number; prints the guest's address"
+    )
+    dhcp_leases_file: str | None = _parameter(_PATH, None, "the DHCP server's leases, where a node can read them")
+    arp_bin: str = _parameter(_PATH, "/usr/sbin/arp", "arp, where the kernel's table is out of reach", later="arp_bin")
+    guest_may_reach: tuple[str, ...] = _parameter(several(_SERVER), (), "what else guests may reach", later=_NET)
+    domain: str | None = _parameter(_NAME, None, "domain of the guests")
+    name_server: str | None = _parameter(_SERVER, None, "name server of the guests")
+    search_domain: str | None = _parameter(_NAME, None, "search domain of the guests")
+    ntp_server_1: str | None = _parameter(_SERVER, None, "first time server of the guests")
+    ntp_server_2: str | None = _parameter(_SERVER, None, "second time server of the guests")
+
+    # what guests mount and hold
+    home_via: str = _parameter(choice("nfs", "virtiofs"), "nfs", "how homes reach guests", later=_MOUNTS)
+    vm_nfs_home: str | None = _parameter(_EXPORT, None, "export for /home", later=_MOUNTS)
+    vm_nfs_ws: str | None = _parameter(_EXPORT, None, "export for /workspace", later=_MOUNTS)
+    vm_nfs_opt: str | None = _parameter(_EXPORT, None, "export for /opt-hpc", later=_MOUNTS)
+    mounts: tuple[str, ...] = _parameter(
+        several(_LINE), (), "further mounts: source target kind options", later=_MOUNTS
+    )
+    metadata_packages: tuple[str, ...] = _parameter(several(_WORD), (), "packages users may name", later=_FILES)
+    sw_packages_debian: tuple[str, ...] = _parameter(
+        several(_WORD), ("nfs-common", "openmpi-bin", "libopenmpi-dev", "libmetis5", "libmetis-dev", "9mount"),
+        "what a guest of Debian's family needs", later=_GUEST_PACKAGES,
+    )  # fmt: skip
+    sw_packages_redhat: tuple[str, ...] = _parameter(
+        several(_WORD), ("nfs-utils", "openmpi", "openmpi-devel", "metis", "metis-devel"),
+        "what a guest of Red Hat's family needs", later=_GUEST_PACKAGES,
+    )  # fmt: skip
+    security_updates: bool = _parameter(_FLAG, False, "install security updates at boot", later=_GUEST_PACKAGES)
+
+    # time, faults, records
+    ssh_timeout: int = _parameter(_SECONDS, 5, "seconds for a connection by ssh")
+    timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
+    prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; below Torque's $prologalarm less 10")
+    nfs_timeout: int = _parameter(_SECONDS, 3, "seconds for an NFS server to answer", later=_MOUNTS)
+    node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held", later=_BLAME)
+    offline_brake: str = _parameter(_LINE, "max(2, 2 %)", "nodes that may be offline by our note", later=_BLAME)
+    record_days: int = _parameter(
+        number(1, 36500), 90, "days that job records are kept", later="the end of old records"
+    )
+    cache_max: str = _parameter(_LINE, "20 %", "share of the disk for the image cache", later=_CACHE)
+    cache_rate: int | None = _parameter(size_mib(1, 2**20), None, "MiB per second to fill the cache", later=_CACHE)
+    enable_dev_mode: bool = _parameter(
+        _FLAG, False, "more log, failed guests kept for a look", later="development mode"
+    )
+    parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time", later="jobs on several nodes")
+    abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
+
+    # what a request that says nothing gets
+    img_default: str | None = _default_of("img", None)
+    distro_default: str | None = _default_of("distro", None)
+    arch_default: str = _default_of("arch", "x86_64")
+    ram_default: int = _default_of("ram", 24576)
+    vcpus_default: int = _default_of("vcpus", 7)
+    vms_per_node_default: int = _default_of("vms_per_node", 1, later="several guests on a node")
+    vcpu_pinning_default: bool | str = _default_of("vcpu_pinning", False, later="pinning")
+    filesystem_type_default: str = _default_of("fs_type", "sharedfs", later="fs_type=local and ramdisk")
+    disk_default: str | None = _default_of("disk", None, later="persistent disks")
+    metadata_default: str | None = _default_of("metadata", None, later=_FILES)
+    vm_prologue_default: str | None = _default_of("vm_prologue", None, later=_FILES)
+    vm_epilogue_default: str | None = _default_of("vm_epilogue", None, later=_FILES)
+    vrdma_enabled_default: bool = _default_of("vrdma", False, later=_VRDMA)
+    iocm_enabled_default: bool = _default_of("iocm", False, later=_IOCM)
+    unclot_enabled_default: bool = _default_of("unclot", False, later=_UNCLOT)
+    iocm_min_cores_default: int = _default_of("iocm_min_cores", 1, later=_IOCM)
+    iocm_max_cores_default: int = _default_of("iocm_max_cores", 4, later=_IOCM)
+    unclot_shmem_default: int | None = _default_of("unclot_shmem", None, later=_UNCLOT)
+    hypervisor_default: str = _default_of("hypervisor", "kvm")
+    nodes_default: int | None = _default_of("nodes", None, later="mixed requests")
+    pci_default: tuple[str, ...] | None = _default_of("pci", None, later="PCI passthrough")
+
+    # components
+    vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA)
+    vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_VRDMA)
+    iocm_enabled: bool = _parameter(_FLAG, False, "the site has IOcm", later=_IOCM)
+    iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)
+    iocm_max_cores: int = _parameter(_CORES, 12, "greatest number of cores for it", later=_IOCM)
+    iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_IOCM)
+    unclot_enabled: bool = _parameter(_FLAG, False, "the site has UNCLOT", later=_UNCLOT)
+    snap_monitoring_enabled: bool = _parameter(_FLAG, False, "measure every job's guests", later=_SNAP)
+    snap_bin_dir: str = _parameter(_PATH, "/usr/local/bin", "where the collector's programs are", later=_SNAP)
+    snap_tag_format: str = _parameter(_LINE, "snapTask-[username]-[jobid]", "tag of a job's figures", later=_SNAP)
+
+    # log
+    debug_default: bool = _parameter(_FLAG, False, "log in detail", later=_LOG)
+    trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)
+    show_log_default: bool = _parameter(_FLAG, False, "show the log to the user", later=_LOG)
+    print_to_stdout: bool = _parameter(_FLAG, False, "write the log to standard output too", later=_LOG)
+    log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs", later=_LOG)
+    log_file: str | None = _parameter(_PATH, None, "log file in place of the job's record", later=_LOG)
+
+
+PARAMETERS: dict[str, Parameter] = {
+    f.name: Parameter(f.name, default=t.cast(t.Any, f.default), **f.metadata) for f in dataclasses.fields(Policy)
+}
+"""Every parameter by its name, in the order in which the file shows them."""
+
+DEFAULT_OF: dict[str, str] = {
+    **{key: f"{key}_default" for key in KEYS},
+    "fs_type": "filesystem_type_default",
+    **{component: f"{component}_enabled_default" for component in ("vrdma", "iocm", "unclot")},
+}
+"""For each key of a request the parameter that holds the site's default."""
+
+BOUNDS_OF: dict[str, tuple[str, str]] = {
+    "ram": ("ram_min", "ram_max"),
+    "vcpus": ("vcpus_min", "vcpus_max"),
+    "vms_per_node": ("vms_per_node_min", "max_vms_per_node"),
+    "iocm_min_cores": ("iocm_min_cores", "iocm_max_cores"),
+    "iocm_max_cores": ("iocm_min_cores", "iocm_max_cores"),
+    "unclot_shmem": ("unclot_shmem_min", "unclot_shmem_max"),
+    "nodes": ("nodes_min", "nodes_max"),
+}
+"""For each number of a request the parameters that bound it."""
