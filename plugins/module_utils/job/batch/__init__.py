@@ -1,11 +1,24 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the batch system says of a job, whichever batch system it is."""
+"""What the batch system says of a job and of its nodes, and the few things we tell it, whichever it is."""
 
 from __future__ import annotations
 
 import dataclasses
+import typing as t
+
+from ...errors import SiteFault
+
+if t.TYPE_CHECKING:
+    from ..policy import Policy
+
+NOTE_PREFIX = "vtorque: "
+"""What every note of ours begins with; a note without it is an administrator's, and is left alone."""
+
+
+class UnknownJob(SiteFault):
+    """The batch server answered, and it does not know this job (any more)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +47,7 @@ class BatchJob:
         submit_args: arguments of qsub, for people.
         resource_list: `Resource_List`, by resource.
         account: what the user said with `-A`, or "".
+        hold_types: letters of the holds on the job (`u`, `o`, `s`), `n` or "" for none.
     """
 
     job_id: str
@@ -57,8 +71,96 @@ class BatchJob:
     submit_args: str
     resource_list: dict[str, str]
     account: str
+    hold_types: str = ""
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The job's nodes without repetition, the mother superior first."""
         return tuple(dict.fromkeys(self.exec_host))
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchNode:
+    """One node as the batch server describes it (`pbsnodes -x`).
+
+    Attributes:
+        states: the server's words: `free`, `job-exclusive`, `offline`, `down`, several at a time.
+        slots: how many job slots it has (`np`): the largest ppn that fits.
+        memory_mib: physical memory, 0 while the node never reported it.
+        properties: what jobs may ask of it by name.
+        note: what somebody wrote about it, or "".
+    """
+
+    name: str
+    states: frozenset[str]
+    slots: int
+    memory_mib: int
+    properties: frozenset[str]
+    note: str
+
+    @property
+    def offline(self) -> bool:
+        """Does the server keep new jobs away because somebody said so?"""
+        return "offline" in self.states
+
+
+class BatchSystem(t.Protocol):
+    """A batch system, as far as we need one; every call has a deadline, every failure is a `SiteFault`."""
+
+    def job(self, job_id: str) -> BatchJob:
+        """The job as the server sees it now.
+
+        Raises:
+            UnknownJob: the server answered that there is none.
+            SiteFault: the server did not answer in time, or what it answered is no answer.
+        """
+        ...
+
+    def nodes(self) -> tuple[BatchNode, ...]:
+        """All nodes of the site."""
+        ...
+
+    def offline(self, node: str, note: str) -> BatchNode:
+        """Keep new jobs away from a node, with a note of ours.
+
+        A node that carries somebody else's note, or was set offline by somebody else, is left as it is.
+
+        Args:
+            node: its name, long or short.
+            note: why; `NOTE_PREFIX` is put before it.
+
+        Returns:
+            The node as it was read back: `.offline` says whether jobs stay away from it.
+
+        Raises:
+            SiteFault: it could not be done, or was not there when it was read back.
+        """
+        ...
+
+    def note(self, node: str) -> str:
+        """What is written about a node, or ""."""
+        ...
+
+    def clear(self, node: str, note: str) -> bool:
+        """Take back `offline` with this very note; False when the node carries another note or none."""
+        ...
+
+    def hold(self, job_id: str) -> None:
+        """Hold a job so that its owner can release it, and read that back."""
+        ...
+
+
+def open_batch(policy: Policy, *, front_end: bool = False, timeout_s: float = 10.0) -> BatchSystem:
+    """The site's batch system.
+
+    Args:
+        policy: says where its commands are (the directory of the site's qsub).
+        front_end: are we on a host that uses PBS_QSUB_ON_FE, not PBS_QSUB_ON_NODES?
+        timeout_s: seconds that any one command may take.
+    """
+    import pathlib
+
+    from .torque import Torque
+
+    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
+    return Torque(pathlib.Path(qsub).parent, timeout_s=timeout_s)
