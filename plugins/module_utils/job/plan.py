@@ -50,10 +50,6 @@ def _text(pattern: str) -> t.Any:
     return dataclasses.field(metadata={"pattern": pattern})
 
 
-def _part() -> t.Any:
-    return dataclasses.field()
-
-
 def _number(low: int, high: int) -> t.Any:
     return dataclasses.field(metadata={"low": low, "high": high})
 
@@ -63,21 +59,21 @@ class JobPlan:
     """One start of one job, decided.  Its JSON holds private keys: it is written for root alone.
 
     Attributes:
+        job_key: with which the job's user enters the guests.
+        node_parts: what each node is asked for, in the order of exec_host.
         start: Torque's start_count.
         mother_superior: the job's first node, as the server spells it.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
-        job_key: with which the job's user enters the guests.
-        node_parts: what each node is asked for, in the order of exec_host.
     """
 
+    owner: Owner
+    job_key: KeyPair
+    node_parts: tuple[NodePart, ...]
     version: int = _number(VERSION, VERSION)
     job_id: str = _text(JOB_ID)
     start: int = _number(0, 2**31)
     mother_superior: str = _text(HOST_NAME)
-    owner: Owner = _part()
     user_shell: str = _text(f"({ABSOLUTE_PATH})?")
-    job_key: KeyPair = _part()
-    node_parts: tuple[NodePart, ...] = _part()
 
     @property
     def parts(self) -> dict[str, NodePart]:
