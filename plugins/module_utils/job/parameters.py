@@ -152,7 +152,9 @@ class Policy:
         _PATH, None, "executable: node, guests per node, guest number; prints the guest's address"
     )
     dhcp_leases_file: str | None = _parameter(_PATH, None, "the DHCP server's leases, where a node can read them")
-    arp_bin: str = _parameter(_PATH, "/usr/sbin/arp", "arp, where the kernel's table is out of reach", later="arp_bin")
+    arp_bin: str = _parameter(
+        _PATH, "/usr/sbin/arp", "arp, where the kernel's table is out of reach", later="addresses by arp"
+    )
     guest_may_reach: tuple[str, ...] = _parameter(several(_SERVER), (), "what else guests may reach", later=_NET)
     domain: str | None = _parameter(_NAME, None, "domain of the guests")
     name_server: str | None = _parameter(_SERVER, None, "name server of the guests")
