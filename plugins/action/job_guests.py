@@ -1,0 +1,149 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask each node, once, for its part of the job: its guests there, or gone."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import signal
+import time
+import types
+import typing as t
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+
+from ..module_utils import guestspec
+from ..module_utils.errors import VTorqueError
+from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
+from ..plugin_utils.job_files import guests_file, read_guests, read_plan
+from ..plugin_utils.node_answer import read_answer
+
+MARGIN_S = 2.0
+"""What the node answers must still cross the connection and be recorded."""
+
+_NO_SHELL = {"home": "/nonexistent", "shell": "/bin/false"}
+NOBODY = guestspec.Owner(user="nobody", uid=65534, gid=65534, group="nogroup", **_NO_SHELL)
+"""Owner in a request that is about no guest, when no plan names the job's."""
+
+
+class ActionModule(JobAction):
+    """`job_guests`: one call of `vtorque-node` over the connection of the host."""
+
+    SPEC: t.ClassVar[dict[str, t.Any]] = {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "timeout": {"type": "float"},
+        "prefix": {"type": "path", "default": "/opt/vtorque"},
+    }
+    _requires_connection = True
+
+    def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
+        """Ask the node, or in check mode say what it would be asked."""
+        wanted = args["state"]
+        timeout_s = time_left_s(args["timeout"], os.environ)
+        part = part_of(place, host, wanted, timeout_s)
+        before = [shown(guest) for guest in read_guests(place, host)]
+        if self.checking:
+            after = before or [{"rank": guest.rank} for guest in part.guests] if wanted == "present" else []
+            return Outcome(changed=before != after, before=before, after=after)
+        with phase(place, f"{wanted}.{host}"):
+            program = pathlib.Path(args["prefix"]) / "bin" / "vtorque-node"
+            answer = read_answer(part, *self._ask(program, part, timeout_s))
+        if wanted == "absent":
+            guests_file(place, host).unlink(missing_ok=True)
+            return Outcome(bool(answer.removed), before, [], {"removed": len(answer.removed)})
+        after = [shown(guest) for guest in answer.guests]
+        keep(guests_file(place, host), {"guests": [guestspec.to_dict(guest) for guest in answer.guests]})
+        return Outcome(before != after, before, after, {"guests": after})
+
+    def _ask(self, program: pathlib.Path, part: guestspec.NodePart, timeout_s: float) -> tuple[int, bytes, bytes]:
+        """Run the node's program with the request on its standard input: one round trip, nothing uploaded."""
+        request = json.dumps(guestspec.to_dict(part), ensure_ascii=True).encode("ascii")
+        try:
+            with alarm(timeout_s + MARGIN_S, f"vtorque-node on {part.node}"):
+                return self._connection.exec_command(shlex.quote(str(program)), in_data=request, sudoable=False)
+        except AnsibleConnectionFailure as error:
+            raise VTorqueError(f"{part.node} was not reached", str(error.message)[:500]) from error
+        except AnsibleError as error:
+            raise VTorqueError(f"vtorque-node on {part.node} was not run", str(error.message)[:500]) from error
+
+
+def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
+    """Seconds that the node may take: as given, or what is left until `VTORQUE_DEADLINE`, less a margin.
+
+    The wire carries seconds, not a moment: the clocks of two nodes may differ.
+
+    Raises:
+        VTorqueError: no time is said or left.
+    """
+    if given is not None:
+        left = given
+    else:
+        text = environment.get("VTORQUE_DEADLINE", "")
+        try:
+            left = float(text) - time.time() - MARGIN_S
+        except ValueError:
+            raise VTorqueError(
+                f"VTORQUE_DEADLINE={text[:40]!r}", "not seconds since the epoch, and no timeout is given"
+            ) from None
+    if not 0 < left <= 86_400:
+        raise VTorqueError(f"{left:.1f} seconds are left for the guests", "the deadline has passed or is absurd")
+    return round(left, 3)
+
+
+def part_of(place: JobPlace, host: str, wanted: str, timeout_s: float) -> guestspec.NodePart:
+    """What this host is asked; for `absent` a part without guests, also when no plan was ever made.
+
+    Raises:
+        VTorqueError: there is no plan, or the host has no part in it.
+    """
+    plan = read_plan(place)
+    if wanted == "absent":
+        owner = plan.owner if plan else NOBODY
+        return guestspec.NodePart(
+            version=guestspec.VERSION,
+            do="absent",
+            job_id=place.job_id,
+            start=place.start,
+            node=host,
+            timeout_s=timeout_s,
+            owner=owner,
+            guests=(),
+        )
+    if plan is None:
+        raise VTorqueError(f"{place.file('plan.json')}", "there is no plan", "run job_plan first")
+    if host not in plan.parts:
+        raise VTorqueError(f"node {host}", f"has no part in job {place.job_id}")
+    return dataclasses.replace(plan.parts[host], do="present", timeout_s=timeout_s)
+
+
+def shown(guest: guestspec.GuestFacts) -> dict[str, t.Any]:
+    """A guest as results and diffs show it."""
+    return {"rank": guest.rank, "name": guest.name, "mac": guest.mac, "address": guest.address}
+
+
+@contextlib.contextmanager
+def alarm(seconds: float, what: str) -> t.Iterator[None]:
+    """End a wait that the other side should have ended itself.
+
+    Ansible's connections wait without end for a peer that stays silent and connected.
+
+    Raises:
+        VTorqueError: the time is up.
+    """
+
+    def ring(_signal: int, _frame: types.FrameType | None) -> t.NoReturn:
+        raise VTorqueError(what, f"gave no answer within {seconds:.0f} s")
+
+    former = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask the batch system for the job, and decide what is made where."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+from ..module_utils import records
+from ..module_utils.errors import SiteFault, VTorqueError
+from ..module_utils.job import policy as site_policy
+from ..module_utils.job.batch import open_batch
+from ..module_utils.job.plan import JobPlan, make_plan
+from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, phase
+from ..plugin_utils.job_files import PLAN, read_plan, remove
+
+
+class ActionModule(JobAction):
+    """`job_plan`: batch job + policy -> plan.json, which only root can read."""
+
+    SPEC: t.ClassVar[dict[str, t.Any]] = {
+        "nodefile": {"type": "path"},
+        "config": {"type": "path", "default": str(site_policy.PATH)},
+    }
+
+    def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
+        """Make the plan; a plan of this start that says the same stays, because guests may carry its keys already."""
+        if not self.checking:
+            records.make_directory(place.run_dir)
+            remove([place.file("error.json"), *place.run_dir.glob("error.*.json")])
+        with phase(place, "plan", when=not self.checking):
+            policy = site_policy.load(pathlib.Path(args["config"]))
+            job = open_batch(policy).job(place.job_id)
+            if job.start_count != place.start:
+                raise VTorqueError(
+                    f"start {place.start} of job {place.job_id}", f"the server speaks of start {job.start_count}"
+                )
+            lines = pathlib.Path(args["nodefile"] or f"{policy.torque_home}/aux/{place.job_id}")
+            new = make_plan(
+                job,
+                policy,
+                offers_of(policy),
+                node_file=read_node_file(lines),
+                timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
+            )
+            old = read_plan(place)
+            before, after = shown(old), shown(new)
+            if before != after and not self.checking:
+                records.write(place.file(PLAN), new.to_json())
+        facts = {"nodes": sorted(new.parts), "guests": sum(len(part.guests) for part in new.parts.values())}
+        return Outcome(before != after, before, after, facts)
+
+
+def offers_of(policy: site_policy.Policy) -> site_policy.Offers:
+    """The images of the pool, as this node sees them: a wrong name is refused before anything is made."""
+    from ..module_utils.node.images import list_images  # the only step on which this action needs the node's side
+
+    images = []
+    for image in list_images(pathlib.Path(policy.vm_img_dir)):
+        images.append(site_policy.ImageFacts(image.name, image.distro, image.arch))
+    return site_policy.Offers(images=tuple(images))
+
+
+def read_node_file(path: pathlib.Path) -> str:
+    """The job's node file, which is only compared with the server's word.
+
+    Raises:
+        SiteFault: it is not there.
+    """
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise SiteFault(f"the node file {path}", str(error), "is torque_home right in the configuration?") from error
+
+
+def shown(plan: JobPlan | None) -> dict[str, t.Any] | None:
+    """A plan as results and diffs show it: without keys, and without anything that the user chose freely."""
+    if plan is None:
+        return None
+    return {
+        node: [
+            {
+                "rank": guest.rank,
+                "image": guest.image,
+                "vcpus": guest.vcpus,
+                "ram_mib": guest.ram_mib,
+                "hypervisor": guest.hypervisor,
+            }
+            for guest in part.guests
+        ]
+        for node, part in plan.parts.items()
+    }

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files that the steps of a job's playbooks hand to each other, in root's run directory."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+from ..module_utils import records
+from ..module_utils.errors import VTorqueError
+from ..module_utils.guestspec import GuestFacts, from_dict
+from ..module_utils.job.plan import JobPlan
+from .action_module import JobPlace
+
+PLAN = "plan.json"
+
+
+def guests_file(place: JobPlace, node: str) -> pathlib.Path:
+    """Where the guests that a node has made are kept."""
+    return place.file(f"guests.{node}.json")
+
+
+def read_plan(place: JobPlace) -> JobPlan | None:
+    """The plan of this start, or None when none was made.
+
+    Raises:
+        VTorqueError: it is not a file of root's, or not a plan.
+    """
+    path = place.file(PLAN)
+    try:
+        return JobPlan.from_json(json.dumps(records.read_json(path, limit=1 << 23)))
+    except FileNotFoundError:
+        return None
+
+
+def read_guests(place: JobPlace, node: str) -> tuple[GuestFacts, ...]:
+    """The guests that a node has made for this start; empty before that.
+
+    Raises:
+        VTorqueError: what is kept is not of the form.
+    """
+    try:
+        data = records.read_json(guests_file(place, node))
+    except FileNotFoundError:
+        return ()
+    return tuple(from_dict(GuestFacts, item, "guests") for item in data.get("guests", []))
+
+
+def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:
+    """The figures of every phase so far: when it began (seconds since the epoch), how many seconds it took."""
+    found = {}
+    for path in sorted(place.run_dir.glob("phase.*.json")):
+        found[path.name[len("phase.") : -len(".json")]] = records.read_json(path)
+    return dict(sorted(found.items(), key=lambda item: float(item[1]["began"])))
+
+
+def remove(paths: t.Iterable[pathlib.Path]) -> list[str]:
+    """Unlink what is there of `paths`, in that order, and name what was.
+
+    Raises:
+        VTorqueError: one of them cannot be removed.
+    """
+    gone = []
+    for path in paths:
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise VTorqueError(f"{path} was not removed", str(error)) from error
+        gone.append(path.name)
+    return gone

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node answers, read by the mother superior, who does not trust it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import re
+import typing as t
+
+from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict
+from ..module_utils.guestspec import FormError, GuestFacts, NodePart, from_dict
+
+LIMIT = 1 << 20
+"""Bytes of an answer that are read: 1,000 guests need less than a quarter of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A node's answer that is of the right form and speaks of what was asked.
+
+    Attributes:
+        guests: by rank.
+        removed: what the node says it took away, as words for people.
+    """
+
+    guests: tuple[GuestFacts, ...]
+    removed: tuple[str, ...]
+
+
+def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) -> Answer:
+    """Read what `vtorque-node` wrote.
+
+    Args:
+        part: what the node was asked.
+        status: its exit status; not 0 when it could not answer at all.
+        output: its standard output.
+        complaint: its standard error, for the message when there is no answer.
+
+    Raises:
+        VTorqueError: the node's own error, in its class; or the answer is none, too long, not of the form,
+            speaks of other guests than those asked for, or of something that is left after `absent`.
+    """
+    asked = f"vtorque-node on {part.node}"
+    if len(output) > LIMIT:
+        raise VTorqueError(asked, f"answered with {len(output)} bytes, more than {LIMIT}: not read")
+    try:
+        data = json.loads(output)
+    except ValueError:
+        last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        why = f"exit status {status}, and no answer"
+        raise VTorqueError(asked, f"{why}: {_printable(last)}" if last else why, _hint(status)) from None
+    if not isinstance(data, dict) or data.get("version") != 1 or not isinstance(data.get("ok"), bool):
+        raise FormError(asked, "its answer is not of the form of version 1")
+    if not data["ok"]:
+        _raise_error(part.node, data.get("error"))
+    guests = tuple(from_dict(GuestFacts, item, "guests") for item in _list(data, "guests", asked))
+    left = _words(_list(data, "left", asked))
+    if part.do == "absent" and left:
+        raise NodeFault(
+            f"{part.node} is not clean", f"left: {', '.join(left)}", "look at the node, then run vmgr gc there"
+        )
+    _check_guests(part, guests, asked)
+    return Answer(tuple(sorted(guests, key=lambda guest: guest.rank)), _words(_list(data, "removed", asked)))
+
+
+def _check_guests(part: NodePart, guests: tuple[GuestFacts, ...], asked: str) -> None:
+    import netaddr  # 30 ms that only those pay who have guests to look at
+
+    wanted = sorted(guest.rank for guest in part.guests)
+    if sorted(guest.rank for guest in guests) != wanted:
+        raise FormError(asked, f"answered for other ranks than the {len(wanted)} it was asked for")
+    short = part.node.partition(".")[0]
+    for guest in guests:
+        if not re.fullmatch(rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name):
+            raise FormError(asked, f"guest name {guest.name!r} is not v{short}-<slot>")
+        try:
+            address = netaddr.IPAddress(guest.address)
+        except (netaddr.AddrFormatError, ValueError):
+            raise FormError(asked, f"{guest.address!r} is not an address") from None
+        if address.is_loopback() or address.is_multicast() or int(address) in (0, 2**32 - 1):
+            raise FormError(asked, f"{guest.address} is not the address of a guest")
+    require_distinct(guests, asked)
+
+
+def require_distinct(guests: t.Iterable[GuestFacts], asked: str) -> None:
+    """No two guests share a name, a MAC or an address.
+
+    Raises:
+        FormError: says which.
+    """
+    guests = tuple(guests)
+    for what in ("name", "mac", "address"):
+        for value, times in collections.Counter(getattr(guest, what) for guest in guests).items():
+            if times > 1:
+                raise FormError(asked, f"{times} guests have the {what} {value}")
+
+
+def _raise_error(node: str, error: object) -> t.NoReturn:
+    if not isinstance(error, dict):
+        raise FormError(f"vtorque-node on {node}", "it failed and did not say why")
+    told = error_from_dict(error)
+    raise type(told)(f"{node}: {told.what}", told.why, told.hint)
+
+
+def _list(data: dict[str, t.Any], key: str, asked: str) -> list[t.Any]:
+    value = data.get(key, [])
+    if not isinstance(value, list) or len(value) > 10_000:
+        raise FormError(asked, f"{key!r} is not a list of at most 10,000")
+    return value
+
+
+def _words(values: list[t.Any]) -> tuple[str, ...]:
+    return tuple(_printable(str(value))[:200] for value in values[:200])
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text[:500])
+
+
+def _hint(status: int) -> str:
+    if status == 127:
+        return "is vTorque installed on the node, under the same prefix?"
+    return "the node's own log says more"
