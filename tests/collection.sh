@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Checks and tests that want the collection where Ansible has it, on a clean copy of the working tree.
+# usage: tests/collection.sh sanity|units|integration [argument of ansible-test...] | galaxy
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+copy=$root/build/ansible-test/ansible_collections/mikelangelo/vtorque
+python=3.11
+
+# The copy holds what git knows or would add: what is shipped, and the tests that Ansible's tools run.
+make_copy() {
+  mkdir -p "$copy/tests"
+  # what ansible-test has made for itself stays, so that the second time is quick
+  find "$copy" -mindepth 1 -maxdepth 1 ! -name tests -exec rm -rf {} +
+  find "$copy/tests" -mindepth 1 -maxdepth 1 ! -name output -exec rm -rf {} +
+  git ls-files -z --cached --others --exclude-standard -- . ':!lab' ':!.ci' ':!tests/e2e' ':!tests/bench' |
+    while IFS= read -r -d '' file; do if [ -e "$file" ] || [ -L "$file" ]; then printf '%s\0' "$file"; fi; done |
+    tar --null --files-from=- -cf - | tar -C "$copy" -xf -
+  git -C "$copy" init -q # ansible-test asks git what belongs to the collection, and would find our own checkout
+}
+
+# ansible-test makes virtual environments with a pip that it would fetch from a server of Ansible's: Python's own does.
+make_pip() {
+  local version
+  version=$(python -c 'import inspect, re
+from ansible_test._internal.python_requirements import get_venv_packages
+print(re.search(r"pip=.([0-9.]+)", inspect.getsource(get_venv_packages))[1])')
+  mkdir -p ~/.ansible/test/cache
+  local file=~/.ansible/test/cache/get_pip_${version//./_}.py
+  [ -e "$file" ] || printf '%s\n' 'import ensurepip' 'ensurepip.bootstrap(default_pip=True)' >"$file"
+}
+
+test_collection() {
+  make_copy
+  make_pip
+  cd "$copy"
+  ansible-test "$@"
+}
+
+galaxy() {
+  make_copy
+  local out=$root/build/galaxy
+  rm -rf "$out"
+  mkdir -p "$out/installed"
+  (cd "$copy" && ansible-galaxy collection build --output-path "$out" >/dev/null)
+  local tarball
+  tarball=$(echo "$out"/mikelangelo-vtorque-*.tar.gz)
+  (cd "$out" && python -m galaxy_importer.main "$tarball") 2>&1 | tee "$out/importer.log"
+  if grep -E '^(ERROR|WARNING)|FAILED' "$out/importer.log"; then
+    echo "galaxy-importer is not content" >&2
+    return 1
+  fi
+  ansible-galaxy collection install --offline -p "$out/installed" "$tarball" >/dev/null
+  (cd / && python -I "$root/tests/installed.py" "$out/installed")
+}
+
+case ${1:-} in
+  sanity) shift && test_collection sanity --python "$python" --venv "$@" ;;
+  units | integration)
+    what=$1 && shift
+    test_collection "$what" --python "$python" --venv --venv-system-site-packages "$@"
+    ;;
+  galaxy) galaxy ;;
+  *) sed -n 's/^# usage: //p' "$0" >&2 && exit 2 ;;
+esac
