@@ -234,6 +234,7 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "pci": lambda value: True,
 }
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
+_NOT_YET_TEXT = "not available on this site yet"
 
 
 def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
@@ -264,7 +265,8 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", shown(values["arch"]), message, origins["arch"]))
     if faults:
-        raise RequestErrors(faults, request)
+        first = {fault.key: fault for fault in reversed(faults)}  # one word on each key is enough
+        raise RequestErrors([fault for fault in faults if first[fault.key] is fault], request)
     return Resolved(values, origins, request.shell)
 
 
@@ -277,7 +279,7 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
     if value is None:
         return ""
     if asked and key in _NOT_YET and _NOT_YET[key](value):
-        return "not available on this site yet"
+        return _NOT_YET_TEXT
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"
     return _out_of_bounds(key, value, policy)
@@ -351,6 +353,8 @@ def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str
             yield KeyFault(key, shown(said), f"the image {image.name} is {fact}", origins[key])
         elif said != fact:
             values[key], origins[key] = fact, _FROM_RECORD
+            if key in _NOT_YET and _NOT_YET[key](fact):
+                yield KeyFault(key, shown(fact), _NOT_YET_TEXT, _FROM_RECORD)
 
 
 @dataclasses.dataclass(frozen=True)
