@@ -80,12 +80,19 @@ def boot_id() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ReadyGuest:
-    """A guest as the job's shell needs it."""
+    """A guest as the job's shell needs it.
+
+    Attributes:
+        vcpus: its virtual processors; 0: not told, and the job's own counts stay.
+        port: where its sshd listens.
+    """
 
     rank: int
     name: str
     node: str
     address: str
+    vcpus: int = 0
+    port: int = 22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +104,7 @@ class ReadyRecord:
         boot_id: the boot in which that was true.
         guests: by rank, 0 first.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
+        far_end: the program in the guest that runs the job (`templates/guest/run.sh`).
     """
 
     job_id: str
@@ -106,6 +114,7 @@ class ReadyRecord:
     boot_id: str
     guests: tuple[ReadyGuest, ...]
     user_shell: str
+    far_end: str = "/usr/lib/vtorque/run"
 
     @classmethod
     def from_dict(cls, data: dict[str, t.Any]) -> ReadyRecord:
@@ -124,6 +133,63 @@ class RefusalRecord:
     what: str
     why: str
     hint: str
+
+    @classmethod
+    def from_dict(cls, data: dict[str, t.Any]) -> RefusalRecord:
+        """The record as `write` stored it."""
+        return cls(**data)
+
+
+def starts_of(job_id: str, directory: pathlib.Path) -> tuple[int, ...]:
+    """The starts of a job of which a directory (of runs, guests or records) holds something, in order."""
+    spelled = re.escape(job_key(job_id, 0).removesuffix("0"))
+    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    return tuple(sorted(int(m[1]) for name in names if (m := re.fullmatch(spelled + r"([0-9]{1,10})", name))))
+
+
+def make_directory(path: pathlib.Path) -> None:
+    """Make a directory of root's, and those above it that are missing, with mode 0711 whatever the umask is.
+
+    Torque runs `prologue` with umask 0077 (torque.md), and the job's owner must pass through.
+
+    Raises:
+        VTorqueError: it is not there and was not made.
+    """
+    try:
+        for part in reversed([path, *path.parents]):
+            if not part.is_dir():
+                part.mkdir(exist_ok=True)
+                part.chmod(0o711)
+    except OSError as error:
+        raise VTorqueError(f"{path} was not made", str(error)) from error
+
+
+def shell_link(shell: ProcessId, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Path:
+    """Where the process that becomes the job's shell looks for what root left for it."""
+    return run_dir / "shells" / str(shell)
+
+
+def point_shell(shell: ProcessId, directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> None:
+    """Let the job's shell find the directory of its start; a former link is replaced in one step.
+
+    Raises:
+        VTorqueError: the link was not made.
+    """
+    link = shell_link(shell, run_dir)
+    make_directory(link.parent)
+    new = link.with_name(f".{link.name}.{os.getpid()}")
+    try:
+        new.symlink_to(directory)
+        new.rename(link)
+    except OSError as error:
+        raise VTorqueError(f"{link} was not made", str(error)) from error
+
+
+def shell_links(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[pathlib.Path, ...]:
+    """Every link through which a shell finds this directory."""
+    shells = run_dir / "shells"
+    links = list(shells.iterdir()) if shells.is_dir() else []
+    return tuple(link for link in links if link.is_symlink() and link.readlink().name == directory.name)
 
 
 def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None) -> None:

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job's environment, as it is in the guest."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..records import ReadyGuest
+
+NODE_PATHS = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
+"""Variables that name paths or sockets of the node: dropped (the hook's log says so)."""
+
+OF_THE_LOGIN = (b"HOME", b"USER", b"LOGNAME", b"SHELL")
+"""Torque computes these from passwd after the user's own; in the guest its passwd says them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobStart:
+    """How and with what the job starts in the guest.
+
+    Attributes:
+        variables: the environment, byte by byte.
+        directory: where it starts; empty for the user's home.
+        umask: as the batch system set it.
+        shell: the user's own `-S`; empty for his login shell.
+        script: where the script lies, on the node as in the guest; empty when there is none.
+        line: what the batch system writes to the standard input of the shell.
+        command: `qsub -I -x`: what the shell is to run; else empty.
+    """
+
+    variables: dict[bytes, bytes]
+    umask: int
+    directory: bytes = b""
+    shell: bytes = b""
+    script: bytes = b""
+    line: bytes = b""
+    command: bytes = b""
+
+    def settings(self) -> bytes:
+        """The text that the guest's side reads (`templates/guest/run.sh`): assignments, then the variables.
+
+        Every value is one quoted word, in which a shell changes no byte.
+        """
+        parts = {
+            b"vt_directory": self.directory,
+            b"vt_umask": b"%04o" % self.umask,
+            b"vt_shell": self.shell,
+            b"vt_script": self.script,
+            b"vt_line": self.line,
+            b"vt_command": self.command,
+        }
+        lines = [name + b"=" + quoted(value) for name, value in parts.items()]
+        variables = b" ".join(quoted(name + b"=" + value) for name, value in self.variables.items())
+        return b"\n".join([*lines, b"set -- " + variables, b""])
+
+
+def quoted(value: bytes) -> bytes:
+    """One word of a POSIX shell that stands for exactly these bytes."""
+    return b"'" + value.replace(b"'", b"'\\''") + b"'"
+
+
+def read_environ(block: bytes) -> dict[bytes, bytes]:
+    """The variables of a block as /proc/PID/environ holds it; the first of a name counts, as for getenv(3)."""
+    found: dict[bytes, bytes] = {}
+    for entry in block.split(b"\0"):
+        name, equals, value = entry.partition(b"=")
+        if name and equals:
+            found.setdefault(name, value)
+    return found
+
+
+def guest_variables(job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest]) -> dict[bytes, bytes]:
+    """What the job finds in its guest.
+
+    Args:
+        job: the environment in which the batch system started the job's shell: its own variables, and what the
+            user passed with `-v` and `-V`.
+        guests: the job's guests, by rank; the counts describe them.
+    """
+    # env(1) in the guest would take a name that begins with a dash for an option
+    kept = {name: value for name, value in job.items() if not name.startswith(b"-")}
+    for name in (*NODE_PATHS, *OF_THE_LOGIN):
+        kept.pop(name, None)
+    kept.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+    kept[b"DISTRO"] = b"SLG"
+    if guests and all(guest.vcpus for guest in guests):
+        kept[b"PBS_NP"] = b"%d" % sum(guest.vcpus for guest in guests)
+        kept[b"PBS_NUM_NODES"] = b"%d" % len(guests)
+        kept[b"PBS_NUM_PPN"] = b"%d" % guests[0].vcpus
+    return kept

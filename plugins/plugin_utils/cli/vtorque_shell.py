@@ -1,0 +1,156 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vtorque-shell`: what Torque runs as the job's shell (`qsub -S`).
+
+    argv            standard input                  what runs in the guest
+    []              `<script> <arguments>`          the user's login shell, with that line on its standard input
+    []              a terminal (qsub -I)            the user's login shell, on a terminal
+    [-c, COMMAND]   a terminal (qsub -I -x)         the user's login shell, with -c COMMAND
+
+The exit status is the job's.  When nothing was run in the guest it is 1 (`NOTHING_RUN`), when the connection broke
+after the job had begun 69 (`LOST`); standard error says so in lines that begin with `vtorque: `.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import os
+import resource
+import signal
+import stat
+import sys
+import typing as t
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.job import far_end, own_record
+from ...module_utils.job.guest_environment import JobStart, guest_variables, read_environ
+from ...module_utils.records import ReadyRecord, RefusalRecord
+
+NOTHING_RUN = 1
+LOST = 69
+ENVIRONMENT_FD = 3
+LINE_LIMIT = 1 << 20
+
+
+def main(argv: t.Sequence[str] | None = None) -> int:
+    """Run the job in its guest, or say why not.
+
+    Returns:
+        The exit status; a job that a signal killed is died after, not returned from.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    try:
+        end = _run(arguments)
+    except far_end.ConnectionLost as error:
+        return _say(error, LOST)
+    except VTorqueError as error:
+        return _say(error, NOTHING_RUN)
+    except OSError as error:
+        return _say(VTorqueError("nothing was run", str(error)), NOTHING_RUN)
+    if end.kind == "signal":
+        _die_of(end.number)
+    return end.number
+
+
+def _run(arguments: list[str]) -> far_end.End:
+    job = _environment()
+    job_id = job.get(b"PBS_JOBID", b"").decode(errors="replace")
+    if not job_id:
+        raise VTorqueError(
+            "nothing was run", "this program is the shell of batch jobs, started by the batch system and not by hand",
+            "submit a job with vsub",
+        )  # fmt: skip
+    directory, record = own_record.find(job_id)
+    if isinstance(record, RefusalRecord):
+        raise VTorqueError(f"this job did not run: {record.what}", record.why, record.hint)
+    variables = guest_variables(job, record.guests)
+    start = JobStart(variables, _umask(), directory=job.get(b"PBS_O_INITDIR", b""), shell=record.user_shell.encode())
+    command = _command(arguments)
+    if os.isatty(0):
+        return _interactive(record, directory, dataclasses.replace(start, command=command))
+    if command:
+        raise VTorqueError("nothing was run", "a command without a terminal is not how the batch system starts jobs")
+    return _batch(record, directory, start)
+
+
+def _batch(record: ReadyRecord, directory: t.Any, start: JobStart) -> far_end.End:
+    line = _read_all(0, LINE_LIMIT)
+    path = line.split(b"\n")[0].split(b" ")[0]
+    if not path.startswith(b"/"):
+        raise VTorqueError("nothing was run", "the batch system named no script on standard input")
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 - bytes, which pathlib does not take
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise VTorqueError("nothing was run", f"{os.fsdecode(path)!r} is not a file")
+            script = stream.read()
+    except OSError as error:
+        raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
+    said = _message(dataclasses.replace(start, script=path, line=line), script)
+    return far_end.Conversation(record, directory, "batch", said).run()
+
+
+def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart) -> far_end.End:
+    brought = far_end.Conversation(record, directory, "bring", _message(start, b"")).run()
+    term = start.variables.get(b"TERM", b"").decode(errors="replace")
+    return far_end.End("exit", str(far_end.session(record, directory, brought.words, term=term)))
+
+
+def _message(start: JobStart, script: bytes) -> bytes:
+    settings = start.settings()
+    return b"%d %d\n" % (len(settings), len(script)) + settings + script
+
+
+def _command(arguments: list[str]) -> bytes:
+    if not arguments:
+        return b""
+    if len(arguments) == 2 and arguments[0] == "-c" and arguments[1]:
+        return os.fsencode(arguments[1])
+    raise VTorqueError("nothing was run", "neither the arguments of a batch job nor those of an interactive one")
+
+
+def _environment() -> dict[bytes, bytes]:
+    """What the launcher put aside; empty when somebody started this without it."""
+    try:
+        block = base64.b64decode(_read_all(ENVIRONMENT_FD, 1 << 26))
+        os.close(ENVIRONMENT_FD)
+    except (OSError, ValueError):
+        return {}
+    return read_environ(block)
+
+
+def _read_all(fd: int, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while size < limit and (data := os.read(fd, 1 << 16)):
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _say(error: VTorqueError, status: int) -> int:
+    text = f"vtorque: {error.what}" + (f": {error.why}" if error.why else "")
+    lines = [text, *([f"  {error.hint}"] if error.hint else [])]
+    for line in lines:
+        shown = "".join(c if c.isprintable() else "?" for c in line)
+        os.write(2, f"{shown}\n".encode(errors="replace"))
+    return status
+
+
+def _die_of(number: int) -> None:
+    """End as the job's own shell ended, so that the batch system records the signal; without a core of ours."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

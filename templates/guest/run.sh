@@ -1,0 +1,167 @@
+#!/bin/sh
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# The far end of vtorque-shell: in the guest, as the job's user, under any POSIX sh (dash, busybox, bash).
+#
+#   run batch TOKEN    take a job from standard input and run it as a batch system would; standard input is
+#                      then the line of control: `signal NUMBER`, and its end means that the job is to end
+#   run bring TOKEN    take a job and keep it, for `session`
+#   run session DIR    run it on this terminal
+#   run status DIR     how the session ended
+#   run leader DIR     (for itself) become the job's login shell
+#
+# What it says to vtorque-shell is marked with TOKEN, so that nothing a profile or a job prints is mistaken for it.
+set -u
+vt_directory='' vt_umask='' vt_shell='' vt_script='' vt_line='' vt_command=''
+PATH=/usr/bin:/bin:/usr/sbin:/sbin
+shell_of_user=${SHELL:-/bin/sh}
+
+say() { # word...: on fd 4, the standard error of the connection, in one write
+    printf 'vtorque-%s-%s\n' "$token" "$*" >&4
+}
+
+give_up() { # what
+    [ -z "${place-}" ] || rm -rf "$place"
+    say end broken "$1"
+    exit 1
+}
+
+take() { # bytes file: exactly that many of standard input
+    [ "$1" -eq 0 ] || dd bs=65536 iflag=fullblock,count_bytes count="$1" 2>/dev/null
+} >"$2"
+
+receive() { # the job: two lengths, the settings, the script
+    exec 4>&2
+    printf 'vtorque-%s-begin\n' "$token"
+    say begin
+    read -r settings script || exit 1
+    place=$(mktemp -d /tmp/vtorque.XXXXXX) || give_up "no directory could be made in the guest's /tmp"
+    take "$settings" "$place/job"
+    [ "$(wc -c <"$place/job")" -eq "$settings" ] || give_up "the job did not arrive whole"
+    # shellcheck source=/dev/null
+    . "$place/job"
+    [ -n "$vt_script" ] || return 0
+    rm -f "$vt_script"
+    if ! (umask 077 && take "$script" "$vt_script" && chmod 0700 "$vt_script") 2>/dev/null; then
+        give_up "the job's script could not be written to $vt_script in the guest"
+    fi
+    [ "$(wc -c <"$vt_script")" -eq "$script" ] || give_up "the job's script did not arrive whole"
+}
+
+signal_session() { # number: to every process of $session, as Torque does it; its own group at once
+    kill "-$1" "-$session" 2>/dev/null
+    others=
+    for entry in /proc/[0-9]*; do
+        line=
+        { read -r line <"$entry/stat"; } 2>/dev/null
+        # after the name, which may hold anything: state, parent, group, session
+        # shellcheck disable=SC2086 # to be split into fields
+        set -- "$1" ${line##*) }
+        [ "${5-}" = "$session" ] && [ "$4" != "$session" ] && others="$others ${entry#/proc/}"
+    done
+    # shellcheck disable=SC2086 # a list of numbers
+    [ -z "$others" ] || kill "-$1" $others 2>/dev/null
+}
+
+control() { # the line of control, until its end
+    read -r session <"$place/leader" || exit 1
+    stopper=
+    while read -r word number; do
+        case $word:$number in
+            signal:20) # suspend: a session without a terminal does not stop on TSTP; Torque stops it 4 s later
+                signal_session 20
+                { sleep 4 && signal_session 19; } </dev/null >/dev/null 2>&1 3<&- 4>&- &
+                stopper=$!
+                ;;
+            signal:18)
+                [ -z "$stopper" ] || kill "$stopper" 2>/dev/null
+                signal_session 18
+                ;;
+            signal:*[!0-9]* | signal:) ;;
+            signal:*) signal_session "$number" ;;
+        esac
+    done
+    # nobody listens any more; twice, for what was born during the first
+    signal_session 9
+    signal_session 9
+}
+
+batch() {
+    exec 3<&0
+    receive
+    mkfifo "$place/leader" || give_up "no fifo could be made in the guest's /tmp"
+    control <&3 &
+    controller=$!
+    # this shell itself speaks only when a signal killed the job: that tells `exit 143` from a death by TERM
+    exec 2>"$place/killed"
+    printf '%s' "$vt_line" | setsid "$0" leader "$place" 2>&4 3<&- 4>&-
+    status=$?
+    how="exit $status"
+    [ "$status" -gt 128 ] && [ -s "$place/killed" ] && how="signal $((status - 128))"
+    exec 2>/dev/null
+    kill -9 "$controller"
+    read -r session <"$place/session" && signal_session 9
+    rm -rf "$place"
+    say end "$how"
+    exit "$status"
+}
+
+become() { # VARIABLE=value...: where, how and with what the user's shell starts, but for its last words
+    cd "${vt_directory:-$HOME}" || {
+        echo "vtorque: the start directory ${vt_directory:-$HOME} is not there in the guest; nothing was run" >&2
+        exit 1
+    }
+    umask "$vt_umask"
+    shell=${vt_shell:-$shell_of_user}
+    login=
+    case ${shell##*/}:${vt_command:+command} in
+        csh:command | tcsh:command) ;;
+        sh:* | ash:* | dash:* | bash:* | zsh:* | ksh*:* | mksh:* | yash:* | fish:* | csh:* | tcsh:*) login=-l ;;
+    esac
+}
+
+case ${1-} in
+    batch)
+        token=$2
+        batch
+        ;;
+    bring)
+        token=$2
+        receive
+        say end place "$place"
+        ;;
+    leader)
+        place=$2
+        # shellcheck source=/dev/null
+        . "$place/job" # its last line makes the job's variables the arguments
+        echo "$$" >"$place/session"
+        echo "$$" >"$place/leader"
+        become
+        # shellcheck disable=SC2086 # no word when empty
+        exec env -i "$@" HOME="$HOME" USER="$USER" LOGNAME="$LOGNAME" SHELL="$shell" "$shell" $login
+        ;;
+    session)
+        place=$2
+        # shellcheck source=/dev/null
+        . "$place/job"
+        rm -f "$place/job"
+        become
+        trap : INT QUIT # the keyboard's signals are for the user's shell
+        set -- "$@" HOME="$HOME" USER="$USER" LOGNAME="$LOGNAME" SHELL="$shell" "$shell"
+        [ -z "$login" ] || set -- "$@" "$login"
+        [ -z "$vt_command" ] || set -- "$@" -c "$vt_command"
+        env -i "$@"
+        status=$?
+        echo "exit $status" >"$place/status.new" && mv "$place/status.new" "$place/status"
+        exit "$status"
+        ;;
+    status)
+        cat "$2/status"
+        ;;
+    *)
+        echo "vtorque: this program is started by vtorque-shell" >&2
+        exit 64
+        ;;
+esac

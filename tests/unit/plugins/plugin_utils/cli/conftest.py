@@ -1,0 +1,220 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node and a guest for the job's shell, without a virtual machine: two mount namespaces and a private sshd.
+
+Both have a passwd of their own with the user alice, and a /run of their own; nothing of the machine is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, ReadyGuest, ReadyRecord
+
+COLLECTION = templates.COLLECTION_DIR.parent
+UID = 61_234
+JOB_ID = "4711.head"
+TOOLS = ("cat", "chmod", "dd", "env", "mkfifo", "mktemp", "rm", "setsid", "sleep", "wc")
+"""What the far end uses; in a busybox guest each is busybox."""
+
+
+class Namespace:
+    """A mount namespace with its own passwd and /run, kept by one process."""
+
+    def __init__(self, place: pathlib.Path, shell: str, *, busybox: bool = False, program: str = "exec sleep 600"):
+        users = pathlib.Path("/etc/passwd").read_text() + f"alice:*:{UID}:{UID}:Alice:{place}/home:{shell}\n"
+        groups = pathlib.Path("/etc/group").read_text() + f"alice:*:{UID}:\n"
+        with tempfile.TemporaryDirectory(dir=place) as files:
+            (pathlib.Path(files) / "passwd").write_text(users)
+            (pathlib.Path(files) / "group").write_text(groups)
+            steps = [
+                "set -e",
+                f"cp {files}/passwd {place}/passwd; cp {files}/group {place}/group; chmod 644 {place}/passwd {place}/group",
+                f"mount --bind {place}/passwd /etc/passwd; mount --bind {place}/group /etc/group",
+                "mount -t tmpfs -o mode=755 tmpfs /run; mkdir -m 755 /run/sshd",
+            ]
+            if busybox:
+                steps += [f"mount --bind /bin/busybox $(command -v {tool})" for tool in TOOLS]
+                steps += ["mount --bind /bin/busybox $(readlink -f /bin/sh)"]
+            self.process = subprocess.Popen(
+                ["unshare", "--mount", "--propagation", "private", "bash", "-c", "\n".join([*steps, "echo up", program])],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+            )  # fmt: skip
+            assert self.process.stdout
+            assert self.process.stdout.readline() == "up\n"
+        self.run_dir = pathlib.Path(f"/proc/{self.process.pid}/root/run/vtorque")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@dataclasses.dataclass
+class Answer:
+    """How a job ended; `status` is negative for a signal."""
+
+    status: int
+    out: bytes
+    err: bytes
+
+
+class JobPlace:
+    """A node on which alice's job starts, and its guest."""
+
+    def __init__(self, root: pathlib.Path, stack: contextlib.ExitStack, shell: str, busybox: bool):
+        self.root = root
+        self.shell = shell
+        root.chmod(0o755)
+        for name in ("home", "jobs"):
+            (root / name).mkdir()
+            os.chown(root / name, UID, UID)
+        self.far_end = root / "run"
+        shutil.copy(templates.COLLECTION_DIR / "guest" / "run.sh", self.far_end)
+        self.far_end.chmod(0o755)
+        self._prefix()
+        self._keys()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._sshd_config()
+        sshd = f"exec /usr/sbin/sshd -D -e -f {root}/sshd_config"
+        self.guest = Namespace(root, shell, busybox=busybox, program=sshd)
+        stack.callback(self.guest.close)
+        assert self.guest.process.stderr
+        assert "listening" in self.guest.process.stderr.readline()
+        self.node = Namespace(root, shell)
+        stack.callback(self.node.close)
+        self.run_dir = self.node.run_dir
+        self.directory = self.run_dir / "jobs" / records.job_key(JOB_ID, 1)
+
+    def _prefix(self) -> None:
+        self.prefix = self.root / "opt"
+        python = pathlib.Path(sys.base_prefix) / "bin/python3"
+        subprocess.run([python, "-m", "venv", "--without-pip", self.prefix / "venv"], check=True, timeout=120)
+        (packages,) = (self.prefix / "venv/lib").glob("python3*/site-packages")
+        for part in ("plugins/module_utils", "plugins/plugin_utils"):
+            target = packages / "ansible_collections/mikelangelo/vtorque" / part
+            shutil.copytree(COLLECTION / part, target, ignore=shutil.ignore_patterns("__pycache__"))
+        (self.prefix / "bin").mkdir()
+        self.program = self.prefix / "bin/vtorque-shell"
+        text = templates.render("launchers/vtorque-shell.sh.j2", site_dir=None, prefix=str(self.prefix))
+        self.program.write_text(text)
+        self.program.chmod(0o755)
+
+    def _keys(self) -> None:
+        for name in ("host", "job"):
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(self.root / name)]
+            subprocess.run(command, check=True, timeout=60)
+        self.job_key = (self.root / "job").read_text()
+        (self.root / "job").unlink()
+        self.host_key = " ".join((self.root / "host.pub").read_text().split()[:2])
+
+    def _sshd_config(self) -> None:
+        (self.root / "authorized").write_text((self.root / "job.pub").read_text())
+        (self.root / "authorized").chmod(0o644)
+        (self.root / "sshd_config").write_text(
+            f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.root}/host\nPidFile none\nUsePAM no\n"
+            f"AuthorizedKeysFile {self.root}/authorized\nPasswordAuthentication no\nUseDNS no\nStrictModes no\n"
+        )
+
+    def record(self, shell: ProcessId, **changes: t.Any) -> ReadyRecord:
+        guest = ReadyGuest(0, "v1-1", "node1", "127.0.0.1", vcpus=3, port=self.port)
+        record = ReadyRecord(JOB_ID, 1, "alice", shell, records.boot_id(), (guest,), "", str(self.far_end))
+        return dataclasses.replace(record, **changes)
+
+    def make_ready(self, shell: ProcessId, **changes: t.Any) -> None:
+        """What root's prologue leaves for the process that becomes the shell."""
+        records.make_directory(self.directory)
+        records.write(self.directory / "job_key", self.job_key, reader_uid=UID)
+        records.write(self.directory / "known_hosts", f"v1-1 {self.host_key}\n", reader_uid=UID)
+        records.write_json(self.directory / "ready.json", self.record(shell, **changes), reader_uid=UID)
+        records.point_shell(shell, self.directory, self.run_dir)
+
+    def write_script(self, content: bytes) -> pathlib.Path:
+        path = self.root / "jobs" / f"{JOB_ID}.SC"
+        path.write_bytes(content)
+        os.chown(path, UID, UID)
+        path.chmod(0o700)
+        return path
+
+    def variables(self, extra: t.Mapping[str, str] | None = None) -> list[str]:
+        """The environment as Torque gives it to a job (recorded on TORQUE 6.1.3, shortened)."""
+        known = {
+            "HOME": f"{self.root}/home", "LOGNAME": "alice", "USER": "alice", "SHELL": str(self.program),
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PBS_JOBID": JOB_ID,
+            "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_NP": "9", "PBS_NUM_NODES": "9", "PBS_NUM_PPN": "9",
+            "PBS_GPUFILE": "/var/spool/torque/aux//4711.headgpu", "PBS_O_WORKDIR": f"{self.root}/home", "TMPDIR": "/nope",
+        }  # fmt: skip
+        return [f"{name}={value}" for name, value in {**known, **(extra or {})}.items()]
+
+    def start(
+        self,
+        arguments: t.Sequence[str] = (),
+        *,
+        extra: t.Mapping[str, str] | None = None,
+        ready: t.Callable[[ProcessId], None] | None = None,
+        **streams: t.Any,
+    ) -> subprocess.Popen[bytes]:
+        """Start the job's shell as MOM does: in a session of its own, as the user, in his home."""
+        gate, opened = os.pipe()
+        user = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--inh-caps=-all"]
+        command = ["nsenter", f"--mount=/proc/{self.node.process.pid}/ns/mnt", f"--wd={self.root}/home", *user]
+        command += ["env", "-i", *self.variables(extra), str(self.program), *arguments]
+        process = subprocess.Popen(
+            ["sh", "-c", f'read go <&{gate} && exec {gate}<&- && exec "$@"', "sh", *command],
+            start_new_session=True, pass_fds=[gate], cwd="/", umask=0o022, **streams,
+        )  # fmt: skip
+        os.close(gate)
+        if ready is not None:
+            ready(ProcessId.of(process.pid))
+        os.write(opened, b"go\n")
+        os.close(opened)
+        return process
+
+    def start_batch(
+        self, script: bytes, arguments: bytes = b"", *, extra: t.Mapping[str, str] | None = None, **changes: t.Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a batch job whose guest is ready; its line is on standard input, and the end of it."""
+        line = bytes(self.write_script(script)) + (b" " + arguments if arguments else b"") + b"\n"
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = self.start(extra=extra, ready=lambda shell: self.make_ready(shell, **changes), **pipes)
+        assert process.stdin
+        process.stdin.write(line)
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    def batch(self, script: bytes, arguments: bytes = b"", **options: t.Any) -> Answer:
+        """A batch job from its start to its end."""
+        process = self.start_batch(script, arguments, **options)
+        try:
+            out, err = process.communicate(timeout=300)
+        finally:
+            process.kill()
+        return Answer(process.returncode, out, err)
+
+
+def _job_place(shell: str, busybox: bool) -> t.Iterator[JobPlace]:
+    with contextlib.ExitStack() as stack:
+        root = pathlib.Path(tempfile.mkdtemp(prefix="vtorque-test-", dir="/tmp"))
+        stack.callback(shutil.rmtree, root)
+        yield JobPlace(root, stack, shell, busybox)
+
+
+@pytest.fixture(scope="session", params=["bash", "busybox"])
+def job_place(request: pytest.FixtureRequest) -> t.Iterator[JobPlace]:
+    """A guest like Debian (dash, coreutils, user's shell bash), and one that is all busybox (user's shell sh)."""
+    busybox = request.param == "busybox"
+    yield from _job_place("/bin/sh" if busybox else "/bin/bash", busybox)
