@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`python -m lab`: raise the cluster, end it, look at it, run something on a node."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+from . import cluster
+from .node import VENV
+from .state import LabError, State
+
+
+def _up(state: State, arguments: argparse.Namespace) -> int:
+    begin = time.monotonic()
+    runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else cluster.RUNTIME)).absolute()
+    plan = cluster.Plan(
+        tuple(arguments.nodes.split(",")), pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare
+    )
+    if cluster.up(state, plan):
+        print(f"the lab is up: {' '.join(plan.nodes)} ({time.monotonic() - begin:.1f} s)")
+    else:
+        print(f"the lab is up already: {' '.join(plan.nodes)}")
+    return 0
+
+
+def _down(state: State, _arguments: argparse.Namespace) -> int:
+    print("the lab is down" if cluster.down(state) else "no lab was up")
+    return 0
+
+
+def _status(state: State, arguments: argparse.Namespace) -> int:
+    facts = state.load()
+    inits = facts.inits if facts else {}
+    nodes = [
+        {"node": name, "address": address, "alive": name in inits and inits[name].alive,
+         "pid": inits[name].pid if name in inits else None}
+        for name, address in (facts.addresses if facts else {}).items()
+    ]  # fmt: skip
+    good = bool(facts and facts.up and all(node["alive"] for node in nodes))
+    if arguments.json:
+        print(json.dumps({"up": good, "directory": str(state.directory), "nodes": nodes}))
+    elif not facts:
+        print(f"no lab in {state.directory}")
+    else:
+        for node in nodes:
+            print(
+                f"{node['node']:<12} {node['address']:<12} {'up' if node['alive'] else 'lost':<6} process {node['pid']}"
+            )
+        if not facts.up:
+            print("its `up` is at work, or was interrupted (python -m lab down)")
+    return 0 if good else 1
+
+
+def _on(state: State, arguments: argparse.Namespace) -> int:
+    words = arguments.words
+    if not words:
+        raise LabError("on NODE -- COMMAND: the command is missing")
+    line = cluster.command(state.running(), arguments.node, words, user=arguments.user, cwd=arguments.cwd)
+    # the same process: the terminal, the signals and the exit status are the command's own
+    sys.stdout.flush()
+    os.execv(line[0], line)  # noqa: S606 - no shell is wanted
+
+
+def _left(state: State, arguments: argparse.Namespace) -> int:
+    facts = state.running()
+    left: dict[str, list[str]] = {}
+    for node in facts.addresses:
+        words = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(VENV / "bin/python"), "-m", "lab.leftovers"]
+        done = subprocess.run(cluster.command(facts, node, words), capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            raise LabError(f"{node}: {done.stderr.strip()}")
+        left[node] = json.loads(done.stdout)
+    if arguments.json:
+        print(json.dumps(left))
+    else:
+        for node, things in left.items():
+            for thing in things:
+                print(f"{node:<8} {thing}")
+        if not any(left.values()):
+            print(f"nothing of a job is on {', '.join(left)}")
+    return 1 if any(left.values()) else 0
+
+
+def _runtime(_state: State, _arguments: argparse.Namespace) -> int:
+    from . import runtime
+
+    print(runtime.install(cluster.CHECKOUT, cluster.RUNTIME))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(prog="lab", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("up", help="raise the cluster")
+    one.add_argument(
+        "--nodes", default=",".join(cluster.NODES), help="comma separated; fe is the front end (%(default)s)"
+    )
+    one.add_argument("--pool", default=str(cluster.POOL), help="directory of images (%(default)s)")
+    one.add_argument("--runtime", help="Python environment with the installed collection (build/runtime)")
+    one.add_argument("--bare", action="store_true", help="without batch system and product: machines and libvirt alone")
+    one.set_defaults(run=_up)
+    commands.add_parser("down", help="end the cluster and everything in it").set_defaults(run=_down)
+    one = commands.add_parser("status", help="the nodes, and whether they are alive (exit 1: not)")
+    one.add_argument("--json", action="store_true")
+    one.set_defaults(run=_status)
+    usage = "lab on NODE [--user alice] [--cwd DIRECTORY] -- COMMAND [ARGUMENT...]"
+    one = commands.add_parser("on", help="run a command on a node", usage=usage)
+    one.add_argument("node")
+    one.add_argument("--user", default="root", help="alice or bob (root)")
+    one.add_argument("--cwd", default="", help="start directory (the user's home)")
+    one.set_defaults(run=_on)
+    one = commands.add_parser("left", help="what is left of jobs on every node (exit 1: something)")
+    one.add_argument("--json", action="store_true")
+    one.set_defaults(run=_left)
+    commands.add_parser("runtime", help="build the collection and install it into build/runtime").set_defaults(
+        run=_runtime
+    )
+    return top
+
+
+def main() -> int:
+    """The exit status: 2 when the lab could not do what was asked."""
+    # what stands behind the first "--" is a command of a node's, and no option of ours
+    cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    arguments = parser().parse_args(sys.argv[1:cut])
+    arguments.words = sys.argv[cut + 1 :]
+    try:
+        return int(arguments.run(State(), arguments))
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

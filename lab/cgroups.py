@@ -1,0 +1,104 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cgroups of the lab's nodes, whichever of the two kinds the machine has."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+
+from .state import State
+
+ROOT = pathlib.Path("/sys/fs/cgroup")
+
+
+@dataclasses.dataclass(frozen=True)
+class Hierarchy:
+    """A mounted cgroup file system.
+
+    Attributes:
+        place: its directory below /sys/fs/cgroup; "" for a machine with version 2 alone.
+        kind: `cgroup` or `cgroup2`.
+        options: what a mount of the same hierarchy must name (controllers of version 1).
+    """
+
+    place: str
+    kind: str
+    options: str
+
+
+def hierarchies() -> tuple[Hierarchy, ...]:
+    """What is mounted below /sys/fs/cgroup, in the order in which it must be mounted again."""
+    lines = pathlib.Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    named = {name for line in lines for name in line.split(":")[1].split(",") if name}
+    found = []
+    for line in pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        _, where, kind, options = line.split()[:4]
+        path = pathlib.Path(where)
+        if kind in ("cgroup", "cgroup2") and path.is_relative_to(ROOT):
+            place = str(path.relative_to(ROOT))
+            controllers = ",".join(option for option in options.split(",") if option in named)
+            found.append(Hierarchy("" if place == "." else place, kind, controllers if kind == "cgroup" else ""))
+    return tuple(sorted(found, key=lambda h: h.place))
+
+
+def join(name: str) -> None:
+    """Make the cgroup `name` in every hierarchy, and move this process there."""
+    for hierarchy in hierarchies():
+        parent = ROOT / hierarchy.place
+        group = parent / name
+        group.mkdir(exist_ok=True)
+        if "cpuset" in hierarchy.options.split(","):
+            for file in ("cpuset.cpus", "cpuset.mems"):
+                (group / file).write_text((parent / file).read_text(encoding="ascii"), encoding="ascii")
+        (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+
+
+def delegate() -> None:
+    """In a node of a version 2 machine: leave the group's root, so that libvirt may divide it among guests."""
+    if not any(h.place == "" for h in hierarchies()):
+        return
+    (ROOT / "init").mkdir(exist_ok=True)
+    (ROOT / "init/cgroup.procs").write_text("0", encoding="ascii")
+    controllers = (ROOT / "cgroup.controllers").read_text(encoding="ascii").split()
+    for controller in controllers:
+        # a controller that the machine keeps for itself is one that the node does without
+        with contextlib.suppress(OSError):
+            (ROOT / "cgroup.subtree_control").write_text(f"+{controller}", encoding="ascii")
+
+
+def present(state: State) -> list[pathlib.Path]:
+    """The cgroups of this lab."""
+    groups = []
+    for hierarchy in hierarchies():
+        groups += [path for path in (ROOT / hierarchy.place).iterdir() if path.is_dir() and state.owns(path.name)]
+    return sorted(groups)
+
+
+def members(state: State) -> set[int]:
+    """Every process in a cgroup of this lab, nested ones too."""
+    pids: set[int] = set()
+    for group in present(state):
+        for file in group.rglob("cgroup.procs"):
+            with contextlib.suppress(FileNotFoundError, OSError):
+                pids.update(map(int, file.read_text(encoding="ascii").split()))
+    return pids
+
+
+def remove(state: State) -> list[pathlib.Path]:
+    """Remove the empty cgroups of this lab, innermost first; returns those that are still in use."""
+    busy = []
+    for group in present(state):
+        for inner in sorted((p for p in group.rglob("*") if p.is_dir()), key=lambda p: len(p.parts), reverse=True):
+            with contextlib.suppress(OSError):
+                inner.rmdir()
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            busy.append(group)
+    return busy

@@ -1,0 +1,294 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Raise the cluster, end it, and reach its nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+
+from . import cgroups, network
+from .node import LAB, VENV
+from .state import Facts, LabError, Mount, NodePlan, Process, State, addresses
+
+NODES = ("fe", "cn1", "cn2")
+CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
+RUNTIME = CHECKOUT / "build/runtime"
+POOL = CHECKOUT / "build/pool"
+UP_TIMEOUT_S = 120
+DOWN_TIMEOUT_S = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What to raise.
+
+    Attributes:
+        pool: directory of images that the nodes see as /opt/vm-images.
+        runtime: venv with the installed collection, which the nodes see as /opt/vtorque/venv.
+        bare: the machines and their daemons alone, without batch system and product.
+    """
+
+    nodes: tuple[str, ...] = NODES
+    pool: pathlib.Path = POOL
+    runtime: pathlib.Path = RUNTIME
+    bare: bool = False
+
+
+def up(state: State, plan: Plan) -> bool:
+    """Raise the lab; what an interrupted `up` left is cleaned away first.
+
+    Returns:
+        False when this very lab is up already.
+
+    Raises:
+        LabError: another lab is up in the same directory, or a node did not come up; nothing is left then.
+    """
+    wanted = addresses(plan.nodes)
+    if os.geteuid() != 0:
+        raise LabError("root is needed: the lab makes namespaces and mounts")
+    with state.lock():
+        facts = state.load()
+        if facts is not None and facts.up and all(init.alive for init in facts.inits.values()):
+            if list(facts.addresses) != list(wanted) or facts.bare != plan.bare:
+                raise LabError(
+                    f"another lab is up in {state.directory}: {' '.join(facts.addresses)} (python -m lab down)"
+                )
+            return False
+        _clean(state)
+        _check(plan)
+        facts = Facts(wanted, str(plan.pool), str(plan.runtime), plan.bare)
+        try:
+            _raise(state, plan, facts)
+        except BaseException:
+            _clean(state, keep_logs=True)
+            raise
+    return True
+
+
+def down(state: State) -> bool:
+    """End the lab and everything in it; done again, it does nothing.
+
+    Returns:
+        Was there anything?
+    """
+    with state.lock():
+        return _clean(state)
+
+
+def command(facts: Facts, node: str, words: t.Sequence[str], *, user: str = "root", cwd: str = "") -> list[str]:
+    """The command line that runs `words` on a node, in a clean environment like that of a login.
+
+    Args:
+        user: one of the node's users.
+        cwd: where; the user's home when empty.
+
+    Raises:
+        LabError: there is no such node, or it is lost.
+    """
+    home = "/root" if user == "root" else f"/home/{user}"
+    path = "/opt/vtorque/bin:/usr/local/bin:/usr/bin:/bin"
+    environment = {
+        "HOME": home,
+        "USER": user,
+        "LOGNAME": user,
+        "SHELL": "/bin/bash",
+        "PATH": path + (":/usr/local/sbin:/usr/sbin:/sbin" if user == "root" else ""),
+        "LANG": "C.UTF-8",
+        "TERM": os.environ.get("TERM", "dumb"),
+    }
+    # runuser and env run in the node: its users, its directories
+    become = [] if user == "root" else ["/usr/bin/runuser", "-u", user, "--"]
+    clean = [
+        "/usr/bin/env",
+        "-i",
+        f"--chdir={cwd or home}",
+        *(f"{name}={value}" for name, value in environment.items()),
+    ]
+    return ["/usr/bin/nsenter", "-t", str(facts.init(node).pid), "-a", "--", *become, *clean, *words]
+
+
+def _check(plan: Plan) -> None:
+    if not (plan.runtime / "bin/python").exists():
+        raise LabError(f"no Python environment in {plan.runtime} (lab/prepare.sh)")
+    if not plan.bare and not list(
+        plan.runtime.glob("lib/python3*/site-packages/ansible_collections/mikelangelo/vtorque")
+    ):
+        raise LabError(f"the collection is not installed in {plan.runtime} (python -m lab runtime)")
+
+
+def _raise(state: State, plan: Plan, facts: Facts) -> None:
+    state.directory.mkdir(parents=True, mode=0o711, exist_ok=True)
+    for shared, mode in (("home", 0o755), ("batch", 0o755), ("pool", 0o755)):
+        (state.directory / shared).mkdir(mode=mode)
+    state.save(facts)
+    _venv_programs(plan.runtime, state.directory / "bin")
+    _keys(state, facts.addresses)
+    network.make(state, facts.addresses)
+    starting = {name: _start(state, facts, name) for name in facts.addresses}
+    try:
+        _wait(facts, starting, lambda: state.save(facts))
+    finally:
+        for pipe in starting.values():
+            pipe.close()
+    facts.up = True
+    state.save(facts)
+
+
+def _mounts(state: State, facts: Facts, name: str) -> tuple[Mount, ...]:
+    pool = pathlib.Path(facts.pool)
+    return (
+        Mount(facts.runtime, str(VENV), True),
+        Mount(str(state.directory / "bin"), str(VENV / "bin"), True),
+        Mount(str(CHECKOUT / "lab"), str(LAB / "lab"), True),
+        Mount(str(pool if pool.is_dir() else state.directory / "pool"), "/opt/vm-images", True),
+        Mount(str(state.directory / "home"), "/home", False),
+        Mount(str(state.directory / "batch"), "/run/lab-torque", False),
+        Mount(str(state.node(name) / "keys"), "/run/lab/keys", True),
+    )
+
+
+def _venv_programs(runtime: pathlib.Path, directory: pathlib.Path) -> None:
+    """The environment's programs with the first line that is true in a node: there it stands in another place."""
+    directory.mkdir()
+    here = f"#!{runtime.absolute()}/bin/python".encode()
+    for program in (runtime / "bin").iterdir():
+        if program.is_symlink():
+            (directory / program.name).symlink_to(program.readlink())
+        elif program.is_file():
+            text = program.read_bytes()
+            if text.startswith(here):
+                text = f"#!{VENV}/bin/python".encode() + text[len(here) :]
+            (directory / program.name).write_bytes(text)
+            shutil.copymode(program, directory / program.name)
+
+
+def _keys(state: State, nodes: t.Iterable[str]) -> None:
+    """A host key for each node, one root key for all; each node gets its own secret alone, and every public part."""
+    keys = state.directory / "keys"
+    keys.mkdir(mode=0o700)
+    names = ["root", *nodes]
+    making = [
+        subprocess.Popen(
+            ["/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@lab", "-f", str(keys / name)],
+            stdin=subprocess.DEVNULL,
+        )
+        for name in names
+    ]
+    if any([process.wait(timeout=60) for process in making]):
+        raise LabError("ssh-keygen failed")
+    for node in nodes:
+        place = state.node(node) / "keys"
+        place.mkdir(parents=True, mode=0o700)
+        shutil.copy(keys / node, place / "host")
+        shutil.copy(keys / "root", place / "root")
+        for public in keys.glob("*.pub"):
+            shutil.copy(public, place)
+
+
+def _start(state: State, facts: Facts, name: str) -> t.IO[bytes]:
+    """Start a node's process 1; returns the pipe on which it says how it went."""
+    numbers = {node: number for number, node in enumerate(facts.addresses)}
+    mounts = _mounts(state, facts, name)
+    node = NodePlan(name, facts.addresses[name], numbers[name], facts.addresses, mounts, facts.bare)
+    place = state.node(name)
+    node.write(place / "node.json")
+    reading, writing = os.pipe()
+    words = [sys.executable, "-m", "lab.node", "enter", str(writing), str(place), state.name(name), state.name(name)]
+    with os.fdopen(writing, "wb"), (place / "init.log").open("wb") as log:
+        subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writing,), start_new_session=True,
+            cwd=CHECKOUT, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+    return os.fdopen(reading, "rb", buffering=0)
+
+
+def _wait(facts: Facts, starting: dict[str, t.IO[bytes]], save: t.Callable[[], None]) -> None:
+    """Until every node said `ok`; each says first its number, which is kept at once."""
+    poll = select.poll()
+    names = {pipe.fileno(): name for name, pipe in starting.items()}
+    for number in names:
+        poll.register(number, select.POLLIN)
+    said = dict.fromkeys(starting, b"")
+    end = time.monotonic() + UP_TIMEOUT_S
+    while names:
+        events = poll.poll(max(0, end - time.monotonic()) * 1000)
+        if not events:
+            raise LabError(f"not up after {UP_TIMEOUT_S} s: {' '.join(names.values())}")
+        for number, _ in events:
+            name = names[number]
+            chunk = os.read(number, 4096)
+            said[name] += chunk
+            first, _, rest = said[name].partition(b"\n")
+            if first.isdigit() and name not in facts.inits:
+                with contextlib.suppress(ProcessLookupError):
+                    facts.inits[name] = Process.of(int(first))
+                    save()
+            if chunk:
+                continue
+            if rest != b"ok\n":
+                words = (rest or said[name]).decode(errors="replace").strip()
+                raise LabError(f"node {name} did not come up: {words or 'its init ended'}")
+            poll.unregister(number)
+            del names[number]
+
+
+def _clean(state: State, *, keep_logs: bool = False) -> bool:
+    """Remove whatever of this lab is there, found by the names that its directory gives it."""
+    facts = state.load()
+    found = bool(facts) or bool(network.present(state)) or bool(cgroups.present(state)) or state.directory.exists()
+    for init in facts.inits.values() if facts else ():
+        if init.alive:
+            os.kill(init.pid, signal.SIGKILL)
+    _empty(state)
+    network.remove(state)
+    busy = cgroups.remove(state)
+    if busy:
+        raise LabError(f"still in use: {', '.join(map(str, busy))}")
+    if keep_logs:
+        for log in state.directory.glob("nodes/*/init.log"):
+            sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
+    if state.directory.exists():
+        shutil.rmtree(state.directory)
+    return found
+
+
+def _empty(state: State) -> None:
+    """End what is in the lab's cgroups: nothing else is in there, and nothing of the lab is elsewhere."""
+    end = time.monotonic() + DOWN_TIMEOUT_S
+    while members := cgroups.members(state):
+        held: dict[int, int] = {}
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                held[pid] = os.pidfd_open(pid)
+        # asked again with the descriptors in hand: a number that is still a member names the process we hold
+        still = cgroups.members(state)
+        for pid in held.keys() & still:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(held[pid], signal.SIGKILL)
+        _wait_ends(list(held.values()), end)
+        if time.monotonic() > end:
+            raise LabError(f"processes of the lab do not end: {sorted(members)}")
+
+
+def _wait_ends(descriptors: list[int], end: float) -> None:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    left = set(descriptors)
+    while left and (events := poll.poll(max(0, end - time.monotonic()) * 1000)):
+        for descriptor, _ in events:
+            poll.unregister(descriptor)
+            left.discard(descriptor)
+    for descriptor in descriptors:
+        os.close(descriptor)

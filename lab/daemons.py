@@ -1,0 +1,180 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's own configuration and daemons: users, ssh, DHCP on the front end, libvirt on the compute nodes.
+
+Everything here runs in the node, on the node's own root: plain paths, nothing of the machine is touched.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import uuid
+
+from .state import NETWORK, NodePlan
+
+KEYS = pathlib.Path("/run/lab/keys")
+GUEST_RANGE = (f"{NETWORK}.100", f"{NETWORK}.250")
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+USERS = {"alice": (1001, 1001), "bob": (1002, 2000)}
+"""uid and primary gid: alice has a group of her own, bob's primary group has a blank in its name."""
+GROUPS = {"alice": (1001, ()), "HPC Users": (2000, ("alice",))}
+
+
+class DaemonError(Exception):
+    """A daemon of the node did not start."""
+
+
+def start(plan: NodePlan) -> None:
+    """Configure the node and start its daemons; each has its sockets open when this returns.
+
+    Raises:
+        DaemonError: one did not start; says its last words.
+    """
+    _names(plan)
+    _users(plan)
+    _ssh(plan)
+    if plan.is_front_end:
+        _dhcp()
+    else:
+        _bridge()
+        _libvirt()
+
+
+def put(path: str | pathlib.Path, text: str, mode: int = 0o644) -> None:
+    """Write a file of root's with this mode, and the directories above it.
+
+    Args:
+        path: absolute, in the node.
+        text: the whole content.
+        mode: permissions.
+    """
+    place = pathlib.Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # the machine's own file, seen through the node's root, may be a link to somewhere
+    place.unlink(missing_ok=True)
+    place.touch(mode=0o600)
+    place.write_text(text, encoding="utf-8")
+    place.chmod(mode)
+
+
+def run(*command: str) -> None:
+    """Run a program that goes into the background by itself when it is ready.
+
+    Raises:
+        DaemonError: it failed.
+    """
+    # a file and not a pipe: a daemon may keep its standard error open for life
+    with tempfile.TemporaryFile() as words:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, timeout=60, env=ENVIRONMENT
+        )
+        if done.returncode:
+            words.seek(0)
+            last = words.read().decode(errors="replace").strip()[-800:]
+            raise DaemonError(f"{command[0]} ended with status {done.returncode}: {last}")
+
+
+def _names(plan: NodePlan) -> None:
+    put("/etc/hostname", f"{plan.name}\n")
+    lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in plan.peers.items())]
+    put("/etc/hosts", "\n".join(lines) + "\n")
+    put("/etc/resolv.conf", f"nameserver {NETWORK}.1\n")
+    # a fresh identity: a machine-id shared by all nodes would give them one DHCP lease and one libvirt host
+    put("/etc/machine-id", f"{uuid.uuid4().hex}\n", 0o444)
+
+
+def _users(plan: NodePlan) -> None:
+    """The machine's system accounts, and the lab's two people instead of the machine's own."""
+
+    def is_system(line: str) -> bool:
+        # Debian policy 9.2.2: people have 1000 to 59999; above are system accounts again (libvirt-qemu: 64055)
+        number = line.split(":")[2]
+        return number.isdigit() and not 1000 <= int(number) < 60000
+
+    def kept(file: str) -> list[str]:
+        lines = pathlib.Path(file).read_text(encoding="utf-8").splitlines()
+        return [line for line in lines if line.count(":") >= 3 and is_system(line)]
+
+    passwd = kept("/etc/passwd") + [f"{u}:x:{uid}:{gid}:{u}:/home/{u}:/bin/bash" for u, (uid, gid) in USERS.items()]
+    group = kept("/etc/group") + [f"{g}:x:{gid}:{','.join(who)}" for g, (gid, who) in GROUPS.items()]
+    put("/etc/passwd", "\n".join(passwd) + "\n")
+    put("/etc/group", "\n".join(group) + "\n")
+    # no password lets anybody in; "*" is no password and not a locked account, which sshd would refuse
+    put("/etc/shadow", "".join(f"{line.split(':')[0]}:*:19000:0:99999:7:::\n" for line in passwd), 0o600)
+    if plan.is_front_end:
+        for user, (uid, gid) in USERS.items():
+            home = pathlib.Path("/home") / user
+            home.mkdir(mode=0o755, exist_ok=True)
+            shutil.chown(home, uid, gid)
+
+
+def _ssh(plan: NodePlan) -> None:
+    """sshd, and root's way from node to node; host keys are known beforehand, checking is never off."""
+
+    def key(name: str) -> str:
+        return (KEYS / name).read_text(encoding="ascii")
+
+    put("/etc/ssh/ssh_host_ed25519_key", key("host"), 0o600)
+    put("/etc/ssh/ssh_host_ed25519_key.pub", key(f"{plan.name}.pub"))
+    known = [f"{name},{address} {key(f'{name}.pub')}" for name, address in plan.peers.items()]
+    put("/etc/ssh/ssh_known_hosts", "".join(known))
+    put("/etc/ssh/ssh_config", "Host *\n  StrictHostKeyChecking yes\n  BatchMode yes\n")
+    put("/root/.ssh/id_ed25519", key("root"), 0o600)
+    put("/root/.ssh/id_ed25519.pub", key("root.pub"))
+    put("/root/.ssh/authorized_keys", key("root.pub"), 0o600)
+    pathlib.Path("/root/.ssh").chmod(0o700)
+    settings = {
+        "Port": "22", "ListenAddress": plan.address,
+        "HostKey": "/etc/ssh/ssh_host_ed25519_key", "PidFile": "/run/sshd.pid",
+        "PermitRootLogin": "prohibit-password", "PasswordAuthentication": "no", "KbdInteractiveAuthentication": "no",
+        "UsePAM": "no", "UseDNS": "no", "Subsystem": "sftp internal-sftp", "MaxStartups": "100", "MaxSessions": "100",
+    }  # fmt: skip
+    put("/etc/ssh/sshd_config", "".join(f"{name} {value}\n" for name, value in settings.items()), 0o600)
+    # privilege separation's directory, which systemd would make
+    pathlib.Path("/run/sshd").mkdir(mode=0o755)
+    run("/usr/sbin/sshd", "-f", "/etc/ssh/sshd_config", "-E", "/var/log/sshd.log")
+
+
+def _dhcp() -> None:
+    """Addresses for guests.  Without --no-ping the server tries an address for up to 3 s before it gives it."""
+    run(
+        "/usr/sbin/dnsmasq", "--conf-file=/dev/null", "--user=root", "--interface=eth0", "--bind-interfaces",
+        "--except-interface=lo", "--no-resolv", f"--dhcp-range={GUEST_RANGE[0]},{GUEST_RANGE[1]},10m",
+        f"--dhcp-option=option:router,{NETWORK}.1", "--dhcp-authoritative", "--dhcp-rapid-commit",
+        "--dhcp-no-override", "--no-ping", "--dhcp-leasefile=/var/lib/misc/dnsmasq.leases", "--log-dhcp",
+        "--log-facility=/var/log/dnsmasq.log", "--pid-file=/run/dnsmasq.pid",
+    )  # fmt: skip
+
+
+def _bridge() -> None:
+    # a guest that announces itself (gratuitous ARP) becomes visible in the neighbour table
+    pathlib.Path("/proc/sys/net/ipv4/conf/br0/arp_accept").write_text("1", encoding="ascii")
+
+
+def _libvirt() -> None:
+    """libvirtd as the distribution sets it up, and nothing of what the machine itself defined."""
+    for place in ("/etc/libvirt/qemu/networks/autostart", "/etc/libvirt/qemu/autostart", "/etc/libvirt/storage"):
+        shutil.rmtree(place, ignore_errors=True)
+    for domain in pathlib.Path("/etc/libvirt/qemu").glob("*.xml"):
+        domain.unlink()
+    for place in ("save", "snapshot", "nvram", "checkpoint"):
+        for leftover in pathlib.Path("/var/lib/libvirt/qemu", place).glob("*"):
+            leftover.unlink()
+    put("/etc/libvirt/libvirtd.conf", LIBVIRTD_CONF.format(uuid=uuid.uuid4()))
+    run("/usr/sbin/virtlogd", "-d")
+    run("/usr/sbin/libvirtd", "-d")
+
+
+LIBVIRTD_CONF = """\
+# without polkit's daemon: root alone, by the socket's mode
+auth_unix_rw = "none"
+auth_unix_ro = "none"
+unix_sock_rw_perms = "0700"
+# every node would take the machine's own uuid else
+host_uuid = "{uuid}"
+log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
+"""

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's network: one switch, one cable to each node, a bridge on each compute node; all in namespaces."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+from .state import FRONT_END, NETWORK, LabError, State
+
+SWITCH = "sw"
+NAMESPACES = pathlib.Path("/run/netns")
+
+
+def make(state: State, addresses: dict[str, str]) -> None:
+    """Make the namespaces and the network in them; the machine's own network is not touched.
+
+    Args:
+        addresses: of the nodes, by name.
+
+    Raises:
+        LabError: `ip` refused.
+    """
+    switch = state.name(SWITCH)
+    _ip([f"netns add {state.name(name)}" for name in (SWITCH, *addresses)])
+    _ip(["link add brsw type bridge forward_delay 0 stp_state 0", "link set brsw up"], switch)
+    for name, address in addresses.items():
+        here = state.name(name)
+        _ip([f"link add v-{name} type veth peer name eth0 netns {here}", f"link set v-{name} master brsw up"], switch)
+        if name == FRONT_END:
+            face, bridge = "eth0", []
+        else:
+            face = "br0"
+            bridge = [
+                "link add br0 type bridge forward_delay 0 stp_state 0",
+                "link set eth0 master br0 up",
+            ]
+        _ip([*bridge, "link set lo up", f"link set {face} up", f"addr add {address}/24 dev {face}"], here)
+        if name != FRONT_END:
+            _ip([f"route add default via {NETWORK}.1"], here)
+
+
+def remove(state: State) -> None:
+    """Delete every network namespace of this lab, whether `make` came to its end or not."""
+    _ip([f"netns del {name}" for name in present(state)])
+
+
+def present(state: State) -> list[str]:
+    """The network namespaces of this lab."""
+    if not NAMESPACES.is_dir():
+        return []
+    return sorted(path.name for path in NAMESPACES.iterdir() if state.owns(path.name))
+
+
+def _ip(lines: list[str], namespace: str | None = None) -> None:
+    command = ["/usr/sbin/ip", *(["-n", namespace] if namespace else []), "-batch", "-"]
+    done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise LabError(f"network: {done.stderr.strip() or 'ip failed without a word'}")

@@ -1,0 +1,217 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node: namespaces, a root file system of its own over the machine's, and process 1 in it.
+
+`python -m lab.node enter FD DIRECTORY NETNS CGROUP` is run by `up` on the machine; it becomes the node's process 1 and
+goes on as `python -m lab.node init FD`, the node's own Python in the node's own root.  FD is a pipe to `up`: on it go a
+line with the process id, then `ok` or what went wrong.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import typing as t
+
+from . import cgroups
+from .state import NodePlan
+
+LAB = pathlib.Path("/opt/vtorque-lab")
+"""Where a node sees the lab's own Python package."""
+VENV = pathlib.Path("/opt/vtorque/venv")
+PLAN = pathlib.Path("/run/lab/node.json")
+
+# linux/sched.h and linux/mount.h; os.unshare comes with Python 3.12
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
+MS_REC, MS_PRIVATE = 16384, 1 << 18
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter(ready: int, directory: pathlib.Path, netns: str, cgroup: str) -> None:
+    """Become process 1 of a new node; does not return.
+
+    Args:
+        ready: descriptor of the pipe to `up`.
+        directory: the node's directory in the lab's state: `node.json`, and room for its root.
+        netns: name of its network namespace.
+        cgroup: name of its cgroup.
+    """
+    cgroups.join(cgroup)
+    with (pathlib.Path("/run/netns") / netns).open("rb") as namespace:
+        _check(_libc.setns(namespace.fileno(), CLONE_NEWNET), "setns")
+    flags = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID
+    _check(_libc.unshare(flags), "unshare")
+    child = os.fork()
+    if child:
+        # the number that the machine knows process 1 by; the node itself cannot see it
+        os.write(ready, f"{child}\n".encode())
+        os._exit(0)
+    os.setsid()
+    try:
+        _become(ready, directory)
+    except (OSError, subprocess.SubprocessError) as error:
+        os.write(ready, f"{error}\n".encode())
+        raise
+
+
+def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
+    plan = NodePlan.read(directory / "node.json")
+    hierarchies = cgroups.hierarchies()
+    _mount(None, "/", None, MS_REC | MS_PRIVATE)
+    root = _root(directory)
+    _system(root, hierarchies)
+    (root / PLAN.relative_to("/")).parent.mkdir()
+    for mount in plan.mounts:
+        _bind(pathlib.Path(mount.source), root / mount.target.lstrip("/"), read_only=mount.read_only)
+    _hide(root / str(directory.parents[1]).lstrip("/"))
+    plan.write(root / PLAN.relative_to("/"))
+    os.chdir(root)
+    # util-linux: glibc has no pivot_root; the old root ends up on top of the new one and is taken off
+    subprocess.run(["/usr/sbin/pivot_root", ".", "."], check=True, timeout=10)
+    subprocess.run(["/usr/bin/umount", "-l", "."], check=True, timeout=10, cwd="/")
+    os.chdir("/")
+    cgroups.delegate()
+    hostname = plan.name.encode()
+    _check(_libc.sethostname(hostname, len(hostname)), "sethostname")
+    environment = {
+        "PATH": f"{VENV}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PYTHONPATH": str(LAB),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+    }
+    os.set_inheritable(ready, True)
+    python = str(VENV / "bin/python")
+    os.execve(python, [python, "-m", "lab.node", "init", str(ready)], environment)  # noqa: S606 - no shell is wanted
+
+
+def _root(directory: pathlib.Path) -> pathlib.Path:
+    """The machine's file system, with everything the node writes kept in the node's directory."""
+    places = {name: directory / name for name in ("upper", "work", "root")}
+    for place in places.values():
+        place.mkdir(mode=0o755)
+    options = f"lowerdir=/,upperdir={places['upper']},workdir={places['work']}"
+    _mount("vtorque-lab", places["root"], "overlay", 0, options)
+    return places["root"]
+
+
+def _system(root: pathlib.Path, hierarchies: t.Sequence[cgroups.Hierarchy]) -> None:
+    """What a system finds mounted when it boots."""
+    _mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    _mount("sysfs", root / "sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    if hierarchies and hierarchies[0].place:
+        _mount("tmpfs", root / "sys/fs/cgroup", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755")
+    for hierarchy in hierarchies:
+        where = root / "sys/fs/cgroup" / hierarchy.place
+        where.mkdir(exist_ok=True)
+        _mount(hierarchy.kind, where, hierarchy.kind, MS_NOSUID | MS_NODEV | MS_NOEXEC, hierarchy.options)
+    _devices(root / "dev")
+    for place, mode in (("run", "755"), ("tmp", "1777")):
+        _mount("tmpfs", root / place, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode}")
+
+
+def _devices(dev: pathlib.Path) -> None:
+    _mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755")
+    names = ["null", "zero", "full", "random", "urandom", "tty", "net/tun"]
+    # a /dev/kvm without the processor's help starts no kernel, and libvirt, which finds its memory of qemu at odds with
+    # the device, asks qemu for everything again at each call: 12 s a start (virQEMUCapsIsValid)
+    if re.search(r"^flags\b.*\b(svm|vmx)\b", pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii"), re.MULTILINE):
+        names.append("kvm")
+    for name in names:
+        there = pathlib.Path("/dev") / name
+        if not there.exists():
+            continue
+        (dev / name).parent.mkdir(exist_ok=True)
+        facts = there.stat()
+        os.mknod(dev / name, facts.st_mode, facts.st_rdev)
+        (dev / name).chmod(facts.st_mode & 0o7777)
+        os.chown(dev / name, facts.st_uid, facts.st_gid)
+    links = {"fd": "/proc/self/fd", "ptmx": "pts/ptmx", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
+    for link, target in links.items():
+        (dev / link).symlink_to(target)
+    (dev / "pts").mkdir()
+    _mount("devpts", dev / "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5")
+    (dev / "shm").mkdir()
+    _mount("tmpfs", dev / "shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+
+
+def _hide(place: pathlib.Path) -> None:
+    """Cover the lab's own directory where the machine's file system shows it."""
+    if place.is_dir():
+        _mount("tmpfs", place, "tmpfs", MS_RDONLY)
+
+
+def _bind(source: pathlib.Path, target: pathlib.Path, *, read_only: bool) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    _mount(source, target, None, MS_BIND)
+    if read_only:
+        _mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY)
+
+
+def _mount(
+    source: str | pathlib.Path | None, target: str | pathlib.Path, kind: str | None, flags: int, options: str = ""
+) -> None:
+    def text(value: str | pathlib.Path | None) -> bytes | None:
+        return None if value is None else os.fsencode(value)
+
+    _check(
+        _libc.mount(text(source), text(target), text(kind), flags, text(options)), f"mount {kind or source} {target}"
+    )
+
+
+def _check(result: int, what: str) -> None:
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def init(ready: int) -> None:
+    """Process 1 in the node's own root: start the daemons, say so, then reap whatever ends."""
+    from . import daemons, site
+
+    os.set_inheritable(ready, False)
+    plan = NodePlan.read(PLAN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
+    try:
+        daemons.start(plan)
+        if not plan.bare:
+            site.install(plan)
+        answer = "ok"
+    except (OSError, subprocess.SubprocessError, daemons.DaemonError, site.SiteError) as error:
+        answer = str(error)
+    os.write(ready, f"{answer}\n".encode())
+    os.close(ready)
+    while answer == "ok":
+        if signal.sigwait({signal.SIGCHLD, signal.SIGTERM}) == signal.SIGTERM:
+            break
+        _reap()
+
+
+def _reap() -> None:
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                return
+        except ChildProcessError:
+            return
+
+
+def main() -> None:
+    """`enter` on the machine, `init` in the node."""
+    if sys.argv[1] == "enter":
+        enter(int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4], sys.argv[5])
+    else:
+        init(int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()
