@@ -61,8 +61,12 @@ def put(path: str | pathlib.Path, text: str, mode: int = 0o644) -> None:
     place.chmod(mode)
 
 
-def run(*command: str) -> None:
-    """Run a program that goes into the background by itself when it is ready.
+def run(*command: str, **more: str) -> None:
+    """Run a program that ends soon, or goes into the background by itself when it is ready.
+
+    Args:
+        command: its words.
+        more: what its environment holds besides the path.
 
     Raises:
         DaemonError: it failed.
@@ -70,8 +74,8 @@ def run(*command: str) -> None:
     # a file and not a pipe: a daemon may keep its standard error open for life
     with tempfile.TemporaryFile() as words:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, timeout=60, env=ENVIRONMENT
-        )
+            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, timeout=60, env={**ENVIRONMENT, **more}
+        )  # fmt: skip
         if done.returncode:
             words.seek(0)
             last = words.read().decode(errors="replace").strip()[-800:]

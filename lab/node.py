@@ -176,7 +176,7 @@ def _check(result: int, what: str) -> None:
 
 def init(ready: int) -> None:
     """Process 1 in the node's own root: start the daemons, say so, then reap whatever ends."""
-    from . import daemons, site
+    from . import daemons
 
     os.set_inheritable(ready, False)
     plan = NodePlan.read(PLAN)
@@ -184,9 +184,9 @@ def init(ready: int) -> None:
     try:
         daemons.start(plan)
         if not plan.bare:
-            site.install(plan)
+            _furnish(plan)
         answer = "ok"
-    except (OSError, subprocess.SubprocessError, daemons.DaemonError, site.SiteError) as error:
+    except (OSError, subprocess.SubprocessError, daemons.DaemonError) as error:
         answer = str(error)
     os.write(ready, f"{answer}\n".encode())
     os.close(ready)
@@ -194,6 +194,15 @@ def init(ready: int) -> None:
         if signal.sigwait({signal.SIGCHLD, signal.SIGTERM}) == signal.SIGTERM:
             break
         _reap()
+
+
+def _furnish(plan: NodePlan) -> None:
+    # they need what only the installed environment has
+    from . import batch, site
+
+    batch.install(plan)
+    site.install(plan)
+    batch.start(plan)
 
 
 def _reap() -> None:

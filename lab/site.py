@@ -1,17 +1,78 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The product on a node, as its installation leaves it."""
+"""The product on a node, as its installation leaves it; rendered by the installed collection itself."""
 
 from __future__ import annotations
 
+import pathlib
+import typing as t
+
+from .daemons import put
 from .state import NodePlan
 
-
-class SiteError(Exception):
-    """The product could not be put onto the node."""
+PREFIX = pathlib.Path("/opt/vtorque")
+ETC = pathlib.Path("/etc/vtorque")
+TORQUE_HOME = pathlib.Path("/var/spool/torque")
+HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
 
 
 def install(plan: NodePlan) -> None:
-    """Put the product onto this node."""
-    raise SiteError("not written")
+    """Put the product onto this node: launchers, configuration, directories, and on compute nodes the hooks.
+
+    Raises:
+        DaemonError: a template is missing or cannot be rendered.
+    """
+    launchers = _templates()
+    for name in launchers - {"hook"}:
+        put(PREFIX / "bin" / name, _render(f"launchers/{name}.sh.j2", prefix=str(PREFIX)), 0o755)
+    put(ETC / "vtorque.yml", _render("vtorque.yml.j2", settings=settings(plan)))
+    put(ETC / "ansible.cfg", _render("ansible.cfg.j2", prefix=str(PREFIX)))
+    for place, mode in (
+        (ETC / "site-hooks", 0o755), (ETC / "templates", 0o755), (pathlib.Path("/var/lib/vtorque"), 0o711),
+        (pathlib.Path("/var/lib/vtorque/log"), 0o700), (pathlib.Path("/run/vtorque"), 0o711),
+    ):  # fmt: skip
+        place.mkdir(mode=mode, exist_ok=True)
+        place.chmod(mode)
+    if not plan.is_front_end:
+        hook = _render("launchers/hook.sh.j2", prefix=str(PREFIX), site_hooks=str(ETC / "site-hooks"))
+        for name in HOOKS:
+            put(TORQUE_HOME / "mom_priv" / name, hook, 0o500)
+
+
+def settings(plan: NodePlan) -> dict[str, t.Any]:
+    """The site's configuration of a lab: small guests, under software emulation."""
+    numbered = {} if plan.is_front_end else {"node_number": plan.number}
+    return {
+        **numbered,
+        "bridge": "br0",
+        "allow_emulation": True,
+        "hypervisor_default": "qemu",
+        "img_default": "tiny",
+        "distro_default": "debian",
+        "vcpus_default": 1,
+        "ram_default": 192,
+        "host_os_core_count": 1,
+        "host_os_ram_mb": 512,
+        # emulated guests on a machine that may be busy with other things
+        "timeout": 240,
+        "ssh_timeout": 20,
+    }
+
+
+def _templates() -> set[str]:
+    """The launchers that this version of the collection has."""
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+
+    return {path.name.removesuffix(".sh.j2") for path in (templates.COLLECTION_DIR / "launchers").glob("*.sh.j2")}
+
+
+def _render(name: str, **values: t.Any) -> str:
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors, templates
+
+    from .daemons import DaemonError
+
+    try:
+        return templates.render(name, site_dir=None, **values)
+    except errors.VTorqueError as error:
+        raise DaemonError(str(error)) from error
