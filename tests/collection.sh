@@ -58,10 +58,10 @@ galaxy() {
 }
 
 case ${1:-} in
-  sanity) shift && test_collection sanity --python "$python" --venv "$@" ;;
+  sanity) shift && test_collection sanity "$@" --python "$python" --venv ;;
   units | integration)
     what=$1 && shift
-    test_collection "$what" --python "$python" --venv --venv-system-site-packages "$@"
+    test_collection "$what" "$@" --python "$python" --venv --venv-system-site-packages
     ;;
   galaxy) galaxy ;;
   *) sed -n 's/^# usage: //p' "$0" >&2 && exit 2 ;;

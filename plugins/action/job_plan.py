@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import pathlib
+import platform
 import typing as t
 
 from ..module_utils import records
 from ..module_utils.errors import SiteFault, VTorqueError
 from ..module_utils.job import policy as site_policy
-from ..module_utils.job.batch import open_batch
+from ..module_utils.job.batch import BatchJob, open_batch
 from ..module_utils.job.plan import JobPlan, make_plan
+from ..module_utils.job.request import Request
+from ..module_utils.node.images import find
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, phase
 from ..plugin_utils.job_files import PLAN, read_plan, remove
 
@@ -41,7 +44,7 @@ class ActionModule(JobAction):
             new = make_plan(
                 job,
                 policy,
-                offers_of(policy),
+                offers_of(job, policy),
                 node_file=read_node_file(lines),
                 timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
             )
@@ -53,14 +56,19 @@ class ActionModule(JobAction):
         return Outcome(before != after, before, after, facts)
 
 
-def offers_of(policy: site_policy.Policy) -> site_policy.Offers:
-    """The images of the pool, as this node sees them: a wrong name is refused before anything is made."""
-    from ..module_utils.node.images import list_images  # the only step on which this action needs the node's side
+def offers_of(job: BatchJob, policy: site_policy.Policy) -> site_policy.Offers:
+    """The one image that the job asks for, as the pool of this node has it.
 
-    images = []
-    for image in list_images(pathlib.Path(policy.vm_img_dir)):
-        images.append(site_policy.ImageFacts(image.name, image.distro, image.arch))
-    return site_policy.Offers(images=tuple(images))
+    Raises:
+        VTorqueError: there is no such image, or it cannot be believed; the request cannot be read.
+    """
+    request = Request.decode(job.x)
+    asked = (request.values.get("img") if request else None) or policy.img_default
+    images: tuple[site_policy.ImageFacts, ...] = ()
+    if asked and not str(asked).startswith("/"):
+        image = find(str(asked), pathlib.Path(policy.vm_img_dir))
+        images = (site_policy.ImageFacts(image.name, image.distro, image.arch),)
+    return site_policy.Offers(images=images, archs=(platform.machine(),))
 
 
 def read_node_file(path: pathlib.Path) -> str:

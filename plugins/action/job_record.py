@@ -16,7 +16,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.guestspec import GuestFacts, GuestSpec
 from ..module_utils.job.plan import JobPlan
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import PLAN, read_guests, read_phases, read_plan, remove
+from ..plugin_utils.job_files import PLAN, read_error, read_guests, read_phases, read_plan, remove
 from ..plugin_utils.node_answer import require_distinct
 
 SHELL_FILES = ("ready.json", "job_key", "known_hosts")
@@ -99,6 +99,7 @@ class ActionModule(JobAction):
             "nodes": list(plan.parts),
             "guests": known.get("guests") or [record_of(plan, node, facts) for node, facts in guests],
             "phases": {**known.get("phases", {}), **read_phases(place)},
+            "error": read_error(place),
             "ended": ended,
         }
         keep(former, record, reader_uid=plan.owner.uid)

@@ -57,6 +57,14 @@ def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:
     return dict(sorted(found.items(), key=lambda item: float(item[1]["began"])))
 
 
+def read_error(place: JobPlace) -> dict[str, t.Any] | None:
+    """The first error of this start, if there was one."""
+    try:
+        return records.read_json(place.file("error.json"))
+    except FileNotFoundError:
+        return None
+
+
 def remove(paths: t.Iterable[pathlib.Path]) -> list[str]:
     """Unlink what is there of `paths`, in that order, and name what was.
 

@@ -424,7 +424,7 @@ def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> types.S
     server = types.SimpleNamespace(job=lambda job_id: types.SimpleNamespace(start_count=world.start))
     monkeypatch.setattr(job_plan.site_policy, "load", lambda path: site)
     monkeypatch.setattr(job_plan, "open_batch", lambda policy: server)
-    monkeypatch.setattr(job_plan, "offers_of", lambda policy: None)
+    monkeypatch.setattr(job_plan, "offers_of", lambda job, policy: None)
     monkeypatch.setattr(job_plan, "make_plan", plan_it)
     return world
 
