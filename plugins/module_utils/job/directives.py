@@ -145,7 +145,8 @@ def _is_command(line: bytes, text: bytes) -> bool:
 
 def _words(data: bytes, places: t.Sequence[int]) -> t.Iterator[Word]:
     """The words of a directive; an unmatched quote, which qsub refuses, reaches to the end."""
-    word, covered, quote, escaped = bytearray(), [], 0, False
+    word, quote, escaped = bytearray(), 0, False
+    covered: list[int] = []
     for place in places:
         byte = data[place]
         if not quote and not escaped and byte in BLANKS:

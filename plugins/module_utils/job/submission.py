@@ -1,0 +1,263 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From what the user typed and wrote into his script to what qsub gets, or everything that speaks against it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from ..errors import UserFault
+from .directives import Script
+from .policy import Demand, NodeSize, Offers, Policy, Resolved, demand, resolve, too_big
+from .qsub_arguments import VM, Arguments, NodeChunk, mem_mib, read_nodes
+from .request import PREFIX, Request, RequestErrors, parse
+from .values import KeyFault, shown, size_text
+
+COMMAND_LINE = "command line"
+MARKER = "vtorque"
+NOT_YET = "not available on this site yet"
+SIZED = {"vcpus", "ram", "vms_per_node"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """What there is at the site; the caller has looked, or knows how to.
+
+    Attributes:
+        offers: images and architectures to choose from.
+        broken: images that are there and cannot be used, by name, with the reason.
+        sizes: asks the batch server for the nodes' sizes; called only when the user gave sizes of his own.
+    """
+
+    offers: Offers
+    broken: t.Mapping[str, str]
+    sizes: t.Callable[[], t.Sequence[NodeSize]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Submission:
+    """What qsub gets.
+
+    Attributes:
+        arguments: qsub's, the script's path still the user's own.
+        resolved: the request with everything decided, for people; root decides afresh when the job starts.
+        notices: what was raised, and why, one line each.
+        script: what qsub must read in place of the user's script, None where that can be read as it is.
+    """
+
+    arguments: Arguments
+    resolved: Resolved
+    notices: tuple[str, ...]
+    script: bytes | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """The command line and the script together: the command line wins, as it does for qsub."""
+
+    arguments: Arguments
+    script: Script
+
+    def last(self, name: str) -> tuple[str, str] | None:
+        """The value that counts of an option, and where it stands."""
+        if self.arguments.all(name):
+            return self.arguments.last(name) or "", COMMAND_LINE
+        return self.script.last(name)
+
+    def every(self, name: str) -> t.Iterator[tuple[str, str]]:
+        """Every value of an option, with where it stands."""
+        for directive in self.script.directives:
+            for option in directive.arguments.all(name):
+                yield option.value or "", self.script.origin(directive)
+        for option in self.arguments.all(name):
+            yield option.value or "", COMMAND_LINE
+
+    def resource(self, name: str) -> tuple[str, str] | None:
+        """What `-l` asks for of a resource, and where it stands."""
+        own = self.arguments.resources()
+        if name in own:
+            return own[name], COMMAND_LINE
+        for directive in reversed(self.script.directives):
+            found = directive.arguments.resources()
+            if name in found:
+                return found[name], self.script.origin(directive)
+        return None
+
+    def raised(self, name: str, value: str) -> _Asked:
+        """The same with another value of a resource on the command line."""
+        return dataclasses.replace(self, arguments=self.arguments.with_resource(name, value))
+
+
+def asks_for_vm(arguments: Arguments, script: Script) -> bool:
+    """Does the user speak of a VM anywhere?  (Without a word about one the job runs in the site's default.)"""
+    return bool(arguments.all(VM) or script.vm_texts)
+
+
+def prepare(arguments: Arguments, script: Script, policy: Policy, site: Site, home: str) -> Submission:
+    """Decide what qsub gets.
+
+    Args:
+        arguments: of vsub, without its own `--words`.
+        script: the job script, empty for an interactive job without one.
+        policy: the site's configuration.
+        site: what there is.
+        home: the user's home directory.
+
+    Raises:
+        RequestErrors: with everything that speaks against the job.
+    """
+    asked = _Asked(arguments, script)
+    request, faults = _request(asked)
+    faults += _refused(asked, home)
+    nodes = _nodes(asked, faults)
+    given = {name for name in ("nodes", "mem") if asked.resource(name)} | (SIZED & set(request.values))
+    known = tuple(site.sizes()) if given else ()
+    faults += _more_than_any_node(asked, nodes, known)
+    spoilt = {fault.key for fault in faults}
+    try:
+        resolved = resolve(request, policy, site.offers)
+        need = demand(resolved, policy)
+        faults += [fault for fault in too_big(need, known) if fault.key not in spoilt]
+    except RequestErrors as errors:
+        faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
+    if faults:
+        raise RequestErrors(faults, request)
+    asked, notices = _sized(asked, nodes, need, policy)
+    neutral = script.neutral if script.vm_texts else None
+    return Submission(_ours(asked, request, policy), resolved, notices, neutral)
+
+
+def _explained(fault: KeyFault, site: Site) -> KeyFault:
+    """An image that is there and broken is not said to be missing."""
+    names = (fault.value, f"{fault.value}.qcow2", f"{fault.value}.img") if fault.key == "img" else ()
+    return next((dataclasses.replace(fault, message=site.broken[n]) for n in names if n in site.broken), fault)
+
+
+def _request(asked: _Asked) -> tuple[Request, list[KeyFault]]:
+    """What the user asks for, as far as it can be read, and what is wrong with the rest."""
+    merged = Request()
+    faults: list[KeyFault] = []
+    own = [(option.value or "", COMMAND_LINE) for option in asked.arguments.all(VM)]
+    for texts in (asked.script.vm_texts, own):
+        try:
+            part = parse(texts)
+        except RequestErrors as errors:
+            part = errors.good
+            faults += errors.faults
+        merged = part.merged_over(merged)
+    if (shell := asked.last("S")) is not None:
+        try:
+            merged = merged.with_shell(shell[0])
+        except UserFault as fault:
+            faults.append(KeyFault("-S", shown(shell[0]), f"{fault.why}; {fault.hint}", shell[1]))
+    return merged, faults + list(_too_long(merged))
+
+
+def _too_long(request: Request) -> t.Iterator[KeyFault]:
+    try:
+        request.encode()
+    except UserFault as fault:
+        yield KeyFault("-vm", "", f"{fault.what}: {fault.why}; {fault.hint}")
+
+
+def _refused(asked: _Asked, home: str) -> t.Iterator[KeyFault]:
+    """Options of qsub that no VM job can have, or not yet."""
+    reasons = {
+        "T": "a VM job has no job type: it would choose other hooks than those that start the guest",
+        "t": f"job arrays in VMs are {NOT_YET}",
+        "L": f"with VMs {NOT_YET}: ask by -l nodes=1:ppn=N",
+        "D": f"a root directory of the node is not there in the guest: {NOT_YET}",
+    }
+    for name, reason in reasons.items():
+        if (found := asked.last(name)) is not None:
+            yield KeyFault(f"-{name}", shown(found[0]), reason, found[1])
+    if (found := asked.resource("procs")) is not None:
+        yield KeyFault("procs", shown(found[0]), f"with VMs {NOT_YET}: ask by -l nodes=1:ppn=N", found[1])
+    yield from _start_directory(asked, home)
+    for value, where in asked.every("W"):
+        if PREFIX in value:
+            yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
+    if asked.script.vm_texts and asked.arguments.all("x"):
+        lines = ", ".join(map(str, asked.script.vm_lines))
+        message = f"qsub -I -x runs the script where it is, so give -vm on the command line, not in line {lines}"
+        yield KeyFault("-x", asked.script.name, message)
+
+
+def _start_directory(asked: _Asked, home: str) -> t.Iterator[KeyFault]:
+    """Torque starts a job in PBS_O_INITDIR where that is set, which must exist in the guest (torque.md)."""
+    places = [("-d", asked.last("d"))]
+    for text, where in asked.every("v"):
+        for item in text.split(","):
+            name, equals, value = item.partition("=")
+            if name.strip() == "PBS_O_INITDIR" and equals:
+                places.append(("PBS_O_INITDIR", (value, where)))
+    for key, found in places:
+        if found is not None and os.path.normpath(os.path.abspath(found[0])) != os.path.normpath(home):  # noqa: PTH100
+            message = f"no such directory in the guest: only your home, {home}, is there so far"
+            yield KeyFault(key, shown(found[0]), message, found[1])
+
+
+def _nodes(asked: _Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
+    """The node request, `1` when there is none; several nodes are refused."""
+    found = asked.resource("nodes")
+    if found is None:
+        return (NodeChunk(1, "", (), 0),)
+    chunks = read_nodes(found[0])
+    if chunks is None:
+        faults.append(KeyFault("-l nodes", shown(found[0]), "allowed: a number or a host, and :ppn=N", found[1]))
+        return (NodeChunk(1, "", (), 0),)
+    if sum(chunk.count for chunk in chunks) != 1:
+        faults.append(KeyFault("-l nodes", shown(found[0]), f"VM jobs on several nodes are {NOT_YET}", found[1]))
+    return chunks
+
+
+def _more_than_any_node(
+    asked: _Asked, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]
+) -> t.Iterator[KeyFault]:
+    """Sizes that the user gave himself, against the biggest node."""
+    most = max((size.cores for size in known), default=0)
+    found = asked.resource("nodes")
+    ppn = max(chunk.ppn for chunk in nodes)
+    if known and ppn > most:
+        yield KeyFault("ppn", str(ppn), f"more than any node of this site has ({most})", found[1] if found else "")
+    memory = asked.resource("mem")
+    most = max((size.mem_mib for size in known), default=0)
+    if memory and most and (mem_mib(memory[0]) or 0) > most:
+        message = f"more than any node of this site has ({size_text(most)})"
+        yield KeyFault("mem", shown(memory[0]), message, memory[1])
+
+
+def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> tuple[_Asked, tuple[str, ...]]:
+    """Add what is absent, raise what is too small, say what was raised."""
+    notices = []
+    chunk = nodes[0]
+    small = chunk.ppn and chunk.ppn < need.cores
+    if small:
+        notices.append(f"ppn raised from {chunk.ppn} to {need.cores} ({need.cores_sum})")
+    wanted = chunk if chunk.ppn >= need.cores else dataclasses.replace(chunk, ppn=need.cores)
+    if policy.vm_node_property and policy.vm_node_property not in wanted.properties:
+        wanted = dataclasses.replace(wanted, properties=(*wanted.properties, policy.vm_node_property))
+    if wanted != chunk or asked.resource("nodes") is None:
+        asked = asked.raised("nodes", str(wanted))
+    memory = asked.resource("mem")
+    mib = mem_mib(memory[0]) if memory else 0
+    if mib is not None and mib < need.mem_mib:
+        asked = asked.raised("mem", f"{need.mem_mib}mb")
+        if memory:
+            notices.append(f"mem raised from {memory[0]} to {need.mem_mib}mb ({need.mem_sum})")
+    return asked, tuple(notices)
+
+
+def _ours(asked: _Asked, request: Request, policy: Policy) -> Arguments:
+    """The arguments of qsub: the user's, and what makes a VM job of it."""
+    other = asked.resource("other")
+    marks = other[0].split("+") if other and other[0] else []
+    if MARKER not in marks:
+        asked = asked.raised("other", "+".join([*marks, MARKER]))
+    front = ["-S", f"{policy.prefix_nodes}/bin/vtorque-shell", "-W", f"x={request.encode()}"]
+    if policy.pbs_exclusive_node_alloc and not asked.arguments.all("n"):
+        front.append("-n")
+    return asked.arguments.without(VM, "S").with_front(*front)

@@ -1,0 +1,303 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vsub: qsub, for jobs in virtual machines."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import stat
+import sys
+import typing as t
+
+from ...module_utils.errors import SiteFault, UserFault, VTorqueError
+from ...module_utils.job import directives
+from ...module_utils.job.policy import PATH, ImageFacts, NodeSize, Offers, Policy, host_matches, load
+from ...module_utils.job.qsub_arguments import VM, Arguments
+from ...module_utils.job.request import KEYS, RequestErrors
+from ...module_utils.job.submission import Site, Submission, asks_for_vm, prepare
+from ...module_utils.job.values import KeyFault, size_text
+from . import environment, messages
+
+PROGRAM = "vsub"
+OWN = ("--dry-run", "--json", "--help", "--version")
+NOTHING_SUBMITTED = "nothing was submitted"
+BATCH_TIMEOUT_S = 2.0
+"""For the sizes of nodes, which are only there to refuse early: qsub will say whether the server is well."""
+
+HELP = """\
+usage: vsub [arguments of qsub] [-vm key=value[,key=value...]]... [script | -]
+
+Submits a job as qsub does; its script runs in a virtual machine made for it.  Everything but -vm is qsub's.
+
+  vsub job.sh                                   in the site's default machine
+  vsub -vm img=debian12,vcpus=6,ram=8G job.sh   in this one
+  vsub -l nodes=1:ppn=8,walltime=2:00:00 job.sh  with qsub's own options
+  echo 'make check' | vsub                      a script on standard input
+  vsub -I                                       a terminal in the machine
+  vsub --dry-run -vm vcpus=6 job.sh             shows what would be submitted, and why
+
+In a script, before its first command:
+
+  #PBS -vm img=debian12,vcpus=6
+
+The command line wins over the script, the script over the site's defaults.  A ppn or mem that is too small for
+the machine is raised, and that is said.
+
+keys of -vm:
+{keys}
+
+  --dry-run   show the request, where each value came from, and the qsub command; submit nothing
+  --json      with --dry-run: the same for programs
+  --help      this text
+  --version   vsub's version
+
+Exit status: qsub's; 2 when the request is refused, 3 when the site's configuration or batch system is at fault.
+See also: vmgr image list, vsub(1), qsub(1)
+"""
+
+
+class Call(t.NamedTuple):
+    """One call of vsub: what was typed, by whom, where the site's configuration is."""
+
+    arguments: Arguments
+    environment: dict[bytes, bytes]
+    policy: Policy
+    qsub: str
+    front_end: bool
+
+
+def main() -> int:
+    """The program; returns its exit status."""
+    return messages.run(PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside()))
+
+
+def submit(words: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathlib.Path = PATH) -> int:
+    """Do what the user asked for; where a job is submitted by qsub alone this does not return.
+
+    Args:
+        words: the arguments.
+        caller: the environment for qsub.
+        policy_path: the site's configuration.
+    """
+    arguments = Arguments.read(words, permute=b"POSIXLY_CORRECT" not in caller)
+    own = {option.name for option in arguments.options if option.name.startswith("--")}
+    if "--help" in own:
+        print(help_text(), end="")
+        return 0
+    if "--version" in own:
+        print(f"{PROGRAM} {version()}")
+        return 0
+    try:
+        return _submit(arguments.without(*OWN), own, caller, policy_path)
+    except VTorqueError as error:
+        print(messages.text(PROGRAM, error, NOTHING_SUBMITTED), file=sys.stderr)
+        return next(status for kind, status in messages.STATUS if isinstance(error, kind))
+
+
+def _submit(arguments: Arguments, own: set[str], caller: dict[bytes, bytes], policy_path: pathlib.Path) -> int:
+    if "--json" in own and "--dry-run" not in own:
+        raise UserFault("--json", "goes with --dry-run")
+    policy = load(policy_path)
+    host = os.uname().nodename
+    front_end = host_matches(policy.regex_fe, host)
+    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
+    call = Call(arguments, caller, policy, qsub, front_end)
+    script, from_stdin = _read_script(call)
+    if policy.disable_mikelangelo_hpc_stack and not asks_for_vm(arguments, script):
+        return _dry_run_bare(call) if "--dry-run" in own else _hand_over(call, arguments, script, None, from_stdin)
+    if policy.disable_mikelangelo_hpc_stack:
+        raise UserFault("-vm", "VM jobs are switched off on this site", "without -vm vsub is qsub")
+    if host_matches(policy.disabled_hosts_list, host):
+        raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
+    offers, broken = _offers(policy)
+    submission = prepare(arguments, script, policy, Site(offers, broken, lambda: _sizes(call)), _home())
+    for notice in submission.notices:
+        print(f"{PROGRAM}: {notice}", file=sys.stderr)
+    if "--dry-run" in own:
+        return _show(call, submission, script, as_json="--json" in own)
+    return _hand_over(call, submission.arguments, script, submission.script, from_stdin)
+
+
+def _home() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.getuid()).pw_dir
+
+
+def _read_script(call: Call) -> tuple[directives.Script, bool]:
+    """The script with its directives, and whether it came on standard input.
+
+    Raises:
+        RequestErrors: there is no such file, or it cannot be read.
+    """
+    arguments = call.arguments
+    option = arguments.last("C")
+    prefix = call.environment.get(b"PBS_DPREFIX", directives.PREFIX) if option is None else os.fsencode(option)
+    operand = arguments.words[arguments.operands[0]] if arguments.operands else "-"
+    if operand not in ("-", ""):
+        return directives.read(_file(operand), operand, prefix), False
+    if arguments.all("I"):
+        return directives.read(b"", "", prefix), False
+    return directives.read(sys.stdin.buffer.read(), "standard input", prefix), True
+
+
+def _file(path: str) -> bytes:
+    try:
+        # a named pipe would wait for a writer; qsub takes regular files alone
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise RequestErrors([KeyFault(path, "", "the script is not a file")])
+            return stream.read()
+    except OSError as error:
+        raise RequestErrors([KeyFault(path, "", f"the script cannot be read: {error.strerror}")]) from error
+
+
+def _offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
+    """The images of the pool, where this host can see them, and what is wrong with those that nobody can boot."""
+    from ...module_utils.node import images
+
+    arch = (os.uname().machine,)
+    try:
+        found = dict(images.list_images(pathlib.Path(policy.vm_img_dir)))
+    except SiteFault:
+        return Offers(None, arch), {}
+    broken = {name: str(image) for name, image in found.items() if isinstance(image, VTorqueError)}
+    newest: dict[str, str] = {}
+    for name in sorted(found, key=lambda name: int(name.partition("@")[2] or 0)):
+        newest[name.partition("@")[0]] = name
+    # a name without a revision means the newest one, also when that is broken
+    broken.update({stem: broken[name] for stem, name in newest.items() if name in broken})
+    good = [i for i in found.values() if isinstance(i, images.Image) and i.name.partition("@")[0] not in broken]
+    return Offers(tuple(ImageFacts(i.name, i.distro, i.arch) for i in good), arch), broken
+
+
+def _sizes(call: Call) -> tuple[NodeSize, ...]:
+    """The sizes of the nodes that VM jobs may use; empty when the batch server does not say."""
+    from ...module_utils.job.batch import open_batch
+
+    wanted = {call.policy.vm_node_property} - {None}
+    try:
+        nodes = open_batch(call.policy, front_end=call.front_end, timeout_s=BATCH_TIMEOUT_S).nodes()
+    except SiteFault:
+        return ()
+    return tuple(NodeSize(node.name, node.slots, node.memory_mib) for node in nodes if wanted <= node.properties)
+
+
+# --- handing over to qsub ---------------------------------------------------------------------------------------------
+
+
+def _hand_over(
+    call: Call, arguments: Arguments, script: directives.Script, neutral: bytes | None, from_stdin: bool
+) -> int:
+    """Become qsub; or, where it must read a copy of the script, run it and remove the copy."""
+    arguments = _with_prefix(call, arguments)
+    if from_stdin:
+        fd = os.memfd_create("stdin")
+        with os.fdopen(fd, "wb", closefd=False) as stream:
+            stream.write(script.data if neutral is None else neutral)
+        os.lseek(fd, 0, os.SEEK_SET)
+        os.dup2(fd, 0)
+    elif neutral is not None:
+        return _with_copy(call, arguments, script.name, neutral)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(call.qsub, [call.qsub, *arguments.words], call.environment)  # noqa: S606 - no shell is the point
+    except OSError as error:
+        raise _no_qsub(call, error) from error
+
+
+def _with_prefix(call: Call, arguments: Arguments) -> Arguments:
+    """qsub(1B) promises PBS_DPREFIX, and the qsub of Torque 6 does not look at it: so it is said by `-C`."""
+    prefix = call.environment.get(b"PBS_DPREFIX")
+    if prefix is None or arguments.all("C"):
+        return arguments
+    return arguments.with_front("-C", os.fsdecode(prefix))
+
+
+def _with_copy(call: Call, arguments: Arguments, name: str, neutral: bytes) -> int:
+    """Run qsub over a copy of the same base name, after which it names the job."""
+    import signal
+    import subprocess
+    import tempfile
+
+    def end(number: int, _: object) -> t.NoReturn:
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    with tempfile.TemporaryDirectory(prefix="vsub.") as directory:
+        copy = pathlib.Path(directory) / pathlib.Path(name).name
+        copy.write_bytes(neutral)
+        command = [call.qsub, *arguments.with_operand(str(copy)).words]
+        try:
+            status = subprocess.run(command, env=call.environment, check=False).returncode
+        except OSError as error:
+            raise _no_qsub(call, error) from error
+    return status if status >= 0 else 128 - status
+
+
+def _no_qsub(call: Call, error: OSError) -> SiteFault:
+    return SiteFault(call.qsub, f"cannot be run: {error.strerror}", "see PBS_QSUB_ON_FE and PBS_QSUB_ON_NODES")
+
+
+# --- what people see --------------------------------------------------------------------------------------------------
+
+
+def version() -> str:
+    """The collection's version, as its installation recorded it."""
+    import json
+    import re
+
+    root = pathlib.Path(__file__).resolve().parents[3]
+    if (manifest := root / "MANIFEST.json").exists():
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+    found = re.search(r"^version:\s*(\S+)", (root / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def help_text() -> str:
+    """What `--help` prints."""
+    return HELP.format(keys="\n".join(f"  {name:<16} {key.meaning}" for name, key in KEYS.items()))
+
+
+def _show(call: Call, submission: Submission, script: directives.Script, *, as_json: bool) -> int:
+    resolved = submission.resolved
+    arguments = _with_prefix(call, submission.arguments)
+    command = [call.qsub, *arguments.words]
+    rows = [(key, resolved.values[key]) for key in KEYS if resolved.values[key] is not None]
+    if as_json:
+        import json
+
+        request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
+        document = {"request": request, "shell": resolved.shell, "qsub": command, "notices": submission.notices}
+        print(json.dumps({**document, "neutral_lines": script.vm_lines}, indent=2))
+        return 0
+    table = [("request", "value", "from")]
+    for key, value in rows:
+        shown = size_text(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else resolved.word(key)
+        table.append((key, shown, resolved.origins[key]))
+    if resolved.shell:
+        table.append(("shell", resolved.shell, "-S"))
+    widths = [max(len(row[column]) for row in table) + 2 for column in (0, 1)]
+    for name, value_text, origin in table:
+        print(f"{name:<{widths[0]}}{value_text:<{widths[1]}}{origin}")
+    print(shlex.join(command))
+    if submission.script is not None:
+        lines = ", ".join(map(str, script.vm_lines))
+        print(f"(qsub reads a copy of {script.name} without the -{VM} of line {lines})")
+    return 0
+
+
+def _dry_run_bare(call: Call) -> int:
+    print(f"{PROGRAM}: VM jobs are switched off on this site; the job goes to qsub as it is", file=sys.stderr)
+    print(shlex.join([call.qsub, *_with_prefix(call, call.arguments).words]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,460 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What vsub hands to qsub, byte for byte, and what it says when it does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import subprocess
+import sys
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
+
+ROOT = str(pathlib.Path(vsub.__file__).parents[6])
+HOME = pwd.getpwuid(os.getuid()).pw_dir
+DRIVER = """
+import functools, os, pathlib, sys
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import images
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
+vsub.load = functools.partial(vsub.load, owner_uid=os.getuid())
+images.list_images = functools.partial(images.list_images, owner_uid=os.getuid())
+sys.exit(vsub.submit(sys.argv[2:], dict(os.environb), pathlib.Path(sys.argv[1])))
+"""
+QSUB = """#!/usr/bin/python3 -I
+import base64, json, os, pathlib, sys
+here = pathlib.Path(sys.argv[0]).parent
+operand = pathlib.Path(sys.argv[-1])
+seen = {
+    "argv": sys.argv[1:],
+    "stdin": base64.b64encode(sys.stdin.buffer.read()).decode(),
+    "environment": {k.decode("latin-1"): v.decode("latin-1") for k, v in os.environb.items()},
+    "script": base64.b64encode(operand.read_bytes()).decode() if operand.is_file() else "",
+    "open": sorted(os.listdir("/proc/self/fd")),
+}
+(here / "seen").write_text(json.dumps(seen))
+print("4711.head")
+print("a word of qsub", file=sys.stderr)
+sys.exit(int(os.environ.get("QSUB_STATUS", "0")))
+"""
+PBSNODES = """#!/bin/sh
+echo '<Data><Node><name>n1</name><state>free</state><np>32</np><status>physmem=100000000kb</status></Node></Data>'
+"""
+
+
+@dataclasses.dataclass
+class Done:
+    """One call of vsub, and what the recorder that stands in for qsub saw of it."""
+
+    status: int
+    out: str
+    err: str
+    seen: dict[str, t.Any] | None
+
+    @property
+    def argv(self) -> list[str]:
+        """The arguments of qsub."""
+        assert self.seen is not None, self.err
+        return list(self.seen["argv"])
+
+    @property
+    def request(self) -> Request:
+        """The request that qsub was given."""
+        found = [word for word in self.argv if word.startswith("x=vtorque:")]
+        assert len(found) == 1
+        request = Request.decode(found[0][2:])
+        assert request is not None
+        return request
+
+    def raw(self, name: str) -> bytes:
+        """What the recorder kept of `stdin` or `script`."""
+        import base64
+
+        assert self.seen is not None, self.err
+        return base64.b64decode(self.seen[name])
+
+
+class Site:
+    """A site with a front end, whose qsub writes down how it was called."""
+
+    def __init__(self, here: pathlib.Path) -> None:
+        self.here = here
+        self.policy = here / "vtorque.yml"
+        for name, text in (("qsub", QSUB), ("pbsnodes", PBSNODES)):
+            (here / name).write_text(text)
+            (here / name).chmod(0o755)
+        (here / "pool").mkdir(mode=0o755)
+        for image in ("tiny.qcow2", "debian12.qcow2"):
+            self.image(image)
+        self.configure()
+
+    def image(self, name: str) -> pathlib.Path:
+        """Put an image without a record into the pool."""
+        path = self.here / "pool" / name
+        path.write_bytes(b"")
+        path.chmod(0o444)
+        return path
+
+    def configure(self, **changes: object) -> None:
+        """Write the site's configuration."""
+        values = {
+            "pbs_qsub_on_fe": str(self.here / "qsub"), "img_default": "tiny", "distro_default": "debian",
+            "vm_img_dir": str(self.here / "pool"), "vcpus_default": 2,
+            "ram_default": 1024, "arch_default": os.uname().machine, **changes,
+        }  # fmt: skip
+        self.policy.write_text(json.dumps(values))
+        self.policy.chmod(0o644)
+
+    def script(self, data: bytes, name: str = "job.sh") -> str:
+        """Write a job script."""
+        (self.here / name).write_bytes(data)
+        return name
+
+    def vsub(self, *words: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> Done:
+        """Call vsub in the site's directory."""
+        done = subprocess.run(
+            [sys.executable, "-c", DRIVER, str(self.policy), *words],
+            input=stdin, capture_output=True, check=False, cwd=self.here,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": ROOT, "LC_ALL": "C.UTF-8", **(environment or {})},
+        )  # fmt: skip
+        record = self.here / "seen"
+        seen = json.loads(record.read_text()) if record.exists() else None
+        record.unlink(missing_ok=True)
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode(), seen)
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> Site:
+    """A site of its own for each test."""
+    tmp_path.chmod(0o755)
+    return Site(tmp_path)
+
+
+PLAIN = b"#!/bin/sh\n#PBS -l walltime=60\necho hello\n"
+FRONT = ["-S", "/opt/vtorque/bin/vtorque-shell", "-W"]
+
+
+def test_bare_submission_becomes_a_vm_job(site: Site) -> None:
+    done = site.vsub(site.script(PLAIN))
+    assert (done.status, done.out, done.err) == (0, "4711.head\n", "a word of qsub\n")
+    assert done.argv[:3] == FRONT
+    assert done.argv[4:] == ["-n", "-l", "other=vtorque", "-l", "mem=3072mb", "-l", "nodes=1:ppn=3", "job.sh"]
+    assert done.request.values == {}
+    assert done.raw("script") == PLAIN
+
+
+def test_exit_status_is_that_of_qsub(site: Site) -> None:
+    for script in (PLAIN, b"#PBS -vm vcpus=1\n"):
+        assert site.vsub(site.script(script), environment={"QSUB_STATUS": "167"}).status == 167
+
+
+USERS = [
+    ["-F", "a  'b' \"c\" $d *", "job.sh"],
+    ["-lwalltime=5:00", "-N", "-vm", "job.sh"],
+    ["-W", "x=GRES:foo", "-W", "depend=afterok:1", "-zh", "job.sh"],
+    ["-v", "A=1,B=x y", "-V", "-A", "an account", "-M", "a@b,c@d", "job.sh"],
+    ["-q", "batch", "job.sh", "-j", "oe"],
+    ["-w", "/scratch", "-d", HOME, "job.sh"],
+    ["-C", "#XYZ", "job.sh"],
+    ["-N", "naïve", "job.sh"],
+]
+
+
+@pytest.mark.parametrize("words", USERS)
+def test_what_is_qsubs_passes_unchanged_and_in_order(site: Site, words: list[str]) -> None:
+    site.script(PLAIN)
+    done = site.vsub(words[0], "-vm", "vcpus=1", *words[1:]) if words[0] == "job.sh" else site.vsub(*words)
+    assert done.argv[-len(words) :] == words
+    done = site.vsub("-vm", "vcpus=1", *words)
+    assert done.argv[-len(words) :] == words
+    assert done.request.values == {"vcpus": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "script", "expected"),
+    [
+        (["-lnodes=1:ppn=4:big,walltime=5"], b"", ["-lnodes=1:ppn=4:big,walltime=5"]),
+        (["-l", "nodes=1:big"], b"", ["-l", "nodes=1:ppn=3:big"]),
+        (["-l", "nodes=n7"], b"", ["-l", "nodes=n7:ppn=3"]),
+        (["-l", "other=mine"], b"", ["-l", "other=mine+vtorque"]),
+        (["-l", "other=a+vtorque"], b"", ["-l", "other=a+vtorque"]),
+        ([], b"#PBS -l other=script\n", ["-l", "other=script+vtorque"]),
+        ([], b"#PBS -l nodes=1:ppn=2:big\n", ["-l", "nodes=1:ppn=3:big"]),
+        (["-l", "mem=8gb"], b"", ["-l", "mem=8gb"]),
+        (["-l", "mem=1gb"], b"", ["-l", "mem=3072mb"]),
+        (["-n"], b"", ["-n"]),
+    ],
+)
+def test_resources_are_merged(site: Site, words: list[str], script: bytes, expected: list[str]) -> None:
+    done = site.vsub(*words, site.script(script + PLAIN))
+    assert " ".join(expected) in " ".join(done.argv)
+    assert done.argv.count("-n") == 1
+    assert sum("other=" in word for word in done.argv) == 1
+    assert sum("mem=" in word for word in done.argv) == 1
+
+
+def test_property_of_vm_nodes_is_asked_for(site: Site) -> None:
+    site.configure(vm_node_property="vm")
+    assert "nodes=1:ppn=3:vm" in site.vsub(site.script(PLAIN)).argv
+
+
+@pytest.mark.parametrize(
+    ("words", "notice"),
+    [
+        (["-l", "nodes=1:ppn=2"], "vsub: ppn raised from 2 to 3 (2 vcpus + 1 core for the host)"),
+        (["-l", "nodes=1:ppn=4", "-vm", "vcpus=6"], "vsub: ppn raised from 4 to 7 (6 vcpus + 1 core for the host)"),
+        (["-l", "mem=1gb"], "vsub: mem raised from 1gb to 3072mb (1G of ram + 2G for the host)"),
+    ],
+)
+def test_what_is_raised_is_said_in_one_line(site: Site, words: list[str], notice: str) -> None:
+    done = site.vsub(*words, site.script(PLAIN))
+    assert done.err.splitlines() == [notice, "a word of qsub"]
+
+
+def test_shell_of_the_user_travels_in_the_request(site: Site) -> None:
+    script = site.script(b"#PBS -S /bin/ksh\n#PBS -vm vcpus=1\n")
+    done = site.vsub("-zS", "/bin/zsh", script)
+    assert done.request.shell == "/bin/zsh"
+    assert [word for word in done.argv if "sh" in word and word.startswith("/bin")] == []
+    assert "-z" in done.argv
+    assert site.vsub(script).request.shell == "/bin/ksh"
+
+
+def test_vm_lines_of_the_script_are_neutral_in_a_copy_of_the_same_name(site: Site) -> None:
+    script = b"#!/bin/sh\n#PBS -N mine \xe9\n#PBS -vm vcpus=1 -j oe\necho 'a  b'\n#PBS -vm no=directive\n"
+    done = site.vsub("-vm", "ram=512M", site.script(script))
+    assert done.status == 0
+    assert done.raw("script") == script.replace(b"-vm vcpus=1", b" " * 11)
+    copy = pathlib.Path(done.argv[-1])
+    assert copy.name == "job.sh"
+    assert not copy.parent.exists()
+    assert "-N" not in done.argv
+    assert done.request.values == {"vcpus": 1, "ram": 512}
+    assert (site.here / "job.sh").read_bytes() == script
+
+
+@pytest.mark.parametrize("operand", [[], ["-"]])
+@pytest.mark.parametrize("script", [b"printf '%s\\n' \"a  *\"\n", b"\xff\x00\n", b"", b"x" * 300_000])
+def test_script_on_standard_input_passes_byte_for_byte(site: Site, operand: list[str], script: bytes) -> None:
+    done = site.vsub(*operand, stdin=script)
+    assert done.status == 0
+    assert done.raw("stdin") == script
+    assert done.argv[-1] == (operand or ["nodes=1:ppn=3"])[-1]
+
+
+def test_vm_lines_on_standard_input(site: Site) -> None:
+    done = site.vsub(stdin=b"#PBS -vm vcpus=1\necho\n")
+    assert done.raw("stdin") == b"#PBS" + b" " * 12 + b"\necho\n"
+    assert done.request.values == {"vcpus": 1}
+
+
+def test_interactive_leaves_standard_input_alone(site: Site) -> None:
+    done = site.vsub("-I", stdin=b"#PBS -vm vcpu=1\n")
+    assert done.raw("stdin") == b"#PBS -vm vcpu=1\n"
+    assert done.argv[-1] == "-I"
+    done = site.vsub("-I", "-x", site.script(PLAIN), "a b")
+    assert done.argv[-4:] == ["-I", "-x", "job.sh", "a b"]
+
+
+def test_command_line_wins_over_script(site: Site) -> None:
+    done = site.vsub("-vm", "vcpus=5", site.script(b"#PBS -vm vcpus=1,ram=2G\n"))
+    assert done.request.values == {"vcpus": 5, "ram": 2048}
+
+
+def test_directive_prefix(site: Site) -> None:
+    script = site.script(b"#XYZ -vm vcpus=1\n#PBS -vm vcpus=5\n")
+    assert site.vsub("-C", "#XYZ", script).request.values == {"vcpus": 1}
+    done = site.vsub(script, environment={"PBS_DPREFIX": "#XYZ"})
+    assert done.request.values == {"vcpus": 1}
+    assert done.argv[:2] == ["-C", "#XYZ"]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["-vm", "vcpu=4"], ["vcpu=4", "no such key; did you mean vcpus?"]),
+        (["-vm", "vcpus=many"], ["vcpus=many", "a whole number"]),
+        (["-vm", "img=debain12"], ["img=debain12", "no such image in the pool; did you mean debian12.qcow2?"]),
+        (["-vm", "img=debain12,vcpu=6,ram=lots"], ["img=debain12", "vcpu=6", "ram=lots"]),
+        (["-l", "nodes=1:ppn=400"], ["ppn=400", "more than any node of this site has (32)"]),
+        (["-vm", "vcpus=40"], ["ppn=41", "40 vcpus + 1 core for the host: more than any node of this site has (32)"]),
+        (["-vm", "ram=200G"], ["mem=202G", "more than any node"]),
+        (["-l", "mem=400gb"], ["mem=400gb", "more than any node of this site has"]),
+        (["-T", "orig"], ["-T=orig", "no job type"]),
+        (["-t", "1-4"], ["-t=1-4", "not available on this site yet"]),
+        (["-l", "nodes=2"], ["-l nodes=2", "not available on this site yet"]),
+        (["-l", "procs=2"], ["procs=2", "not available on this site yet"]),
+        (["-d", "/scratch"], ["-d=/scratch", "no such directory in the guest"]),
+        (["-v", "A=1,PBS_O_INITDIR=/x"], ["PBS_O_INITDIR=/x", "no such directory in the guest"]),
+        (["-W", "x=vtorque:abc"], ["-W=x=vtorque:abc", "vsub itself"]),
+        (["-S", "sh@a,ksh@b"], ["-S=sh@a,ksh@b"]),
+        (["-vm", "vcpus=1", "-vm", "vcpus=2"], ["vcpus=2", "given twice"]),
+        (["-vm"], ["-vm", "key=value"]),
+        (["-vm", "iocm=true"], ["iocm=true", "not available on this site yet"]),
+    ],
+)
+def test_wrong_request_is_refused_before_qsub(site: Site, words: list[str], lines: list[str]) -> None:
+    done = site.vsub(site.script(PLAIN), *words) if words == ["-vm"] else site.vsub(*words, site.script(PLAIN))
+    assert (done.status, done.out, done.seen) == (2, "", None)
+    first, *rest = done.err.splitlines()
+    assert first == "vsub: the request cannot run on this site (nothing was submitted):"
+    for words_of_line in lines:
+        assert any(words_of_line in line for line in rest), done.err
+    assert all(line.startswith("  ") for line in rest)
+
+
+def test_image_that_cannot_be_believed(site: Site) -> None:
+    site.image("odd.qcow2").chmod(0o666)
+    done = site.vsub("-vm", "img=odd.qcow2", site.script(PLAIN))
+    assert (done.status, done.seen) == (2, None)
+    assert "can be written by others than root" in done.err
+
+
+def test_pool_that_this_host_does_not_see_leaves_the_image_to_the_nodes(site: Site) -> None:
+    site.configure(vm_img_dir="/nowhere")
+    assert site.vsub("-vm", "img=other@7", site.script(PLAIN)).request.values == {"img": "other@7"}
+
+
+def test_every_fault_is_told_once_and_in_columns(site: Site) -> None:
+    script = site.script(b"#PBS -vm vcpu=6\n#PBS -T orig\n")
+    done = site.vsub("-l", "nodes=2:ppn=40", "-vm", "img=debain12", script)
+    assert done.err == (
+        "vsub: the request cannot run on this site (nothing was submitted):\n"
+        "  vcpu=6             no such key; did you mean vcpus? (job.sh, line 1)\n"
+        "  -T=orig            a VM job has no job type: it would choose other hooks than those that start the guest"
+        " (job.sh, line 2)\n"
+        "  -l nodes=2:ppn=40  VM jobs on several nodes are not available on this site yet\n"
+        "  ppn=40             more than any node of this site has (32)\n"
+        "  img=debain12       no such image in the pool; did you mean debian12.qcow2? (vmgr image list)\n"
+    )
+
+
+def test_script_that_runs_where_it_is_cannot_hold_vm_lines(site: Site) -> None:
+    done = site.vsub("-I", "-x", site.script(b"#!/bin/sh\n#PBS -vm vcpus=1\n"))
+    assert done.status == 2
+    assert "line 2" in done.err
+
+
+@pytest.mark.parametrize("name", ["missing.sh", "."])
+def test_script_that_cannot_be_read(site: Site, name: str) -> None:
+    done = site.vsub(name)
+    assert (done.status, done.seen) == (2, None)
+    assert name in done.err
+
+
+def test_dry_run_shows_origins_and_the_command(site: Site) -> None:
+    script = site.script(b"#PBS -vm vcpus=1\n")
+    done = site.vsub("--dry-run", "-vm", "ram=2G", "-F", "a b", script)
+    assert (done.status, done.err, done.seen) == (0, "", None)
+    rows = [line.split(None, 2) for line in done.out.splitlines()]
+    assert ["vcpus", "1", "job.sh, line 1"] in rows
+    assert ["ram", "2G", "command line"] in rows
+    assert ["img", "tiny.qcow2", "site default (tiny)"] in rows
+    command = done.out.splitlines()[-2]
+    assert command.startswith(f"{site.here}/qsub -S /opt/vtorque/bin/vtorque-shell -W x=vtorque:")
+    assert command.endswith("-F 'a b' job.sh")
+
+
+def test_dry_run_for_programs(site: Site) -> None:
+    done = site.vsub("--dry-run", "--json", "-vm", "vcpus=1", site.script(PLAIN))
+    document = json.loads(done.out)
+    assert document["request"]["vcpus"] == {"value": 1, "from": "command line"}
+    assert document["qsub"][-1] == "job.sh"
+    assert done.seen is None
+    assert site.vsub("--json", "job.sh").status == 2
+
+
+def test_words_about_vsub_itself(site: Site) -> None:
+    shown = site.vsub("--help").out
+    assert "-vm img=debian12,vcpus=6" in shown
+    assert "vms_per_node" in shown
+    assert site.vsub("--version").out.startswith("vsub ")
+
+
+def test_site_without_vms(site: Site) -> None:
+    site.configure(disable_mikelangelo_hpc_stack=True)
+    script = site.script(PLAIN)
+    assert site.vsub("-l", "nodes=2", script).argv == ["-l", "nodes=2", script]
+    assert site.vsub(stdin=PLAIN).raw("stdin") == PLAIN
+    for words in (["-vm", "vcpus=1", script], [site.script(b"#PBS -vm vcpus=1\n", "vm.sh")]):
+        done = site.vsub(*words)
+        assert (done.status, done.seen) == (2, None)
+        assert "switched off" in done.err
+
+
+def test_host_from_which_no_vm_jobs_are_submitted(site: Site) -> None:
+    host = os.uname().nodename
+    site.configure(disabled_hosts_list=host[:-1])
+    assert site.vsub(site.script(PLAIN)).status == 0
+    site.configure(disabled_hosts_list="*")
+    done = site.vsub(site.script(PLAIN))
+    assert (done.status, done.seen) == (2, None)
+    assert host in done.err
+
+
+def test_broken_configuration_is_the_sites_fault(site: Site) -> None:
+    site.configure(brigde="br0", img_defualt="x")
+    done = site.vsub(site.script(PLAIN))
+    assert (done.status, done.seen) == (3, None)
+    assert "nothing was submitted" in done.err
+    assert "brigde" in done.err
+    assert "did you mean img_default?" in done.err
+
+
+@pytest.mark.parametrize("script", [PLAIN, b"#PBS -vm vcpus=1\n"])
+def test_missing_qsub_is_the_sites_fault(site: Site, script: bytes) -> None:
+    (site.here / "qsub").unlink()
+    done = site.vsub(site.script(script))
+    assert done.status == 3
+    assert "cannot be run" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site) -> None:
+    (site.here / "pbsnodes").write_text("#!/bin/sh\nexit 111\n")
+    assert site.vsub("-vm", "vcpus=40", site.script(PLAIN)).status == 0
+
+
+# --- the launcher -----------------------------------------------------------------------------------------------------
+
+
+def test_launcher_hands_the_environment_on_as_it_was(site: Site, tmp_path: pathlib.Path) -> None:
+    """Whatever python's own environment is, qsub's is the user's, byte for byte."""
+    prefix = tmp_path / "prefix dir"
+    (prefix / "venv/bin").mkdir(parents=True)
+    program = f'#!/bin/sh\nshift 3\nPYTHONPATH={ROOT} exec {sys.executable} {tmp_path}/driver {site.policy} "$@"\n'
+    (prefix / "venv/bin/python").write_text(program)
+    (prefix / "venv/bin/python").chmod(0o755)
+    kept = "dict(os.environb)", "vsub.environment.kept_aside()"
+    (tmp_path / "driver").write_text(DRIVER.replace(*kept))
+    launcher = tmp_path / "vsub"
+    launcher.write_text(templates.render("launchers/vsub.sh.j2", site_dir=None, prefix=str(prefix)))
+    launcher.chmod(0o755)
+    environment = {
+        b"LD_LIBRARY_PATH": b"/nowhere", b"PYTHONHOME": b"/nowhere", b"BASH_FUNC_f%%": b"() { echo\n}", b"A": b"\xff",
+        b"LC_ALL": b"C", b"PATH": b"/bin:/usr/bin", b"EMPTY": b"", b"LD_PRELOAD": b"",
+    }  # fmt: skip
+    site.script(b"#PBS -vm vcpus=1\n", "vm.sh")
+    for words in (["-F", "a  b", site.script(PLAIN)], ["vm.sh"]):
+        done = subprocess.run([str(launcher), *words], env=environment, cwd=site.here, capture_output=True, check=False)
+        assert done.stdout == b"4711.head\n", done.stderr
+        seen = json.loads((site.here / "seen").read_text())
+        assert {k.encode("latin-1"): v.encode("latin-1") for k, v in seen["environment"].items()} == environment
+        assert seen["open"] == ["0", "1", "2", "3"]  # 3: the listing itself
+
+
+def test_launchers_are_clean_shell() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.fail("shellcheck is missing: lab/prepare.sh installs it")
+    text = templates.render("launchers/vsub.sh.j2", site_dir=None, prefix="/opt/vtorque")
+    done = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, check=False)
+    assert done.stdout == ""
