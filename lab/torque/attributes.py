@@ -1,0 +1,197 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job and a node as `qstat -f`, `qstat -x -f` and `pbsnodes` show them, in the recorded order of attributes."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from . import resources
+from .job import COMPLETE, HELD, RUNNING, SUSPENDED, Job
+
+Attribute = tuple[str, str, str]
+"""Name, resource ("" if it has none), value; times are seconds since the epoch."""
+
+TIME_ATTRIBUTES = frozenset({"ctime", "mtime", "qtime", "etime", "start_time", "comp_time"})
+
+MANAGER_ONLY = frozenset({"substate", "hashname", "queue_rank"})
+LINE = 77
+TAB = 8
+
+
+def escape_variable(value: str) -> str:
+    """A value of Variable_List: commas, quotes and backslashes are escaped."""
+    for character in "\\,\"'":
+        value = value.replace(character, "\\" + character)
+    return value
+
+
+def job_attributes(job: Job, is_owner: bool, is_manager: bool) -> list[Attribute]:
+    """All that this viewer may see of a job."""
+    shown = [*_head(job), *_middle(job), *_tail(job)]
+    result = []
+    for name, value in shown:
+        if name in MANAGER_ONLY and not is_manager:
+            continue
+        if name == "Variable_List" and not (is_manager or is_owner):
+            continue
+        if isinstance(value, dict):
+            hidden = () if is_manager else ("neednodes",)
+            result += [(name, resource, text) for resource, text in value.items() if resource not in hidden]
+        elif value not in ("", None):
+            result.append((name, "", str(value)))
+    return result
+
+
+Shown = t.Iterator[tuple[str, t.Any]]
+
+
+def _head(job: Job) -> Shown:
+    yield "Job_Name", job.name
+    yield "Job_Owner", job.owner
+    yield "resources_used", job.used
+    yield "job_state", job.state
+    yield "queue", job.queue
+    yield "server", job.server
+    yield "Account_Name", job.account
+    yield "Checkpoint", "u"
+    yield "ctime", job.ctime
+    yield "Error_Path", job.error_path
+    yield "exec_host", job.exec_host
+    yield "group_list", job.group_list
+    if job.index is None or job.holds:
+        yield "Hold_Types", job.holds or "n"
+    if job.interactive is not None:
+        yield "interactive", "True"
+    yield "Join_Path", job.join
+    yield "Keep_Files", job.keep
+    yield "Mail_Points", job.mail_points
+    yield "Mail_Users", job.mail_users
+    yield "mtime", job.mtime
+    yield "Output_Path", job.output_path
+
+
+def _middle(job: Job) -> Shown:
+    yield "Priority", job.priority
+    yield "qtime", job.qtime or None
+    yield "Rerunable", "True" if job.rerunable else "False"
+    yield "Resource_List", job.resources
+    if job.start_count:
+        yield "session_id", job.session_id
+    yield "Shell_Path_List", job.shell
+    yield "substate", job.substate
+    yield "Variable_List", ",".join(f"{name}={escape_variable(value)}" for name, value in job.variables.items())
+    yield "euser", job.user
+    yield "egroup", job.group
+    if job.start_count:
+        yield "hashname", job.hashname
+    yield "queue_rank", job.rank
+    yield "queue_type", "E"
+    yield "comment", job.comment
+    yield "etime", job.etime or None
+    yield "exit_status", job.exit_status
+
+
+def _tail(job: Job) -> Shown:
+    yield "submit_args", job.submit_args
+    yield "job_array_id", job.index
+    yield "job_array_request", job.array
+    if job.umask is not None:
+        yield "umask", f"{job.umask:o}"
+    if job.start_count:
+        yield "start_time", int(job.started)
+        if job.state in (RUNNING, SUSPENDED):
+            limit = resources.parse_time(job.resources["walltime"])
+            yield "Walltime", {"Remaining": str(limit - int(time.time() - job.started))}
+        yield "start_count", job.start_count
+    yield "fault_tolerant", "False"
+    yield "comp_time", job.comp_time or None
+    yield "jobtype", job.jobtype
+    if job.exclusive:
+        yield "node_exclusive", "True"
+    yield "job_radix", 0
+    if job.state == COMPLETE and job.start_count:
+        yield "total_runtime", f"{job.run_seconds:.6f}"
+    yield "submit_host", job.submit_host
+    yield "init_work_dir", job.init_work_dir
+    yield "job_arguments", job.arguments
+    yield "request_version", 1
+    yield "x", job.x
+
+
+def job_text(job_id: str, attributes: t.Iterable[Attribute], one_line: bool = False) -> str:
+    """`qstat -f`: one attribute a line, folded."""
+    lines = [f"Job Id: {job_id}\n"]
+    for name, resource, value in attributes:
+        if name in TIME_ATTRIBUTES:
+            value = time.asctime(time.localtime(int(value)))
+        label = f"{name}.{resource}" if resource else name
+        lines.append(f"    {label} = {value if one_line else fold(label, value)}\n")
+    return "".join(lines) + "\n"
+
+
+def fold(label: str, value: str) -> str:
+    """Fold a value with newline and tab, at commas where that is enough."""
+    column = len(label) + 7
+    result: list[str] = []
+    pieces = [piece for piece in value.split(",") if piece]
+    for number, piece in enumerate(pieces):
+        if number:
+            result.append(",")
+        if len(piece) + column < LINE:
+            result.append(piece)
+            column += len(piece)
+            continue
+        if number:
+            result.append("\n\t")
+            column = TAB + 1
+        for character in piece:
+            result.append(character)
+            column += 1
+            if column > LINE:
+                result.append("\n\t")
+                column = TAB
+    return "".join(result)
+
+
+def xml_escape(text: str) -> str:
+    """Text between tags."""
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;")):
+        text = text.replace(character, entity)
+    return text
+
+
+def job_xml(job_id: str, attributes: t.Iterable[Attribute]) -> str:
+    """One `<Job>` of `qstat -x -f`; resources of one attribute stand inside it."""
+    result = [f"<Job><Job_Id>{xml_escape(job_id)}</Job_Id>"]
+    inside = ""
+    for name, resource, value in attributes:
+        if inside and inside != name:
+            result.append(f"</{inside}>")
+            inside = ""
+        if resource and not inside:
+            result.append(f"<{name}>")
+            inside = name
+        tag = resource or name
+        result.append(f"<{tag}>{xml_escape(value)}</{tag}>")
+    if inside:
+        result.append(f"</{inside}>")
+    return "".join(result) + "</Job>"
+
+
+def node_text(name: str, attributes: t.Iterable[Attribute]) -> str:
+    """One paragraph of `pbsnodes`."""
+    return f"{name}\n" + "".join(f"     {key} = {value}\n" for key, _resource, value in attributes)
+
+
+def node_xml(name: str, attributes: t.Iterable[Attribute]) -> str:
+    """One `<Node>` of `pbsnodes -x`."""
+    inside = "".join(f"<{key}>{xml_escape(value)}</{key}>" for key, _resource, value in attributes)
+    return f"<Node><name>{xml_escape(name)}</name>{inside}</Node>"
+
+
+def state_name(job: Job) -> str:
+    """The letter of a waiting job: H when anything holds it."""
+    return HELD if job.holds else "Q"

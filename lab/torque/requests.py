@@ -1,0 +1,429 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What users, operators and managers may ask of the server."""
+
+from __future__ import annotations
+
+import functools
+import grp
+import pwd
+import signal
+import time
+import typing as t
+
+from . import attributes, resources, wire
+from .errors import (
+    BAD_STATE,
+    BAD_USER,
+    BAD_VALUE,
+    INVALID,
+    NO_MOM,
+    OVER_LIMIT,
+    READ_ONLY,
+    UNAUTHORIZED,
+    UNDEFINED_ATTRIBUTE,
+    UNKNOWN_JOB,
+    UNKNOWN_NODE,
+    UNKNOWN_QUEUE,
+    UNKNOWN_SIGNAL,
+    RequestError,
+)
+from .errors import (
+    RUNNING as MODIFY_RUNNING,
+)
+from .job import COMPLETE, QUEUED, RUNNING, SUSPENDED, Job, parse_array
+from .server import Asker, Server
+
+QUEUE = "batch"
+DEFAULTS = {"nodes": "1", "walltime": "01:00:00"}
+ADDITIONAL = frozenset({"x", "group_list", "umask", "comment"})
+ALTERABLE = frozenset({"shell", "variables", "priority", "comment", "x", "name", "account", "resources", "rerunable"})
+WHILE_RUNNING = frozenset({"shell", "variables", "priority", "comment"})
+"""torque.md: `-S` and `-v` may be changed even during the prologue, `x` never while the job runs."""
+
+Answer = dict[str, t.Any]
+
+
+class Later(Exception):
+    """The answer comes when a MOM has answered."""
+
+
+def answer(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> None:
+    """Answer one request on its link."""
+    handler = HANDLERS.get(message["op"])
+    try:
+        if handler is None:
+            raise RequestError(INVALID, message["op"])
+        link.send({"code": 0, **handler(server, link, message, asker)})
+    except RequestError as error:
+        link.send({"code": error.code, "text": error.text})
+    except Later:
+        return
+
+
+def find(server: Server, job_id: str) -> Job:
+    """The job of an id, with or without the server's name."""
+    full = job_id if "." in job_id else f"{job_id}.{server.host}"
+    if full not in server.jobs:
+        raise RequestError(UNKNOWN_JOB)
+    return server.jobs[full]
+
+
+def each(server: Server, job: Job) -> list[Job]:
+    """The job, or an array's parent and all its members."""
+    return [job, *server.members(job)] if job.array else [job]
+
+
+def require_owner(server: Server, asker: Asker, job: Job) -> None:
+    """Only the owner, operators and managers go on."""
+    if not (server.is_owner(asker, job) or server.is_operator(asker)):
+        raise RequestError(UNAUTHORIZED)
+
+
+# --- submit ----------------------------------------------------------------------------------------------------------
+
+
+def submit(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """Take a job, or an array of jobs."""
+    asked = message["job"]
+    if asker.uid == 0:
+        raise RequestError(BAD_USER, "MSG=root user not allowed")
+    for name in asked["additional"]:
+        if name not in ADDITIONAL - {"comment"}:
+            raise RequestError(UNDEFINED_ATTRIBUTE, name)
+    queue = asked["queue"] or QUEUE
+    if queue.partition("@")[0] != QUEUE:
+        raise RequestError(UNKNOWN_QUEUE)
+    job = _new_job(server, asked, asker)
+    server.nodes.parts(job.resources["nodes"])
+    if not server.nodes.could_ever(job.resources["nodes"]):
+        raise RequestError(OVER_LIMIT, "MSG=cannot locate feasible nodes")
+    server.next_number += 1
+    if job.array:
+        _add_array(server, job)
+    else:
+        server.jobs[job.id] = job
+        server.next_rank += 1
+    if job.interactive is not None:
+        server.followers[job.id] = link
+    server.changed()
+    return {"job": job.id}
+
+
+def _new_job(server: Server, asked: dict[str, t.Any], asker: Asker) -> Job:
+    account = pwd.getpwuid(asker.uid)
+    now = int(time.time())
+    seq = server.next_number
+    brackets = "[]" if asked["array"] else ""
+    additional = asked["additional"]
+    group = additional.get("group_list", "").partition(",")[0].partition("@")[0]
+    held = "u" if asked["hold"] else ""
+    variables = {"PBS_O_QUEUE": QUEUE, **asked["variables"]}
+    variables.update({"PBS_O_HOST": asker.host, "PBS_O_SERVER": server.host})
+    job = Job(
+        id=f"{seq}{brackets}.{server.host}",
+        seq=seq,
+        name=asked["name"],
+        user=asker.user,
+        uid=asker.uid,
+        group=group or grp.getgrgid(account.pw_gid).gr_name,
+        submit_host=asker.host,
+        server=server.host,
+        queue=QUEUE,
+        script=asked["script"],
+        asked=asked["resources"],
+        resources=resources.complete(asked["resources"], DEFAULTS),
+        variables=variables,
+        submit_args=asked["submit_args"],
+        error_path=_output(asked, "e", seq, asker),
+        output_path=_output(asked, "o", seq, asker),
+        init_work_dir=asked["init_work_dir"],
+        ctime=now,
+        rank=server.next_rank,
+        account=asked["account"],
+        arguments=asked["arguments"],
+        array=asked["array"],
+        etime=0 if held else now,
+        exclusive=asked["exclusive"],
+        group_list=additional.get("group_list", ""),
+        holds=held,
+        interactive=asked["interactive"],
+        jobtype=asked["jobtype"],
+        join=asked["join"],
+        keep=asked["keep"],
+        mail_points=asked["mail_points"],
+        mail_users=asked["mail_users"],
+        mtime=now,
+        priority=asked["priority"],
+        qtime=now,
+        rerunable=asked["rerunable"],
+        shell=asked["shell"],
+        umask=_umask(additional),
+        x=additional.get("x", ""),
+    )
+    job.state = attributes.state_name(job)
+    job.substate = 20 if held else 10
+    return job
+
+
+def _umask(additional: dict[str, str]) -> int | None:
+    try:
+        return int(additional["umask"], 8) if "umask" in additional else None
+    except ValueError:
+        raise RequestError(BAD_VALUE, "umask") from None
+
+
+def _output(asked: dict[str, t.Any], stream: str, seq: int, asker: Asker) -> str:
+    """`host:/path` of a stream; a path in a request has its host already."""
+    path = asked["paths"].get(stream) or f"{asker.host}:{asked['submit_dir']}/"
+    return path + f"{asked['name']}.{stream}{seq}" if path.endswith("/") else path
+
+
+def _add_array(server: Server, parent: Job) -> None:
+    try:
+        indices, _limit = parse_array(parent.array)
+    except ValueError:
+        raise RequestError(BAD_VALUE, "job_array_request") from None
+    parent.start_count = 0
+    parent.qtime = 0
+    server.jobs[parent.id] = parent
+    for index in indices:
+        data = parent.to_json()
+        data.update(
+            id=f"{parent.seq}[{index}].{server.host}",
+            index=index,
+            array="",
+            name=f"{parent.name}-{index}",
+            variables={"PBS_ARRAYID": str(index), **parent.variables},
+            error_path=f"{parent.error_path}-{index}",
+            output_path=f"{parent.output_path}-{index}",
+            qtime=parent.ctime,
+            rank=server.next_rank,
+        )
+        member = Job.from_json(data)
+        server.jobs[member.id] = member
+        server.next_rank += 1
+
+
+# --- look ------------------------------------------------------------------------------------------------------------
+
+
+def status(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """Attributes of jobs; without an id, of all that `qstat` lists."""
+    if message["job"]:
+        job = find(server, message["job"])
+        jobs = each(server, job) if message["expand"] else [job]
+    else:
+        jobs = [job for job in server.jobs.values() if (not job.array if message["expand"] else job.index is None)]
+    manager = server.is_manager(asker)
+    return {
+        "jobs": [
+            [job.id, attributes.job_attributes(job, server.is_owner(asker, job), manager)]
+            for job in sorted(jobs, key=lambda job: (job.seq, job.index is not None, job.index or 0))
+        ]
+    }
+
+
+def nodes(server: Server, _link: wire.Link, message: wire.Message, _asker: Asker) -> Answer:
+    """Attributes of nodes."""
+    names = message["nodes"] or list(server.nodes.by_name)
+    for name in names:
+        if name not in server.nodes.by_name:
+            raise RequestError(UNKNOWN_NODE)
+    return {"nodes": [[name, server.nodes.by_name[name].attributes()] for name in names]}
+
+
+# --- change ----------------------------------------------------------------------------------------------------------
+
+
+def set_nodes(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """Offline, online, note."""
+    if not server.is_operator(asker):
+        raise RequestError(UNAUTHORIZED)
+    for name in message["nodes"]:
+        if name not in server.nodes.by_name:
+            raise RequestError(UNKNOWN_NODE)
+    for name in message["nodes"]:
+        node = server.nodes.by_name[name]
+        if message["offline"] is not None:
+            node.offline = message["offline"]
+        if message["note"] is not None:
+            node.note = message["note"]
+    server.changed()
+    return {}
+
+
+def delete(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """End a job, an array, or forget a job at once (purge)."""
+    job = find(server, message["job"])
+    require_owner(server, asker, job)
+    if message["purge"]:
+        if not server.is_operator(asker):
+            raise RequestError(UNAUTHORIZED)
+        for one in each(server, job):
+            server.forget(one)
+        return {}
+    if job.state == COMPLETE:
+        raise RequestError(BAD_STATE, f"MSG=invalid state for job - {job.state}")
+    running = []
+    for one in each(server, job):
+        if one.array or one.state == COMPLETE:
+            continue
+        if one.state in (RUNNING, SUSPENDED):
+            one.deleting = True
+            running.append(one)
+        else:
+            one.exit_status = 271
+            server.complete(one)
+    for one in running:
+        _to_mom(server, link, one, {"op": "delete", "delay": message["delay"]}, answered=one is running[-1])
+    if running:
+        raise Later
+    return {}
+
+
+def _to_mom(server: Server, link: wire.Link, job: Job, order: wire.Message, answered: bool = True) -> None:
+    mom = server.moms.get(job.hosts[0][0])
+    if mom is None:
+        raise RequestError(NO_MOM)
+    if answered:
+        server.waiting.setdefault(job.id, []).append(functools.partial(_reply, link))
+    mom.send({**order, "job": job.id})
+
+
+def _reply(link: wire.Link, code: int) -> None:
+    link.send({"code": code, "text": RequestError(code).text if code else ""})
+
+
+def send_signal(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """`qsig`."""
+    job = find(server, message["job"])
+    name = message["signal"]
+    if name in ("suspend", "resume") and not server.is_operator(asker):
+        raise RequestError(UNAUTHORIZED)
+    require_owner(server, asker, job)
+    if name not in ("suspend", "resume") and signal_number(name) is None:
+        raise RequestError(UNKNOWN_SIGNAL)
+    if job.state not in (RUNNING, SUSPENDED) or job.array:
+        raise RequestError(BAD_STATE)
+    _to_mom(server, link, job, {"op": "signal", "signal": name})
+    raise Later
+
+
+def signal_number(name: str) -> int | None:
+    """The number of `USR1`, `SIGUSR1` or `10`."""
+    if name.isdigit():
+        return int(name) if int(name) < signal.NSIG else None
+    full = name if name.startswith("SIG") else f"SIG{name}"
+    return int(signal.Signals[full]) if full in signal.Signals.__members__ else None
+
+
+def hold(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """`qhold`: u by the owner, o by operators, s by managers."""
+    return _holds(server, message, asker, adding=True)
+
+
+def release(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """`qrls`, with the same rights."""
+    return _holds(server, message, asker, adding=False)
+
+
+def _holds(server: Server, message: wire.Message, asker: Asker, adding: bool) -> Answer:
+    job = find(server, message["job"])
+    letters = message["holds"]
+    if not set(letters) <= set("uos"):
+        raise RequestError(BAD_VALUE, "Hold_Types")
+    require_owner(server, asker, job)
+    if ("o" in letters and not server.is_operator(asker)) or ("s" in letters and not server.is_manager(asker)):
+        raise RequestError(UNAUTHORIZED)
+    for one in each(server, job):
+        if one.state == COMPLETE:
+            if one is job:
+                raise RequestError(BAD_STATE, f"MSG=invalid state for job - {one.state}")
+            continue
+        now = set(one.holds) | set(letters) if adding else set(one.holds) - set(letters)
+        one.holds = "".join(letter for letter in "uos" if letter in now)
+        one.mtime = int(time.time())
+        if one.state not in (RUNNING, SUSPENDED):
+            one.state = attributes.state_name(one)
+            one.substate = 20 if one.holds else 10
+            one.etime = one.etime or (one.mtime if one.state == QUEUED else 0)
+    server.changed()
+    return {}
+
+
+def rerun(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """`qrerun`, for operators."""
+    job = find(server, message["job"])
+    if not server.is_operator(asker):
+        raise RequestError(UNAUTHORIZED)
+    if job.state not in (RUNNING, SUSPENDED) or job.array:
+        raise RequestError(BAD_STATE, f"MSG=job {job.id} is in a bad state")
+    _to_mom(server, link, job, {"op": "rerun"})
+    raise Later
+
+
+def alter(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """`qalter`."""
+    job = find(server, message["job"])
+    require_owner(server, asker, job)
+    changes = message["changes"]
+    for name in changes:
+        if name not in ALTERABLE:
+            raise RequestError(UNDEFINED_ATTRIBUTE, name)
+        if name == "comment" and not server.is_operator(asker):
+            raise RequestError(READ_ONLY, "comment")
+        if job.state == COMPLETE:
+            raise RequestError(BAD_STATE, f"MSG=invalid state for job - {job.state}")
+        if job.state in (RUNNING, SUSPENDED) and name not in WHILE_RUNNING:
+            raise RequestError(MODIFY_RUNNING, name)
+    for one in each(server, job):
+        for name, value in changes.items():
+            if name == "resources":
+                one.asked = {**one.asked, **value}
+                one.resources = resources.complete(one.asked, DEFAULTS)
+            elif name == "variables":
+                one.variables = {**one.variables, **value}
+            else:
+                setattr(one, name, value)
+        one.mtime = int(time.time())
+    server.changed()
+    return {}
+
+
+def manage(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
+    """The little of `qmgr` that the lab uses: who is manager and operator, how long completed jobs stay."""
+    if message["name"] and not server.is_manager(asker):
+        raise RequestError(UNAUTHORIZED)
+    name, value = message["name"], message["value"]
+    if name in ("managers", "operators"):
+        present: list[str] = getattr(server, name)
+        removed = value if message["sign"] == "-=" else ""
+        kept = [] if message["sign"] == "=" else [one for one in present if one != removed]
+        setattr(server, name, kept if removed else [*kept, value])
+    elif name == "keep_completed":
+        server.keep_completed = float(value)
+    elif name:
+        raise RequestError(UNDEFINED_ATTRIBUTE, name)
+    return {
+        "managers": server.managers,
+        "operators": server.operators,
+        "keep_completed": server.keep_completed,
+        "next_job_number": server.next_number,
+    }
+
+
+HANDLERS: dict[str, t.Callable[[Server, wire.Link, wire.Message, Asker], Answer]] = {
+    "submit": submit,
+    "status": status,
+    "nodes": nodes,
+    "set-nodes": set_nodes,
+    "delete": delete,
+    "signal": send_signal,
+    "hold": hold,
+    "release": release,
+    "rerun": rerun,
+    "alter": alter,
+    "manage": manage,
+}
