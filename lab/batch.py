@@ -60,7 +60,7 @@ def _listen(socket: pathlib.Path, *words: str) -> None:
         )  # fmt: skip
         ended = os.pidfd_open(process.pid)
         while not socket.exists():
-            ready, _, _ = select.select([watch, ended], [], [], START_TIMEOUT_S)
+            ready, _, _ = select.select([watch.fileno(), ended], [], [], START_TIMEOUT_S)
             if ended in ready or not ready:
                 last = log.read_text(encoding="utf-8", errors="replace").strip()[-800:]
                 raise DaemonError(f"the batch system's {words[0]} does not listen on {socket}: {last or 'no word'}")

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 import typing as t
 
-from .daemons import put
+from .daemons import DaemonError, put
 from .state import NodePlan
 
 PREFIX = pathlib.Path("/opt/vtorque")
@@ -62,17 +63,17 @@ def settings(plan: NodePlan) -> dict[str, t.Any]:
 
 def _templates() -> set[str]:
     """The launchers that this version of the collection has."""
-    from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
-
-    return {path.name.removesuffix(".sh.j2") for path in (templates.COLLECTION_DIR / "launchers").glob("*.sh.j2")}
+    launchers = _collection("templates").COLLECTION_DIR / "launchers"
+    return {path.name.removesuffix(".sh.j2") for path in launchers.glob("*.sh.j2")}
 
 
 def _render(name: str, **values: t.Any) -> str:
-    from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors, templates
-
-    from .daemons import DaemonError
-
     try:
-        return templates.render(name, site_dir=None, **values)
-    except errors.VTorqueError as error:
+        return str(_collection("templates").render(name, site_dir=None, **values))
+    except _collection("errors").VTorqueError as error:
         raise DaemonError(str(error)) from error
+
+
+def _collection(module: str) -> t.Any:
+    # by name: only the node's environment has the collection, and only there this runs
+    return importlib.import_module(f"ansible_collections.mikelangelo.vtorque.plugins.module_utils.{module}")
