@@ -1,0 +1,82 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs that a hook starts: each with a deadline, in a group of its own, and gone when it returns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import typing as t
+
+GRACE_S = 3.0
+"""Between the request to end and the end."""
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """What the programs of a hook run in: nothing of the job's."""
+    return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root", **more}
+
+
+def run(
+    command: t.Sequence[str | pathlib.Path],
+    *,
+    timeout_s: float,
+    log: t.IO[bytes],
+    environment: t.Mapping[str, str] | None = None,
+    said: bytes = b"",
+    capture: bool = False,
+) -> tuple[int | None, bytes]:
+    """Run a program to its end, or to its deadline.
+
+    It stays in the session of the hook, so that it dies with it when Torque kills the hook, but is a process group
+    of its own, so that whatever it started dies with it here.
+
+    Args:
+        timeout_s: seconds; none left means that it is not started.
+        log: where its output goes.
+        said: its standard input.
+        capture: return its standard output instead.
+
+    Returns:
+        Its exit status (negative for a signal), None when it was ended at its deadline; and its standard output.
+    """
+    if timeout_s <= 0:
+        return None, b""
+    process = subprocess.Popen(
+        command, env=dict(environment or clean_environment()), cwd="/", process_group=0,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE if capture else log, stderr=log,
+    )  # fmt: skip
+    code: int | None = None
+    out = b""
+    try:
+        out, _none = process.communicate(said, timeout=timeout_s)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        _signal_group(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=GRACE_S)
+    finally:
+        _signal_group(process.pid, signal.SIGKILL)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+    return code, out or b""
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def program(module: str) -> list[str]:
+    """The call of a Python module with the interpreter of this one, and without the caller's settings."""
+    return [sys.executable, "-I", "-m", module]

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`epilogue` and `epilogue.parallel`: nothing of the job is left on the node."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import time
+import typing as t
+
+from .. import records
+from ..errors import VTorqueError
+from . import hook_call, playbook
+from . import policy as site_policy
+from .hook_call import HookCall
+from .playbook import INVENTORY, Places, Start
+
+SISTER_S = 6.0
+"""A sister's MOM waits for its hook, and takes the node down when it is late."""
+
+
+def run(call: HookCall, places: Places, *, began: float) -> None:
+    """Remove what there is of the job on all its nodes, and close its record.
+
+    Nothing to remove is no fault: the prologue may have never run, or refused the job.
+
+    Args:
+        began: when Torque started the hook, in seconds since the epoch.
+
+    Raises:
+        VTorqueError: something of the job is left; everything was tried.
+    """
+    numbers = {*records.starts_of(call.job_id, places.run_dir / "jobs")}
+    numbers |= {*records.starts_of(call.job_id, places.state_dir / "guests")}
+    if not numbers:
+        return
+    try:
+        torque_home, at_most_s = _bounds(places)
+    except VTorqueError:
+        torque_home, at_most_s = pathlib.Path("/var/spool/torque"), 270.0
+    until = hook_call.deadline(call, torque_home, began=began, at_most_s=at_most_s)
+    left: VTorqueError | None = None
+    for number in sorted(numbers, reverse=True):
+        start = Start(call.job_id, number, places)
+        # the inventory speaks of the newest start; what an older one left is on this node
+        left = _end(call, start, began, until, alone=number != max(numbers)) or left
+    if left is not None:
+        raise left
+
+
+def _bounds(places: Places) -> tuple[pathlib.Path, float]:
+    policy = site_policy.load(places.config)
+    return pathlib.Path(policy.torque_home), policy.prologue_timeout
+
+
+def _end(call: HookCall, start: Start, began: float, until: float, *, alone: bool) -> VTorqueError | None:
+    left = None
+    with _open_log(start, _uid(call.user)) as log:
+        made = (start.directory / "plan.json").exists() or start.guests_directory.exists()
+        if made:
+            left = None if alone else _play(start, until, log)
+            if alone or left is not None or start.guests_directory.exists():
+                node = call.mother_superior or os.uname().nodename
+                left = playbook.remove_here(start, node, timeout_s=until + 10 - time.time(), log=log)
+        if left is not None:
+            log.write(f"left behind: {left}\n".encode())
+        try:
+            _close_record(call, start, began)
+        except VTorqueError as error:
+            left = left or error
+    _forget(start)
+    return left
+
+
+def _open_log(start: Start, reader_uid: int | None) -> t.IO[bytes]:
+    """The job's log; a full disk must not keep anybody from cleaning up."""
+    try:
+        return start.open_log(reader_uid)
+    except VTorqueError:
+        return pathlib.Path(os.devnull).open("ab", buffering=0)
+
+
+def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:
+    if not (start.directory / INVENTORY).exists():
+        return VTorqueError("the epilogue was not played", "the prologue left no inventory")
+    for path in start.directory.glob("error*.json"):  # of the prologue
+        path.unlink()
+    return playbook.play(start, "epilogue", until=until, log=log)
+
+
+def _close_record(call: HookCall, start: Start, began: float) -> None:
+    """Add to the job's record how it ended; a record that cannot be read is begun anew."""
+    path = start.record_directory / "record.json"
+    known: dict[str, t.Any] = {"version": 1, "job_id": call.job_id, "start": start.number, "user": call.user}
+    with contextlib.suppress(FileNotFoundError, VTorqueError):
+        known.update(records.read_json(path))
+    with contextlib.suppress(FileNotFoundError, VTorqueError):
+        known["refusal"] = records.read_json(start.directory / "refusal.json")
+    phases = known.setdefault("phases", {})
+    with contextlib.suppress(FileNotFoundError, VTorqueError):
+        phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
+    phases["epilogue"] = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
+    known["exit_status"] = call.exit_status
+    known["ended"] = known.get("ended") or round(time.time(), 3)
+    records.write(path, json.dumps(known), reader_uid=_uid(call.user))
+
+
+def _forget(start: Start) -> None:
+    """Take away what the job's shell could believe: first the links, then keys and records."""
+    for link in records.shell_links(start.directory, start.places.run_dir):
+        link.unlink(missing_ok=True)
+    if start.directory.exists():
+        shutil.rmtree(start.directory)
+
+
+def run_sister(call: HookCall, places: Places) -> None:
+    """Remove what is on this node, at once: Torque ends the sisters while the job may still run.
+
+    Raises:
+        VTorqueError: something of the job is left.
+    """
+    for number in records.starts_of(call.job_id, places.state_dir / "guests"):
+        start = Start(call.job_id, number, places)
+        with _open_log(start, None) as log:
+            left = playbook.remove_here(start, os.uname().nodename, timeout_s=SISTER_S, log=log)
+        if left is not None:
+            raise left
+
+
+def _uid(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None

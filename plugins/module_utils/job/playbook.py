@@ -1,0 +1,178 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job's playbooks, as a hook runs them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import typing as t
+
+from .. import guestspec, records, templates
+from ..errors import VTorqueError, error_from_dict
+from ..guestspec import NodePart, Owner
+from . import bounded
+
+INVENTORY = "job.pbs_nodefile.yml"
+NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
+NOBODY = Owner("nobody", 65534, 65534, "nogroup", "/nonexistent", "/bin/false")
+"""What is removed is found by job and start alone."""
+LOG_TAIL = 1 << 16
+SLACK_S = 3.0
+"""The nodes end their work at the deadline by themselves, and what they say must still be written down."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Where a hook finds and leaves things.
+
+    Attributes:
+        run_dir: what is true while the job runs.
+        state_dir: guests and records.
+        config: the site's configuration.
+        ansible: the call of Ansible; the name of the command (`playbook`) and its arguments follow.
+        node: the call of `vtorque-node`.
+    """
+
+    run_dir: pathlib.Path = records.RUN_DIR
+    state_dir: pathlib.Path = records.STATE_DIR
+    config: pathlib.Path = pathlib.Path("/etc/vtorque/vtorque.yml")
+    ansible: tuple[str, ...] = tuple(bounded.program("ansible"))
+    node: tuple[str, ...] = tuple(bounded.program(NODE_PROGRAM))
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """One start of a job on its mother superior."""
+
+    job_id: str
+    number: int
+    places: Places
+
+    @property
+    def directory(self) -> pathlib.Path:
+        """The run directory."""
+        return records.run_directory(self.job_id, self.number, self.places.run_dir)
+
+    @property
+    def record_directory(self) -> pathlib.Path:
+        """What outlives the job."""
+        return self.places.state_dir / "records" / records.job_key(self.job_id, self.number)
+
+    @property
+    def guests_directory(self) -> pathlib.Path:
+        """The guests of this node."""
+        return self.places.state_dir / "guests" / records.job_key(self.job_id, self.number)
+
+    def open_log(self, reader_uid: int | None) -> t.IO[bytes]:
+        """The job's log, to be added to; its owner may read it.
+
+        Raises:
+            VTorqueError: it cannot be opened.
+        """
+        path = self.record_directory / "vtorque.log"
+        try:
+            records.make_directory(path.parent)
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            if reader_uid is not None:
+                subprocess.run(
+                    [records.SETFACL, "-m", f"u:{reader_uid}:r", path], check=True, timeout=10,
+                    stdin=subprocess.DEVNULL, capture_output=True,
+                )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            raise VTorqueError(f"{path} cannot be written", str(error)) from error
+        return os.fdopen(fd, "ab", buffering=0)
+
+
+def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float) -> None:
+    """Write what Ansible needs for this start: its settings and the inventory.
+
+    Raises:
+        VTorqueError: they were not written.
+    """
+    source = {"plugin": "mikelangelo.vtorque.pbs_nodefile", "job_id": start.job_id}
+    if nodefile is not None:
+        source["nodefile"] = str(nodefile)
+    if start.places.config != Places.config:
+        source["config"] = str(start.places.config)
+    records.write(start.directory / INVENTORY, json.dumps(source))  # JSON is YAML
+    prefix = str(pathlib.Path(sys.prefix).parent)
+    settings = templates.render(
+        "ansible.cfg.j2", prefix=prefix, run_dir=str(start.directory), ssh_timeout=int(ssh_timeout_s)
+    )
+    records.write(start.directory / "ansible.cfg", settings)
+
+
+def play(
+    start: Start, name: str, *, until: float, log: t.IO[bytes], shell: records.ProcessId | None = None
+) -> VTorqueError | None:
+    """Run one of the job's playbooks.
+
+    Args:
+        name: `prologue` or `epilogue`.
+        until: when it is ended, in seconds since the epoch.
+        log: where its output goes.
+        shell: the process that becomes the job's shell.
+
+    Returns:
+        None when all went well, else what failed.
+    """
+    begin = os.fstat(log.fileno()).st_size
+    known = {"ANSIBLE_CONFIG": str(start.directory / "ansible.cfg"), "VTORQUE_DEADLINE": f"{until:.3f}"}
+    if shell is not None:
+        known["VTORQUE_SHELL"] = str(shell)
+    command = [*start.places.ansible, "playbook", "-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}"]
+    code, _out = bounded.run(
+        command, timeout_s=until + SLACK_S - time.time(), log=log, environment=bounded.clean_environment(**known)
+    )
+    if code == 0:
+        return None
+    try:
+        return error_from_dict(records.read_json(start.directory / "error.json"))
+    except FileNotFoundError:
+        pass
+    if code is None:
+        return VTorqueError(f"the {name} of job {start.job_id} was not done in time", "it was ended at its deadline")
+    why = (
+        _inventory_fault(start.record_directory / "vtorque.log", begin) or f"ansible-playbook ended with status {code}"
+    )
+    return VTorqueError(f"the {name} of job {start.job_id} failed", why)
+
+
+def _inventory_fault(log: pathlib.Path, begin: int) -> str:
+    """What the inventory found wrong, which only Ansible's own words tell."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(begin, stream.seek(0, os.SEEK_END) - LOG_TAIL))
+            text = stream.read(LOG_TAIL).decode(errors="replace")
+    except OSError:
+        return ""
+    found = re.search(rf"{re.escape(INVENTORY)}'?:\s+(\S.*)", text)
+    return "".join(c if c.isprintable() else " " for c in found[1])[:500] if found else ""
+
+
+def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) -> VTorqueError | None:
+    """Remove what is on this node of this start, without Ansible.
+
+    Returns:
+        None when nothing is left, else what failed.
+    """
+    part = NodePart(guestspec.VERSION, "absent", start.job_id, start.number, node, max(0.0, timeout_s - 1), NOBODY, ())
+    said = json.dumps(guestspec.to_dict(part)).encode()
+    code, out = bounded.run(start.places.node, timeout_s=timeout_s, log=log, said=said, capture=True)
+    log.write(out)
+    what = f"not everything of job {start.job_id} was removed from {node}"
+    if code != 0:
+        return VTorqueError(what, "no answer in time" if code is None else f"vtorque-node ended with status {code}")
+    try:
+        answer = json.loads(out)
+        return None if answer["ok"] else error_from_dict(answer["error"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return VTorqueError(what, "vtorque-node gave no answer")
