@@ -1,0 +1,74 @@
+#!/bin/sh
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# In the guest, as root, under any POSIX sh: make it the job's, prove it, and say so on the serial console:
+# `vtorque-ready TOKEN ADDRESS`, or `vtorque-failed TOKEN WHAT`.  It touches nothing that the user could have written.
+set -u
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C
+export PATH LC_ALL
+# shellcheck source=/dev/null
+. /etc/vtorque/guest.env
+said=
+
+say() { # words: one whole line on the serial console, kept clear of the kernel's own messages
+    read -r level rest </proc/sys/kernel/printk
+    echo 1 >/proc/sys/kernel/printk
+    for tty in ttyS0 ttyAMA0 hvc0; do
+        [ -c "/dev/$tty" ] && printf '\r\n%s\r\n' "$*" >"/dev/$tty" && break
+    done 2>/dev/null
+    echo "$level $rest" >/proc/sys/kernel/printk
+}
+
+fail() { # what
+    said=failed
+    say "vtorque-failed $VTORQUE_TOKEN $*"
+    exit 1
+}
+
+trap '[ -n "$said" ] || say "vtorque-failed $VTORQUE_TOKEN the contextualisation ended early"' EXIT
+
+greet() { # the node learns the guest's address from the question for its own
+    ping -c 5 -W 1 "$VTORQUE_NODE_ADDRESS" </dev/null >/dev/null 2>&1 &
+}
+
+be_the_users() {
+    words=$(/usr/lib/vtorque/identity 2>&1) || fail "identity: ${words##*
+}"
+    [ -z "$words" ] || say "vtorque: $words"
+    [ "$(id -u "$VTORQUE_USER")" = "$VTORQUE_UID" ] || fail "identity: $VTORQUE_USER has not the user id $VTORQUE_UID"
+    [ "$(id -G "$VTORQUE_USER")" = "$VTORQUE_GID" ] || fail "identity: $VTORQUE_USER is in other groups than $VTORQUE_GID"
+    [ "$(id -gn "$VTORQUE_USER")" = "$VTORQUE_GROUP" ] || fail "identity: group $VTORQUE_GID has another name"
+    [ "$(stat -c %u:%g "$VTORQUE_HOME")" = "$VTORQUE_UID:$VTORQUE_GID" ] || fail "identity: the home is another's"
+}
+
+open_the_door() {
+    if [ -d /run/systemd/system ]; then
+        # both are on their way at boot anyhow: this waits for them
+        systemctl start systemd-user-sessions.service "$VTORQUE_SSHD" || fail "sshd: $VTORQUE_SSHD did not start"
+    fi
+    for file in /run/nologin /etc/nologin; do
+        [ ! -e "$file" ] || fail "sshd: $file keeps users out"
+    done
+    # port 22, listening
+    grep -qs ':0016 [0-9A-F]*:0000 0A ' /proc/net/tcp /proc/net/tcp6 || fail "sshd: nothing listens on port 22"
+}
+
+know_thyself() {
+    route=$(ip route get "$VTORQUE_NODE_ADDRESS" 2>/dev/null) || fail "network: no route to $VTORQUE_NODE_ADDRESS"
+    address=${route#* src }
+    address=${address%%[!0-9a-fA-F.:]*}
+    [ -n "$address" ] || fail "network: no address towards $VTORQUE_NODE_ADDRESS"
+    names=$VTORQUE_FQDN
+    [ "$VTORQUE_FQDN" = "$VTORQUE_NAME" ] || names="$VTORQUE_FQDN $VTORQUE_NAME"
+    grep -qxF "$address $names" /etc/hosts || echo "$address $names" >>/etc/hosts
+}
+
+greet
+be_the_users
+open_the_door
+know_thyself
+said=ready
+say "vtorque-ready $VTORQUE_TOKEN $address"

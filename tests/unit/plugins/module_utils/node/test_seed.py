@@ -1,0 +1,274 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The seed says what it was told, to YAML readers and to the tiny guest's shell alike."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+import re
+import stat
+import subprocess
+
+import pytest
+import yaml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import GROUP_NAME, KeyPair, Owner
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import Seed, read_iso, render, write_iso
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+BODY = "A" * 68
+HOST_KEY = KeyPair(
+    private="-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXk\n" * 20 + "-----END OPENSSH PRIVATE KEY-----\n",
+    public=f"ssh-ed25519 {BODY} guest-0@4711.head.1",
+)
+OWNER = Owner(user="alice", uid=1001, gid=1002, group="chem", home="/home/alice", shell="/bin/bash")
+SEED = Seed(
+    name="vcn1-1",
+    instance_id="4711.head.1.vcn1-1",
+    mac="52:54:00:0a:00:01",
+    distro="debian",
+    job_id="4711.head",
+    token="0123456789abcdef",
+    node_address="10.77.0.11",
+    torque_home="/var/spool/torque",
+    owner=OWNER,
+    host_key=HOST_KEY,
+    authorized_key=f"ssh-ed25519 {BODY} job@4711.head.1",
+    node_file=("vcn1-1", "vcn1-1"),
+)
+ONE_LINE_FILE = re.compile(
+    r'- \{path: "([^"]*)", owner: "root:root", permissions: "([0-7]{4})", encoding: b64, content: "([A-Za-z0-9+/=]*)"\}'
+)
+
+
+def _documents(seed: Seed) -> dict[str, dict]:
+    return {name: yaml.safe_load(text) for name, text in render(seed, None).items()}
+
+
+def _files(seed: Seed) -> dict[str, str]:
+    entries = _documents(seed)["user-data"]["write_files"]
+    assert all(entry["encoding"] == "b64" for entry in entries)
+    return {entry["path"]: base64.b64decode(entry["content"]).decode() for entry in entries}
+
+
+def _modes(seed: Seed) -> dict[str, str]:
+    return {entry["path"]: entry["permissions"] for entry in _documents(seed)["user-data"]["write_files"]}
+
+
+def _environment(seed: Seed) -> dict[str, str]:
+    """What a POSIX shell makes of guest.env."""
+    script = _files(seed)["/etc/vtorque/guest.env"] + "\nexport " + " ".join(
+        f"VTORQUE_{name}"
+        for name in ("TOKEN", "NODE_ADDRESS", "USER", "UID", "GID", "GROUP", "HOME", "SHELL", "TORQUE_HOME", "SSHD")
+    )  # fmt: skip
+    done = subprocess.run(["/bin/sh", "-c", script + "\nexec env -0"], capture_output=True, env={}, check=True)
+    pairs = (entry.partition("=") for entry in done.stdout.decode().split("\0"))
+    return {name: value for name, _, value in pairs if name.startswith("VTORQUE_")}
+
+
+def test_meta_data_names_the_guest_and_its_instance() -> None:
+    assert _documents(SEED)["meta-data"] == {"instance-id": "4711.head.1.vcn1-1", "local-hostname": "vcn1-1"}
+
+
+def test_the_network_card_is_found_by_its_address() -> None:
+    (card,) = _documents(SEED)["network-config"]["ethernets"].values()
+    assert card["match"] == {"macaddress": "52:54:00:0a:00:01"}
+    assert card["dhcp4"] is True
+    assert "nameservers" not in card
+
+
+def test_user_data_is_cloud_config_without_any_user_of_the_images() -> None:
+    text = render(SEED, None)["user-data"]
+    assert text.startswith("#cloud-config\n")
+    data = yaml.safe_load(text)
+    assert data["users"] == []
+    assert data["ssh_deletekeys"] is False
+    assert data["package_update"] is False
+
+
+def test_the_guest_speaks_to_its_node_first() -> None:
+    first = _documents(SEED)["user-data"]["bootcmd"][0]
+    assert first[-1] == "10.77.0.11"
+    assert first[:2] == ["sh", "-c"]
+
+
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [
+        ("/etc/vtorque/guest.env", "0644"),
+        ("/etc/ssh/ssh_host_ed25519_key", "0600"),
+        ("/etc/ssh/authorized_keys/alice", "0644"),
+        ("/usr/lib/vtorque/identity", "0755"),
+        ("/usr/lib/vtorque/ready", "0755"),
+        ("/usr/lib/vtorque/run", "0755"),
+        ("/var/spool/torque/aux/4711.head", "0644"),
+    ],
+)
+def test_files_are_roots_with_these_modes(path: str, mode: str) -> None:
+    assert _modes(SEED)[path] == mode
+
+
+def test_every_file_is_one_line_that_a_shell_can_read() -> None:
+    text = render(SEED, None)["user-data"]
+    lines = [line for line in text.splitlines() if line.startswith("- {path")]
+    assert len(lines) == len(_files(SEED))
+    assert {m[1]: m[2] for m in map(ONE_LINE_FILE.fullmatch, lines) if m} == _modes(SEED)
+
+
+@pytest.mark.parametrize("name", ["identity", "ready", "run"])
+def test_programs_of_the_guest_reach_it_byte_for_byte(name: str) -> None:
+    assert _files(SEED)[f"/usr/lib/vtorque/{name}"] == (COLLECTION_DIR / f"guest/{name}.sh").read_text("utf-8")
+
+
+def test_keys_and_node_file_are_whole() -> None:
+    files = _files(SEED)
+    assert files["/etc/ssh/ssh_host_ed25519_key"] == HOST_KEY.private
+    assert files["/etc/ssh/ssh_host_ed25519_key.pub"] == HOST_KEY.public + "\n"
+    assert files["/etc/ssh/authorized_keys/alice"] == SEED.authorized_key + "\n"
+    assert files["/var/spool/torque/aux/4711.head"] == "vcn1-1\nvcn1-1\n"
+
+
+def test_the_node_file_of_an_array_member_keeps_its_brackets() -> None:
+    seed = dataclasses.replace(SEED, job_id="72[1].head")
+    assert _files(seed)["/var/spool/torque/aux/72[1].head"] == "vcn1-1\nvcn1-1\n"
+
+
+def test_sshd_trusts_the_seed_alone() -> None:
+    words = [line.split(None, 1) for line in _files(SEED)["/etc/ssh/sshd_config.d/00-vtorque.conf"].splitlines()]
+    settings_ = {word: value for word, value in words if not word.startswith("#")}
+    assert settings_["HostKey"] == "/etc/ssh/ssh_host_ed25519_key"
+    assert settings_["AuthorizedKeysFile"] == "/etc/ssh/authorized_keys/%u"
+    assert settings_["AllowUsers"] == "alice"
+    for closed in ("PermitRootLogin", "PasswordAuthentication", "KbdInteractiveAuthentication", "PermitUserRC"):
+        assert settings_[closed] == "no"
+
+
+@pytest.mark.parametrize(
+    ("distro", "unit"),
+    [("debian", "ssh.service"), ("ubuntu", "ssh.service"), ("rocky", "sshd.service"), ("centos", "sshd.service")],
+)
+def test_a_family_has_its_own_name_for_sshd(distro: str, unit: str) -> None:
+    assert _environment(dataclasses.replace(SEED, distro=distro))["VTORQUE_SSHD"] == unit
+
+
+def test_a_distribution_that_cannot_be_told_is_the_users_fault() -> None:
+    with pytest.raises(UserFault, match="distro=osv"):
+        render(dataclasses.replace(SEED, distro="osv"), None)
+
+
+def test_what_the_site_sets_reaches_the_guest() -> None:
+    seed = dataclasses.replace(
+        SEED,
+        domain="hpc.example",
+        name_servers=("10.77.0.1",),
+        search_domains=("hpc.example",),
+        ntp_servers=("10.77.0.1", "ntp.example"),
+    )
+    documents = _documents(seed)
+    assert documents["user-data"]["fqdn"] == "vcn1-1.hpc.example"
+    assert documents["network-config"]["ethernets"]["eth0"]["nameservers"] == {
+        "addresses": ["10.77.0.1"],
+        "search": ["hpc.example"],
+    }
+    assert "NTP=10.77.0.1 ntp.example\n" in _files(seed)["/etc/systemd/timesyncd.conf.d/vtorque.conf"]
+    redhat = _files(dataclasses.replace(seed, distro="rocky"))
+    assert redhat["/etc/chrony.d/vtorque.conf"] == "server 10.77.0.1 iburst\nserver ntp.example iburst\n"
+
+
+def test_the_sites_template_wins(tmp_path) -> None:
+    (tmp_path / "cloud-init").mkdir()
+    (tmp_path / "cloud-init/meta-data.j2").write_text("local-hostname: site-{{ seed.name }}\n")
+    assert render(SEED, tmp_path)["meta-data"] == "local-hostname: site-vcn1-1\n"
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    group=st.from_regex(GROUP_NAME, fullmatch=True).filter(lambda text: not re.search("[\ud800-\udfff]", text)),
+    home=st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=60).map(lambda text: "/" + text),
+    uid=st.integers(1, 2**32 - 2),
+)
+def test_any_owner_reaches_the_guests_shell_unchanged(group: str, home: str, uid: int) -> None:
+    owner = dataclasses.replace(OWNER, group=group, home=home, shell=home, uid=uid)
+    seen = _environment(dataclasses.replace(SEED, owner=owner))
+    assert (seen["VTORQUE_GROUP"], seen["VTORQUE_HOME"], seen["VTORQUE_SHELL"]) == (group, home, home)
+    assert seen["VTORQUE_UID"] == str(uid)
+
+
+@settings(deadline=None, max_examples=30)
+@given(place=st.text(st.characters(exclude_categories=("Cs", "Cc"), max_codepoint=0xFFFF), max_size=40))
+def test_any_torque_home_is_one_path_in_yaml(place: str) -> None:
+    home = "/" + place
+    assert f"{home}/aux/4711.head" in _files(dataclasses.replace(SEED, torque_home=home))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"name": "v cn1"}, "name"),
+        ({"mac": "52:54:00"}, "mac"),
+        ({"instance_id": "a\nb"}, "instance_id"),
+        ({"token": "$(id)"}, "token"),
+        ({"node_address": "10.0.0.1; id"}, "node_address"),
+        ({"torque_home": "spool"}, "torque_home"),
+        ({"node_file": ("vcn1-1", "a b")}, "node_file"),
+        ({"owner": dataclasses.replace(OWNER, user="al ice")}, "user"),
+        ({"owner": dataclasses.replace(OWNER, group="a:b")}, "group"),
+        ({"owner": dataclasses.replace(OWNER, group="caf\udce9")}, "group.*UTF-8"),
+        ({"ntp_servers": ("a\n[Install]",)}, "ntp_servers"),
+    ],
+)
+def test_values_out_of_form_are_named(change: dict, named: str) -> None:
+    with pytest.raises(SiteFault, match=named):
+        dataclasses.replace(SEED, **change)
+
+
+def test_a_private_key_is_never_repeated() -> None:
+    secret = "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary"
+    with pytest.raises(SiteFault) as caught:
+        dataclasses.replace(SEED, host_key=KeyPair(private=secret, public=HOST_KEY.public))
+    assert "canary" not in json.dumps(caught.value.to_dict()) + repr(caught.value)
+
+
+def test_the_disk_gives_back_what_was_written(tmp_path) -> None:
+    files = render(SEED, None)
+    write_iso(files, tmp_path / "seed.iso")
+    assert read_iso(tmp_path / "seed.iso") == files
+    assert (tmp_path / "seed.iso").read_bytes()[32808:32814] == b"cidata"
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o440, 0o644])
+def test_the_disk_has_the_mode_it_was_given_whatever_the_umask(tmp_path, mode: int) -> None:
+    before = os.umask(0o077)
+    try:
+        write_iso({"meta-data": "a: b\n"}, tmp_path / "seed.iso", mode)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "seed.iso").stat().st_mode) == mode
+
+
+def test_writing_again_replaces_the_disk_and_leaves_nothing_else(tmp_path) -> None:
+    for text in ("a: 1\n", "a: 2\n"):
+        write_iso({"meta-data": text}, tmp_path / "seed.iso")
+    assert read_iso(tmp_path / "seed.iso") == {"meta-data": "a: 2\n"}
+    assert [path.name for path in tmp_path.iterdir()] == ["seed.iso"]
+
+
+def test_no_disk_reads_as_none(tmp_path) -> None:
+    assert read_iso(tmp_path / "seed.iso") is None
+
+
+def test_a_disk_that_is_no_seed_is_an_error(tmp_path) -> None:
+    (tmp_path / "seed.iso").write_bytes(b"\0" * 70000)
+    with pytest.raises(VTorqueError, match="cannot be read"):
+        read_iso(tmp_path / "seed.iso")
+
+
+def test_a_disk_that_cannot_be_written_says_why(tmp_path) -> None:
+    with pytest.raises(VTorqueError, match="No such file"):
+        write_iso({"meta-data": ""}, tmp_path / "missing/seed.iso")
