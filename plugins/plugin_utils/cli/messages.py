@@ -65,10 +65,17 @@ def text(program: str, error: BaseException, remark: str = "") -> str:
     faults = getattr(error, "faults", ())
     if not faults:
         return f"{program}: {error}{after}"
-    labels = [f"{fault.key}={fault.value}" if fault.value else fault.key for fault in faults]
+    labels = [_label(fault.key, fault.value) for fault in faults]
     width = min(WIDEST, max(16, *(len(label) + 1 for label in labels)))
     lines = [f"{program}: {getattr(error, 'what', error)}{after}:"]
     for label, fault in zip(labels, faults, strict=True):
         where = "" if fault.origin in HERE else f" ({fault.origin})"
         lines.append(f"  {label:<{width}} {fault.message}{where}")
     return "\n".join(lines)
+
+
+def _label(key: str, value: str) -> str:
+    """What the user typed: `-T orig`, `vcpus=many`, or the key alone."""
+    if not value:
+        return key
+    return f"{key} {value}" if len(key) == 2 and key.startswith("-") else f"{key}={value}"

@@ -13,10 +13,11 @@ import sys
 import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
+from ...module_utils.guestspec import FS_TYPES
 from ...module_utils.job import directives
 from ...module_utils.job.policy import PATH, ImageFacts, NodeSize, Offers, Policy, host_matches, load
 from ...module_utils.job.qsub_arguments import VM, Arguments
-from ...module_utils.job.request import KEYS, RequestErrors
+from ...module_utils.job.request import DISTROS, HYPERVISORS, KEYS, RequestErrors
 from ...module_utils.job.submission import Site, Submission, asks_for_vm, prepare
 from ...module_utils.job.values import KeyFault, size_text
 from . import environment, messages
@@ -263,6 +264,12 @@ def version() -> str:
 def help_text() -> str:
     """What `--help` prints."""
     return HELP.format(keys="\n".join(f"  {name:<16} {key.meaning}" for name, key in KEYS.items()))
+
+
+def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
+    """What `templates/completion/vsub.bash.j2` is rendered with."""
+    words = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
+    return {"keys": tuple(KEYS), "choices": words, "vm_img_dir": vm_img_dir}
 
 
 def _show(call: Call, submission: Submission, script: directives.Script, *, as_json: bool) -> int:

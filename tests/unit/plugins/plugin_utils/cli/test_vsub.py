@@ -289,14 +289,14 @@ def test_directive_prefix(site: Site) -> None:
         (["-vm", "vcpus=40"], ["ppn=41", "40 vcpus + 1 core for the host: more than any node of this site has (32)"]),
         (["-vm", "ram=200G"], ["mem=202G", "more than any node"]),
         (["-l", "mem=400gb"], ["mem=400gb", "more than any node of this site has"]),
-        (["-T", "orig"], ["-T=orig", "no job type"]),
-        (["-t", "1-4"], ["-t=1-4", "not available on this site yet"]),
+        (["-T", "orig"], ["-T orig", "no job type"]),
+        (["-t", "1-4"], ["-t 1-4", "not available on this site yet"]),
         (["-l", "nodes=2"], ["-l nodes=2", "not available on this site yet"]),
         (["-l", "procs=2"], ["procs=2", "not available on this site yet"]),
-        (["-d", "/scratch"], ["-d=/scratch", "no such directory in the guest"]),
+        (["-d", "/scratch"], ["-d /scratch", "no such directory in the guest"]),
         (["-v", "A=1,PBS_O_INITDIR=/x"], ["PBS_O_INITDIR=/x", "no such directory in the guest"]),
-        (["-W", "x=vtorque:abc"], ["-W=x=vtorque:abc", "vsub itself"]),
-        (["-S", "sh@a,ksh@b"], ["-S=sh@a,ksh@b"]),
+        (["-W", "x=vtorque:abc"], ["-W x=vtorque:abc", "vsub itself"]),
+        (["-S", "sh@a,ksh@b"], ["-S sh@a,ksh@b"]),
         (["-vm", "vcpus=1", "-vm", "vcpus=2"], ["vcpus=2", "given twice"]),
         (["-vm"], ["-vm", "key=value"]),
         (["-vm", "iocm=true"], ["iocm=true", "not available on this site yet"]),
@@ -330,7 +330,7 @@ def test_every_fault_is_told_once_and_in_columns(site: Site) -> None:
     assert done.err == (
         "vsub: the request cannot run on this site (nothing was submitted):\n"
         "  vcpu=6             no such key; did you mean vcpus? (job.sh, line 1)\n"
-        "  -T=orig            a VM job has no job type: it would choose other hooks than those that start the guest"
+        "  -T orig            a VM job has no job type: it would choose other hooks than those that start the guest"
         " (job.sh, line 2)\n"
         "  -l nodes=2:ppn=40  VM jobs on several nodes are not available on this site yet\n"
         "  ppn=40             more than any node of this site has (32)\n"

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What bash proposes after `vsub -vm`."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
+
+
+@pytest.mark.parametrize(
+    ("before", "word", "proposed"),
+    [
+        ("-vm", "vc", ["vcpus=", "vcpu_pinning="]),
+        ("-vm", "img=deb", ["img=debian12@3"]),
+        ("-vm", "vcpus=2,hyp", ["vcpus=2,hypervisor="]),
+        ("-vm", "vcpus=2,hypervisor=q", ["vcpus=2,hypervisor=qemu"]),
+        ("-vm", "vcpus=", []),
+        ("vsub", "--d", ["--dry-run"]),
+        ("vsub", "-v", ["-vm", "-v"]),
+    ],
+)
+def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: list[str]) -> None:
+    for image in ("debian12@3", "tiny@1"):
+        (tmp_path / image).mkdir()
+    text = templates.render("completion/vsub.bash.j2", site_dir=None, **vsub.completion_words(str(tmp_path)))
+    script = f'compopt() {{ :; }}\n{text}\n_vsub vsub "$2" "$1"\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
+    done = subprocess.run(["bash", "-c", script, "bash", before, word], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == sorted(proposed)
+    assert done.stderr == ""
