@@ -41,15 +41,16 @@ class Namespace:
             (pathlib.Path(files) / "group").write_text(groups)
             steps = [
                 "set -e",
-                f"cp {files}/passwd {place}/passwd; cp {files}/group {place}/group; chmod 644 {place}/passwd {place}/group",
+                f"cp {files}/passwd {files}/group {place}; chmod 644 {place}/passwd {place}/group",
                 f"mount --bind {place}/passwd /etc/passwd; mount --bind {place}/group /etc/group",
                 "mount -t tmpfs -o mode=755 tmpfs /run; mkdir -m 755 /run/sshd",
             ]
             if busybox:
                 steps += [f"mount --bind /bin/busybox $(command -v {tool})" for tool in TOOLS]
                 steps += ["mount --bind /bin/busybox $(readlink -f /bin/sh)"]
+            script = "\n".join([*steps, "echo up", program])
             self.process = subprocess.Popen(
-                ["unshare", "--mount", "--propagation", "private", "bash", "-c", "\n".join([*steps, "echo up", program])],
+                ["unshare", "--mount", "--propagation", "private", "bash", "-c", script],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
             )  # fmt: skip
             assert self.process.stdout
@@ -155,7 +156,8 @@ class JobPlace:
             "HOME": f"{self.root}/home", "LOGNAME": "alice", "USER": "alice", "SHELL": str(self.program),
             "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PBS_JOBID": JOB_ID,
             "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_NP": "9", "PBS_NUM_NODES": "9", "PBS_NUM_PPN": "9",
-            "PBS_GPUFILE": "/var/spool/torque/aux//4711.headgpu", "PBS_O_WORKDIR": f"{self.root}/home", "TMPDIR": "/nope",
+            "PBS_GPUFILE": "/var/spool/torque/aux//4711.headgpu", "PBS_O_WORKDIR": f"{self.root}/home",
+            "TMPDIR": "/nope",
         }  # fmt: skip
         return [f"{name}={value}" for name, value in {**known, **(extra or {})}.items()]
 
