@@ -108,7 +108,7 @@ def command(facts: Facts, node: str, words: t.Sequence[str], *, user: str = "roo
         "TERM": os.environ.get("TERM", "dumb"),
     }
     # runuser and env run in the node: its users, its directories
-    become = [] if user == "root" else ["/usr/bin/runuser", "-u", user, "--"]
+    become = [] if user == "root" else ["/usr/sbin/runuser", "-u", user, "--"]
     clean = [
         "/usr/bin/env",
         "-i",
