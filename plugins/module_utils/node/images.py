@@ -1,0 +1,313 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image pool: what is in it, whether it can be believed, and overlays over it.
+
+<pool>/<name>@<n>/record.json, disk.qcow2 [vmlinuz, initrd]     a revision, published by one rename
+<pool>/<name>.qcow2, <name>.img                                  an image without a record
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import typing as t
+
+from ..errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError
+from ..guestspec import IMAGE_NAME
+from ..records import Deadline, read_json
+
+RECORD_VERSION = 1
+FORMATS = ("qcow2", "raw")
+BOOT_MODES = ("bios", "uefi", "kernel")
+PLAIN_SUFFIXES = {".qcow2": "qcow2", ".img": "raw"}
+QEMU_IMG = pathlib.Path("/usr/bin/qemu-img")
+_FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_RECORD_FORMS: dict[str, str] = {
+    "name": r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+    "distro": r"[a-z]{1,16}",
+    "arch": r"[a-z0-9_]{1,16}",
+    "format": "|".join(FORMATS),
+    "disk": _FILE_NAME,
+    "disk_sha256": r"[0-9a-f]{64}",
+    "description": r"[^\x00-\x1f\x7f]{0,1000}",
+    "created": r"[0-9T:.Z+-]{10,40}",
+}
+_RECORD_NUMBERS = ("version", "revision", "disk_bytes", "virtual_bytes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Boot:
+    """How an image boots: by BIOS, by UEFI, or by a kernel that lies beside the disk."""
+
+    mode: str = "bios"
+    kernel: pathlib.Path | None = None
+    initrd: pathlib.Path | None = None
+    cmdline: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """An image of the pool that was checked.
+
+    Attributes:
+        name: with its revision, where it has one: `debian12@3`.
+        path: the disk.
+        format: `qcow2` or `raw`; never found out by looking into the file.
+        virtual_bytes: size that a guest sees; 0 when no record says it.
+        record: what the image's record says, or {}.
+    """
+
+    name: str
+    path: pathlib.Path
+    format: str
+    boot: Boot
+    distro: str = ""
+    arch: str = ""
+    virtual_bytes: int = 0
+    record: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+
+
+def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
+    """Find an image of the pool, the newest revision when none is named.
+
+    Args:
+        name: `debian12`, `debian12@3`, or the file name of an image without a record (with or without suffix).
+        pool: the image pool.
+        owner_uid: who must own pool and image: root.
+
+    Raises:
+        UserFault: there is no such image; names the nearest one.
+        SiteFault: pool or image could have been written by others, or lead elsewhere.
+        ImageFault: the image is not what its record says.
+    """
+    if not re.fullmatch(IMAGE_NAME, name):
+        raise UserFault(
+            f"img={name[:80]!r}", "not the name of an image", "letters, digits and . _ - with or without @revision"
+        )
+    _trusted_directory(pool, owner_uid)
+    entry = _entry(name, pool)
+    if entry is None:
+        names = sorted({known.partition("@")[0] for known in list_names(pool)})
+        near = difflib.get_close_matches(name.partition("@")[0], names, n=1)
+        revisions = [known for known in list_names(pool) if known.partition("@")[0] == name.partition("@")[0]]
+        hint = f"there is {', '.join(revisions)}" if revisions else f"did you mean {near[0]}?" if near else ""
+        raise UserFault(f"img={name}", f"no such image in {pool}", hint or f"images: {', '.join(names) or 'none'}")
+    if entry.suffix in PLAIN_SUFFIXES and "@" not in entry.name:
+        _trusted_file(entry, owner_uid)
+        return Image(entry.name, entry, PLAIN_SUFFIXES[entry.suffix], Boot())
+    _trusted_directory(entry, owner_uid)
+    return _with_record(entry, owner_uid)
+
+
+def _entry(name: str, pool: pathlib.Path) -> pathlib.Path | None:
+    """The entry of the pool that a name means; a link counts, so that it is refused and not passed over."""
+    if "@" in name:
+        return pool / name if os.path.lexists(pool / name) else None
+    revisions = [known for known in list_names(pool) if re.fullmatch(re.escape(name) + r"@[0-9]+", known)]
+    if revisions:
+        return pool / max(revisions, key=lambda known: int(known.rpartition("@")[2]))
+    plain = [pool / name] if pathlib.PurePath(name).suffix in PLAIN_SUFFIXES else []
+    plain += [pool / f"{name}{suffix}" for suffix in PLAIN_SUFFIXES]
+    return next((path for path in plain if os.path.lexists(path)), None)
+
+
+def list_names(pool: pathlib.Path) -> tuple[str, ...]:
+    """Names of what is in the pool, revisions apart, unchecked; names out of form are no images.
+
+    Raises:
+        SiteFault: the pool cannot be read.
+    """
+    try:
+        entries = sorted(path.name for path in pool.iterdir())
+    except OSError as error:
+        raise SiteFault(f"image pool {pool}", error.strerror or str(error), "see vm_img_dir in vtorque.yml") from error
+    return tuple(
+        entry for entry in entries
+        if re.fullmatch(IMAGE_NAME, entry) and ("@" in entry or pathlib.PurePath(entry).suffix in PLAIN_SUFFIXES)
+    )  # fmt: skip
+
+
+def list_images(pool: pathlib.Path, *, owner_uid: int = 0) -> tuple[tuple[str, Image | VTorqueError], ...]:
+    """Every image of the pool by its name, or what is wrong with it."""
+    found: list[tuple[str, Image | VTorqueError]] = []
+    for name in list_names(pool):
+        try:
+            found.append((name, find(name, pool, owner_uid=owner_uid)))
+        except VTorqueError as error:
+            found.append((name, error))
+    return tuple(found)
+
+
+def _trusted_directory(path: pathlib.Path, owner_uid: int) -> None:
+    facts = _facts(path)
+    if not stat.S_ISDIR(facts.st_mode):
+        raise SiteFault(f"{path}", "a link or a file stands where a directory of the image pool should be")
+    _only_owner_writes(path, facts, owner_uid)
+
+
+def _trusted_file(path: pathlib.Path, owner_uid: int) -> None:
+    facts = _facts(path)
+    if stat.S_ISLNK(facts.st_mode):
+        raise SiteFault(
+            f"image file {path}", "is a link; what it leads to is not in the pool's hands", "put the file itself there"
+        )
+    if not stat.S_ISREG(facts.st_mode):
+        raise SiteFault(f"image file {path}", "is not a regular file")
+    _only_owner_writes(path, facts, owner_uid)
+
+
+def _facts(path: pathlib.Path) -> os.stat_result:
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        raise ImageFault(f"{path}", "is missing from the image pool") from None
+    except OSError as error:
+        raise SiteFault(f"{path}", error.strerror or str(error)) from error
+
+
+def _only_owner_writes(path: pathlib.Path, facts: os.stat_result, owner_uid: int) -> None:
+    if facts.st_uid != owner_uid:
+        raise SiteFault(f"{path}", f"belongs to uid {facts.st_uid}, not to root: not believed", f"chown root {path}")
+    # with an ACL the group bits are its mask, so that a right granted there shows here too
+    if facts.st_mode & 0o022:
+        raise SiteFault(f"{path}", "can be written by others than root: not believed", f"chmod go-w {path}")
+
+
+def _with_record(directory: pathlib.Path, owner_uid: int) -> Image:
+    what = f"record of image {directory.name}"
+    record_file = directory / "record.json"
+    _trusted_file(record_file, owner_uid)
+    try:
+        # `read_json` believes root's files alone; another owner is for images that are not the site's
+        record = read_json(record_file) if owner_uid == 0 else json.loads(record_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, VTorqueError) as error:
+        raise ImageFault(what, str(error)) from error
+    _check_record(what, directory.name, record)
+    disk = directory / record["disk"]
+    _trusted_file(disk, owner_uid)
+    size = disk.stat().st_size
+    if size != record["disk_bytes"]:
+        raise ImageFault(
+            f"image {directory.name}", f"{disk.name} has {size} bytes, its record says {record['disk_bytes']}"
+        )
+    boot = record["boot"]
+    parts = {key: directory / boot[key] for key in ("kernel", "initrd") if boot.get(key)}
+    for part in parts.values():
+        _trusted_file(part, owner_uid)
+    return Image(
+        directory.name, disk, record["format"], Boot(boot["mode"], cmdline=boot.get("cmdline", ""), **parts),
+        record["distro"], record["arch"], record["virtual_bytes"], record,
+    )  # fmt: skip
+
+
+def _check_record(what: str, entry: str, record: t.Mapping[str, t.Any]) -> None:
+    for key, form in _RECORD_FORMS.items():
+        if not isinstance(record.get(key), str) or not re.fullmatch(form, record[key]):
+            raise ImageFault(what, f"{key}={str(record.get(key))[:80]!r} is not of the form demanded")
+    for key in _RECORD_NUMBERS:
+        if type(record.get(key)) is not int or not 0 < record[key] < 2**63:
+            raise ImageFault(what, f"{key}={str(record.get(key))[:80]!r} is not a number greater than 0")
+    if record["version"] != RECORD_VERSION:
+        raise ImageFault(what, f"is of version {record['version']}, this program reads {RECORD_VERSION}")
+    if f"{record['name']}@{record['revision']}" != entry:
+        raise ImageFault(what, f"speaks of {record['name']}@{record['revision']}")
+    _check_boot(what, record.get("boot"))
+
+
+def _check_boot(what: str, boot: object) -> None:
+    if not isinstance(boot, dict) or boot.get("mode") not in BOOT_MODES:
+        raise ImageFault(what, f"boot: mode is one of {', '.join(BOOT_MODES)}")
+    if (boot["mode"] == "kernel") != bool(boot.get("kernel")):
+        raise ImageFault(what, "boot: a kernel belongs to mode kernel, and to no other")
+    for key, form in (("kernel", _FILE_NAME), ("initrd", _FILE_NAME), ("cmdline", r"[^\x00-\x1f\x7f]{0,2000}")):
+        value = boot.get(key) or ""
+        if not isinstance(value, str) or (value and not re.fullmatch(form, value)):
+            raise ImageFault(what, f"boot: {key} is not of the form demanded")
+
+
+def inspect(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG) -> dict[str, t.Any]:
+    """What qemu-img says of the disk, read in the format that the pool gives it, never in a format it claims.
+
+    Raises:
+        ImageFault: the disk cannot be read, or leans on a file outside the pool's hands (a backing or data file).
+    """
+    # -U: a guest may be running on it; the image is never written, so what is read is true
+    told = _run([qemu_img, "info", "-U", "--output=json", "-f", image.format, image.path], deadline, ImageFault)
+    facts = t.cast("dict[str, t.Any]", json.loads(told))
+    specific = facts.get("format-specific", {}).get("data", {})
+    for key, found in (
+        ("backing file", facts.get("backing-filename")),
+        ("external data file", specific.get("data-file")),
+    ):
+        if found:
+            raise ImageFault(
+                f"image {image.name}", f"has a {key} ({str(found)[:200]})", "an image must be whole: qemu-img convert"
+            )
+    if image.virtual_bytes and facts["virtual-size"] != image.virtual_bytes:
+        raise ImageFault(
+            f"image {image.name}", f"holds {facts['virtual-size']} bytes, its record says {image.virtual_bytes}"
+        )
+    return facts
+
+
+def make_overlay(
+    image: Image, path: pathlib.Path, deadline: Deadline, *, reserved_bytes: int = 0, qemu_img: pathlib.Path = QEMU_IMG
+) -> int:
+    """Make the disk of one guest: an empty overlay over the image, on the node's own disk.
+
+    Args:
+        image: what it stands on; never written to.
+        path: the overlay; its directory exists and is root's.
+        reserved_bytes: what other overlays on the same file system may still grow by.
+
+    Returns:
+        The size in bytes to which the overlay may grow.
+
+    Raises:
+        ImageFault: see `inspect`.
+        NodeFault: the file system has no room for it.
+        SiteFault: the file system could never hold it.
+    """
+    size = int(inspect(image, deadline, qemu_img=qemu_img)["virtual-size"])
+    disk = shutil.disk_usage(path.parent)
+    if size > disk.total:
+        raise SiteFault(
+            f"image {image.name}", f"holds {size >> 20} MiB, {path.parent} has {disk.total >> 20} MiB in all"
+        )
+    if size + reserved_bytes > disk.free:
+        raise NodeFault(
+            f"no room for a guest's disk under {path.parent}",
+            f"{size >> 20} MiB are needed; {disk.free >> 20} MiB are free, {reserved_bytes >> 20} MiB of them promised",
+            "free some space",
+        )
+    argv: list[str | pathlib.Path] = [qemu_img, "create", "-q", "-f", "qcow2", "-b", image.path]
+    argv += ["-F", image.format, path]
+    _run(argv, deadline, NodeFault)
+    path.chmod(0o600)
+    return size
+
+
+def _run(argv: t.Sequence[str | pathlib.Path], deadline: Deadline, fault: type[VTorqueError]) -> str:
+    what = f"{pathlib.Path(argv[0]).name} {argv[1]}"
+    try:
+        done = subprocess.run(
+            list(map(str, argv)), capture_output=True, text=True, stdin=subprocess.DEVNULL, errors="replace",
+            timeout=deadline.left_s(30.0), env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise NodeFault(f"{argv[0]} is missing", str(error), "install qemu-utils") from error
+    except subprocess.TimeoutExpired as error:
+        raise VTorqueError(what, f"gave no answer within {error.timeout:.0f} s") from error
+    except OSError as error:
+        raise NodeFault(what, str(error)) from error
+    if done.returncode != 0:
+        raise fault(what, " ".join(done.stderr.split())[:500] or f"status {done.returncode}")
+    return done.stdout

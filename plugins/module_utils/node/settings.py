@@ -1,0 +1,106 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node must know of its site to make guests; taken from the site's policy by `vtorque-node`."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+from ..errors import SiteFault
+from ..records import RUN_DIR, STATE_DIR, job_key
+from ..templates import SITE_DIR
+
+MAX_SLOT = 255
+"""A slot is the last byte of a guest's MAC address."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeSettings:
+    """The node's own word on everything that a request must not decide.
+
+    Attributes:
+        node_name: short host name of this node; guests are called `v<node_name>-<slot>`.
+        node_number: unique in the cluster; two bytes of every guest's MAC address. None: the site has not said.
+        mac_prefix: first three bytes of every guest's MAC address.
+        pool: the image pool.
+        state_dir: holds `guests`, `slots` and `records`; local to the node, survives a reboot.
+        run_dir: holds locks and tombstones; gone with a reboot, as the guests are.
+        template_dir: the site's own templates, searched first.
+        host_ram_mib: memory in MiB that is kept free for the host.
+        max_guests: guests that this node bears at the same time.
+        leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
+        ip_to_mac_script: prints the address of a guest, given node, guests per node, guest number; None: no static map.
+        ssh_timeout_s: seconds for one connection to a guest.
+        ready_timeout_s: seconds for a guest to become ready.
+        console_keep_bytes: how much of a console's end outlives its guest.
+        network_filter: a libvirt network filter for every guest's interface, or None.
+    """
+
+    node_name: str
+    node_number: int | None
+    mac_prefix: str = "52:54:00"
+    pool: pathlib.Path = pathlib.Path("/opt/vm-images")
+    state_dir: pathlib.Path = STATE_DIR
+    run_dir: pathlib.Path = RUN_DIR
+    template_dir: pathlib.Path | None = SITE_DIR
+    libvirt_uri: str = "qemu:///system"
+    bridge: str = "br0"
+    allow_emulation: bool = False
+    host_cores: int = 1
+    host_ram_mib: int = 2048
+    max_guests: int = 4
+    leases_files: tuple[pathlib.Path, ...] = ()
+    ip_to_mac_script: pathlib.Path | None = None
+    torque_home: pathlib.Path = pathlib.Path("/var/spool/torque")
+    domain: str | None = None
+    name_server: str | None = None
+    search_domain: str | None = None
+    ntp_servers: tuple[str, ...] = ()
+    ssh_timeout_s: float = 5.0
+    ready_timeout_s: float = 120.0
+    console_keep_bytes: int = 1 << 20
+    network_filter: str | None = None
+    qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
+    ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
+    flock: pathlib.Path = pathlib.Path("/usr/bin/flock")
+
+    @property
+    def guests_dir(self) -> pathlib.Path:
+        """One directory a start of a job, one below it a guest."""
+        return self.state_dir / "guests"
+
+    @property
+    def slots_dir(self) -> pathlib.Path:
+        """One link a slot that is taken."""
+        return self.state_dir / "slots"
+
+    def start_dir(self, job_id: str, start: int) -> pathlib.Path:
+        """Where every file of this start's guests lies."""
+        return self.guests_dir / job_key(job_id, start)
+
+    def record_dir(self, job_id: str, start: int) -> pathlib.Path:
+        """Where what outlives this start is kept."""
+        return self.state_dir / "records" / job_key(job_id, start)
+
+    def mac(self, slot: int) -> str:
+        """The MAC address that the guest in this slot has, on this node and no other.
+
+        Raises:
+            SiteFault: the node has no number yet.
+        """
+        if self.node_number is None:
+            raise SiteFault(
+                "node_number is not set", "without it two nodes could give out the same MAC address",
+                f"give {self.node_name} a number of its own in vtorque.yml",
+            )  # fmt: skip
+        return f"{self.mac_prefix}:{self.node_number >> 8:02x}:{self.node_number & 0xFF:02x}:{slot:02x}"
+
+    def guest_name(self, slot: int) -> str:
+        """Host name and domain name of the guest in this slot."""
+        return f"v{self.node_name}-{slot}"
+
+    def tap_name(self, slot: int) -> str:
+        """Network device of the guest in this slot; libvirt leaves names alone that do not begin with `vnet`."""
+        return f"vtq{slot}"
