@@ -19,10 +19,12 @@ from ...module_utils.job.policy import PATH, ImageFacts, NodeSize, Offers, Polic
 from ...module_utils.job.qsub_arguments import VM, Arguments
 from ...module_utils.job.request import DISTROS, HYPERVISORS, KEYS, RequestErrors
 from ...module_utils.job.submission import Site, Submission, asks_for_vm, prepare
-from ...module_utils.job.values import KeyFault, size_text
+from ...module_utils.job.values import KeyFault, nearest, size_text
 from . import environment, messages
 
 PROGRAM = "vsub"
+QSUB_ABOUT = "--about"
+"""The one long option that qsub has besides --version; it looks for it wherever it stands, and submits nothing."""
 OWN = ("--dry-run", "--json", "--help", "--version")
 NOTHING_SUBMITTED = "nothing was submitted"
 BATCH_TIMEOUT_S = 2.0
@@ -99,6 +101,10 @@ def submit(words: t.Sequence[str], caller: dict[bytes, bytes], policy_path: path
 
 
 def _submit(arguments: Arguments, own: set[str], caller: dict[bytes, bytes], policy_path: pathlib.Path) -> int:
+    if unknown := own - {*OWN, QSUB_ABOUT}:
+        word = min(unknown)
+        hint = "did you mean -vm?" if word == f"--{VM}" else nearest(word, OWN).lstrip("; ")
+        raise UserFault(word, "no such option", hint or "see vsub --help")
     if "--json" in own and "--dry-run" not in own:
         raise UserFault("--json", "goes with --dry-run")
     policy = load(policy_path)
@@ -106,6 +112,8 @@ def _submit(arguments: Arguments, own: set[str], caller: dict[bytes, bytes], pol
     front_end = host_matches(policy.regex_fe, host)
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
     call = Call(arguments, caller, policy, qsub, front_end)
+    if QSUB_ABOUT in own:
+        return _become_qsub(call, arguments)
     script, from_stdin = _read_script(call)
     if policy.disable_mikelangelo_hpc_stack and not asks_for_vm(arguments, script):
         return _dry_run_bare(call) if "--dry-run" in own else _hand_over(call, arguments, script, None, from_stdin)
@@ -204,6 +212,10 @@ def _hand_over(
         os.dup2(fd, 0)
     elif neutral is not None:
         return _with_copy(call, arguments, script.name, neutral)
+    return _become_qsub(call, arguments)
+
+
+def _become_qsub(call: Call, arguments: Arguments) -> t.NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     try:

@@ -380,6 +380,20 @@ def test_words_about_vsub_itself(site: Site) -> None:
     assert site.vsub("--version").out.startswith("vsub ")
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"), [("--dryrun", "did you mean --dry-run?"), ("--vm", "did you mean -vm?"), ("--x", "--help")]
+)
+def test_long_word_that_is_nobodys(site: Site, word: str, hint: str) -> None:
+    done = site.vsub(word, site.script(PLAIN))
+    assert (done.status, done.seen) == (2, None)
+    assert done.err.startswith(f"vsub: {word}: no such option")
+    assert hint in done.err
+
+
+def test_qsub_speaks_about_itself(site: Site) -> None:
+    assert site.vsub("-z", "--about").argv == ["-z", "--about"]
+
+
 def test_site_without_vms(site: Site) -> None:
     site.configure(disable_mikelangelo_hpc_stack=True)
     script = site.script(PLAIN)
