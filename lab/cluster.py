@@ -161,14 +161,14 @@ def _mounts(state: State, facts: Facts, name: str) -> tuple[Mount, ...]:
 def _venv_programs(runtime: pathlib.Path, directory: pathlib.Path) -> None:
     """The environment's programs with the first line that is true in a node: there it stands in another place."""
     directory.mkdir()
-    here = f"#!{runtime.absolute()}/bin/python".encode()
+    here = f"#!{runtime.absolute()}/bin/".encode()
     for program in (runtime / "bin").iterdir():
         if program.is_symlink():
             (directory / program.name).symlink_to(program.readlink())
         elif program.is_file():
             text = program.read_bytes()
             if text.startswith(here):
-                text = f"#!{VENV}/bin/python".encode() + text[len(here) :]
+                text = f"#!{VENV}/bin/".encode() + text[len(here) :]
             (directory / program.name).write_bytes(text)
             shutil.copymode(program, directory / program.name)
 

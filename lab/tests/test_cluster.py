@@ -1,0 +1,289 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cluster as machines: namespaces, users, ssh, libvirt, DHCP; its loss, its end, and its interruption."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from lab import cgroups, cluster, network
+from lab.state import LabError, Process, State, addresses
+
+PLAN = cluster.Plan(nodes=("fe", "cn1", "cn2"), runtime=pathlib.Path(sys.prefix), bare=True)
+
+
+def on(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> subprocess.CompletedProcess[str]:
+    line = cluster.command(state.running(), node, words, user=user)
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, input=stdin, check=False)
+
+
+def out(state: State, node: str, *words: str, user: str = "root") -> str:
+    done = on(state, node, *words, user=user)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def living(space: str) -> set[int]:
+    """The processes of a process namespace, as the machine numbers them, without those that have ended."""
+    found = set()
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        # gone meanwhile, or one of the machine's that nobody may look into
+        with contextlib.suppress(OSError):
+            if str((path / "ns/pid").readlink()) == space:
+                found.add(Process.of(int(path.name)).pid)
+    return found
+
+
+def space_of(state: State, node: str) -> str:
+    """The name of a node's process namespace."""
+    return str(pathlib.Path(f"/proc/{state.running().init(node).pid}/ns/pid").readlink())
+
+
+def traces(state: State) -> list[str]:
+    """Whatever the machine shows of a lab."""
+    mounts = [
+        line for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if str(state.directory) in line
+    ]
+    directory = [str(state.directory)] if state.directory.exists() else []
+    return [*network.present(state), *map(str, cgroups.present(state)), *mounts, *directory]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[State]:
+    state = State(tmp_path_factory.mktemp("lab") / "state")
+    cluster.up(state, PLAN)
+    yield state
+    cluster.down(state)
+
+
+@pytest.fixture
+def other(tmp_path: pathlib.Path) -> t.Iterator[State]:
+    """A lab of the test's own, which it may break."""
+    state = State(tmp_path / "other")
+    yield state
+    cluster.down(state)
+
+
+def test_every_node_has_its_own_name_files_and_identity(lab: State) -> None:
+    nodes = ("fe", "cn1", "cn2")
+    assert [out(lab, node, "hostname") for node in nodes] == list(nodes)
+    assert [out(lab, node, "cat", "/etc/hostname") for node in nodes] == list(nodes)
+    assert len({out(lab, node, "cat", "/etc/machine-id") for node in nodes}) == 3
+    out(lab, "cn1", "sh", "-c", "mkdir /opt/mine && echo cn1 >/etc/mine && echo cn1 >/var/lib/mine")
+    for place in ("/opt/mine", "/etc/mine", "/var/lib/mine"):
+        assert on(lab, "cn2", "test", "-e", place).returncode == 1
+        assert not pathlib.Path(place).exists()
+
+
+def test_users_are_the_same_on_every_node_and_share_their_homes(lab: State) -> None:
+    assert {out(lab, node, "id", user="alice") for node in ("fe", "cn1", "cn2")} == {
+        "uid=1001(alice) gid=1001(alice) groups=1001(alice),2000(HPC Users)"
+    }
+    assert out(lab, "cn2", "id", user="bob") == "uid=1002(bob) gid=2000(HPC Users) groups=2000(HPC Users)"
+    out(lab, "cn1", "sh", "-c", "echo from cn1 >note", user="alice")
+    assert out(lab, "fe", "cat", "/home/alice/note") == "from cn1"
+
+
+def test_the_runtime_and_the_pool_cannot_be_written_on_a_node(lab: State) -> None:
+    for place in ("/opt/vtorque/venv/x", "/opt/vm-images/x", "/opt/vtorque-lab/lab/x"):
+        assert "Read-only file system" in on(lab, "cn1", "touch", place).stderr
+
+
+def test_programs_of_the_runtime_run_the_runtime_s_python(lab: State) -> None:
+    first = out(lab, "cn1", "head", "-n", "1", "/opt/vtorque/venv/bin/ansible-playbook")
+    assert first.startswith("#!/opt/vtorque/venv/bin/python")
+    assert (
+        out(lab, "cn1", "/opt/vtorque/venv/bin/python", "-I", "-c", "import sys; print(sys.prefix)")
+        == "/opt/vtorque/venv"
+    )
+
+
+def test_each_compute_node_has_a_libvirt_of_its_own(lab: State) -> None:
+    hosts = []
+    for node in ("cn1", "cn2"):
+        assert out(lab, node, "virsh", "hostname") == node
+        assert out(lab, node, "virsh", "list", "--all", "--name") == ""
+        assert out(lab, node, "virsh", "net-list", "--name", "--autostart") == ""
+        hosts.append([line for line in out(lab, node, "virsh", "capabilities").splitlines() if "<uuid>" in line])
+    assert hosts[0]
+    assert hosts[0] != hosts[1]
+
+
+DOMAIN = """<domain type='qemu'><name>probe</name><memory unit='MiB'>32</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='q35'>hvm</type></os>
+<devices><disk type='file' device='disk'><driver name='qemu' type='raw'/>
+<source file='/var/lib/probe/disk'/><target dev='vda' bus='virtio'/></disk>
+<interface type='bridge'><source bridge='br0'/></interface></devices></domain>"""
+
+
+def test_qemu_is_not_root_and_gets_its_disk_by_ownership(lab: State) -> None:
+    out(lab, "cn1", "sh", "-c", "mkdir -m 711 /var/lib/probe && truncate -s 1M /var/lib/probe/disk")
+    done = on(lab, "cn1", "virsh", "create", "/dev/stdin", stdin=DOMAIN)
+    assert done.returncode == 0, done.stderr
+    try:
+        assert out(lab, "cn1", "ps", "-C", "qemu-system-x86_64", "-o", "user:20=") == "libvirt-qemu"
+        assert out(lab, "cn1", "stat", "-c", "%U", "/var/lib/probe/disk") == "libvirt-qemu"
+        assert out(lab, "cn2", "virsh", "list", "--all", "--name") == ""
+        done = subprocess.run(
+            [sys.executable, "-m", "lab", "left", "--json"], capture_output=True, text=True, cwd=cluster.CHECKOUT,
+            env={**os.environ, "VTORQUE_LAB": str(lab.directory)}, check=False,
+        )  # fmt: skip
+        left = json.loads(done.stdout)
+        assert done.returncode == 1
+        assert {thing.split()[0] for thing in left["cn1"]} == {"domain", "process", "tap"}
+        assert left["fe"] == left["cn2"] == []
+    finally:
+        out(lab, "cn1", "virsh", "destroy", "probe")
+    assert out(lab, "cn1", "stat", "-c", "%U", "/var/lib/probe/disk") == "root"
+
+
+CLIENT = """ip netns add client && ip link add v0 type veth peer name v1 netns client &&
+ip link set v0 master br0 up && ip -n client link set v1 up &&
+ip netns exec client busybox udhcpc -i v1 -n -q -f -t 20 -s /bin/true
+status=$?; ip netns del client; exit $status"""
+
+
+def test_a_machine_on_a_node_s_bridge_gets_an_address(lab: State) -> None:
+    done = on(lab, "cn2", "sh", "-c", CLIENT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lease = re.search(r"lease of 10\.77\.0\.(\d+) obtained from 10\.77\.0\.1\b", done.stdout + done.stderr)
+    assert lease
+    assert 100 <= int(lease[1]) <= 250
+    assert f" 10.77.0.{lease[1]} " in out(lab, "fe", "cat", "/var/lib/misc/dnsmasq.leases")
+
+
+def test_root_goes_from_node_to_node_with_known_host_keys(lab: State) -> None:
+    assert out(lab, "cn1", "ssh", "cn2", "hostname") == "cn2"
+    assert "stricthostkeychecking true" in out(lab, "cn1", "ssh", "-G", "cn2")
+    refused = on(lab, "cn1", "ssh", "-o", "GlobalKnownHostsFile=/tmp/empty", "cn2", "hostname")
+    assert refused.returncode == 255
+    assert "Host key verification failed" in refused.stderr
+
+
+def test_on_hands_back_the_status_and_keeps_a_terminal(lab: State) -> None:
+    line = [sys.executable, "-m", "lab", "on", "cn1", "--user", "alice", "--cwd", "/etc", "--"]
+    environment = {**os.environ, "VTORQUE_LAB": str(lab.directory)}
+    done = subprocess.run(
+        [*line, "sh", "-c", "pwd; exit 37"], capture_output=True, text=True, cwd=cluster.CHECKOUT, env=environment
+    )
+    assert (done.returncode, done.stdout) == (37, "/etc\n")
+    master, slave = pty.openpty()
+    with os.fdopen(master, "rb", buffering=0), os.fdopen(slave, "rb", buffering=0):
+        shown = subprocess.run(
+            [*line, "sh", "-c", "test -t 0 && test -t 1"], stdin=slave, stdout=slave, stderr=slave,
+            cwd=cluster.CHECKOUT, env=environment,
+        )  # fmt: skip
+    assert shown.returncode == 0
+
+
+def test_up_again_changes_nothing_and_another_shape_is_refused(lab: State) -> None:
+    before = lab.running()
+    assert cluster.up(lab, PLAN) is False
+    assert lab.running() == before
+    with pytest.raises(LabError, match="another lab is up"):
+        cluster.up(lab, cluster.Plan(nodes=("fe", "cn1"), runtime=PLAN.runtime, bare=True))
+
+
+def test_two_labs_stand_side_by_side(lab: State, other: State) -> None:
+    cluster.up(other, cluster.Plan(nodes=("fe", "cn1"), runtime=PLAN.runtime, bare=True))
+    out(other, "cn1", "touch", "/etc/other")
+    assert on(lab, "cn1", "test", "-e", "/etc/other").returncode == 1
+    cluster.down(other)
+    assert traces(other) == []
+    assert out(lab, "cn1", "hostname") == "cn1"
+
+
+def test_the_loss_of_a_node_takes_everything_of_it_and_nothing_else(other: State) -> None:
+    cluster.up(other, PLAN)
+    facts = other.running()
+    space = space_of(other, "cn1")
+    assert len(living(space)) > 3
+    sleeper = subprocess.Popen(cluster.command(facts, "cn1", ["setsid", "sleep", "600"]))
+    init = os.pidfd_open(facts.inits["cn1"].pid)
+    signal.pidfd_send_signal(init, signal.SIGKILL)
+    # a namespace's first process ends after all others of it did (pid_namespaces(7))
+    assert select.select([init], [], [], 60)[0] == [init]
+    os.close(init)
+    assert sleeper.wait(timeout=60) != 0
+    assert living(space) == set()
+    with pytest.raises(LabError, match="cn1 is lost"):
+        out(other, "cn1", "true")
+    assert out(other, "cn2", "hostname") == "cn2"
+
+
+def test_down_leaves_no_namespace_mount_process_cgroup_or_file(other: State) -> None:
+    cluster.up(other, PLAN)
+    spaces = [space_of(other, node) for node in ("fe", "cn1", "cn2")]
+    assert all(living(space) for space in spaces)
+    assert traces(other) != []
+    assert cluster.down(other) is True
+    assert traces(other) == []
+    assert [living(space) for space in spaces] == [set(), set(), set()]
+    assert cluster.down(other) is False
+
+
+@pytest.mark.parametrize("where", ["network.make", "_start", "_wait"])
+def test_up_after_an_up_that_was_killed(other: State, where: str) -> None:
+    """It dies in the middle of that step: after the first namespaces, the first node, or all nodes."""
+    killed = f"""
+import os, pathlib, signal, sys
+from lab import cluster
+from lab.state import State
+owner, _, name = {where!r}.rpartition(".")
+owner = getattr(cluster, owner) if owner else cluster
+step = getattr(owner, name)
+def die(*arguments):
+    if name != "_wait":
+        step(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(owner, name, die)
+cluster.up(State(pathlib.Path(sys.argv[1])), cluster.Plan(runtime=pathlib.Path(sys.prefix), bare=True))
+"""
+    done = subprocess.run([sys.executable, "-c", killed, str(other.directory)], cwd=cluster.CHECKOUT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    with pytest.raises(LabError, match="no lab is up"):
+        other.running()
+    assert cluster.up(other, PLAN) is True
+    assert out(other, "cn2", "hostname") == "cn2"
+
+
+def test_a_node_that_cannot_start_is_named_and_leaves_nothing(
+    other: State, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mounts = cluster._mounts
+
+    def without_venv(state: State, facts: t.Any, name: str) -> t.Any:
+        there = mounts(state, facts, name)
+        return there[2:] if name == "cn1" else there
+
+    monkeypatch.setattr(cluster, "_mounts", without_venv)
+    with pytest.raises(LabError, match=r"node cn1 did not come up"):
+        cluster.up(other, PLAN)
+    assert traces(other) == []
+    assert "cn1" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("names", [("cn1",), ("fe", "fe"), ("fe", "cn-1"), ("fe", "CN1"), ("fe", "sw"), ("fe", "../x")])
+def test_names_that_are_no_nodes_are_refused(names: tuple[str, ...]) -> None:
+    with pytest.raises(LabError):
+        addresses(names)
+
+
+def test_the_default_lab_does_not_own_the_names_of_others(tmp_path: pathlib.Path) -> None:
+    default, mine = State(pathlib.Path("/run/vtorque-lab")), State(tmp_path)
+    assert default.owns(default.name("cn1"))
+    assert not default.owns(mine.name("cn1"))
+    assert not mine.owns(default.name("cn1"))
