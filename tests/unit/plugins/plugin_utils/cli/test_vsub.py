@@ -10,13 +10,11 @@ import json
 import os
 import pathlib
 import pwd
-import shutil
 import subprocess
 import sys
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
 
@@ -150,6 +148,19 @@ def test_bare_submission_becomes_a_vm_job(site: Site) -> None:
     assert done.argv[4:] == ["-n", "-l", "other=vtorque", "-l", "mem=3072mb", "-l", "nodes=1:ppn=3", "job.sh"]
     assert done.request.values == {}
     assert done.raw("script") == PLAIN
+
+
+@pytest.mark.parametrize("script", [PLAIN, b"#PBS -vm vcpus=1\n"])
+def test_environment_and_descriptors_are_the_users(site: Site, script: bytes) -> None:
+    done = site.vsub(
+        "-V", site.script(script), environment={"LD_LIBRARY_PATH": "/x", "BASH_FUNC_f%%": "() {\n}", "E": ""}
+    )
+    assert done.seen is not None
+    assert done.seen["environment"] == {
+        "PATH": os.environ["PATH"], "PYTHONPATH": ROOT, "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": "/x",
+        "BASH_FUNC_f%%": "() {\n}", "E": "",
+    }  # fmt: skip
+    assert done.seen["open"] == ["0", "1", "2", "3"]  # 3: the listing itself
 
 
 def test_exit_status_is_that_of_qsub(site: Site) -> None:
@@ -436,39 +447,3 @@ def test_missing_qsub_is_the_sites_fault(site: Site, script: bytes) -> None:
 def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site) -> None:
     (site.here / "pbsnodes").write_text("#!/bin/sh\nexit 111\n")
     assert site.vsub("-vm", "vcpus=40", site.script(PLAIN)).status == 0
-
-
-# --- the launcher -----------------------------------------------------------------------------------------------------
-
-
-def test_launcher_hands_the_environment_on_as_it_was(site: Site, tmp_path: pathlib.Path) -> None:
-    """Whatever python's own environment is, qsub's is the user's, byte for byte."""
-    prefix = tmp_path / "prefix dir"
-    (prefix / "venv/bin").mkdir(parents=True)
-    program = f'#!/bin/sh\nshift 3\nPYTHONPATH={ROOT} exec {sys.executable} {tmp_path}/driver {site.policy} "$@"\n'
-    (prefix / "venv/bin/python").write_text(program)
-    (prefix / "venv/bin/python").chmod(0o755)
-    kept = "dict(os.environb)", "vsub.environment.kept_aside()"
-    (tmp_path / "driver").write_text(DRIVER.replace(*kept))
-    launcher = tmp_path / "vsub"
-    launcher.write_text(templates.render("launchers/vsub.sh.j2", site_dir=None, prefix=str(prefix)))
-    launcher.chmod(0o755)
-    environment = {
-        b"LD_LIBRARY_PATH": b"/nowhere", b"PYTHONHOME": b"/nowhere", b"BASH_FUNC_f%%": b"() { echo\n}", b"A": b"\xff",
-        b"LC_ALL": b"C", b"PATH": b"/bin:/usr/bin", b"EMPTY": b"", b"LD_PRELOAD": b"",
-    }  # fmt: skip
-    site.script(b"#PBS -vm vcpus=1\n", "vm.sh")
-    for words in (["-F", "a  b", site.script(PLAIN)], ["vm.sh"]):
-        done = subprocess.run([str(launcher), *words], env=environment, cwd=site.here, capture_output=True, check=False)
-        assert done.stdout == b"4711.head\n", done.stderr
-        seen = json.loads((site.here / "seen").read_text())
-        assert {k.encode("latin-1"): v.encode("latin-1") for k, v in seen["environment"].items()} == environment
-        assert seen["open"] == ["0", "1", "2", "3"]  # 3: the listing itself
-
-
-def test_launchers_are_clean_shell() -> None:
-    if shutil.which("shellcheck") is None:
-        pytest.fail("shellcheck is missing: lab/prepare.sh installs it")
-    text = templates.render("launchers/vsub.sh.j2", site_dir=None, prefix="/opt/vtorque")
-    done = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, check=False)
-    assert done.stdout == ""
