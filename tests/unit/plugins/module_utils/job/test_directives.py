@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import directives
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -76,6 +76,7 @@ LINES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(LINES, st.sampled_from([b"\n", b"\r\n"]))
 def test_neutral_copy_keeps_everything_in_its_place(lines: list[bytes], end: bytes) -> None:
     script = end.join(lines)

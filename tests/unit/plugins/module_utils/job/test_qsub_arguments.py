@@ -14,7 +14,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.qsub_argum
     read_nodes,
     read_resources,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -126,6 +126,7 @@ def test_memory(text: str, mib: int | None) -> None:
 WORDS = st.lists(st.one_of(st.text("-vmlSIzFx =a,", max_size=5), st.sampled_from(["-vm", "-l", "--", "-"])), max_size=8)
 
 
+@settings(deadline=None)
 @given(WORDS, st.booleans())
 def test_every_word_is_kept_and_accounted_for_once(words: list[str], permute: bool) -> None:
     arguments = Arguments.read(words, permute=permute)
@@ -135,6 +136,7 @@ def test_every_word_is_kept_and_accounted_for_once(words: list[str], permute: bo
     assert left in ([], ["--"])
 
 
+@settings(deadline=None)
 @given(WORDS)
 def test_taking_away_what_is_not_there_changes_nothing(words: list[str]) -> None:
     arguments = Arguments.read(words)

@@ -10,7 +10,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.qsub_arguments import Arguments
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request, RequestErrors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.submission import Site, Submission, prepare
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 POLICY = Policy(img_default="tiny", distro_default="debian", vcpus_default=2, ram_default=512)
@@ -30,6 +30,7 @@ OPTION = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(OPTION, max_size=6), st.sampled_from([[], ["job.sh"], ["-"]]))
 def test_words_of_qsub_come_through_in_order(options: list[list[str]], operand: list[str]) -> None:
     words = [word for option in options for word in option] + operand
@@ -44,6 +45,7 @@ def test_words_of_qsub_come_through_in_order(options: list[list[str]], operand: 
     assert request.values == ({"vcpus": 1} if ["-vm", "vcpus=1"] in options else {})
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("-vmlSTdtnodes=:1,ppn/x ", max_size=12), max_size=5), st.binary(max_size=60))
 def test_any_words_give_a_submission_or_our_faults(words: list[str], script: bytes) -> None:
     try:

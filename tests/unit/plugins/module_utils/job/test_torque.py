@@ -14,7 +14,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import NOTE_PREFIX, UnknownJob, torque
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[4] / "fixtures/torque"
@@ -138,16 +138,19 @@ def only_our_errors(data: bytes, job_id: str) -> None:
     assert job.job_id == job_id
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_give_a_job_or_our_error(data: bytes) -> None:
     only_our_errors(data, "11.th")
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(COMPLETE)), st.integers(0, 40), st.binary(max_size=20))
 def test_damaged_answer_gives_a_job_or_our_error(at: int, cut: int, put: bytes) -> None:
     only_our_errors(COMPLETE[:at] + put + COMPLETE[at + cut :], "11.th")
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_text_of_users_comes_back_or_is_our_error(text: str) -> None:
     escaped = re.sub("[<>&]", lambda found: f"&#{ord(found[0])};", text).encode(errors="surrogatepass")
@@ -155,6 +158,7 @@ def test_text_of_users_comes_back_or_is_our_error(text: str) -> None:
     assert job.name == text.strip() or not text.isprintable()
 
 
+@settings(deadline=None)
 @given(st.text("nt12/+-,.0x", max_size=20))
 def test_exec_host_is_read_or_refused(text: str) -> None:
     try:
