@@ -11,6 +11,7 @@ import pathlib
 import selectors
 import signal
 import socket
+import sys
 import time
 
 from . import hooks, sister, wire
@@ -238,6 +239,7 @@ def serve(home: pathlib.Path, sockets: str, host: str, poll: float) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for number in (signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, a real MOM and thus its hooks do not
     loop = Loop()
     mom = Mom(loop, home, sockets, host, poll)
     read, write = os.pipe()
@@ -248,5 +250,7 @@ def serve(home: pathlib.Path, sockets: str, host: str, poll: float) -> int:
     signal.signal(signal.SIGHUP, lambda _signal, _frame: mom.read_config())
     loop.drain(read)
     mom.start()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     loop.run()
     return 0

@@ -414,6 +414,28 @@ def manage(server: Server, _link: wire.Link, message: wire.Message, asker: Asker
     }
 
 
+def await_job(server: Server, link: wire.Link, message: wire.Message, _asker: Asker) -> Answer:
+    """Not Torque's: answer when a job has one of some states, or has been started so often; gone counts as reached."""
+    job_id = find(server, message["job"]).id
+
+    def reached() -> bool:
+        job = server.jobs.get(job_id)
+        if job is None:
+            return True
+        return f"{job.state}{job.substate}" in message["states"] or job.start_count >= message["starts"] > 0
+
+    server.awaited.append((reached, link))
+    server.changed()
+    raise Later
+
+
+def await_nodes(server: Server, link: wire.Link, _message: wire.Message, _asker: Asker) -> Answer:
+    """Not Torque's: answer when every node's MOM is there."""
+    server.awaited.append((lambda: all(node.connected for node in server.nodes.by_name.values()), link))
+    server.changed()
+    raise Later
+
+
 HANDLERS: dict[str, t.Callable[[Server, wire.Link, wire.Message, Asker], Answer]] = {
     "submit": submit,
     "status": status,
@@ -426,4 +448,6 @@ HANDLERS: dict[str, t.Callable[[Server, wire.Link, wire.Message, Asker], Answer]
     "rerun": rerun,
     "alter": alter,
     "manage": manage,
+    "await": await_job,
+    "await-nodes": await_nodes,
 }

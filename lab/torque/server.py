@@ -15,6 +15,7 @@ import pwd
 import selectors
 import signal
 import socket
+import sys
 import time
 import typing as t
 
@@ -72,6 +73,7 @@ class Server:
         self.moms: dict[str, wire.Link] = {}
         self.waiting: dict[str, list[t.Callable[[int], None]]] = {}
         self.followers: dict[str, wire.Link] = {}
+        self.awaited: list[tuple[t.Callable[[], bool], wire.Link]] = []
         self.log = Log(settings.home / "server_logs", "PBS_Server")
         self._state = settings.home / "server_priv" / "state.json"
         self._changed = False
@@ -186,9 +188,13 @@ class Server:
                 hosts = self.nodes.place(job.resources["nodes"], job.exclusive)
                 if hosts:
                     self._run(job, hosts, now)
-        for job in self.jobs.values():
+        for job in list(self.jobs.values()):
             if job.array and job.state != COMPLETE:
                 self._array_state(job)
+        reached = [link for condition, link in self.awaited if condition()]
+        self.awaited = [(condition, link) for condition, link in self.awaited if link not in reached and link.open]
+        for link in reached:
+            link.send({"code": 0})
 
     def _array_has_room(self, job: Job) -> bool:
         if job.index is None:
@@ -347,5 +353,7 @@ def serve(settings: Settings) -> int:
         signal.signal(number, lambda _signal, _frame: loop.stop())
     loop.drain(read)
     server.start(answer)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     loop.run()
     return 0
