@@ -1,0 +1,71 @@
+#!/bin/sh
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Everything that the tiny guest does at boot.  Of the seed it reads the host name and the files, which the seed's
+# templates write one a line.
+PATH=/usr/bin
+export PATH
+umask 022
+
+mount -t devtmpfs devtmpfs /dev
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mkdir -p /dev/pts /dev/shm
+mount -t devpts -o mode=0620,gid=5,ptmxmode=0666 devpts /dev/pts
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+exec </dev/console >/dev/console 2>&1
+
+while read -r module; do
+    insmod "/lib/modules/$module"
+done </lib/modules/order
+
+ip link set lo up
+ip link set eth0 up
+# stays in the foreground until it has a lease, and renews it from the background
+udhcpc -i eth0 -s /etc/udhcpc -t 40 -T 1 -n >/dev/null 2>&1 &
+lease=$!
+
+lost() { # what
+    # the seed tells the token: without one nobody waits for this line
+    echo "vtorque-failed ${VTORQUE_TOKEN:--} $*"
+    exit 1
+}
+
+# a disk may appear a moment after its driver
+tries=0
+until seed=$(findfs LABEL=cidata 2>/dev/null); do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ] || lost "no disk is labelled cidata"
+    usleep 50000
+done
+mkdir -p /mnt/seed
+mount -t iso9660 -o ro "$seed" /mnt/seed || lost "the seed cannot be mounted"
+
+name=$(sed -n 's/^local-hostname: "\(.*\)"$/\1/p' /mnt/seed/meta-data)
+hostname "$name"
+echo "$name" >/etc/hostname
+
+entry='^- {path: "\([^"]*\)", owner: "root:root", permissions: "\([0-7]*\)", encoding: b64, content: "\([^"]*\)"}$'
+sed -n "s/$entry/\\2 \\3 \\1/p" </mnt/seed/user-data | while read -r mode content path; do
+    mkdir -p "${path%/*}"
+    (umask 077 && echo "$content" | base64 -d >"$path")
+    chmod "$mode" "$path"
+done
+umount /mnt/seed
+# shellcheck source=/dev/null
+. /etc/vtorque/guest.env || lost "the seed holds no guest.env"
+
+ssh=/etc/dropbear
+mkdir -p $ssh/authorized
+dropbearconvert openssh dropbear /etc/ssh/ssh_host_ed25519_key $ssh/host_key >/dev/null 2>&1 || lost "sshd: no host key"
+/usr/lib/vtorque/identity >/dev/null 2>&1 || lost "identity: $(/usr/lib/vtorque/identity 2>&1 | tail -n 1)"
+# dropbear looks for keys in the home alone: what it finds there is root's, and no user can move a mount
+cp "/etc/ssh/authorized_keys/$VTORQUE_USER" $ssh/authorized/authorized_keys
+mkdir "$VTORQUE_HOME/.ssh"
+mount -o bind $ssh/authorized "$VTORQUE_HOME/.ssh"
+dropbear -E -s -w -m -r $ssh/host_key 2>>/var/log/dropbear
+
+wait $lease || lost "network: no answer from a DHCP server"
+exec /usr/lib/vtorque/ready

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tiny guest: the distribution's kernel, busybox, dropbear and bash in one initramfs that reads a NoCloud seed.
+
+It runs the same programs of the seed as every other guest; only what starts them is its own (`rc.sh`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import typing as t
+
+from ..state import LabError
+from . import kernel
+from .kernel import run
+
+HERE = pathlib.Path(__file__).parent
+PUBLISH = HERE.parents[1] / "roles/guest_image/files/publish_image.py"
+NAME = "tiny"
+BUSYBOX = pathlib.Path("/bin/busybox")
+PROGRAMS = (
+    pathlib.Path("/usr/sbin/dropbear"),
+    pathlib.Path("/usr/bin/dropbearconvert"),
+    pathlib.Path("/bin/bash"),
+)
+MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng", "isofs")
+CMDLINE = "console=ttyS0 quiet"
+DIRECTORIES = ("dev", "etc/ssh", "home", "lib/modules", "mnt", "opt", "proc", "root", "run", "sys", "usr/bin",
+               "usr/lib", "var/log", "var/run", "var/spool")  # fmt: skip
+LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "usr/sbin": "bin", "init": "usr/bin/busybox"}
+FILES = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+    "etc/group": "root:x:0:\n",
+    "etc/shadow": "root:*:::::::\n",
+    "etc/shells": "/bin/sh\n/bin/bash\n",
+    "etc/profile": "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\nexport PATH\n",
+    "etc/os-release": 'ID=vtorque-tiny\nPRETTY_NAME="vTorque tiny guest"\n',
+    # busybox is init: it reaps what is orphaned; no getty, nobody logs in here
+    "etc/inittab": "::sysinit:/etc/rc\n",
+}
+
+
+def make(pool: pathlib.Path, cache: pathlib.Path) -> str:
+    """Put the tiny guest into the pool, as a new revision, unless the newest one was made of the same things.
+
+    Args:
+        pool: the image pool.
+        cache: where the kernel's package stays.
+
+    Returns:
+        What was done, for a person.
+
+    Raises:
+        LabError: something is missing on this machine, or cannot be fetched.
+    """
+    for program in (BUSYBOX, *PROGRAMS):
+        if not program.exists():
+            raise LabError(f"{program} is not installed (lab/prepare.sh)")
+    package = kernel.newest()
+    inputs = _digest(package)
+    newest = newest_record(pool, NAME)
+    if newest and newest.get("inputs") == inputs:
+        return f"{NAME}@{newest['revision']} in {pool} is current"
+    file = kernel.fetch(package, cache)
+    with tempfile.TemporaryDirectory() as place:
+        return f"{_build(file, pathlib.Path(place), pool, inputs)} is in {pool}"
+
+
+def newest_record(pool: pathlib.Path, name: str) -> dict[str, t.Any] | None:
+    """The record of an image's highest revision; None when the pool has no such image."""
+    found = [(int(m[1]), path) for path in pool.glob(f"{name}@*") if (m := re.fullmatch(r".*@([0-9]+)", path.name))]
+    if not found:
+        return None
+    return t.cast("dict[str, t.Any]", json.loads((max(found)[1] / "record.json").read_text(encoding="utf-8")))
+
+
+def _digest(package: kernel.Package) -> str:
+    total = hashlib.sha256(package.sha256.encode())
+    for file in (BUSYBOX, *PROGRAMS, *_libraries(), *sorted(HERE.glob("*.py")), *sorted(HERE.glob("*.sh")), PUBLISH):
+        total.update(hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def _libraries() -> list[pathlib.Path]:
+    """What the dynamic loader would load for the programs, and the loader itself."""
+    told = run("/usr/bin/ldd", *map(str, PROGRAMS)).decode()
+    return [pathlib.Path(path) for path in sorted(set(re.findall(r"(?:=> |^\s)(/\S+) \(", told, re.MULTILINE)))]
+
+
+def _build(package: pathlib.Path, place: pathlib.Path, pool: pathlib.Path, inputs: str) -> str:
+    vmlinuz = kernel.unpack(package, place / "package")
+    _tree(place / "root", place / "package")
+    names = b"\0".join(str(path.relative_to(place / "root")).encode() for path in _sorted(place / "root"))
+    # not compressed: unpacking costs an emulated processor more than reading the file
+    archive = run("/usr/bin/cpio", "-o", "-0", "-H", "newc", "-R", "0:0", "--quiet", cwd=place / "root", stdin=names)
+    (place / "initrd").write_bytes(archive)
+    # nothing is on it: every guest has a disk of its own all the same
+    run("/usr/bin/qemu-img", "create", "-q", "-f", "qcow2", str(place / "disk.qcow2"), "64M")
+    command = [
+        sys.executable, str(PUBLISH), "--pool", str(pool), "--name", NAME, "--distro", "debian", "--inputs", inputs,
+        "--description", "busybox and dropbear: boots in seconds, for tests", "--disk", str(place / "disk.qcow2"),
+        "--kernel", str(vmlinuz), "--initrd", str(place / "initrd"), "--cmdline", CMDLINE,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise LabError(f"{NAME} cannot be published: {done.stderr.strip()[-500:]}")
+    return str(json.loads(done.stdout)["image"])
+
+
+def _sorted(root: pathlib.Path) -> list[pathlib.Path]:
+    """Directories before what is in them, as the kernel's unpacker needs it."""
+    return sorted(root.rglob("*"))
+
+
+def _tree(root: pathlib.Path, package: pathlib.Path) -> None:
+    for name in DIRECTORIES:
+        (root / name).mkdir(parents=True)
+    for name in ("tmp", "var/tmp"):
+        (root / name).mkdir()
+        (root / name).chmod(0o1777)
+    for name, target in LINKS.items():
+        (root / name).symlink_to(target)
+    for name, text in FILES.items():
+        (root / name).write_text(text, encoding="ascii")
+    (root / "etc/shadow").chmod(0o600)
+    for program in (BUSYBOX, *PROGRAMS):
+        _program(program.read_bytes(), root / "usr/bin" / program.name)
+    for applet in run(str(BUSYBOX), "--list").decode().split():
+        if not (root / "usr/bin" / applet).exists():
+            (root / "usr/bin" / applet).symlink_to("busybox")
+    for library in _libraries():
+        (root / library.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
+        _program(library.read_bytes(), root / library.relative_to("/"))
+    _program((HERE / "rc.sh").read_bytes(), root / "etc/rc")
+    _program((HERE / "udhcpc.sh").read_bytes(), root / "etc/udhcpc")
+    order = kernel.modules(package, MODULES)
+    for name, content in order.items():
+        (root / "lib/modules" / name).write_bytes(content)
+    (root / "lib/modules/order").write_text("".join(f"{name}\n" for name in order), encoding="ascii")
+
+
+def _program(content: bytes, path: pathlib.Path) -> None:
+    path.write_bytes(content)
+    path.chmod(0o755)
