@@ -27,7 +27,7 @@ QSUB_ABOUT = "--about"
 """The one long option that qsub has besides --version; it looks for it wherever it stands, and submits nothing."""
 OWN = ("--dry-run", "--json", "--help", "--version")
 NOTHING_SUBMITTED = "nothing was submitted"
-BATCH_TIMEOUT_S = 2.0
+BATCH_TIMEOUT_S = 5.0
 """For the sizes of nodes, which are only there to refuse early: qsub will say whether the server is well."""
 
 HELP = """\
