@@ -7,6 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
+export PATH=$root/build/venv/bin:$PATH
 copy=$root/build/ansible-test/ansible_collections/mikelangelo/vtorque
 python=3.11
 
