@@ -11,7 +11,7 @@ mkdir -p build/log && : >"$STEP_LOG"
 . lab/step.sh
 
 GUEST=${GUEST:-tiny}
-LAB="build/runtime/bin/python -m lab"
+LAB=(build/runtime/bin/python -m lab)
 case $GUEST in
     tiny) image=tiny takes="about 2 minutes, half of it installing" ;;
     debian) image=debian12 takes="about 4 minutes, half of it making the Debian image" ;;
@@ -29,21 +29,21 @@ that acts like Torque, and real guests under libvirt. It takes $takes.
 TEXT
 
 lab/prepare.sh demo
-step "the collection, built and installed" $LAB runtime
+step "the collection, built and installed" "${LAB[@]}" runtime
 step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
 if [ "$GUEST" = debian ]; then
     step "the Debian guest image (role guest_image)" lab/debian_image.sh
 fi
-[ "${1:-}" = --stay ] || trap '$LAB down >>"$STEP_LOG" 2>&1' EXIT
-step "the lab: front end fe, nodes cn1 and cn2" $LAB up --pool build/pool
+[ "${1:-}" = --stay ] || trap '"${LAB[@]}" down >>"$STEP_LOG" 2>&1' EXIT
+step "the lab: front end fe, nodes cn1 and cn2" "${LAB[@]}" up --pool build/pool
 
 if [ "${1:-}" = --stay ]; then
     cat <<TEXT
 
 The cluster is up. Next:
-  $LAB on fe --user alice -- vsub -I -vm img=$image     # a terminal in a virtual machine
-  echo hostname | $LAB on fe --user alice -- vsub       # a job; then ... on fe -- qstat
-  $LAB on fe --user alice -- vsub --help
+  ${LAB[*]} on fe --user alice -- vsub -I -vm img=$image     # a terminal in a virtual machine
+  echo hostname | ${LAB[*]} on fe --user alice -- vsub       # a job; then ... on fe -- qstat
+  ${LAB[*]} on fe --user alice -- vsub --help
   make down                                                              # ends it
 TEXT
     exit 0

@@ -36,9 +36,9 @@ def render(name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, **values: 
     import jinja2
 
     directories = [str(d) for d in (site_dir, COLLECTION_DIR) if d is not None]
-    environment = jinja2.Environment(  # noqa: S701 - HTML is not written; the formats that are have their own filters
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(directories),
-        autoescape=lambda template: bool(template and template.endswith((".xml.j2", ".xml"))),
+        autoescape=jinja2.select_autoescape(enabled_extensions=(".xml.j2", ".xml"), default=False),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
