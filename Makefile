@@ -61,7 +61,7 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@cd build/import && MYPYPATH=. ../venv/bin/mypy --config-file ../../pyproject.toml -p ansible_collections.mikelangelo.vtorque.plugins
 	@$(PY) -m mypy lab
-	@shellcheck lab/*.sh .ci/run
+	@shellcheck -x $$(git ls-files '*.sh') .ci/run
 	@PATH=$$PWD/build/venv/bin:$$PATH ansible-lint --profile production --offline -q
 
 unit: prepare-test ## fast tests, no hypervisor

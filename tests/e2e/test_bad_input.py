@@ -49,6 +49,11 @@ def test_refused_at_submission(site: Site, arguments: list[str], words: list[str
     assert site.on("fe", "qstat").stdout == queued
 
 
+def wished(**keys: str) -> dict[str, object]:
+    """A request of today's form (request.py)."""
+    return {"v": 1, "k": keys, "s": ""}
+
+
 def encoded(data: object) -> str:
     """A request as somebody would forge it."""
     return "vtorque:" + base64.urlsafe_b64encode(json.dumps(data).encode()).decode().rstrip("=")
@@ -80,7 +85,7 @@ def refused(ended: Ended, *words: str) -> None:
         ("vtorque:AAAA", ["request"]),
         (encoded({"v": 99}), ["version"]),
         (encoded([1, 2]), ["request"]),
-        (encoded({"v": 1}) + ";" + encoded({"v": 1}), ["two"]),
+        (encoded(wished()) + ";" + encoded(wished()), ["2 requests"]),
         ("GRES:none", ["request"]),
     ],
 )
@@ -91,7 +96,7 @@ def test_forged_request_is_refused_by_root(site: Site, x: str, words: list[str])
 
 def test_jobtype_is_refused_by_root(site: Site) -> None:
     """`-T` would let the user choose which hooks run."""
-    refused(forged(site, encoded({"v": 1}), "-T", "other"), "-T")
+    refused(forged(site, encoded(wished()), "-T", "other"), "-T")
 
 
 def test_hostile_names_stay_data(site: Site) -> None:
@@ -118,19 +123,30 @@ def in_pool(name: str) -> t.Iterator[pathlib.Path]:
         shutil.rmtree(place)
 
 
-def test_image_that_root_does_not_own_is_refused(site: Site) -> None:
+def spoil_owner(place: pathlib.Path) -> None:
     """Who could change an image could change what everybody's guests run."""
-    with in_pool("stranger@1") as place:
-        os.chown(place / "disk.qcow2", 1001, 1001)
-        refused(site.job("-vm", "img=stranger", stdin="echo RAN\n"), "stranger", "root")
+    os.chown(place / "disk.qcow2", 1001, 1001)
 
 
-def test_image_that_is_a_link_is_refused(site: Site) -> None:
+def spoil_link(place: pathlib.Path) -> None:
     """A link out of the pool."""
-    with in_pool("linked@1") as place:
-        (place / "disk.qcow2").unlink()
-        (place / "disk.qcow2").symlink_to("/etc/passwd")
-        refused(site.job("-vm", "img=linked", stdin="echo RAN\n"), "linked", "link")
+    (place / "disk.qcow2").unlink()
+    (place / "disk.qcow2").symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize(("spoil", "words"), [(spoil_owner, ["root"]), (spoil_link, ["link"])])
+def test_unsafe_image_is_refused_at_submission_and_by_root(
+    site: Site, spoil: t.Callable[[pathlib.Path], None], words: list[str]
+) -> None:
+    """vsub says so at once; root does not rely on it."""
+    with in_pool("unsafe@1") as place:
+        spoil(place)
+        done = site.vsub("-vm", "img=unsafe", stdin="echo RAN\n")
+        assert done.returncode != 0
+        assert done.stdout == ""
+        for word in ["unsafe", *words]:
+            assert word in done.stderr
+        refused(forged(site, encoded(wished(img="unsafe"))), "unsafe", *words)
 
 
 @contextlib.contextmanager
