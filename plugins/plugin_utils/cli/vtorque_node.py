@@ -1,0 +1,237 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vtorque-node`: one node's part of a job, asked in JSON on standard input and answered in one line of it.
+
+What is asked comes over a connection and is checked against the batch server's word; what is made follows from this
+node's own policy and templates.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pwd
+import signal
+import socket
+import sys
+import types
+import typing as t
+
+from ...module_utils.errors import UserFault, VTorqueError
+from ...module_utils.guestspec import FormError, NodePart, from_dict, to_dict
+from ...module_utils.job import policy as site_policy
+from ...module_utils.job.batch import BatchJob, open_batch
+from ...module_utils.node import guests
+from ...module_utils.node.settings import NodeSettings
+from ...module_utils.records import Deadline
+
+VERSION = 1
+LIMIT = 1 << 20
+"""Bytes of a request that are read; one guest needs less than 3 KiB."""
+LEASES = (
+    pathlib.Path("/var/lib/misc/dnsmasq.leases"),
+    pathlib.Path("/var/lib/dnsmasq/dnsmasq.leases"),
+)
+"""Where distributions let dnsmasq keep its leases, when it runs on this node."""
+LIBVIRT_LEASES = pathlib.Path("/var/lib/libvirt/dnsmasq")
+
+
+def main() -> int:
+    """Answer one request.
+
+    Returns:
+        0: there is an answer, which says whether it went well.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, _cancelled)
+    # a caller that went away must not end us in the middle of undoing
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    answer = respond(sys.stdin.buffer, os.environ)
+    os.write(1, json.dumps(answer, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n")
+    return 0
+
+
+def _cancelled(number: int, _frame: types.FrameType | None) -> t.NoReturn:
+    # once: what is being undone is not interrupted again
+    for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(other, signal.SIG_IGN)
+    raise VTorqueError("the request was cancelled", f"signal {signal.Signals(number).name}")
+
+
+def respond(
+    stream: t.BinaryIO, environment: t.Mapping[str, str], *, load: t.Callable[[], site_policy.Policy] = site_policy.load
+) -> dict[str, t.Any]:
+    """The answer to what is asked on a stream.
+
+    Args:
+        stream: read until its end, or until it is too long.
+        environment: holds SSH_CONNECTION when the request came by ssh.
+        load: gives the site's policy.
+    """
+    part: NodePart | None = None
+    settings: NodeSettings | None = None
+    try:
+        part = read_part(stream)
+        deadline = Deadline.after(part.timeout_s)
+        policy = load()
+        settings = settings_of(policy, host_name())
+        check(part, policy, settings, environment)
+        if part.do == "absent":
+            removed = guests.absent(part.job_id, part.start, settings, deadline)
+            left = guests.left(settings, part.job_id, part.start)
+            return {"version": VERSION, "ok": True, "guests": [], "removed": list(removed), "left": list(left)}
+        found = guests.present(part, settings, deadline)
+        return {"version": VERSION, "ok": True, "guests": [to_dict(g) for g in found], "removed": [], "left": []}
+    except VTorqueError as error:
+        here = guests.left(settings, part.job_id, part.start) if part and settings else ()
+        return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(here)}
+
+
+def read_part(stream: t.BinaryIO) -> NodePart:
+    """Read what is asked, strictly.
+
+    Raises:
+        FormError: it is too long, not JSON, or not of the form.
+    """
+    data = stream.read(LIMIT + 1)
+    if len(data) > LIMIT:
+        raise FormError("the request", f"is longer than {LIMIT} bytes: not read")
+    try:
+        return from_dict(NodePart, json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise FormError("the request", f"is not JSON: {str(error)[:100]}") from None
+
+
+def host_name() -> str:
+    """This node's short name."""
+    return socket.gethostname().partition(".")[0]
+
+
+def settings_of(policy: site_policy.Policy, node_name: str) -> NodeSettings:
+    """What of the site's policy the node's rooms need; the one place where it is told."""
+    leases = [pathlib.Path(policy.dhcp_leases_file)] if policy.dhcp_leases_file else list(LEASES)
+    leases.append(LIBVIRT_LEASES / f"{policy.bridge}.status")
+    script = pathlib.Path(policy.ip_to_mac_script) if policy.custom_ip_mapping and policy.ip_to_mac_script else None
+    return NodeSettings(
+        node_name=node_name,
+        node_number=policy.node_number,
+        mac_prefix=policy.mac_prefix,
+        pool=pathlib.Path(policy.vm_img_dir),
+        template_dir=pathlib.Path(policy.template_dir),
+        libvirt_uri=policy.libvirt_uri,
+        bridge=policy.bridge,
+        allow_emulation=policy.allow_emulation,
+        host_cores=policy.host_os_core_count,
+        host_ram_mib=policy.host_os_ram_mb,
+        max_guests=policy.max_vms_per_node,
+        leases_files=tuple(leases),
+        ip_to_mac_script=script,
+        torque_home=pathlib.Path(policy.torque_home),
+        domain=policy.domain,
+        name_server=policy.name_server,
+        search_domain=policy.search_domain,
+        ntp_servers=tuple(filter(None, (policy.ntp_server_1, policy.ntp_server_2))),
+        ssh_timeout_s=float(policy.ssh_timeout),
+        ready_timeout_s=float(policy.timeout),
+    )
+
+
+def check(part: NodePart, policy: site_policy.Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> None:
+    """Is it this node that is asked, by whom it must be, for a job that is here?
+
+    To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's.
+
+    Raises:
+        VTorqueError: it is not; says what disagrees.
+        SiteFault: the batch server does not answer, or does not know the job.
+    """
+    if part.node.partition(".")[0] != settings.node_name:
+        raise VTorqueError(f"node {part.node} is asked", f"this is {settings.node_name}")
+    connection = environment.get("SSH_CONNECTION", "")
+    if part.do == "absent" and not connection:
+        return
+    job = open_batch(policy).job(part.job_id)
+    if connection:
+        check_peer(job, connection)
+    if part.do == "present":
+        check_job(part, job)
+
+
+def check_job(part: NodePart, job: BatchJob) -> None:
+    """Does the server's word on the job agree with what is asked?
+
+    Raises:
+        VTorqueError: it does not; says in what.
+        UserFault: the job's user is not this node's user of that name.
+    """
+    what = f"job {part.job_id} on {part.node}"
+    if job.job_id != part.job_id:
+        raise VTorqueError(what, f"the server speaks of {job.job_id}")
+    if job.state != "R":
+        raise VTorqueError(what, f"its state is {job.state or 'unknown'}, not R")
+    if job.start_count != part.start:
+        raise VTorqueError(what, f"start {part.start} is asked for, the server is at {job.start_count}")
+    if not any(same_host(part.node, host) for host in job.nodes):
+        raise VTorqueError(what, f"it runs on {', '.join(job.nodes) or 'no node'}")
+    owner = part.owner
+    if job.euser != owner.user:
+        raise VTorqueError(what, f"it is {job.euser}'s, not {owner.user}'s")
+    try:
+        known = pwd.getpwnam(owner.user)
+    except KeyError:
+        raise UserFault(what, f"user {owner.user} is not known on this node") from None
+    if (known.pw_uid, known.pw_gid) != (owner.uid, owner.gid):
+        raise VTorqueError(
+            what,
+            f"user {owner.user} is {known.pw_uid}:{known.pw_gid} here, {owner.uid}:{owner.gid} is asked for",
+            "users must have the same ids on all nodes",
+        )
+
+
+def check_peer(job: BatchJob, connection: str) -> None:
+    """Is the other end of the ssh connection the job's mother superior?
+
+    Args:
+        connection: SSH_CONNECTION: address and port of the other end, then ours.
+
+    Raises:
+        VTorqueError: it is another host, or it cannot be told.
+    """
+    peer = connection.split()[0] if connection.split() else ""
+    if not job.nodes:
+        raise VTorqueError(f"job {job.job_id}", "has no nodes, so nobody may ask for it from elsewhere")
+    superior = job.nodes[0]
+    try:
+        known = {_plain(str(entry[4][0])) for entry in socket.getaddrinfo(superior, None, type=socket.SOCK_STREAM)}
+    except OSError as error:
+        raise VTorqueError(f"job {job.job_id}", f"the address of {superior} is not known here: {error}") from error
+    if _plain(peer) not in known:
+        raise VTorqueError(
+            f"job {job.job_id} is asked for from {peer[:64]}",
+            f"that is not its mother superior {superior} ({', '.join(sorted(known))})",
+            "on the node itself, call it outside an ssh session",
+        )
+
+
+def _plain(address: str) -> str:
+    """An address in its normal form; sshd may show IPv4 as mapped into IPv6."""
+    import netaddr
+
+    try:
+        parsed = netaddr.IPAddress(address.partition("%")[0])
+    except (netaddr.AddrFormatError, ValueError):
+        return address
+    return str(parsed.ipv4() if parsed.version == 6 and parsed.is_ipv4_mapped() else parsed)
+
+
+def same_host(one: str, other: str) -> bool:
+    """Do two names mean one host?  A short name means whatever full name begins with it."""
+    if "." in one and "." in other:
+        return one.lower() == other.lower()
+    return one.partition(".")[0].lower() == other.partition(".")[0].lower()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
