@@ -28,6 +28,8 @@ POOL = CHECKOUT / "build/pool"
 UP_TIMEOUT_S = 120
 DOWN_TIMEOUT_S = 30
 
+Starting = tuple[subprocess.Popen[bytes], t.IO[bytes]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -128,7 +130,7 @@ def _check(plan: Plan) -> None:
 
 
 def _raise(state: State, plan: Plan, facts: Facts) -> None:
-    state.directory.mkdir(parents=True, mode=0o711, exist_ok=True)
+    state.claim()
     for shared, mode in (("home", 0o755), ("batch", 0o755), ("pool", 0o755)):
         (state.directory / shared).mkdir(mode=mode)
     state.save(facts)
@@ -139,8 +141,9 @@ def _raise(state: State, plan: Plan, facts: Facts) -> None:
     try:
         _wait(facts, starting, lambda: state.save(facts))
     finally:
-        for pipe in starting.values():
+        for process, pipe in starting.values():
             pipe.close()
+            process.wait(timeout=UP_TIMEOUT_S)
     facts.up = True
     state.save(facts)
 
@@ -196,8 +199,8 @@ def _keys(state: State, nodes: t.Iterable[str]) -> None:
             shutil.copy(public, place)
 
 
-def _start(state: State, facts: Facts, name: str) -> t.IO[bytes]:
-    """Start a node's process 1; returns the pipe on which it says how it went."""
+def _start(state: State, facts: Facts, name: str) -> Starting:
+    """Start a node's process 1; returns its maker, and the pipe on which it says how it went."""
     numbers = {node: number for number, node in enumerate(facts.addresses)}
     mounts = _mounts(state, facts, name)
     node = NodePlan(name, facts.addresses[name], numbers[name], facts.addresses, mounts, facts.bare)
@@ -206,17 +209,17 @@ def _start(state: State, facts: Facts, name: str) -> t.IO[bytes]:
     reading, writing = os.pipe()
     words = [sys.executable, "-m", "lab.node", "enter", str(writing), str(place), state.name(name), state.name(name)]
     with os.fdopen(writing, "wb"), (place / "init.log").open("wb") as log:
-        subprocess.Popen(
+        process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writing,), start_new_session=True,
             cwd=CHECKOUT, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
-    return os.fdopen(reading, "rb", buffering=0)
+    return process, os.fdopen(reading, "rb", buffering=0)
 
 
-def _wait(facts: Facts, starting: dict[str, t.IO[bytes]], save: t.Callable[[], None]) -> None:
+def _wait(facts: Facts, starting: dict[str, Starting], save: t.Callable[[], None]) -> None:
     """Until every node said `ok`; each says first its number, which is kept at once."""
     poll = select.poll()
-    names = {pipe.fileno(): name for name, pipe in starting.items()}
+    names = {pipe.fileno(): name for name, (_, pipe) in starting.items()}
     for number in names:
         poll.register(number, select.POLLIN)
     said = dict.fromkeys(starting, b"")
@@ -246,7 +249,7 @@ def _wait(facts: Facts, starting: dict[str, t.IO[bytes]], save: t.Callable[[], N
 def _clean(state: State, *, keep_logs: bool = False) -> bool:
     """Remove whatever of this lab is there, found by the names that its directory gives it."""
     facts = state.load()
-    found = bool(facts) or bool(network.present(state)) or bool(cgroups.present(state)) or state.directory.exists()
+    found = bool(facts) or bool(network.present(state)) or bool(cgroups.present(state)) or state.is_ours
     for init in facts.inits.values() if facts else ():
         if init.alive:
             os.kill(init.pid, signal.SIGKILL)
@@ -258,8 +261,7 @@ def _clean(state: State, *, keep_logs: bool = False) -> bool:
     if keep_logs:
         for log in state.directory.glob("nodes/*/init.log"):
             sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
-    if state.directory.exists():
-        shutil.rmtree(state.directory)
+    state.vanish()
     return found
 
 

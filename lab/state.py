@@ -13,11 +13,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import typing as t
 
 DEFAULT = pathlib.Path("/run/vtorque-lab")
 NETWORK = "10.77.0"
 FRONT_END = "fe"
+MARK = ".vtorque-lab"
 NODE_NAME = r"[a-z][a-z0-9]{0,11}"
 MOST_NODES = 80
 """Compute nodes have the addresses .11 to .90; the DHCP server gives guests .100 to .250."""
@@ -130,6 +132,18 @@ class State:
         """The directory of one node: `upper` and `work` of its root, its plan and its init's log."""
         return self.directory / "nodes" / name
 
+    def vanish(self) -> None:
+        """Remove the directory if a lab made it, the mark last: a removal that is interrupted can be done again."""
+        if not self.is_ours:
+            return
+        for path in self.directory.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != MARK:
+                path.unlink()
+        (self.directory / MARK).unlink()
+        self.directory.rmdir()
+
     @contextlib.contextmanager
     def lock(self) -> t.Iterator[None]:
         """Only one `up` or `down` at a time; the lock ends with its holder.
@@ -155,12 +169,31 @@ class State:
         temporary.rename(path)
 
     def load(self) -> Facts | None:
-        """The facts of the lab, or None when there is none, or one that was never finished being written."""
+        """The facts of the lab, or None when there are none, or none of this version's.
+
+        Nothing depends on them for cleaning up: names tell what belongs to the lab.
+        """
         try:
             data = json.loads((self.directory / "lab.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            return Facts(**{**data, "inits": {name: Process(**init) for name, init in data["inits"].items()}})
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
             return None
-        return Facts(**{**data, "inits": {name: Process(**init) for name, init in data["inits"].items()}})
+
+    @property
+    def is_ours(self) -> bool:
+        """Was the directory made by a lab?  Only then its content may be removed."""
+        return (self.directory / MARK).exists()
+
+    def claim(self) -> None:
+        """Make the directory.
+
+        Raises:
+            LabError: it is there, and holds what no lab made.
+        """
+        self.directory.mkdir(parents=True, mode=0o711, exist_ok=True)
+        if any(self.directory.iterdir()):
+            raise LabError(f"{self.directory} is not empty, and not a lab's (VTORQUE_LAB says where a lab lives)")
+        (self.directory / MARK).touch()
 
     def running(self) -> Facts:
         """The facts of a lab whose `up` came to its end.

@@ -276,6 +276,15 @@ def test_a_node_that_cannot_start_is_named_and_leaves_nothing(
     assert "cn1" not in capfd.readouterr().out
 
 
+def test_a_directory_that_is_not_a_lab_s_is_left_alone(other: State) -> None:
+    other.directory.mkdir()
+    (other.directory / "thesis.tex").write_text("years of work")
+    with pytest.raises(LabError, match="not empty"):
+        cluster.up(other, PLAN)
+    assert cluster.down(other) is False
+    assert (other.directory / "thesis.tex").read_text() == "years of work"
+
+
 @pytest.mark.parametrize("names", [("cn1",), ("fe", "fe"), ("fe", "cn-1"), ("fe", "CN1"), ("fe", "sw"), ("fe", "../x")])
 def test_names_that_are_no_nodes_are_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(LabError):
