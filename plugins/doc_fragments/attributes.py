@@ -30,6 +30,13 @@ attributes:
 """
 
     LIBVIRT = r"""
+attributes:
+  action_group:
+    description: Use C(group/mikelangelo.vtorque.libvirt) in C(module_defaults) to set O(uri) for all that have it.
+    support: full
+    membership:
+      - mikelangelo.vtorque.vtorque
+      - mikelangelo.vtorque.libvirt
 options:
   uri:
     description:

@@ -123,20 +123,13 @@ fault:
   sample: node
 """
 
-import traceback
+import importlib.util
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.node.domain import DomainFacts, Domains, Outcome, parse
-
-try:
-    import libvirt  # noqa: F401 - only to say in Ansible's own way that it is missing
-
-    LIBVIRT_ERROR = None
-except ImportError:
-    LIBVIRT_ERROR = traceback.format_exc()
 
 
 def shown(facts: DomainFacts) -> dict[str, t.Any]:
@@ -213,8 +206,8 @@ def main() -> None:
         required_if=[("state", "running", ("xml",)), ("state", "absent", ("xml", "name"), True)],
         supports_check_mode=True,
     )
-    if LIBVIRT_ERROR:
-        module.fail_json(msg=missing_required_lib("libvirt-python"), exception=LIBVIRT_ERROR)
+    if importlib.util.find_spec("libvirt") is None:
+        module.fail_json(msg=missing_required_lib("libvirt-python"))
     try:
         result = run(module)
     except VTorqueError as error:

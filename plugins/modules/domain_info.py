@@ -119,20 +119,13 @@ fault:
 """
 
 import dataclasses
-import traceback
+import importlib.util
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.node.domain import DomainFacts, Domains
-
-try:
-    import libvirt  # noqa: F401 - only to say in Ansible's own way that it is missing
-
-    LIBVIRT_ERROR = None
-except ImportError:
-    LIBVIRT_ERROR = traceback.format_exc()
 
 
 def shown(facts: DomainFacts) -> dict[str, t.Any]:
@@ -150,8 +143,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if LIBVIRT_ERROR:
-        module.fail_json(msg=missing_required_lib("libvirt-python"), exception=LIBVIRT_ERROR)
+    if importlib.util.find_spec("libvirt") is None:
+        module.fail_json(msg=missing_required_lib("libvirt-python"))
     try:
         with Domains(module.params["uri"], read_only=True) as domains:
             found = domains.list(ours=module.params["jobs_only"])

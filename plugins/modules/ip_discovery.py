@@ -91,27 +91,13 @@ fault:
   sample: site
 """
 
+import importlib.util
 import pathlib
-import traceback
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.node.neighbours import discover, normal_mac
-
-MISSING: dict[str, str] = {}
-try:
-    import netaddr  # noqa: F401 - only to say in Ansible's own way that it is missing
-except ImportError:
-    MISSING["netaddr"] = traceback.format_exc()
-try:
-    import pyroute2  # noqa: F401 - the same
-except ImportError:
-    MISSING["pyroute2"] = traceback.format_exc()
-try:
-    import inotify_simple  # noqa: F401 - the same
-except ImportError:
-    MISSING["inotify_simple"] = traceback.format_exc()
 
 
 def main() -> None:
@@ -128,8 +114,8 @@ def main() -> None:
     params = module.params
     needed = ["netaddr", "pyroute2", *(["inotify_simple"] if params["leases"] else [])]
     for library in needed:
-        if library in MISSING:
-            module.fail_json(msg=missing_required_lib(library), exception=MISSING[library])
+        if importlib.util.find_spec(library) is None:
+            module.fail_json(msg=missing_required_lib(library))
     try:
         found = discover(
             params["mac"],

@@ -105,12 +105,12 @@ fault:
   sample: unclear
 """
 
+import importlib.util
 import json
 import os
 import pathlib
 import secrets
 import tempfile
-import traceback
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -118,13 +118,6 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ..module_utils.errors import VTorqueError
 from ..module_utils.node.nocloud import META_DATA, files_of, shown
 from ..module_utils.node.seed import read_iso, write_iso
-
-try:
-    import pycdlib  # noqa: F401 - only to say in Ansible's own way that it is missing
-
-    PYCDLIB_ERROR = None
-except ImportError:
-    PYCDLIB_ERROR = traceback.format_exc()
 
 
 def attributes(module: AnsibleModule, path: str, changed: bool) -> bool:
@@ -184,8 +177,8 @@ def main() -> None:
         add_file_common_args=True,
         supports_check_mode=True,
     )
-    if PYCDLIB_ERROR:
-        module.fail_json(msg=missing_required_lib("pycdlib"), exception=PYCDLIB_ERROR)
+    if importlib.util.find_spec("pycdlib") is None:
+        module.fail_json(msg=missing_required_lib("pycdlib"))
     if module.params["mode"] is None:
         module.params["mode"] = "0600"
     # no_log keeps the user data out of syslog; afterwards every single word of it ("root", "1") would be blanked out
