@@ -83,7 +83,7 @@ def _relay(terminal: socket.socket) -> None:
     terminal.sendall(wire.encode({"term": term, "rows": size.lines, "columns": size.columns}))
     before = termios.tcgetattr(0)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    tty.setraw(0)
+    tty.setraw(0, termios.TCSADRAIN)
     watched: list[t.Any] = [terminal, 0]
     try:
         while True:

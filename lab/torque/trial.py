@@ -232,11 +232,22 @@ class Trial:
 
     def ask(self, message: wire.Message) -> wire.Message:
         """Ask the server as root on the front end, with a deadline."""
+        return self._ask(wire.server_socket(self.sockets, "fe"), message)
+
+    @staticmethod
+    def _ask(path: str, message: wire.Message) -> wire.Message:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(DEADLINE)
-            connection.connect(wire.server_socket(self.sockets, "fe"))
+            connection.connect(path)
             connection.sendall(wire.encode(message))
             return wire.receive(connection)
+
+    def delete_all(self) -> None:
+        """Let no job go on: each is deleted, and ended when this returns."""
+        jobs = self.ask({"op": "status", "job": "", "expand": False})["jobs"]
+        for job_id in [name for name, shown in jobs if ["job_state", "", "C"] not in shown]:
+            self.ask({"op": "delete", "job": job_id, "delay": 1, "purge": False})
+            self.wait(job_id)
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -349,8 +360,8 @@ class Trial:
         for host in self.nodes:
             for hook in HOOKS:
                 self.record(host, hook)
-            self.run("momctl", "-q", "clearmsg", user="root", host=host)
-        self.run("pbsnodes", "-c", "-N", "", *self.nodes, user="root")
+            self._ask(wire.mom_socket(self.sockets, host), {"op": "momctl", "what": "clearmsg"})
+        self.ask({"op": "set-nodes", "nodes": list(self.nodes), "offline": False, "note": ""})
 
     def _new_events(self) -> None:
         (self.log / "events").touch()

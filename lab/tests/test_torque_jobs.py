@@ -1,0 +1,578 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From submission to end: torque.md, "The job shell", "qdel", "Signals", "How the script is launched"."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import stat
+import subprocess
+import typing as t
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from lab.tests.test_torque_hooks import RECORDED
+from lab.torque import hooks, trial
+
+SHELL = """#!/usr/bin/python3 -I
+import os, sys, time
+print("argv", sys.argv, flush=True)
+print("line", repr(sys.stdin.readline()), "rest", repr(sys.stdin.read()))
+print("me", os.getpid(), open("/proc/self/stat").read().rpartition(")")[2].split()[19])
+sys.stderr.write("to stderr\\n")
+sys.exit(37)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> t.Iterator[trial.Trial]:
+    made = trial.Trial({"n1": 2, "n2": 2})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def system(cluster: trial.Trial) -> t.Iterator[trial.Trial]:
+    cluster.fresh()
+    yield cluster
+    cluster.delete_all()
+
+
+def number(job_id: str) -> str:
+    return job_id.partition(".")[0]
+
+
+def user_file(system: trial.Trial, name: str, text: str, mode: int = 0o755) -> str:
+    path = system.user_home("alice") / name
+    path.write_text(text)
+    os.chown(path, 1001, 1001)
+    path.chmod(mode)
+    return str(path)
+
+
+class TestJobShell:
+    def test_dash_s_makes_any_program_the_job_shell(self, system: trial.Trial) -> None:
+        shell = user_file(system, "shell", SHELL)
+        script = user_file(system, "job.sh", "#!/bin/sh\n#PBS -N named\n#PBS -S /bin/false\ntrue\n")
+        job_id = system.run("qsub", "-S", shell, "-F", "a b", "-l", "nodes=n1", script).stdout.strip()
+        shown = system.wait(job_id)
+        out = system.output(f"named.o{number(job_id)}")
+        spooled = f"{system.home('n1')}/mom_priv/jobs/{job_id}.SC"
+        assert f"argv ['{shell}']\n" in out
+        assert f"line '{spooled} a b\\n' rest ''\n" in out
+        assert system.output(f"named.e{number(job_id)}") == "to stderr\n"
+        assert (shown["exit_status"], shown["Shell_Path_List"]) == ("37", shell)
+        assert (shown["job_arguments"], shown["Job_Name"]) == ("a b", "named")
+
+    def test_the_process_above_the_prologue_becomes_the_job_shell(self, system: trial.Trial) -> None:
+        shell = user_file(system, "shell", SHELL)
+        job_id, shown = system.finish("-S", shell, "-l", "nodes=n1+n2")
+        pid, started = re.findall(r"me (\d+) (\d+)", system.output(f"STDIN.o{number(job_id)}"))[0]
+        seen = system.seen(job_id, "n1", "prologue")
+        assert (seen.parent, seen.parent_started) == (int(pid), int(started))
+        assert shown["session_id"] == pid
+        assert system.seen(job_id, "n1", "epilogue").arguments[5] == pid
+
+    def test_the_login_shell_runs_the_script_by_its_own_first_line(self, system: trial.Trial) -> None:
+        job_id, _shown = system.finish(script="#!/usr/bin/python3 -I\nimport sys\nprint(sys.argv[0])\n")
+        assert system.output(f"STDIN.o{number(job_id)}").endswith(f"/mom_priv/jobs/{job_id}.SC\n")
+
+    def test_python_as_the_shell_fails_because_it_reads_a_path_as_code(self, system: trial.Trial) -> None:
+        job_id, shown = system.finish("-S", "/usr/bin/python3", script="print(1)\n")
+        assert shown["exit_status"] == "1"
+        assert "SyntaxError" in system.output(f"STDIN.e{number(job_id)}")
+
+    def test_a_shell_that_is_not_there_is_status_254(self, system: trial.Trial) -> None:
+        job_id, shown = system.finish("-S", "/nonexistent")
+        assert shown["exit_status"] == "254"
+        assert "exec of shell" in system.output(f"STDIN.e{number(job_id)}")
+
+    def test_the_login_profile_is_read_and_signals_are_as_everywhere(self, system: trial.Trial) -> None:
+        profile = user_file(system, ".bash_profile", "export FROM_PROFILE=yes\n")
+        job_id, _shown = system.finish(script="echo $FROM_PROFILE $(umask)\ngrep -E 'Sig(Blk|Ign)' /proc/self/status\n")
+        os.unlink(profile)
+        lines = system.output(f"STDIN.o{number(job_id)}").split()
+        assert lines == ["yes", "0077", "SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
+
+    def test_the_environment_has_the_recorded_names_and_values(self, system: trial.Trial) -> None:
+        job_id, _shown = system.finish(
+            *("-N", "fx", "-l", "nodes=2:ppn=2,walltime=10:00", "-v", "A=1,B=two"),
+            script="env\n",
+            PATH="/usr/local/bin:/usr/bin:/bin",
+            MAIL="/var/mail/alice",
+        )
+        lines = (line.partition("=")[::2] for line in system.output(f"fx.o{number(job_id)}").splitlines())
+        ours = {name: value for name, value in lines if name.startswith("PBS_")}
+        theirs = dict(line.split("=", 1) for line in (RECORDED / "job-environment-pbs.txt").read_text().splitlines())
+        assert ours.keys() == theirs.keys()
+        varying = {"PBS_JOBCOOKIE", "PBS_O_PATH"}
+        for name in theirs.keys() - varying:
+            value = ours[name].replace(str(system.home("n2")), "/var/spool/torque")
+            value = value.replace(str(system.user_home("alice")), "/home/alice").replace(job_id, "11.th")
+            assert value.replace("fe", "th") == theirs[name], name
+        assert re.fullmatch("[0-9A-F]{32}", ours["PBS_JOBCOOKIE"])
+
+    def test_it_starts_in_home_or_in_dash_d(self, system: trial.Trial) -> None:
+        first, _shown = system.finish(script="pwd\n")
+        second, shown = system.finish("-d", "/usr", script="pwd; echo $PBS_O_WORKDIR\n")
+        home = str(system.user_home("alice"))
+        assert system.output(f"STDIN.o{number(first)}") == f"{home}\n"
+        assert system.output(f"STDIN.o{number(second)}") == f"/usr\n{home}\n"
+        assert shown["init_work_dir"] == "/usr"
+
+
+class TestOutput:
+    def test_goes_to_the_submit_directory_as_the_users_files(self, system: trial.Trial) -> None:
+        job_id, shown = system.finish("-N", "out", script="echo o; echo e >&2\n")
+        path = system.user_home("alice") / f"out.o{number(job_id)}"
+        assert (path.read_text(), path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == ("o\n", 1001, 0o600)
+        assert system.output(f"out.e{number(job_id)}") == "e\n"
+        assert shown["Output_Path"] == f"fe:{path}"
+        assert not list((system.home(shown["exec_host"].split("/")[0]) / "spool").glob(f"{job_id}*"))
+
+    @pytest.mark.parametrize(
+        ("words", "files"),
+        [
+            (("-o", "there", "-e", "sub/"), {"there": "o\n", "sub/n.eN": "e\n"}),
+            (("-j", "oe"), {"n.oN": "o\ne\n"}),
+            (("-j", "eo"), {"n.eN": "o\ne\n"}),
+            (("-o", "fe:sub", "-k", "e"), {"sub/n.oN": "o\n", "n.eN": "e\n"}),
+        ],
+    )
+    def test_dash_o_e_j_k(self, system: trial.Trial, words: tuple[str, ...], files: dict[str, str]) -> None:
+        directory = system.user_home("alice") / "sub"
+        directory.mkdir(exist_ok=True)
+        os.chown(directory, 1001, 1001)
+        job_id, _shown = system.finish("-N", "n", *words, script="echo o; echo e >&2\n")
+        for name, text in files.items():
+            assert system.output(name.replace("N", number(job_id))) == text
+
+
+class TestSubmit:
+    def test_the_command_line_wins_over_directives_and_x_is_joined(self, system: trial.Trial) -> None:
+        script = "#!/bin/sh\n#PBS -N script -W x=one\n#PBS -l walltime=5:00,mem=1gb\n#PBS -v A=s,B=s\nenv\n"
+        job_id, shown = system.finish(
+            "-N", "line", "-W", "x=two", "-W", "x=three", "-l", "walltime=2:00", "-v", "A=l", script=script
+        )
+        assert (shown["Job_Name"], shown["x"]) == ("line", "one;two;three")
+        assert (shown["Resource_List.walltime"], shown["Resource_List.mem"]) == ("00:02:00", "1gb")
+        assert {"A=l", "B=s"} <= set(system.output(f"line.o{number(job_id)}").splitlines())
+        assert shown["submit_args"] == "-N line -W x=two -W x=three -l walltime=2:00 -v A=l"
+
+    def test_dash_c_changes_the_prefix(self, system: trial.Trial) -> None:
+        _job_id, shown = system.finish("-C", "#XYZ", script="#PBS -N no\n#XYZ -A yes\ntrue\n")
+        assert (shown["Job_Name"], shown["Account_Name"]) == ("STDIN", "yes")
+
+    def test_dash_V_takes_the_whole_environment(self, system: trial.Trial) -> None:
+        job_id, shown = system.finish("-V", script="echo $THING\n", THING="a, b")
+        assert system.output(f"STDIN.o{number(job_id)}") == "a, b\n"
+        assert "THING=a\\, b" in shown["Variable_List"]
+
+    @pytest.mark.parametrize(
+        ("words", "status", "message"),
+        [
+            (("-l", "unknown=1"), 15037 & 0xFF, "Unknown resource type"),
+            (("-W", "unknown=1"), 154, "Undefined attribute"),
+            (("-q", "nowhere"), 172, "Unknown queue"),
+            (("-l", "nodes=9"), 15038 & 0xFF, "Job exceeds queue resource limits"),
+            (("-y",), 2, "invalid option"),
+            (("-N", "a b"), 2, "illegal -N value"),
+            (("-W", "depend"), 2, "illegal -W value"),
+        ],
+    )
+    def test_what_is_unknown_is_refused(
+        self, system: trial.Trial, words: tuple[str, ...], status: int, message: str
+    ) -> None:
+        done = system.run("qsub", *words, text="true\n")
+        assert (done.returncode, done.stdout) == (status, "")
+        assert message in done.stderr
+
+    def test_root_may_not_submit(self, system: trial.Trial) -> None:
+        assert "Bad UID" in system.run("qsub", user="root", text="true\n").stderr
+
+    def test_dash_z_prints_nothing_and_dash_h_holds(self, system: trial.Trial) -> None:
+        assert system.run("qsub", "-z", text="true\n").stdout == ""
+        job_id = system.submit("-h")
+        assert system.attributes(job_id)["job_state"] == "H"
+        system.run("qrls", job_id)
+        assert system.wait(job_id)["exit_status"] == "0"
+
+    def test_dash_n_has_the_node_for_itself(self, system: trial.Trial) -> None:
+        first = system.submit("-n", "-l", "nodes=n1", script="sleep 30\n")
+        shown = system.wait(first, "R42")
+        second = system.submit("-l", "nodes=n1")
+        assert shown["node_exclusive"] == "True"
+        assert system.node("n1")["state"] == "job-exclusive"
+        assert system.attributes(second)["job_state"] == "Q"
+        system.run("qdel", first)
+        assert system.wait(second)["exit_status"] == "0"
+
+    def test_a_long_x_comes_back_whole(self, system: trial.Trial) -> None:
+        x = "v" * 60000
+        job_id = system.submit("-h", "-W", f"x={x}")
+        text = system.run("qstat", "-f", job_id).stdout
+        assert f"    x = {x}\n" in text.replace("\n\t", "")
+
+    def test_the_submit_filter_sees_arguments_and_script_and_may_reject(self, system: trial.Trial) -> None:
+        program = system.directory / "filter"
+        program.write_text('#!/bin/sh\n[ "$1" = -A ] && exit 255\nsed s/old/new/\n')
+        program.chmod(0o755)
+        config = system.home("fe") / "torque.cfg"
+        config.write_text(f"SUBMITFILTER {program}\n")
+        job_id, _shown = system.finish(script="echo old\n")
+        rejected = system.run("qsub", "-A", "x", text="true\n")
+        config.unlink()
+        assert system.output(f"STDIN.o{number(job_id)}") == "new\n"
+        assert "administratively rejected" in rejected.stderr
+        assert rejected.returncode == 1
+
+
+class TestCancel:
+    def test_qdel_of_a_running_job_cleans_sisters_runs_precancel_then_terminates(self, system: trial.Trial) -> None:
+        job_id = system.submit("-l", "nodes=n2+n1", script="trap 'echo trapped' TERM\nsleep 30\n")
+        system.wait(job_id, "R42")
+        assert system.run("qdel", job_id).returncode == 0
+        assert system.wait(job_id)["exit_status"] == "271"
+        ran = system.ran(job_id)
+        assert set(ran[-6:-2]) >= {"n1:epilogue.user.parallel", "n2:epilogue.precancel"}
+        assert ran[-2:] == ["n2:epilogue.user", "n2:epilogue"]
+        precancel = system.seen(job_id, "n2", "epilogue.precancel")
+        recorded = trial.read_record((RECORDED / "hook-ms-epilogue.precancel.txt").read_text())
+        assert precancel.identity.startswith("uid=1001(alice)")
+        assert (precancel.umask, precancel.streams) == (recorded.umask, recorded.streams)
+        assert (precancel.blocked, precancel.ignored) == (recorded.blocked, recorded.ignored)
+        assert len(precancel.arguments) == len(recorded.arguments)
+        assert precancel.arguments[10] == recorded.arguments[10] == "0"
+        assert system.seen(job_id, "n2", "epilogue").arguments[10] == "271"
+
+    def test_a_shell_that_ignores_term_is_killed_and_one_that_obeys_keeps_its_status(self, system: trial.Trial) -> None:
+        deaf = "#!/usr/bin/python3 -I\nimport signal\nsignal.signal(15, signal.SIG_IGN)\nsignal.pause()\n"
+        polite = "#!/usr/bin/python3 -I\nimport signal\nsignal.signal(15, lambda *_: exit(9))\nsignal.pause()\n"
+        for text, status in ((deaf, "265"), (polite, "9")):
+            shell = user_file(system, "shell", text.replace("signal.pause", "open('ready').read()\nsignal.pause"))
+            fifo = system.user_home("alice") / "ready"
+            fifo.unlink(missing_ok=True)
+            os.mkfifo(fifo)
+            fifo.chmod(0o666)
+            job_id = system.submit("-S", shell)
+            fifo.write_text("")
+            system.run("qdel", job_id)
+            assert system.wait(job_id)["exit_status"] == status
+
+    def test_qdel_during_the_prologue_waits_for_its_end(self, system: trial.Trial) -> None:
+        gate = system.gate("n1", "prologue")
+        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
+        line = system.command(["qdel", job_id], "alice", "fe", {})
+        descriptor = os.open(gate, os.O_WRONLY)
+        with subprocess.Popen(line) as qdel:
+            with pytest.raises(subprocess.TimeoutExpired):
+                qdel.wait(timeout=0.4)
+            os.write(descriptor, b"0\n")
+            os.close(descriptor)
+            assert qdel.wait(timeout=trial.DEADLINE) == 0
+        assert system.wait(job_id)["exit_status"] == "271"
+        ran = system.ran(job_id)
+        assert ran == [
+            f"n1:{hook}" for hook in ("prologue", "prologue.user", "epilogue.precancel", "epilogue.user", "epilogue")
+        ]
+
+    def test_qdel_during_a_sisters_prologue(self, system: trial.Trial) -> None:
+        gate = system.gate("n1", "prologue.parallel")
+        job_id = system.submit("-l", "nodes=n2+n1")
+        descriptor = os.open(gate, os.O_WRONLY)
+        assert system.run("qdel", job_id).returncode == 0
+        assert system.ran(job_id)[-1] == "n2:epilogue.precancel"
+        os.write(descriptor, b"0\n")
+        os.close(descriptor)
+        system.wait(job_id)
+        ran = system.ran(job_id)
+        assert "n2:prologue" not in ran
+        assert ran.index("n1:epilogue.parallel") < ran.index("n2:epilogue")
+
+    def test_qdel_of_a_held_job_runs_no_script(self, system: trial.Trial) -> None:
+        job_id = system.submit("-h")
+        assert system.run("qdel", job_id, user="bob").returncode == 159
+        assert system.run("qdel", job_id).returncode == 0
+        assert system.attributes(job_id)["job_state"] == "C"
+        assert system.ran(job_id) == []
+        assert system.run("qdel", job_id).returncode == 170
+
+    def test_a_purged_job_ends_when_the_mom_finds_out(self, system: trial.Trial) -> None:
+        gate = system.gate("n1", "epilogue")
+        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
+        system.wait(job_id, "R42")
+        assert system.run("qdel", "-p", job_id).returncode == 159
+        assert system.run("qdel", "-p", job_id, user="root").returncode == 0
+        assert system.run("qstat", job_id).returncode == 153
+        system.open_gate(gate)
+        assert system.ran(job_id)[-1] == "n1:epilogue"
+
+    def test_qrerun_starts_the_same_job_again_without_precancel(self, system: trial.Trial) -> None:
+        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
+        system.wait(job_id, "R42")
+        assert system.run("qrerun", job_id).returncode == 159
+        assert system.run("qrerun", job_id, user="root").returncode == 0
+        assert system.wait(job_id, starts=2)["start_count"] == "2"
+        assert "n1:epilogue.precancel" not in system.ran(job_id)
+
+    def test_a_hold_of_a_running_job_counts_at_its_rerun(self, system: trial.Trial) -> None:
+        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
+        system.wait(job_id, "R42")
+        assert system.run("qhold", job_id).returncode == 0
+        shown = system.attributes(job_id)
+        assert (shown["job_state"], shown["Hold_Types"]) == ("R", "u")
+        system.run("qrerun", job_id, user="root")
+        assert system.wait(job_id, "H20")["job_state"] == "H"
+
+    def test_walltime_runs_precancel_deaf_and_ends_with_minus_11(self, system: trial.Trial) -> None:
+        job_id, shown = system.finish("-l", "nodes=n1,walltime=1", script="sleep 30\n")
+        assert shown["exit_status"] == "-11"
+        assert "exceeded limit 1" in system.output(f"STDIN.e{number(job_id)}")
+        assert system.seen(job_id, "n1", "epilogue.precancel").blocked == "0000000000014003"
+        assert system.seen(job_id, "n1", "epilogue").arguments[10] == "-11"
+
+
+class TestSignals:
+    SHELL = (
+        "#!/usr/bin/python3 -I\nimport signal, os\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'usr1\\n') and exit(0))\n"
+        "open('ready').read()\nsignal.pause()\n"
+    )
+
+    def running(self, system: trial.Trial) -> str:
+        fifo = system.user_home("alice") / "ready"
+        fifo.unlink(missing_ok=True)
+        os.mkfifo(fifo)
+        fifo.chmod(0o666)
+        job_id = system.submit("-S", user_file(system, "shell", self.SHELL))
+        fifo.write_text("")
+        system.wait(job_id, "R42")
+        return job_id
+
+    @pytest.mark.parametrize("name", ["USR1", "SIGUSR1", "10"])
+    def test_qsig_by_name_and_number(self, system: trial.Trial, name: str) -> None:
+        job_id = self.running(system)
+        assert system.run("qsig", "-s", name, job_id).returncode == 0
+        assert system.wait(job_id)["exit_status"] == "0"
+        assert system.output(f"STDIN.o{number(job_id)}") == "usr1\n"
+
+    def test_suspend_and_resume_are_for_operators(self, system: trial.Trial) -> None:
+        job_id = self.running(system)
+        denied = system.run("qsig", "-s", "suspend", job_id)
+        assert (denied.returncode, "Unauthorized Request" in denied.stderr) == (159, True)
+        assert system.run("qsig", "-s", "suspend", job_id, user="root").returncode == 0
+        assert system.attributes(job_id)["job_state"] == "S"
+        assert system.run("qsig", "-s", "resume", job_id, user="root").returncode == 0
+        assert system.attributes(job_id)["job_state"] == "R"
+
+    def test_an_unknown_signal_and_a_waiting_job_are_refused(self, system: trial.Trial) -> None:
+        held = system.submit("-h")
+        assert system.run("qsig", "-s", "NOPE", held).returncode == 15015 & 0xFF
+        assert system.run("qsig", "-s", "USR1", held).returncode == 15018 & 0xFF
+
+
+class TestAlter:
+    def test_x_may_change_while_the_job_waits(self, system: trial.Trial) -> None:
+        job_id = system.submit("-h", "-W", "x=one")
+        assert system.run("qalter", "-W", "x=two", job_id).returncode == 0
+        assert system.attributes(job_id)["x"] == "two"
+        assert system.run("qalter", "-W", "comment=c", job_id).returncode == 15003 & 0xFF
+        assert system.run("qalter", "-W", "what=c", job_id).returncode == 15002 & 0xFF
+
+    def test_shell_and_variables_may_change_during_the_prologue(self, system: trial.Trial) -> None:
+        gate = system.gate("n1", "prologue")
+        job_id = system.submit("-l", "nodes=n1")
+        descriptor = os.open(gate, os.O_WRONLY)
+        assert system.run("qalter", "-S", "/bin/sh", "-v", "NEW=1", job_id).returncode == 0
+        assert system.run("qalter", "-W", "x=1", job_id).returncode == 169
+        os.write(descriptor, b"0\n")
+        os.close(descriptor)
+        shown = system.wait(job_id)
+        assert shown["Shell_Path_List"] == "/bin/sh"
+        assert "NEW=1" in shown["Variable_List"]
+
+
+class TestLook:
+    def test_an_unknown_job_is_status_153_and_the_recorded_words(self, system: trial.Trial) -> None:
+        done = system.run("qstat", "-f", "9999")
+        words, status = (RECORDED / "qstat-f-unknown.txt").read_text().splitlines()
+        assert (done.stderr, f"rc={done.returncode}") == (words.replace(".th", ".fe") + "\n", status)
+
+    def test_a_hung_server_lets_qstat_wait_and_a_gone_one_is_status_111(self, system: trial.Trial) -> None:
+        os.kill(system.daemon("fe"), signal.SIGSTOP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            subprocess.run(system.command(["qstat"], "alice", "n1", {}), timeout=0.5, check=False)
+        os.kill(system.daemon("fe"), signal.SIGCONT)
+        job_id = system.submit("-h")
+        system.stop("fe", signal.SIGKILL)
+        done = system.run("qstat", host="n1")
+        system.start("fe")
+        system.await_nodes()
+        theirs = (RECORDED / "qstat-server-gone.txt").read_text().partition("Command exited")[0]
+        assert done.returncode == 111
+        assert re.sub(r"\(\d[\d.]+\)", "()", done.stderr).replace("fe", "th") == re.sub(r"\(\d[\d.]+\)", "()", theirs)
+        assert system.attributes(job_id)["job_state"] == "H"
+
+    def test_a_job_that_ends_while_the_server_is_away_is_complete_when_it_is_back(self, system: trial.Trial) -> None:
+        gate = system.gate("n1", "epilogue")
+        job_id = system.submit("-l", "nodes=n1", script="exit 6\n")
+        descriptor = os.open(gate, os.O_WRONLY)
+        system.stop("fe", signal.SIGKILL)
+        os.write(descriptor, b"0\n")
+        os.close(descriptor)
+        system.start("fe")
+        system.await_nodes()
+        assert system.wait(job_id)["exit_status"] == "6"
+
+    def test_a_job_whose_mom_was_killed_is_queued_again(self, system: trial.Trial) -> None:
+        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
+        session = int(system.wait(job_id, "R42")["session_id"])
+        system.stop("n1", signal.SIGKILL)
+        assert system.node("n1")["state"] == "down"
+        system.start("n1")
+        system.await_nodes()
+        assert system.wait(job_id, starts=2)["start_count"] == "2"
+        assert hooks.session_processes(session) == []
+
+    def test_qstat_x_has_the_text_s_values(self, system: trial.Trial) -> None:
+        job_id, shown = system.finish("-W", "x=<&>")
+        ((element,),) = [list(ET.fromstring(system.run("qstat", "-x", "-f", job_id, user="root").stdout))]
+        assert element.findtext("x") == "<&>"
+        assert element.findtext("Resource_List/nodes") == shown["Resource_List.nodes"]
+        assert element.findtext("Job_Id") == job_id
+
+    def test_pbsnodes(self, system: trial.Trial) -> None:
+        text = system.run("pbsnodes").stdout
+        assert text.startswith("n1\n     state = free\n     power_state = Running\n     np = 2\n")
+        root = ET.fromstring(system.run("pbsnodes", "-x", "n2").stdout)
+        assert [node.findtext("name") for node in root] == ["n2"]
+        assert system.run("pbsnodes", "nowhere").returncode == 15064 & 0xFF
+
+    def test_qmgr_names_managers_and_lets_managers_add_them(self, system: trial.Trial) -> None:
+        assert system.run("qmgr", "-c", "s s managers += root@n1").returncode == 159
+        assert system.run("qmgr", "-c", "s s managers += root@n1", user="root").returncode == 0
+        assert "set server managers += root@n1\n" in system.run("qmgr", "-c", "p s").stdout
+        assert system.run("qmgr", "-c", "set server managers -= root@n1", user="root").returncode == 0
+
+
+class TestArrays:
+    def test_members_have_the_recorded_names(self, system: trial.Trial) -> None:
+        parent = system.submit("-N", "arr", "-t", "1-2", script="echo $PBS_ARRAYID $PBS_JOBID; readlink -f $0\n")
+        seq = parent.partition("[")[0]
+        assert parent == f"{seq}[].fe"
+        shown = system.wait(f"{seq}[2].fe")
+        system.wait(parent)
+        first = system.output(f"arr.o{seq}-1").splitlines()
+        assert first[0] == f"1 {seq}[1].fe"
+        assert first[1].endswith(f"/{seq}-1.fe.SC")
+        assert (shown["Job_Name"], shown["hashname"], shown["job_array_id"]) == ("arr-2", f"{seq}-2.fe", "2")
+        seen = system.seen(f"{seq}[1].fe", "n1", "prologue")
+        assert seen.arguments[8].endswith(f"/{seq}-1.fe.SC")
+        assert seen.environment["PBS_NODEFILE"].endswith(f"aux//{seq}[1].fe")
+        assert "PBS_ARRAYID" not in seen.environment
+        members = ET.fromstring(system.run("qstat", "-x", "-f", f"{seq}[]").stdout).findall("Job/Job_Id")
+        assert [member.text for member in members] == [parent, f"{seq}[1].fe", f"{seq}[2].fe"]
+
+    def test_deleting_the_parent_deletes_every_member(self, system: trial.Trial) -> None:
+        parent = system.submit("-t", "1-3%1", script="sleep 30\n")
+        seq = parent.partition("[")[0]
+        system.wait(f"{seq}[1].fe", "R42")
+        assert system.attributes(f"{seq}[2].fe")["job_state"] == "Q"
+        assert system.run("qdel", parent).returncode == 0
+        assert system.wait(parent)["job_state"] == "C"
+
+
+class Session:
+    """A `qsub -I` on a pty."""
+
+    def __init__(self, system: trial.Trial, *words: str) -> None:
+        line = system.command(["qsub", "-I", *words], "alice", "fe", {"TERM": "vt100"})
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.execvp(line[0], line)
+        self.text = ""
+
+    def expect(self, pattern: str) -> str:
+        """Read until the pattern is there."""
+        while not re.search(pattern, self.text):
+            if not select.select([self.terminal], [], [], trial.DEADLINE)[0]:
+                raise AssertionError(f"no {pattern!r} in {self.text!r}")
+            try:
+                self.text += os.read(self.terminal, 65536).decode()
+            except OSError:
+                break
+        found = re.search(pattern, self.text)
+        assert found, self.text
+        return found.group(0)
+
+    def type(self, text: str) -> None:
+        os.write(self.terminal, text.encode())
+
+    def end(self) -> int:
+        self.expect("completed\r\n")
+        _pid, status = os.waitpid(self.pid, 0)
+        os.close(self.terminal)
+        return os.waitstatus_to_exitcode(status)
+
+
+class TestInteractive:
+    def job(self, session: Session) -> str:
+        return session.expect(r"\d+\.fe")
+
+    def test_is_a_login_shell_on_a_terminal_with_all_hooks_and_no_script_file(self, system: trial.Trial) -> None:
+        system.do("n1", "prologue", "echo from the prologue")
+        session = Session(system, "-l", "nodes=n1")
+        job_id = self.job(session)
+        session.expect("from the prologue\r\n")
+        session.type("echo $0-$PBS_ENVIRONMENT-$TERM-$PPID; [ -t 0 ] && echo tty:; exit 5\n")
+        found = session.expect(r"-bash-PBS_INTERACTIVE-vt100-\d+")
+        session.expect("tty:\r\n")
+        assert session.end() == 0
+        assert system.wait(job_id)["exit_status"] == "5"
+        prologue, epilogue = (system.seen(job_id, "n1", hook) for hook in ("prologue", "epilogue"))
+        assert prologue.parent == int(found.rpartition("-")[2])
+        assert prologue.streams["1"].startswith("/dev/pts/")
+        assert epilogue.streams["1"] == "/dev/null"
+        assert prologue.arguments[8].endswith(".SC")
+        assert not [name for name in prologue.files if name.endswith(".SC")]
+        assert system.attributes(job_id)["interactive"] == "True"
+
+    def test_dash_x_runs_a_command_in_the_shell(self, system: trial.Trial) -> None:
+        shell = user_file(system, "shell", "#!/usr/bin/python3 -I\nimport sys\nprint(sys.argv)\nsys.exit(3)\n")
+        session = Session(system, "-S", shell, "-x", "./cmd", "a", "b")
+        job_id = self.job(session)
+        session.expect(re.escape(f"['{shell}', '-c', './cmd a b']"))
+        assert session.end() == 0
+        assert system.wait(job_id)["exit_status"] == "3"
+
+    @pytest.mark.parametrize("status", [1, 2])
+    def test_a_failing_prologue_aborts_it(self, system: trial.Trial, status: int) -> None:
+        system.do("n1", "prologue", f"echo no luck; status={status}")
+        session = Session(system, "-l", "nodes=n1")
+        job_id = self.job(session)
+        session.expect("no luck\r\n")
+        assert session.end() == 0
+        assert system.wait(job_id)["exit_status"] == "-2"
+
+    def test_parallel_epilogues_have_dev_null_in_place_of_closed_streams(self, system: trial.Trial) -> None:
+        session = Session(system, "-l", "nodes=n2+n1", "-x", "true")
+        job_id = self.job(session)
+        session.end()
+        system.wait(job_id)
+        assert system.seen(job_id, "n1", "epilogue.parallel").streams["1"] == "/dev/null"
+
+    def test_a_user_who_goes_away_ends_the_job(self, system: trial.Trial) -> None:
+        session = Session(system)
+        job_id = self.job(session)
+        session.type("echo up-$((1+1))\n")
+        session.expect("up-2")
+        os.kill(session.pid, signal.SIGKILL)
+        os.waitpid(session.pid, 0)
+        os.close(session.terminal)
+        assert system.wait(job_id)["job_state"] == "C"
