@@ -12,6 +12,7 @@ import os
 import pathlib
 import shlex
 import signal
+import sys
 import time
 import types
 import typing as t
@@ -38,7 +39,7 @@ class ActionModule(JobAction):
     SPEC: t.ClassVar[dict[str, t.Any]] = {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "timeout": {"type": "float"},
-        "prefix": {"type": "path", "default": "/opt/vtorque"},
+        "prefix": {"type": "path"},
     }
     _requires_connection = True
 
@@ -46,13 +47,15 @@ class ActionModule(JobAction):
         """Ask the node, or in check mode say what it would be asked."""
         wanted = args["state"]
         timeout_s = time_left_s(args["timeout"], os.environ)
-        part = part_of(place, host, wanted, timeout_s)
         before = [shown(guest) for guest in read_guests(place, host)]
+        if self.checking and wanted == "present" and read_plan(place) is None:
+            return Outcome(True, before, "the guests of a plan that job_plan would make")
+        part = part_of(place, host, wanted, timeout_s)
         if self.checking:
             after = before or [{"rank": guest.rank} for guest in part.guests] if wanted == "present" else []
             return Outcome(changed=before != after, before=before, after=after)
         with phase(place, f"{wanted}.{host}"):
-            program = pathlib.Path(args["prefix"]) / "bin" / "vtorque-node"
+            program = program_of(args["prefix"])
             answer = read_answer(part, *self._ask(program, part, timeout_s))
         if wanted == "absent":
             guests_file(place, host).unlink(missing_ok=True)
@@ -71,6 +74,14 @@ class ActionModule(JobAction):
             raise VTorqueError(f"{part.node} was not reached", str(error.message)[:500]) from error
         except AnsibleError as error:
             raise VTorqueError(f"vtorque-node on {part.node} was not run", str(error.message)[:500]) from error
+
+
+def program_of(prefix: str | None) -> pathlib.Path:
+    """`vtorque-node` on the nodes: they have one prefix, which is where this Ansible is installed on one of them."""
+    here = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
+    if prefix is None and here.exists():
+        return here
+    return pathlib.Path(prefix or "/opt/vtorque") / "bin" / "vtorque-node"
 
 
 def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:

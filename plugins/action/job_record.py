@@ -39,12 +39,12 @@ class ActionModule(JobAction):
         return self._ready(place, kept, before)
 
     def _ready(self, place: JobPlace, kept: pathlib.Path, before: list[str]) -> Outcome:
-        plan = read_plan(place)
-        if plan is None:
-            raise VTorqueError(f"{place.file(PLAN)}", "there is no plan", "run job_plan first")
         after = sorted({*before, *SHELL_FILES})
         if self.checking:
             return Outcome(before != after, before, after)
+        plan = read_plan(place)
+        if plan is None:
+            raise VTorqueError(f"{place.file(PLAN)}", "there is no plan", "run job_plan first")
         guests = all_guests(place, plan)
         shell = shell_of(os.environ)
         ready = records.ReadyRecord(

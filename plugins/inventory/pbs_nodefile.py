@@ -19,7 +19,8 @@ description:
   - The machine that Ansible runs on is reached without a connection. Its name may be short in one place and full in the
     other.
   - Every host has the variable C(vtorque_rank), its place among the job's nodes, and, when O(job_id) is given,
-    C(vtorque_job_id), C(vtorque_start) and C(vtorque_run_dir). No variable holds anything that the submitter chose.
+    C(vtorque_job_id), C(vtorque_start), C(vtorque_run_dir), C(vtorque_config) and perhaps C(vtorque_nodefile).
+    No variable holds anything that the submitter chose.
 options:
   plugin:
     description: Marks a file as one for this plugin.
@@ -102,6 +103,7 @@ class InventoryModule(BaseInventoryPlugin):
         try:
             nodes, variables = self._nodes(pathlib.Path(path).parent)
         except VTorqueError as error:
+            leave(error, str(self.get_option("job_id")), pathlib.Path(path).parent)
             raise AnsibleParserError(f"{path}: {error}") from error
         self._populate(inventory, nodes, variables)
 
@@ -115,7 +117,9 @@ class InventoryModule(BaseInventoryPlugin):
         if not re.fullmatch(JOB_ID, job_id):
             raise VTorqueError(f"job_id={job_id[:80]!r}", "not of the form number.server or number[index].server")
         nodes, start, run_dir = self._ask(job_id, directory, lines)
-        return nodes, {"vtorque_job_id": job_id, "vtorque_start": start, "vtorque_run_dir": str(run_dir)}
+        variables = {"vtorque_job_id": job_id, "vtorque_start": start, "vtorque_run_dir": str(run_dir)}
+        variables["vtorque_config"] = self.get_option("config")
+        return nodes, variables | ({"vtorque_nodefile": nodefile} if nodefile else {})
 
     def _ask(
         self, job_id: str, directory: pathlib.Path, lines: tuple[str, ...] | None
@@ -180,14 +184,31 @@ def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(kept)
 
 
+def start_of(job_id: str, directory: pathlib.Path) -> int | None:
+    """Which start of the job the directory belongs to, if it is root's directory of one."""
+    _job, _dot, start = directory.name.rpartition(".")
+    if not re.fullmatch(JOB_ID, job_id) or not start.isdigit():
+        return None
+    return int(start) if records.job_key(job_id, int(start)) == directory.name else None
+
+
+def leave(error: VTorqueError, job_id: str, directory: pathlib.Path) -> None:
+    """Leave the error where the job's hook looks for it, as the actions do."""
+    start = start_of(job_id, directory)
+    if start is not None:
+        from ..plugin_utils.action_module import JobPlace, leave_error
+
+        leave_error(JobPlace(job_id, start, directory), "inventory", error)
+
+
 def planned(job_id: str, directory: pathlib.Path) -> tuple[tuple[str, ...], int, pathlib.Path] | None:
     """The nodes that root's plan beside the inventory file names, or None when there is no plan of this job."""
-    _job, _dot, start = directory.name.rpartition(".")
-    if not start.isdigit() or records.job_key(job_id, int(start)) != directory.name:
+    start = start_of(job_id, directory)
+    if start is None:
         return None
     try:
         plan = records.read_json(directory / "plan.json", limit=1 << 26)
     except FileNotFoundError:
         return None
     parts = [str(part["node"]) for part in plan["node_parts"]]
-    return tuple(dict.fromkeys([str(plan["mother_superior"]), *parts])), int(start), directory
+    return tuple(dict.fromkeys([str(plan["mother_superior"]), *parts])), start, directory

@@ -46,9 +46,9 @@ options:
     type: float
   prefix:
     description:
-      - Where vTorque is installed on the node.
+      - Where vTorque is installed on the nodes.
+      - Default is where it is installed on the mother superior, when Ansible runs from there, else V(/opt/vtorque).
     type: path
-    default: /opt/vtorque
 seealso:
   - module: mikelangelo.vtorque.job_plan
   - module: mikelangelo.vtorque.job_record

@@ -155,6 +155,12 @@ def test_check_mode_asks_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
     assert act(job_guests, run_dir, node, check=True, timeout=77, state="absent")["changed"]
 
 
+def test_a_whole_playbook_can_be_checked_before_there_is_a_plan(run_dir: pathlib.Path) -> None:
+    assert act(job_guests, run_dir, check=True, timeout=77)["changed"]
+    assert act(job_record, run_dir, check=True)["changed"]
+    assert list(run_dir.iterdir()) == []
+
+
 def test_absent_needs_no_plan(run_dir: pathlib.Path) -> None:
     node = Node(good(removed=["domain vn1-3", "slot 3"]))
     result = act(job_guests, run_dir, node, state="absent", timeout=60)

@@ -132,6 +132,7 @@ def test_nodes_of_a_job_come_from_the_server(parse: t.Any) -> None:
         "vtorque_job_id": "4711.head",
         "vtorque_start": 2,
         "vtorque_run_dir": "/run/vtorque/jobs/4711.head.2",
+        "vtorque_config": "/etc/vtorque/vtorque.yml",
     }
 
 
@@ -195,6 +196,14 @@ def test_a_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: path
 def test_a_lost_server_without_a_plan_is_an_error(parse: t.Any) -> None:
     with pytest.raises(AnsibleParserError, match="no answer"):
         parse(SiteFault("qstat", "no answer"), job_id="4711.head")
+
+
+def test_the_hook_reads_what_was_wrong(parse: t.Any, tmp_path: pathlib.Path) -> None:
+    where = tmp_path / "4711.head.2"
+    where.mkdir()
+    with pytest.raises(AnsibleParserError):
+        parse(SiteFault("qstat", "no answer"), where=where, job_id="4711.head")
+    assert json.loads((where / "error.json").read_text())["fault"] == "site"
 
 
 def test_other_files_are_left_to_others() -> None:
