@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab.torque import attributes, directives, job, look, nodes, options, resources, submit
+from lab.torque import attributes, directives, job, look, nodes, options, resources, submit, trial
 from lab.torque.errors import RequestError
 
-RECORDED = pathlib.Path(__file__).parents[2] / "tests/fixtures/torque"
+RECORDED = trial.RECORDED
 
 
 def recorded_text(name: str) -> list[tuple[str, str]]:
@@ -122,6 +121,14 @@ def test_a_running_member_of_an_array_has_the_recorded_attributes_in_their_order
     theirs = recorded_xml("qstat-x-f-array-member-running.xml")
     assert [(name, resource) for name, resource, _value in ours] == [(name, resource) for name, resource, _ in theirs]
     assert dict((name, value) for name, _r, value in ours)["hashname"] == "12-1.th"
+
+
+def test_an_arrays_parent_has_the_recorded_attributes_in_their_order() -> None:
+    *_others, parent = ET.fromstring((RECORDED / "qstat-x-f-array-parent.xml").read_text())
+    assert parent.findtext("Job_Id") == "12[].th"
+    ours = a_job(id="12[].th", array="1-2", mtime=1, etime=1, hosts=[])
+    names = [name for name, _resource, _value in attributes.job_attributes(ours, is_owner=True, is_manager=True)]
+    assert list(dict.fromkeys(names)) == [child.tag for child in list(parent)[1:]]
 
 
 def test_the_xml_is_the_recorded_one_byte_for_byte_when_the_values_are() -> None:

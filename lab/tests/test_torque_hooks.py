@@ -14,7 +14,7 @@ import pytest
 
 from lab.torque import trial
 
-RECORDED = pathlib.Path(__file__).parents[2] / "tests/fixtures/torque"
+RECORDED = trial.RECORDED
 
 ON_SUPERIOR = {"prologue", "prologue.user", "epilogue", "epilogue.user"}
 ON_SISTER = {"prologue.parallel", "prologue.user.parallel", "epilogue.parallel", "epilogue.user.parallel"}

@@ -17,7 +17,6 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab.tests.test_torque_hooks import RECORDED
 from lab.torque import hooks, trial
 
 SHELL = """#!/usr/bin/python3 -I
@@ -109,7 +108,9 @@ class TestJobShell:
         )
         lines = (line.partition("=")[::2] for line in system.output(f"fx.o{number(job_id)}").splitlines())
         ours = {name: value for name, value in lines if name.startswith("PBS_")}
-        theirs = dict(line.split("=", 1) for line in (RECORDED / "job-environment-pbs.txt").read_text().splitlines())
+        theirs = dict(
+            line.split("=", 1) for line in (trial.RECORDED / "job-environment-pbs.txt").read_text().splitlines()
+        )
         assert ours.keys() == theirs.keys()
         varying = {"PBS_JOBCOOKIE", "PBS_O_PATH"}
         for name in theirs.keys() - varying:
@@ -181,6 +182,7 @@ class TestSubmit:
             (("-W", "unknown=1"), 154, "Undefined attribute"),
             (("-q", "nowhere"), 172, "Unknown queue"),
             (("-l", "nodes=9"), 15038 & 0xFF, "Job exceeds queue resource limits"),
+            (("-W", "group_list=root"), 15047 & 0xFF, "Bad GID"),
             (("-y",), 2, "invalid option"),
             (("-N", "a b"), 2, "illegal -N value"),
             (("-W", "depend"), 2, "illegal -W value"),
@@ -243,7 +245,7 @@ class TestCancel:
         assert set(ran[-6:-2]) >= {"n1:epilogue.user.parallel", "n2:epilogue.precancel"}
         assert ran[-2:] == ["n2:epilogue.user", "n2:epilogue"]
         precancel = system.seen(job_id, "n2", "epilogue.precancel")
-        recorded = trial.read_record((RECORDED / "hook-ms-epilogue.precancel.txt").read_text())
+        recorded = trial.read_record((trial.RECORDED / "hook-ms-epilogue.precancel.txt").read_text())
         assert precancel.identity.startswith("uid=1001(alice)")
         assert (precancel.umask, precancel.streams) == (recorded.umask, recorded.streams)
         assert (precancel.blocked, precancel.ignored) == (recorded.blocked, recorded.ignored)
@@ -377,6 +379,14 @@ class TestSignals:
         assert system.run("qsig", "-s", "USR1", held).returncode == 15018 & 0xFF
 
 
+def test_a_broken_request_is_refused_and_the_server_goes_on(system: trial.Trial) -> None:
+    assert system.ask({"op": "status"})["code"] == 15004
+    assert system.ask({"op": "no such"})["code"] == 15004
+    with pytest.raises(ConnectionResetError):
+        system.ask_raw(b"no json\n")
+    assert system.node("n1")["state"] == "free"
+
+
 class TestAlter:
     def test_x_may_change_while_the_job_waits(self, system: trial.Trial) -> None:
         job_id = system.submit("-h", "-W", "x=one")
@@ -401,7 +411,7 @@ class TestAlter:
 class TestLook:
     def test_an_unknown_job_is_status_153_and_the_recorded_words(self, system: trial.Trial) -> None:
         done = system.run("qstat", "-f", "9999")
-        words, status = (RECORDED / "qstat-f-unknown.txt").read_text().splitlines()
+        words, status = (trial.RECORDED / "qstat-f-unknown.txt").read_text().splitlines()
         assert (done.stderr, f"rc={done.returncode}") == (words.replace(".th", ".fe") + "\n", status)
 
     def test_a_hung_server_lets_qstat_wait_and_a_gone_one_is_status_111(self, system: trial.Trial) -> None:
@@ -414,7 +424,7 @@ class TestLook:
         done = system.run("qstat", host="n1")
         system.start("fe")
         system.await_nodes()
-        theirs = (RECORDED / "qstat-server-gone.txt").read_text().partition("Command exited")[0]
+        theirs = (trial.RECORDED / "qstat-server-gone.txt").read_text().partition("Command exited")[0]
         assert done.returncode == 111
         assert re.sub(r"\(\d[\d.]+\)", "()", done.stderr).replace("fe", "th") == re.sub(r"\(\d[\d.]+\)", "()", theirs)
         assert system.attributes(job_id)["job_state"] == "H"

@@ -16,6 +16,7 @@ RUNNING = 15017
 BAD_STATE = 15018
 UNKNOWN_QUEUE = 15020
 BAD_USER = 15025
+BAD_GROUP = 15047
 UNKNOWN_RESOURCE = 15037
 OVER_LIMIT = 15038
 NO_MOM = 15059
@@ -33,6 +34,7 @@ TEXTS = {
     BAD_STATE: "Request invalid for state of job",
     UNKNOWN_QUEUE: "Unknown queue",
     BAD_USER: "Bad UID for job execution",
+    BAD_GROUP: "Bad GID for job execution",
     UNKNOWN_RESOURCE: "Unknown resource type ",
     OVER_LIMIT: "Job exceeds queue resource limits",
     NO_MOM: "Server could not connect to MOM",

@@ -53,13 +53,23 @@ class Terminal:
         self.socket.connect(f"{wire.interactive_directory(plan.sockets)}/{name}")
         if wire.peer_uid(self.socket) != plan.account.uid:
             raise PermissionError("the waiting qsub is another user's")
-        size = wire.receive(self.socket)
+        size = json.loads(self._first_line())
         self.term = str(size["term"])
         self.master, self.slave = os.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("4H", int(size["rows"]), int(size["columns"]), 0, 0))
         os.fchown(self.slave, plan.account.uid, plan.account.gid)
         self._from_user = True
         self.session = 0
+
+    def _first_line(self) -> bytes:
+        """The terminal's size, and not a byte of what was typed behind it."""
+        line = b""
+        while not line.endswith(b"\n"):
+            byte = self.socket.recv(1)
+            if not byte:
+                raise ConnectionResetError("the waiting qsub is gone")
+            line += byte
+        return line
 
     def relay(self, until: int, seconds: float | None = None) -> bool:
         """Carry bytes both ways until a descriptor (a process's) is ready, or the time is over."""

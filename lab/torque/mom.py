@@ -140,6 +140,7 @@ class Mom:
             "state": "free",
             "varattr": " ",
             "cpuclock": "Fixed",
+            "macaddr": _mac_address(),
             "version": "6.1.3",
             "jobs": " ".join(self.superiors),
         }
@@ -231,6 +232,15 @@ class Mom:
             *(f"job[{job_id}]  state={'RUNNING'}  sidlist={one.session}" for job_id, one in self.superiors.items()),
         ]
         return {"text": "\n".join(line for line in lines if line)}
+
+
+def _mac_address() -> str:
+    """Of the first interface that is not the loopback."""
+    for interface in sorted(pathlib.Path("/sys/class/net").iterdir()):
+        address = interface / "address"
+        if interface.name != "lo" and address.exists():
+            return address.read_text().strip()
+    return "00:00:00:00:00:00"
 
 
 def serve(home: pathlib.Path, sockets: str, host: str, poll: float) -> int:

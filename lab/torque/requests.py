@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import grp
+import os
 import pwd
 import signal
 import time
@@ -14,6 +15,7 @@ import typing as t
 
 from . import attributes, resources, wire
 from .errors import (
+    BAD_GROUP,
     BAD_STATE,
     BAD_USER,
     BAD_VALUE,
@@ -55,9 +57,14 @@ def answer(server: Server, link: wire.Link, message: wire.Message, asker: Asker)
     try:
         if handler is None:
             raise RequestError(INVALID, message["op"])
-        link.send({"code": 0, **handler(server, link, message, asker)})
+        result = handler(server, link, message, asker)
+        server.save()
+        link.send({"code": 0, **result})
     except RequestError as error:
         link.send({"code": error.code, "text": error.text})
+    except (KeyError, TypeError, ValueError) as error:
+        server.log.write("Req", asker.name, f"not a request of our commands: {error!r} in {message!r:.200}")
+        link.send({"code": INVALID, "text": RequestError(INVALID).text})
     except Later:
         return
 
@@ -87,7 +94,7 @@ def require_owner(server: Server, asker: Asker, job: Job) -> None:
 def submit(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
     """Take a job, or an array of jobs."""
     asked = message["job"]
-    if asker.uid == 0:
+    if asker.uid == 0 or asker.user.isdigit():
         raise RequestError(BAD_USER, "MSG=root user not allowed")
     for name in asked["additional"]:
         if name not in ADDITIONAL - {"comment"}:
@@ -118,6 +125,8 @@ def _new_job(server: Server, asked: dict[str, t.Any], asker: Asker) -> Job:
     brackets = "[]" if asked["array"] else ""
     additional = asked["additional"]
     group = additional.get("group_list", "").partition(",")[0].partition("@")[0]
+    if group and group not in _groups(account):
+        raise RequestError(BAD_GROUP)
     held = "u" if asked["hold"] else ""
     variables = {"PBS_O_QUEUE": QUEUE, **asked["variables"]}
     variables.update({"PBS_O_HOST": asker.host, "PBS_O_SERVER": server.host})
@@ -165,6 +174,12 @@ def _new_job(server: Server, asked: dict[str, t.Any], asker: Asker) -> Job:
     job.state = attributes.state_name(job)
     job.substate = 20 if held else 10
     return job
+
+
+def _groups(account: pwd.struct_passwd) -> set[str]:
+    """The groups whose member a user is, here on the server's host."""
+    own = os.getgrouplist(account.pw_name, account.pw_gid)
+    return {entry.gr_name for entry in grp.getgrall() if entry.gr_gid in own}
 
 
 def _umask(additional: dict[str, str]) -> int | None:

@@ -93,7 +93,7 @@ class Server:
             listener = wire.listen(wire.server_socket(self.settings.sockets, host), 0o666)
             accept = functools.partial(self._accept, listener, host, answer)
             self.loop.watch(listener.fileno(), selectors.EVENT_READ, accept)
-        self.loop.after_each = self._save
+        self.loop.after_each = self.save
         self.changed()
         self.log.write("Server", self.host, "Server Ready")
 
@@ -141,7 +141,8 @@ class Server:
                 if name in self.nodes.by_name:
                     self.nodes.by_name[name].offline, self.nodes.by_name[name].note = kept
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Bring what changed to the disk; done before anything is answered that must not be forgotten."""
         if not self._changed:
             return
         self._changed = False
@@ -293,8 +294,9 @@ class Server:
             self._node_status(node, message["status"])
             link.send({"op": "unknown", "jobs": [job for job in message["jobs"] if job not in self.jobs]})
         elif operation == "obit":
-            link.send({"op": "obit-seen", "job": message["job"]})
             self._obit(message)
+            self.save()
+            link.send({"op": "obit-seen", "job": message["job"]})
         elif message["job"] in self.jobs:
             self._job_news(self.jobs[message["job"]], message)
 

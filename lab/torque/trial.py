@@ -33,6 +33,7 @@ HOOKS = (
     "epilogue.user.parallel",
     "epilogue.precancel",
 )
+RECORDED = pathlib.Path(__file__).parents[2] / "tests/fixtures/torque"
 DEADLINE = 20.0
 LOG = 7
 """The descriptor by which the recorder writes."""
@@ -137,6 +138,13 @@ class Trial:
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._make_users()
         self._holder = self._hold_namespace()
+        try:
+            self._start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start_all(self) -> None:
         for host in ("fe", *self.nodes):
             home = self.home(host)
             root = self.directory / host
@@ -232,14 +240,18 @@ class Trial:
 
     def ask(self, message: wire.Message) -> wire.Message:
         """Ask the server as root on the front end, with a deadline."""
-        return self._ask(wire.server_socket(self.sockets, "fe"), message)
+        return self.ask_raw(wire.encode(message))
+
+    def ask_raw(self, line: bytes) -> wire.Message:
+        """Ask with any bytes."""
+        return self._ask(wire.server_socket(self.sockets, "fe"), line)
 
     @staticmethod
-    def _ask(path: str, message: wire.Message) -> wire.Message:
+    def _ask(path: str, line: bytes) -> wire.Message:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(DEADLINE)
             connection.connect(path)
-            connection.sendall(wire.encode(message))
+            connection.sendall(line)
             return wire.receive(connection)
 
     def delete_all(self) -> None:
@@ -360,7 +372,7 @@ class Trial:
         for host in self.nodes:
             for hook in HOOKS:
                 self.record(host, hook)
-            self._ask(wire.mom_socket(self.sockets, host), {"op": "momctl", "what": "clearmsg"})
+            self._ask(wire.mom_socket(self.sockets, host), wire.encode({"op": "momctl", "what": "clearmsg"}))
         self.ask({"op": "set-nodes", "nodes": list(self.nodes), "offline": False, "note": ""})
 
     def _new_events(self) -> None:

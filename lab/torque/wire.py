@@ -42,13 +42,15 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def listen(path: str, mode: int) -> socket.socket:
-    """A listening socket at `path`; what an ended daemon left there is replaced."""
-    if os.path.lexists(path):
-        os.unlink(path)
+    """A listening socket at `path`, there only once it can be used; what an ended daemon left there is replaced."""
+    new = f"{path}.new"
+    if os.path.lexists(new):
+        os.unlink(new)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    os.chmod(path, mode)  # noqa: PTH101
+    listener.bind(new)
+    os.chmod(new, mode)  # noqa: PTH101
     listener.listen(128)
+    os.rename(new, path)  # noqa: PTH104
     return listener
 
 
@@ -153,7 +155,12 @@ class Link:
         while self.open and b"\n" in self._in:
             line, _newline, rest = bytes(self._in).partition(b"\n")
             self._in = bytearray(rest)
-            self.on_message(self, json.loads(line))
+            try:
+                message = json.loads(line)
+            except ValueError:
+                self._lost()
+                return
+            self.on_message(self, message)
 
     def _lost(self) -> None:
         if self.open:
