@@ -65,30 +65,32 @@ def masked(text: str, salt: str) -> str:
     """The text without what may be a secret; a digest stands where it was, so that a change is still seen.
 
     Rather too much is hidden than too little: what stands behind a telling word, whatever is further in below
-    such a line, and every dense word.
+    such a line, PEM blocks, and every dense word.
     """
-    lines: list[str] = []
     hidden_below: int | None = None
+    in_pem = expected = False
+    lines: list[str] = []
     for line in text.splitlines():
         depth = len(line) - len(line.lstrip(" -"))
-        if hidden_below is not None and line.strip() and (depth > hidden_below or _closes(line)):
-            lines.append(" " * depth + _digest(line, salt))
-            continue
-        hidden_below = None
+        below = hidden_below is not None and (depth > hidden_below or expected)
         found = _TELLTALE.search(line)
-        if found:
-            hidden_below = depth
+        in_pem = in_pem or "-----BEGIN" in line
+        if not line.strip():
+            lines.append("")  # a block may hold empty lines
+            continue
+        if in_pem or below:
+            lines.append(" " * depth + _digest(line, salt))
+        elif found:
             colon = line.find(":", found.start())
             shown_part = line[: colon + 1] if colon >= 0 else ""
             lines.append(f"{shown_part} {_digest(line[len(shown_part) :], salt)}".rstrip())
+            hidden_below = depth
         else:
             lines.append(_DENSE.sub(lambda match: _digest(match[0], salt), line))
+            hidden_below = None
+        expected = bool(found) and line.rstrip().endswith((":", "\\"))  # the value stands in the next line
+        in_pem = in_pem and "-----END" not in line
     return "".join(f"{line}\n" for line in lines)
-
-
-def _closes(line: str) -> bool:
-    """Is it the end of a PEM block, which may stand as far out as its beginning?"""
-    return line.lstrip().startswith("-----END")
 
 
 def _digest(text: str, salt: str) -> str:

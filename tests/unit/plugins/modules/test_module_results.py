@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What modules say when they cannot work, and what they keep to themselves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import typing as t
+
+import pytest
+from ansible.module_utils import basic
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.mikelangelo.vtorque.plugins.modules import domain, domain_info, ip_discovery, seed
+
+SECRET = "9Zx-not-for-anybody"
+
+
+def run(module: t.Any, capfd: pytest.CaptureFixture[str], **args: t.Any) -> dict[str, t.Any]:
+    """Run a module as Ansible does, and return its result."""
+    with patch_module_args(args), pytest.raises(SystemExit):
+        module.main()
+    result: dict[str, t.Any] = json.loads(capfd.readouterr().out)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "args"),
+    [
+        (domain, "libvirt", {"name": "guest", "state": "absent"}),
+        (domain_info, "libvirt", {}),
+        (seed, "pycdlib", {"dest": "/tmp/seed.iso", "user_data": "x"}),
+        (ip_discovery, "pyroute2", {"mac": "52:54:00:00:00:01"}),
+        (ip_discovery, "netaddr", {"mac": "52:54:00:00:00:01"}),
+        (ip_discovery, "inotify_simple", {"mac": "52:54:00:00:00:01", "leases": ["/tmp/leases"]}),
+    ],
+)
+def test_a_library_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], module: t.Any, library: str, args: t.Any
+) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == library else real(name))
+    result = run(module, capfd, **args)
+    assert result["failed"]
+    assert library in result["msg"]
+    assert "Failed to import the required Python library" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"state": "running"},
+        {"state": "absent"},
+        {"state": "running", "xml": "<domain/>", "name": "guest"},
+        {"state": "running", "xml": "<domain><name>one</name></domain>", "name": "two"},
+    ],
+)
+def test_a_domain_needs_one_name(capfd: pytest.CaptureFixture[str], args: dict[str, t.Any]) -> None:
+    assert run(domain, capfd, uri="test:///default", **args)["failed"]
+
+
+def test_user_data_stays_out_of_syslog_and_of_results(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(basic.AnsibleModule, "log", lambda _self, msg, log_args=None: logged.append(f"{msg}{log_args}"))
+    args = {"dest": str(tmp_path / "seed.iso"), "user_data": {"password": SECRET, "n": 1}, "_ansible_diff": True}
+    result = run(seed, capfd, **args)
+    assert result["changed"]
+    assert logged
+    assert SECRET not in json.dumps(result) + "".join(logged)
+    assert result["dest"] == str(tmp_path / "seed.iso")  # a word of the user data does not blank out the rest
+    assert (tmp_path / "seed.iso").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_seed_has_its_mode_from_the_beginning(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="#cloud-config\n", mode="0440")
+    assert result["changed"]
+    assert (tmp_path / "seed.iso").stat().st_mode & 0o777 == 0o440
+    assert [path.name for path in tmp_path.iterdir()] == ["seed.iso"]
+    assert not run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="#cloud-config\n", mode="0440")["changed"]
+
+
+def test_a_directory_that_is_missing_is_said(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = run(seed, capfd, dest=str(tmp_path / "no" / "seed.iso"), user_data="x", _ansible_check_mode=True)
+    assert "no directory that can be written to" in result["msg"]
