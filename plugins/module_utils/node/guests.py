@@ -74,6 +74,7 @@ def present(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple
     key = job_key(part.job_id, part.start)
     if not part.guests:
         raise VTorqueError(f"present for {key}", "no guest is asked for")
+    locks.refuse_if_over(settings, key)
     with locks.held(locks.start_lock(settings, key), settings, deadline):
         locks.refuse_if_over(settings, key)
         with Domains(settings.libvirt_uri) as domains:
@@ -408,7 +409,8 @@ def _keep_console(guest: pathlib.Path, target: pathlib.Path, settings: NodeSetti
             stream.seek(max(0, size - settings.console_keep_bytes))
             text = stream.read(settings.console_keep_bytes).decode("utf-8", "replace")
         if text:
-            target.mkdir(mode=0o711, parents=True, exist_ok=True)
+            target.parent.mkdir(mode=0o711, exist_ok=True)
+            target.mkdir(mode=0o711, exist_ok=True)
             lines = "\n".join(map(plain, text.splitlines()))
             records.write(target / f"{guest.name}.console.log", f"{lines}\n", reader_uid=owner_uid)
     except (OSError, VTorqueError):

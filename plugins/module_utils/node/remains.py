@@ -35,7 +35,7 @@ class Remain:
     key: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}" + (f" of {self.key}" if self.key else "")
+        return f"{self.kind} {self.name}" + (f" of {self.key}" if self.key not in ("", self.name) else "")
 
 
 def start_of(key: str) -> tuple[str, int] | None:
