@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab.torque import attributes, directives, job, look, nodes, options, resources, submit, trial
+from lab.torque import attributes, directives, job, look, nodes, options, resources, show, submit, trial
 from lab.torque.errors import RequestError
 
 RECORDED = trial.RECORDED
@@ -22,10 +23,10 @@ def recorded_text(name: str) -> list[tuple[str, str]]:
     return re.findall(r"^    (\S+) = (.*(?:\n\t.*)*)", (RECORDED / name).read_text(), re.M)
 
 
-def recorded_xml(name: str) -> list[attributes.Attribute]:
+def recorded_xml(name: str) -> list[show.Attribute]:
     """The attributes of the one job of a `qstat -x -f`."""
     (element,) = ET.fromstring((RECORDED / name).read_text())
-    found: list[attributes.Attribute] = []
+    found: list[show.Attribute] = []
     for child in list(element)[1:]:
         if len(child):
             found += [(child.tag, inner.tag, inner.text or "") for inner in child]
@@ -84,12 +85,12 @@ def test_values_are_folded_as_recorded(name: str) -> None:
     made_neutral_after_folding = {"Variable_List"}
     for label, value in recorded_text(name):
         if label not in made_neutral_after_folding:
-            assert attributes.fold(label, value.replace("\n\t", "")) == value
+            assert show.fold(label, value.replace("\n\t", "")) == value
 
 
 def test_a_folded_value_unfolds_to_itself() -> None:
     value = ",".join(f"NAME{number}=" + "v" * number for number in range(1, 200))
-    folded = attributes.fold("Variable_List", value)
+    folded = show.fold("Variable_List", value)
     assert folded.replace("\n\t", "") == value
     assert max(len(line) for line in folded.split("\n")) <= 78
 
@@ -133,15 +134,15 @@ def test_an_arrays_parent_has_the_recorded_attributes_in_their_order() -> None:
 
 def test_the_xml_is_the_recorded_one_byte_for_byte_when_the_values_are() -> None:
     text = (RECORDED / "qstat-x-f-complete-2-nodes.xml").read_text()
-    made = attributes.job_xml("11.th", recorded_xml("qstat-x-f-complete-2-nodes.xml"))
+    made = show.job_xml("11.th", recorded_xml("qstat-x-f-complete-2-nodes.xml"))
     assert f'<?xml version="1.0"?>\n<Data>{made}</Data>\n' == text
 
 
 def test_the_text_is_the_recorded_one_when_the_values_are() -> None:
     labelled = recorded_text("qstat-f-complete-2-nodes.txt")
     split = [(*label.partition(".")[::2], value.replace("\n\t", "")) for label, value in labelled]
-    timeless = [entry for entry in split if entry[0] not in attributes.TIME_ATTRIBUTES and entry[0] != "Variable_List"]
-    made = attributes.job_text("11.th", timeless)
+    timeless = [entry for entry in split if entry[0] not in show.TIME_ATTRIBUTES and entry[0] != "Variable_List"]
+    made = show.job_text("11.th", timeless)
     theirs = (RECORDED / "qstat-f-complete-2-nodes.txt").read_text()
     assert made.splitlines() == [
         line
@@ -152,10 +153,10 @@ def test_the_text_is_the_recorded_one_when_the_values_are() -> None:
 
 def test_times_are_written_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    attributes.time.tzset()
-    assert "    ctime = Fri Nov 20 12:41:33 2026\n" in attributes.job_text("1.fe", [("ctime", "", "1795178493")])
+    time.tzset()
+    assert "    ctime = Fri Nov 20 12:41:33 2026\n" in show.job_text("1.fe", [("ctime", "", "1795178493")])
     monkeypatch.undo()
-    attributes.time.tzset()
+    time.tzset()
 
 
 def test_variables_are_shown_to_owner_and_manager_only() -> None:
@@ -173,7 +174,7 @@ def test_the_short_table_is_the_recorded_one() -> None:
     assert "".join(lines[:2]) == look.HEADER
     plain = {"Job_Name": "arr-1", "euser": "alice", "job_state": "R", "queue": "batch"}
     assert look._row("12[1].th", plain, []) == lines[-2]
-    used: list[attributes.Attribute] = [("resources_used", "cput", "00:00:00")]
+    used: list[show.Attribute] = [("resources_used", "cput", "00:00:00")]
     assert look._row("11.th", {**plain, "Job_Name": "fx", "job_state": "C"}, used) == lines[-3]
 
 
@@ -183,9 +184,9 @@ def test_nodes_are_written_as_recorded() -> None:
         (node.findtext("name") or "", [(child.tag, "", child.text or "") for child in list(node)[1:]])
         for node in recorded
     ]
-    text = "\n".join(attributes.node_text(name, entries) for name, entries in shown) + "\n"
+    text = "\n".join(show.node_text(name, entries) for name, entries in shown) + "\n"
     assert text == (RECORDED / "pbsnodes.txt").read_text()
-    xml = "".join(attributes.node_xml(name, entries) for name, entries in shown)
+    xml = "".join(show.node_xml(name, entries) for name, entries in shown)
     assert f"<Data>{xml}</Data>" == (RECORDED / "pbsnodes-x.xml").read_text().strip()
 
 

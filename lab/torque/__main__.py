@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-import typing as t
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the commands start without typing
+    import typing as t
 
 
 def main(arguments: t.Sequence[str]) -> int:

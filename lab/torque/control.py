@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import sys
-import typing as t
 
 from .options import UsageError, ask, parse, site
 
-Request = dict[str, t.Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the commands start without typing
+    import typing as t
+
+    Request = dict[str, t.Any]
 
 
 def _each(command: str, operands: t.Sequence[str], request: Request) -> int:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from .options import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the commands start without typing
+    import typing as t
 
 
 def split_words(line: str) -> list[str]:

@@ -11,7 +11,7 @@ import pathlib
 import pwd
 import typing as t
 
-from . import attributes, hooks
+from . import attributes, hooks, show
 from .job import Job
 
 OUT, ERR = "OU", "ER"
@@ -100,7 +100,7 @@ class JobFiles:
     def write_common(self, job: Job) -> None:
         """The .JB file, on every node of the job."""
         shown = attributes.job_attributes(job, is_owner=True, is_manager=True)
-        text = f'<?xml version="1.0"?>\n{attributes.job_xml(job.id, shown)}\n'
+        text = f'<?xml version="1.0"?>\n{show.job_xml(job.id, shown)}\n'
         _write(self.of(job, "JB"), text.encode(errors="surrogateescape"), 0o644, 0, 0)
 
     def write_superior(self, job: Job, account: Account) -> None:

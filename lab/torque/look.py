@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-import typing as t
 
-from . import attributes
+from . import show
 from .options import UsageError, ask, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the commands start without typing
+    import typing as t
 
 HEADER = (
     "Job ID                    Name             User            Time Use S Queue\n"
@@ -32,7 +35,7 @@ def qstat(arguments: list[str]) -> int:
         sys.stderr.write(f"qstat: {error}\nusage: qstat [-f [-1]] [-x] [-t] [-u user] [job_identifier...]\n")
         return 2
     chosen = dict(options)
-    found: list[tuple[str, dict[str, str], list[attributes.Attribute]]] = []
+    found: list[tuple[str, dict[str, str], list[show.Attribute]]] = []
     status = 0
     for job_id in operands or [""]:
         expand = "t" in chosen or ("x" in chosen and job_id.partition(".")[0].endswith("[]"))
@@ -56,18 +59,18 @@ def _server() -> str:
     return site().server
 
 
-def _show(found: list[tuple[str, dict[str, str], list[attributes.Attribute]]], chosen: dict[str, str]) -> None:
+def _show(found: list[tuple[str, dict[str, str], list[show.Attribute]]], chosen: dict[str, str]) -> None:
     if "x" in chosen:
         if found:
-            jobs = "".join(attributes.job_xml(name, shown) for name, _plain, shown in found)
+            jobs = "".join(show.job_xml(name, shown) for name, _plain, shown in found)
             _write(f'<?xml version="1.0"?>\n<Data>{jobs}</Data>\n')
     elif "f" in chosen:
-        _write("".join(attributes.job_text(name, shown, "1" in chosen) for name, _plain, shown in found))
+        _write("".join(show.job_text(name, shown, "1" in chosen) for name, _plain, shown in found))
     elif found:
         _write(HEADER + "".join(_row(name, plain, shown) for name, plain, shown in found))
 
 
-def _row(job_id: str, plain: dict[str, str], shown: list[attributes.Attribute]) -> str:
+def _row(job_id: str, plain: dict[str, str], shown: list[show.Attribute]) -> str:
     """One line of the table; long ids keep their number and as much of the server as fits."""
     used = {resource: value for name, resource, value in shown if name == "resources_used"}
     name = plain["Job_Name"]
@@ -95,11 +98,11 @@ def pbsnodes(arguments: list[str]) -> int:
         return int(answer["code"]) & 0xFF
     nodes = [(name, [(key, resource, value) for key, resource, value in shown]) for name, shown in answer["nodes"]]
     if "x" in chosen:
-        _write("<Data>" + "".join(attributes.node_xml(name, shown) for name, shown in nodes) + "</Data>\n")
+        _write("<Data>" + "".join(show.node_xml(name, shown) for name, shown in nodes) + "</Data>\n")
     elif "l" in chosen:
         _write("".join(_node_line(name, dict((k, v) for k, _r, v in shown), state, chosen) for name, shown in nodes))
     else:
-        _write("\n".join(attributes.node_text(name, shown) for name, shown in nodes) + "\n")
+        _write("\n".join(show.node_text(name, shown) for name, shown in nodes) + "\n")
     return 0
 
 

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import sys
-import typing as t
 
 from . import installed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the commands start without typing
+    import typing as t
 
 
 class UsageError(Exception):
@@ -50,13 +53,14 @@ def parse(arguments: t.Sequence[str], letters: str) -> tuple[list[tuple[str, str
     return options, rest
 
 
-class Site(t.NamedTuple):
+class Site:
     """Where the commands of a host find their server; written into the file when it is installed."""
 
-    sockets: str
-    host: str
-    server: str
-    home: str
+    def __init__(self, sockets: str, host: str, server: str, home: str) -> None:
+        self.sockets = sockets
+        self.host = host
+        self.server = server
+        self.home = home
 
 
 def site() -> Site:

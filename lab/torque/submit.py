@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-import typing as t
 
 from . import directives
 from .options import UsageError, ask, parse, site
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the commands start without typing
+    import typing as t
 
 LETTERS = "A:C:d:e:F:hIj:k:l:m:M:nN:o:p:q:r:S:t:T:v:Vw:W:xz"
 VERSION = "Version: 6.1.3\nCommit: ccdab3b43f4578573b166587f2f327a2ce9605e9\n"

@@ -47,17 +47,17 @@ printf '%s START %s {host} {hook}\n' "$EPOCHREALTIME" "$1" >>{log}/events
 {{
 echo "cwd: $PWD   id: $(id)   umask: $(umask)"
 n=0; for a in "$0" "$@"; do echo "argv[$n]=<$a>"; n=$((n+1)); done
-echo "pid $$ ppid $PPID sid $(ps -o sid= -p $$)"
-echo "started $(cut -d' ' -f22 /proc/$PPID/stat)"
-echo "stdin: $(wc -c)"
+read -ra parent </proc/$PPID/stat
+echo "pid $$ ppid $PPID"
+echo "started ${{parent[21]}}"
 echo "-- environ"
-tr '\0' '\n' </proc/$$/environ
+while IFS= read -rd '' line; do echo "$line"; done </proc/$$/environ
 echo "-- nodefile"
-cat $PBS_NODEFILE </dev/null
+[ -z "$PBS_NODEFILE" ] || while read -r line; do echo "$line"; done <$PBS_NODEFILE
 echo "-- files"
 cd {home} && stat -c '%n %U %a' mom_priv/jobs/* aux/* spool/* 2>/dev/null; cd - >/dev/null
 echo "-- sig"
-grep -E 'Sig(Blk|Ign)' /proc/$$/status
+grep -E 'Sig(Blk|Ign)' /proc/self/status
 }} >&7 2>&7
 status=0
 [ ! -e {log}/do.{host}.{hook} ] || . {log}/do.{host}.{hook}

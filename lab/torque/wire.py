@@ -11,12 +11,15 @@ import os
 import selectors
 import socket
 import struct
-import typing as t
 
-if t.TYPE_CHECKING:
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the commands start without typing
+    import typing as t
+
     from .loop import Loop
 
-Message = dict[str, t.Any]
+    Message = dict[str, t.Any]
+
 SOCKETS = "/run/lab-torque"
 
 
