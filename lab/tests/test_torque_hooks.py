@@ -98,6 +98,19 @@ class TestAHookOfATwoNodeJobSeesWhatTheRecordedOneSaw:
         assert ours == (("n2", "n2", "n1", "n1") if hook in ON_SUPERIOR else ())
 
 
+@pytest.mark.parametrize(("hook", "blocked"), [("prologue", 0x10000), ("epilogue.parallel", 0x14003)])
+def test_sigchld_is_blocked_for_hooks_that_are_no_shell(system: trial.Trial, hook: str, blocked: int) -> None:
+    """bash takes SIGCHLD out of its mask when it starts and blocks it around forks: its own word proves nothing."""
+    shown = system.log / "status"
+    text = f"#!/usr/bin/python3 -SEI\nopen({str(shown)!r}, 'w').write(open('/proc/self/status').read())\n"
+    host = "n2" if hook == "prologue" else "n1"
+    system.script(host, hook, text)
+    system.finish("-l", "nodes=n2+n1")
+    found = re.search(r"SigBlk:\s+(\S+)", shown.read_text())
+    assert found
+    assert int(found.group(1), 16) == blocked
+
+
 @pytest.mark.parametrize("hook", sorted(ON_SUPERIOR | ON_SISTER))
 def test_standard_input_is_dev_null(cluster: trial.Trial, pair: str, hook: str) -> None:
     assert seen_in_pair(cluster, pair, hook).streams["0"] == "/dev/null"

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import signal
 import stat
 import subprocess
@@ -47,18 +45,10 @@ def number(job_id: str) -> str:
     return job_id.partition(".")[0]
 
 
-def user_file(system: trial.Trial, name: str, text: str, mode: int = 0o755) -> str:
-    path = system.user_home("alice") / name
-    path.write_text(text)
-    os.chown(path, 1001, 1001)
-    path.chmod(mode)
-    return str(path)
-
-
 class TestJobShell:
     def test_dash_s_makes_any_program_the_job_shell(self, system: trial.Trial) -> None:
-        shell = user_file(system, "shell", SHELL)
-        script = user_file(system, "job.sh", "#!/bin/sh\n#PBS -N named\n#PBS -S /bin/false\ntrue\n")
+        shell = system.user_file("shell", SHELL)
+        script = system.user_file("job.sh", "#!/bin/sh\n#PBS -N named\n#PBS -S /bin/false\ntrue\n")
         job_id = system.run("qsub", "-S", shell, "-F", "a b", "-l", "nodes=n1", script).stdout.strip()
         shown = system.wait(job_id)
         out = system.output(f"named.o{number(job_id)}")
@@ -70,7 +60,7 @@ class TestJobShell:
         assert (shown["job_arguments"], shown["Job_Name"]) == ("a b", "named")
 
     def test_the_process_above_the_prologue_becomes_the_job_shell(self, system: trial.Trial) -> None:
-        shell = user_file(system, "shell", SHELL)
+        shell = system.user_file("shell", SHELL)
         job_id, shown = system.finish("-S", shell, "-l", "nodes=n1+n2")
         pid, started = re.findall(r"me (\d+) (\d+)", system.output(f"STDIN.o{number(job_id)}"))[0]
         seen = system.seen(job_id, "n1", "prologue")
@@ -93,7 +83,7 @@ class TestJobShell:
         assert "exec of shell" in system.output(f"STDIN.e{number(job_id)}")
 
     def test_the_login_profile_is_read_and_signals_are_as_everywhere(self, system: trial.Trial) -> None:
-        profile = user_file(system, ".bash_profile", "export FROM_PROFILE=yes\n")
+        profile = system.user_file(".bash_profile", "export FROM_PROFILE=yes\n")
         job_id, _shown = system.finish(script="echo $FROM_PROFILE $(umask)\ngrep -E 'Sig(Blk|Ign)' /proc/self/status\n")
         os.unlink(profile)
         lines = system.output(f"STDIN.o{number(job_id)}").split()
@@ -235,150 +225,6 @@ class TestSubmit:
         assert rejected.returncode == 1
 
 
-class TestCancel:
-    def test_qdel_of_a_running_job_cleans_sisters_runs_precancel_then_terminates(self, system: trial.Trial) -> None:
-        job_id = system.submit("-l", "nodes=n2+n1", script="trap 'echo trapped' TERM\nsleep 30\n")
-        system.wait(job_id, "R42")
-        assert system.run("qdel", job_id).returncode == 0
-        assert system.wait(job_id)["exit_status"] == "271"
-        ran = system.ran(job_id)
-        assert set(ran[-6:-2]) >= {"n1:epilogue.user.parallel", "n2:epilogue.precancel"}
-        assert ran[-2:] == ["n2:epilogue.user", "n2:epilogue"]
-        precancel = system.seen(job_id, "n2", "epilogue.precancel")
-        recorded = trial.read_record((trial.RECORDED / "hook-ms-epilogue.precancel.txt").read_text())
-        assert precancel.identity.startswith("uid=1001(alice)")
-        assert (precancel.umask, precancel.streams) == (recorded.umask, recorded.streams)
-        assert (precancel.blocked, precancel.ignored) == (recorded.blocked, recorded.ignored)
-        assert len(precancel.arguments) == len(recorded.arguments)
-        assert precancel.arguments[10] == recorded.arguments[10] == "0"
-        assert system.seen(job_id, "n2", "epilogue").arguments[10] == "271"
-
-    def test_a_shell_that_ignores_term_is_killed_and_one_that_obeys_keeps_its_status(self, system: trial.Trial) -> None:
-        deaf = "#!/usr/bin/python3 -I\nimport signal\nsignal.signal(15, signal.SIG_IGN)\nsignal.pause()\n"
-        polite = "#!/usr/bin/python3 -I\nimport signal\nsignal.signal(15, lambda *_: exit(9))\nsignal.pause()\n"
-        for text, status in ((deaf, "265"), (polite, "9")):
-            shell = user_file(system, "shell", text.replace("signal.pause", "open('ready').read()\nsignal.pause"))
-            fifo = system.user_home("alice") / "ready"
-            fifo.unlink(missing_ok=True)
-            os.mkfifo(fifo)
-            fifo.chmod(0o666)
-            job_id = system.submit("-S", shell)
-            fifo.write_text("")
-            system.run("qdel", job_id)
-            assert system.wait(job_id)["exit_status"] == status
-
-    def test_qdel_during_the_prologue_waits_for_its_end(self, system: trial.Trial) -> None:
-        gate = system.gate("n1", "prologue")
-        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
-        line = system.command(["qdel", job_id], "alice", "fe", {})
-        descriptor = os.open(gate, os.O_WRONLY)
-        with subprocess.Popen(line) as qdel:
-            with pytest.raises(subprocess.TimeoutExpired):
-                qdel.wait(timeout=0.4)
-            os.write(descriptor, b"0\n")
-            os.close(descriptor)
-            assert qdel.wait(timeout=trial.DEADLINE) == 0
-        assert system.wait(job_id)["exit_status"] == "271"
-        ran = system.ran(job_id)
-        assert ran == [
-            f"n1:{hook}" for hook in ("prologue", "prologue.user", "epilogue.precancel", "epilogue.user", "epilogue")
-        ]
-
-    def test_qdel_during_a_sisters_prologue(self, system: trial.Trial) -> None:
-        gate = system.gate("n1", "prologue.parallel")
-        job_id = system.submit("-l", "nodes=n2+n1")
-        descriptor = os.open(gate, os.O_WRONLY)
-        assert system.run("qdel", job_id).returncode == 0
-        assert system.ran(job_id)[-1] == "n2:epilogue.precancel"
-        os.write(descriptor, b"0\n")
-        os.close(descriptor)
-        system.wait(job_id)
-        ran = system.ran(job_id)
-        assert "n2:prologue" not in ran
-        assert ran.index("n1:epilogue.parallel") < ran.index("n2:epilogue")
-
-    def test_qdel_of_a_held_job_runs_no_script(self, system: trial.Trial) -> None:
-        job_id = system.submit("-h")
-        assert system.run("qdel", job_id, user="bob").returncode == 159
-        assert system.run("qdel", job_id).returncode == 0
-        assert system.attributes(job_id)["job_state"] == "C"
-        assert system.ran(job_id) == []
-        assert system.run("qdel", job_id).returncode == 170
-
-    def test_a_purged_job_ends_when_the_mom_finds_out(self, system: trial.Trial) -> None:
-        gate = system.gate("n1", "epilogue")
-        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
-        system.wait(job_id, "R42")
-        assert system.run("qdel", "-p", job_id).returncode == 159
-        assert system.run("qdel", "-p", job_id, user="root").returncode == 0
-        assert system.run("qstat", job_id).returncode == 153
-        system.open_gate(gate)
-        assert system.ran(job_id)[-1] == "n1:epilogue"
-
-    def test_qrerun_starts_the_same_job_again_without_precancel(self, system: trial.Trial) -> None:
-        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
-        system.wait(job_id, "R42")
-        assert system.run("qrerun", job_id).returncode == 159
-        assert system.run("qrerun", job_id, user="root").returncode == 0
-        assert system.wait(job_id, starts=2)["start_count"] == "2"
-        assert "n1:epilogue.precancel" not in system.ran(job_id)
-
-    def test_a_hold_of_a_running_job_counts_at_its_rerun(self, system: trial.Trial) -> None:
-        job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
-        system.wait(job_id, "R42")
-        assert system.run("qhold", job_id).returncode == 0
-        shown = system.attributes(job_id)
-        assert (shown["job_state"], shown["Hold_Types"]) == ("R", "u")
-        system.run("qrerun", job_id, user="root")
-        assert system.wait(job_id, "H20")["job_state"] == "H"
-
-    def test_walltime_runs_precancel_deaf_and_ends_with_minus_11(self, system: trial.Trial) -> None:
-        job_id, shown = system.finish("-l", "nodes=n1,walltime=1", script="sleep 30\n")
-        assert shown["exit_status"] == "-11"
-        assert "exceeded limit 1" in system.output(f"STDIN.e{number(job_id)}")
-        assert system.seen(job_id, "n1", "epilogue.precancel").blocked == "0000000000014003"
-        assert system.seen(job_id, "n1", "epilogue").arguments[10] == "-11"
-
-
-class TestSignals:
-    SHELL = (
-        "#!/usr/bin/python3 -I\nimport signal, os\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'usr1\\n') and exit(0))\n"
-        "open('ready').read()\nsignal.pause()\n"
-    )
-
-    def running(self, system: trial.Trial) -> str:
-        fifo = system.user_home("alice") / "ready"
-        fifo.unlink(missing_ok=True)
-        os.mkfifo(fifo)
-        fifo.chmod(0o666)
-        job_id = system.submit("-S", user_file(system, "shell", self.SHELL))
-        fifo.write_text("")
-        system.wait(job_id, "R42")
-        return job_id
-
-    @pytest.mark.parametrize("name", ["USR1", "SIGUSR1", "10"])
-    def test_qsig_by_name_and_number(self, system: trial.Trial, name: str) -> None:
-        job_id = self.running(system)
-        assert system.run("qsig", "-s", name, job_id).returncode == 0
-        assert system.wait(job_id)["exit_status"] == "0"
-        assert system.output(f"STDIN.o{number(job_id)}") == "usr1\n"
-
-    def test_suspend_and_resume_are_for_operators(self, system: trial.Trial) -> None:
-        job_id = self.running(system)
-        denied = system.run("qsig", "-s", "suspend", job_id)
-        assert (denied.returncode, "Unauthorized Request" in denied.stderr) == (159, True)
-        assert system.run("qsig", "-s", "suspend", job_id, user="root").returncode == 0
-        assert system.attributes(job_id)["job_state"] == "S"
-        assert system.run("qsig", "-s", "resume", job_id, user="root").returncode == 0
-        assert system.attributes(job_id)["job_state"] == "R"
-
-    def test_an_unknown_signal_and_a_waiting_job_are_refused(self, system: trial.Trial) -> None:
-        held = system.submit("-h")
-        assert system.run("qsig", "-s", "NOPE", held).returncode == 15015 & 0xFF
-        assert system.run("qsig", "-s", "USR1", held).returncode == 15018 & 0xFF
-
-
 def test_a_broken_request_is_refused_and_the_server_goes_on(system: trial.Trial) -> None:
     assert system.ask({"op": "status"})["code"] == 15004
     assert system.ask({"op": "no such"})["code"] == 15004
@@ -469,120 +315,3 @@ class TestLook:
         assert system.run("qmgr", "-c", "s s managers += root@n1", user="root").returncode == 0
         assert "set server managers += root@n1\n" in system.run("qmgr", "-c", "p s").stdout
         assert system.run("qmgr", "-c", "set server managers -= root@n1", user="root").returncode == 0
-
-
-class TestArrays:
-    def test_members_have_the_recorded_names(self, system: trial.Trial) -> None:
-        parent = system.submit("-N", "arr", "-t", "1-2", script="echo $PBS_ARRAYID $PBS_JOBID; readlink -f $0\n")
-        seq = parent.partition("[")[0]
-        assert parent == f"{seq}[].fe"
-        shown = system.wait(f"{seq}[2].fe")
-        system.wait(parent)
-        first = system.output(f"arr.o{seq}-1").splitlines()
-        assert first[0] == f"1 {seq}[1].fe"
-        assert first[1].endswith(f"/{seq}-1.fe.SC")
-        assert (shown["Job_Name"], shown["hashname"], shown["job_array_id"]) == ("arr-2", f"{seq}-2.fe", "2")
-        seen = system.seen(f"{seq}[1].fe", "n1", "prologue")
-        assert seen.arguments[8].endswith(f"/{seq}-1.fe.SC")
-        assert seen.environment["PBS_NODEFILE"].endswith(f"aux//{seq}[1].fe")
-        assert "PBS_ARRAYID" not in seen.environment
-        members = ET.fromstring(system.run("qstat", "-x", "-f", f"{seq}[]").stdout).findall("Job/Job_Id")
-        assert [member.text for member in members] == [parent, f"{seq}[1].fe", f"{seq}[2].fe"]
-
-    def test_deleting_the_parent_deletes_every_member(self, system: trial.Trial) -> None:
-        parent = system.submit("-t", "1-3%1", script="sleep 30\n")
-        seq = parent.partition("[")[0]
-        system.wait(f"{seq}[1].fe", "R42")
-        assert system.attributes(f"{seq}[2].fe")["job_state"] == "Q"
-        assert system.run("qdel", parent).returncode == 0
-        assert system.wait(parent)["job_state"] == "C"
-
-
-class Session:
-    """A `qsub -I` on a pty."""
-
-    def __init__(self, system: trial.Trial, *words: str) -> None:
-        line = system.command(["qsub", "-I", *words], "alice", "fe", {"TERM": "vt100"})
-        self.pid, self.terminal = pty.fork()
-        if self.pid == 0:
-            os.execvp(line[0], line)
-        self.text = ""
-
-    def expect(self, pattern: str) -> str:
-        """Read until the pattern is there."""
-        while not re.search(pattern, self.text):
-            if not select.select([self.terminal], [], [], trial.DEADLINE)[0]:
-                raise AssertionError(f"no {pattern!r} in {self.text!r}")
-            try:
-                self.text += os.read(self.terminal, 65536).decode()
-            except OSError:
-                break
-        found = re.search(pattern, self.text)
-        assert found, self.text
-        return found.group(0)
-
-    def type(self, text: str) -> None:
-        os.write(self.terminal, text.encode())
-
-    def end(self) -> int:
-        self.expect("completed\r\n")
-        _pid, status = os.waitpid(self.pid, 0)
-        os.close(self.terminal)
-        return os.waitstatus_to_exitcode(status)
-
-
-class TestInteractive:
-    def job(self, session: Session) -> str:
-        return session.expect(r"\d+\.fe")
-
-    def test_is_a_login_shell_on_a_terminal_with_all_hooks_and_no_script_file(self, system: trial.Trial) -> None:
-        system.do("n1", "prologue", "echo from the prologue")
-        session = Session(system, "-l", "nodes=n1")
-        job_id = self.job(session)
-        session.expect("from the prologue\r\n")
-        session.type("echo $0-$PBS_ENVIRONMENT-$TERM-$PPID; [ -t 0 ] && echo tty:; exit 5\n")
-        found = session.expect(r"-bash-PBS_INTERACTIVE-vt100-\d+")
-        session.expect("tty:\r\n")
-        assert session.end() == 0
-        assert system.wait(job_id)["exit_status"] == "5"
-        prologue, epilogue = (system.seen(job_id, "n1", hook) for hook in ("prologue", "epilogue"))
-        assert prologue.parent == int(found.rpartition("-")[2])
-        assert prologue.streams["1"].startswith("/dev/pts/")
-        assert epilogue.streams["1"] == "/dev/null"
-        assert prologue.arguments[8].endswith(".SC")
-        assert not [name for name in prologue.files if name.endswith(".SC")]
-        assert system.attributes(job_id)["interactive"] == "True"
-
-    def test_dash_x_runs_a_command_in_the_shell(self, system: trial.Trial) -> None:
-        shell = user_file(system, "shell", "#!/usr/bin/python3 -I\nimport sys\nprint(sys.argv)\nsys.exit(3)\n")
-        session = Session(system, "-S", shell, "-x", "./cmd", "a", "b")
-        job_id = self.job(session)
-        session.expect(re.escape(f"['{shell}', '-c', './cmd a b']"))
-        assert session.end() == 0
-        assert system.wait(job_id)["exit_status"] == "3"
-
-    @pytest.mark.parametrize("status", [1, 2])
-    def test_a_failing_prologue_aborts_it(self, system: trial.Trial, status: int) -> None:
-        system.do("n1", "prologue", f"echo no luck; status={status}")
-        session = Session(system, "-l", "nodes=n1")
-        job_id = self.job(session)
-        session.expect("no luck\r\n")
-        assert session.end() == 0
-        assert system.wait(job_id)["exit_status"] == "-2"
-
-    def test_parallel_epilogues_have_dev_null_in_place_of_closed_streams(self, system: trial.Trial) -> None:
-        session = Session(system, "-l", "nodes=n2+n1", "-x", "true")
-        job_id = self.job(session)
-        session.end()
-        system.wait(job_id)
-        assert system.seen(job_id, "n1", "epilogue.parallel").streams["1"] == "/dev/null"
-
-    def test_a_user_who_goes_away_ends_the_job(self, system: trial.Trial) -> None:
-        session = Session(system)
-        job_id = self.job(session)
-        session.type("echo up-$((1+1))\n")
-        session.expect("up-2")
-        os.kill(session.pid, signal.SIGKILL)
-        os.waitpid(session.pid, 0)
-        os.close(session.terminal)
-        assert system.wait(job_id)["job_state"] == "C"

@@ -57,7 +57,7 @@ echo "-- nodefile"
 echo "-- files"
 cd {home} && stat -c '%n %U %a' mom_priv/jobs/* aux/* spool/* 2>/dev/null; cd - >/dev/null
 echo "-- sig"
-grep -E 'Sig(Blk|Ign)' /proc/self/status
+grep -E 'Sig(Blk|Ign)' /proc/$$/status
 }} >&7 2>&7
 status=0
 [ ! -e {log}/do.{host}.{hook} ] || . {log}/do.{host}.{hook}
@@ -316,6 +316,22 @@ class Trial:
     def output(self, name: str, user: str = "alice") -> str:
         """A file in the user's home."""
         return (self.user_home(user) / name).read_text()
+
+    def user_file(self, name: str, text: str) -> str:
+        """A program in alice's home; its path."""
+        path = self.user_home("alice") / name
+        path.write_text(text)
+        os.chown(path, USERS["alice"], USERS["alice"])
+        path.chmod(0o755)
+        return str(path)
+
+    def fifo(self, name: str) -> pathlib.Path:
+        """A FIFO in alice's home: writing to it waits for its reader."""
+        path = self.user_home("alice") / name
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        path.chmod(0o666)
+        return path
 
     # --- hooks ----------------------------------------------------------------------------------------------------
 
