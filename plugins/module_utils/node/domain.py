@@ -251,17 +251,26 @@ class Domains:
         with self._asking(f"the end of domain {name}"):
             try:
                 domain = self._connection.lookupByName(name)
-                persistent = bool(domain.isPersistent())
+                flags = self._left_with(domain) if domain.isPersistent() else None
                 if domain.isActive():
                     domain.destroy()
-                if persistent:
-                    flags = self._libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | self._libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+                if flags is not None:
                     domain.undefineFlags(flags)
             except self._libvirt.libvirtError as error:
                 if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
                     return False
                 raise
         return True
+
+    def _left_with(self, domain: t.Any) -> int:
+        """What a persistent domain would leave behind; a driver refuses the flags of what it does not have."""
+        flags = 0
+        if "<nvram" in domain.XMLDesc(0):
+            flags |= self._libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        with contextlib.suppress(self._libvirt.libvirtError):
+            if domain.hasManagedSaveImage():
+                flags |= self._libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+        return flags
 
     def ensure_running(self, xml: str, *, check: bool = False, replace: bool = False) -> Outcome:
         """See to it that the domain of this XML runs.

@@ -96,7 +96,7 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
     entry = _entry(name, pool)
     if entry is None:
         names = sorted({known.partition("@")[0] for known in list_names(pool)})
-        near = difflib.get_close_matches(name.partition("@")[0], names, n=1)
+        near = difflib.get_close_matches(name.partition("@")[0], names, n=1, cutoff=0.5)
         revisions = [known for known in list_names(pool) if known.partition("@")[0] == name.partition("@")[0]]
         hint = f"there is {', '.join(revisions)}" if revisions else f"did you mean {near[0]}?" if near else ""
         raise UserFault(f"img={name}", f"no such image in {pool}", hint or f"images: {', '.join(names) or 'none'}")
