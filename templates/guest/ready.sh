@@ -44,11 +44,12 @@ be_the_users() {
     [ "$(stat -c %u:%g "$VTORQUE_HOME")" = "$VTORQUE_UID:$VTORQUE_GID" ] || fail "identity: the home is another's"
 }
 
+await() { # unit...: of systemd, on its way at boot anyhow; other guests have the thing done before this program starts
+    [ ! -d /run/systemd/system ] || systemctl start "$@"
+}
+
 open_the_door() {
-    if [ -d /run/systemd/system ]; then
-        # both are on their way at boot anyhow: this waits for them
-        systemctl start systemd-user-sessions.service "$VTORQUE_SSHD" || fail "sshd: $VTORQUE_SSHD did not start"
-    fi
+    await systemd-user-sessions.service "$VTORQUE_SSHD" || fail "sshd: $VTORQUE_SSHD did not start"
     for file in /run/nologin /etc/nologin; do
         [ ! -e "$file" ] || fail "sshd: $file keeps users out"
     done
@@ -66,8 +67,9 @@ know_thyself() {
     grep -qxF "$address $names" /etc/hosts || echo "$address $names" >>/etc/hosts
 }
 
-greet
 be_the_users
+await network-online.target || fail "network: not online"
+greet
 open_the_door
 know_thyself
 said=ready

@@ -92,10 +92,10 @@ def test_user_data_is_cloud_config_without_any_user_of_the_images() -> None:
     assert data["package_update"] is False
 
 
-def test_the_guest_speaks_to_its_node_first() -> None:
-    first = _documents(SEED)["user-data"]["bootcmd"][0]
-    assert first[-1] == "10.77.0.11"
-    assert first[:2] == ["sh", "-c"]
+def test_readiness_is_a_unit_of_its_own_and_the_guest_speaks_to_its_node_early() -> None:
+    commands = _documents(SEED)["user-data"]["bootcmd"]
+    assert [command[-1] for command in commands] == ["/usr/lib/vtorque/ready", "10.77.0.11"]
+    assert commands[0][:2] == ["systemd-run", "--no-block"]
 
 
 @pytest.mark.parametrize(
