@@ -95,9 +95,9 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
     _trusted_directory(pool, owner_uid)
     entry = _entry(name, pool)
     if entry is None:
-        names = sorted({known.partition("@")[0] for known in list_names(pool)})
-        near = difflib.get_close_matches(name.partition("@")[0], names, n=1, cutoff=0.5)
-        revisions = [known for known in list_names(pool) if known.partition("@")[0] == name.partition("@")[0]]
+        names = sorted({_stem(known) for known in list_names(pool)})
+        near = difflib.get_close_matches(_stem(name), names, n=1, cutoff=0.5)
+        revisions = [known for known in list_names(pool) if "@" in known and _stem(known) == _stem(name)]
         hint = f"there is {', '.join(revisions)}" if revisions else f"did you mean {near[0]}?" if near else ""
         raise UserFault(f"img={name}", f"no such image in {pool}", hint or f"images: {', '.join(names) or 'none'}")
     if entry.suffix in PLAIN_SUFFIXES and "@" not in entry.name:
@@ -105,6 +105,13 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
         return Image(entry.name, entry, PLAIN_SUFFIXES[entry.suffix], Boot())
     _trusted_directory(entry, owner_uid)
     return _with_record(entry, owner_uid)
+
+
+def _stem(name: str) -> str:
+    """A name as people say it: without revision and suffix."""
+    stem = name.partition("@")[0]
+    suffix = pathlib.PurePath(stem).suffix
+    return stem.removesuffix(suffix) if suffix in PLAIN_SUFFIXES else stem
 
 
 def _entry(name: str, pool: pathlib.Path) -> pathlib.Path | None:

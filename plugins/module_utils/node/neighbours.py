@@ -46,7 +46,7 @@ def normal_mac(mac: str) -> str:
     import netaddr
 
     try:
-        text = str(netaddr.EUI(mac, dialect=netaddr.mac_unix_expanded))
+        text = str(netaddr.EUI(mac, version=48, dialect=netaddr.mac_unix_expanded))
     except (netaddr.AddrFormatError, ValueError, TypeError):
         text = ""
     if not re.fullmatch(MAC, text):

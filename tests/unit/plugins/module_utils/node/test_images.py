@@ -104,7 +104,8 @@ def test_a_file_without_a_record_has_the_format_of_its_name_whatever_it_holds(po
         ("../etc/passwd", "not the name of an image"),
         ("/etc/passwd", "not the name of an image"),
         ("tiny/disk.qcow2", "not the name of an image"),
-        ("zzz", "old.img, plain.qcow2, tiny"),
+        ("zzz", "images: old, plain, tiny"),
+        ("plian.qcow2", "did you mean plain?"),
     ],
 )
 def test_an_image_that_is_not_there_is_the_users_fault_with_the_nearest_name(

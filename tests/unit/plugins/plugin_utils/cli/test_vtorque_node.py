@@ -1,0 +1,271 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vtorque-node`: what it believes, what it refuses, and that it always answers in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import pwd
+import subprocess
+import sys
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node
+
+SOMEBODY = pwd.getpwnam("nobody")
+OWNER = guestspec.Owner("nobody", SOMEBODY.pw_uid, SOMEBODY.pw_gid, "nogroup", "/nonexistent", "/bin/sh")
+KEY = guestspec.KeyPair(
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n",
+    "ssh-ed25519 " + "A" * 68,
+)
+SPEC = guestspec.GuestSpec(
+    rank=0, index=0, image="tiny", distro="debian", arch="x86_64", vcpus=1, ram_mib=64, hypervisor="qemu",
+    fs_type="sharedfs", host_key=KEY, authorized_key=KEY.public,
+)  # fmt: skip
+PART = guestspec.NodePart(1, "present", "7.head", 2, "cn1", 60.0, OWNER, (SPEC,))
+FACTS = guestspec.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
+JOB = BatchJob(
+    job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
+    queue="batch", exec_host=("cn1", "cn1", "cn2"), start_count=2, x="", jobtype="", init_work_dir="/", session_id=0,
+    substate=41, interactive=False, walltime_s=0, variables={}, submit_args="", resource_list={}, account="",
+    **{f.name: "" for f in dataclasses.fields(BatchJob) if f.name == "hold_types"},
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class World:
+    """What the node would find: the server's word, and what the rooms below do."""
+
+    job: BatchJob | VTorqueError = JOB
+    error: VTorqueError | None = None
+    asked: list[str] = dataclasses.field(default_factory=list)
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def ask(self, part: guestspec.NodePart | bytes) -> dict[str, t.Any]:
+        data = part if isinstance(part, bytes) else json.dumps(guestspec.to_dict(part)).encode()
+        answer = vtorque_node.respond(io.BytesIO(data), self.environment, load=Policy)
+        return t.cast("dict[str, t.Any]", json.loads(json.dumps(answer)))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    here = World()
+
+    class Batch:
+        def job(self, job_id: str) -> BatchJob:
+            here.asked.append(f"qstat {job_id}")
+            if isinstance(here.job, VTorqueError):
+                raise here.job
+            return here.job
+
+    def present(part: guestspec.NodePart, *_more: object) -> tuple[guestspec.GuestFacts, ...]:
+        here.asked.append("present")
+        if here.error:
+            raise here.error
+        return (FACTS,)
+
+    def absent(job_id: str, start: int, *_more: object) -> tuple[str, ...]:
+        here.asked.append(f"absent {job_id} {start}")
+        if here.error:
+            raise here.error
+        return ("domain vcn1-1",)
+
+    monkeypatch.setattr(vtorque_node, "open_batch", lambda _policy: Batch())
+    monkeypatch.setattr(vtorque_node, "host_name", lambda: "cn1")
+    monkeypatch.setattr(vtorque_node.guests, "present", present)
+    monkeypatch.setattr(vtorque_node.guests, "absent", absent)
+    monkeypatch.setattr(vtorque_node.guests, "left", lambda *_words: ("slot 1",) if here.error else ())
+    addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
+
+    def getaddrinfo(host: str, *_words: object, **_more: object) -> list[t.Any]:
+        if host not in addresses:
+            raise OSError("unknown host")
+        return [(2, 1, 6, "", (addresses[host], 0))]
+
+    monkeypatch.setattr(vtorque_node.socket, "getaddrinfo", getaddrinfo)
+    return here
+
+
+def test_present_answers_with_the_guests(world: World) -> None:
+    answer = world.ask(PART)
+    assert answer == {"version": 1, "ok": True, "guests": [guestspec.to_dict(FACTS)], "removed": [], "left": []}
+    assert world.asked == ["qstat 7.head", "present"]
+
+
+def test_absent_by_the_nodes_own_root_needs_no_server(world: World) -> None:
+    world.job = SiteFault("qstat", "no answer")
+    answer = world.ask(dataclasses.replace(PART, do="absent", guests=()))
+    assert answer == {"version": 1, "ok": True, "guests": [], "removed": ["domain vcn1-1"], "left": []}
+    assert world.asked == ["absent 7.head 2"]
+
+
+def test_an_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: World) -> None:
+    world.error = NodeFault("bridge br0", "is missing", "see vtorque.yml")
+    answer = world.ask(PART)
+    error = {"fault": "node", "what": "bridge br0", "why": "is missing", "hint": "see vtorque.yml"}
+    assert answer == {"version": 1, "ok": False, "error": error, "left": ["slot 1"]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}', b"[" * 100_000, b" " * (vtorque_node.LIMIT + 1)],
+    ids=["nothing", "half", "list", "null", "no text", "keys missing", "deep", "long"],
+)
+def test_what_is_not_of_the_form_is_refused_before_anything_is_asked(world: World, data: bytes) -> None:
+    answer = world.ask(data)
+    assert answer["ok"] is False
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("version", 2), ("do", "restart"), ("job_id", "7;reboot"), ("node", "../cn1"), ("start", "2"), ("surplus", 1)],
+)
+def test_a_value_out_of_form_is_refused(world: World, key: str, value: object) -> None:
+    answer = world.ask(json.dumps({**guestspec.to_dict(PART), key: value}).encode())
+    assert answer["ok"] is False
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "Q"}, "its state is Q"),
+        ({"state": "C"}, "its state is C"),
+        ({"start_count": 3}, "the server is at 3"),
+        ({"exec_host": ("cn2", "cn11")}, "it runs on cn2, cn11"),
+        ({"exec_host": ()}, "it runs on no node"),
+        ({"euser": "bob"}, "it is bob's"),
+        ({"job_id": "8.head"}, "speaks of 8.head"),
+    ],
+)
+def test_a_job_that_the_server_tells_otherwise_makes_no_guest(
+    world: World, changes: dict[str, t.Any], words: str
+) -> None:
+    world.job = dataclasses.replace(JOB, **changes)
+    answer = world.ask(PART)
+    assert words in answer["error"]["why"]
+    assert "present" not in world.asked
+
+
+def test_a_server_that_does_not_answer_is_the_sites_fault(world: World) -> None:
+    world.job = SiteFault("qstat", "no answer within 10 s")
+    assert world.ask(PART)["error"]["fault"] == "site"
+    assert "present" not in world.asked
+
+
+def test_long_and_short_names_of_a_node_are_one(world: World) -> None:
+    world.job = dataclasses.replace(JOB, exec_host=("cn1.site.org",))
+    assert world.ask(PART)["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("cn1", "cn1", True), ("cn1", "CN1.site.org", True), ("cn1.a", "cn1.b", False), ("cn1", "cn10", False),
+        ("cn1.a", "cn1.a", True),
+    ],
+)  # fmt: skip
+def test_host_names_are_compared_whole(one: str, other: str, same: bool) -> None:
+    assert vtorque_node.same_host(one, other) is same
+    assert vtorque_node.same_host(other, one) is same
+
+
+def test_a_request_for_another_node_is_refused(world: World) -> None:
+    answer = world.ask(dataclasses.replace(PART, node="cn10"))
+    assert "this is cn1" in answer["error"]["why"]
+    assert world.asked == []
+
+
+@pytest.mark.parametrize("ids", [{"uid": 4242}, {"gid": 4242}])
+def test_a_user_who_is_another_here_is_refused(world: World, ids: dict[str, int]) -> None:
+    part = dataclasses.replace(PART, owner=dataclasses.replace(OWNER, **ids))
+    assert "is asked for" in world.ask(part)["error"]["why"]
+    assert "present" not in world.asked
+
+
+@pytest.mark.parametrize("do", ["present", "absent"])
+@pytest.mark.parametrize(
+    ("connection", "ok"),
+    [
+        ("10.77.0.11 40000 10.77.0.12 22", True),
+        ("::ffff:10.77.0.11 40000 ::ffff:10.77.0.12 22", True),
+        ("10.77.0.12 40000 10.77.0.11 22", False),
+        ("10.77.0.1 40000 10.77.0.11 22", False),
+        ("UNKNOWN 65535 UNKNOWN 65535", False),
+        (" ", False),
+    ],
+)
+def test_only_the_jobs_mother_superior_may_ask_by_ssh(world: World, do: str, connection: str, ok: bool) -> None:
+    world.environment = {"SSH_CONNECTION": connection}
+    assert world.ask(dataclasses.replace(PART, do=do))["ok"] is ok
+
+
+def test_a_caller_by_ssh_cannot_remove_what_the_server_does_not_answer_for(world: World) -> None:
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.12 22"}
+    world.job = SiteFault("qstat", "no answer")
+    assert world.ask(dataclasses.replace(PART, do="absent"))["ok"] is False
+    assert world.asked == ["qstat 7.head"]
+
+
+def test_the_settings_are_the_policys_word() -> None:
+    policy = dataclasses.replace(
+        Policy(), bridge="br7", mac_prefix="52:54:01", node_number=5, vm_img_dir="/pool", libvirt_uri="test:///default",
+        allow_emulation=True, max_vms_per_node=9, ntp_server_2="10.0.0.9", timeout=99, ssh_timeout=7,
+        ip_to_mac_script="/map",
+    )  # fmt: skip
+    settings = vtorque_node.settings_of(policy, "cn1")
+    assert (settings.bridge, settings.mac(1), settings.pool) == ("br7", "52:54:01:00:05:01", pathlib.Path("/pool"))
+    assert (settings.libvirt_uri, settings.allow_emulation, settings.max_guests) == ("test:///default", True, 9)
+    assert (settings.ntp_servers, settings.ready_timeout_s, settings.ssh_timeout_s) == (("10.0.0.9",), 99.0, 7.0)
+    # a script that is named and not switched on is not called
+    assert settings.ip_to_mac_script is None
+    mapped = vtorque_node.settings_of(dataclasses.replace(policy, custom_ip_mapping=True), "cn1")
+    assert mapped.ip_to_mac_script == pathlib.Path("/map")
+
+
+def test_the_program_answers_in_one_line_and_exits_0() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", vtorque_node.__name__], input=b"{}", capture_output=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 1
+    assert json.loads(done.stdout)["ok"] is False
+
+
+def test_the_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> None:
+    prefix = tmp_path / "a prefix"
+    (prefix / "venv/bin").mkdir(parents=True)
+    python = prefix / "venv/bin/python"
+    python.write_text('#!/bin/sh\nenv | sort\nprintf "%s " "$@"\n')
+    python.chmod(0o755)
+    launcher = tmp_path / "vtorque-node"
+    launcher.write_text(templates.render("launchers/vtorque-node.sh.j2", site_dir=None, prefix=str(prefix)))
+    launcher.chmod(0o755)
+    environment = {
+        "PATH": "/evil",
+        "LD_PRELOAD": "",
+        "PYTHONHOME": "/evil",
+        "SSH_CONNECTION": "10.77.0.11 1 10.77.0.12 22",
+    }
+    done = subprocess.run([launcher], env=environment, capture_output=True, text=True, timeout=60)
+    *lines, arguments = done.stdout.splitlines()
+    assert [line for line in lines if not line.startswith(("PWD=", "_=", "SHLVL="))] == [
+        "LC_ALL=C.UTF-8",
+        "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+        "SSH_CONNECTION=10.77.0.11 1 10.77.0.12 22",
+    ]
+    assert arguments.split() == ["-I", "-m", vtorque_node.__name__]
+    bare = subprocess.run([launcher], env={}, capture_output=True, text=True, timeout=60)
+    assert "SSH_CONNECTION" not in bare.stdout
