@@ -127,9 +127,8 @@ class Scene:
             stream.write(f"{text}\n")
 
     def wait(self, seconds: float = LONG) -> dict[str, str]:
-        return readiness.wait_ready(
-            self.guests, t.cast(t.Any, self.domains), t.cast(t.Any, self.neighbours), Deadline.after(seconds), ssh=self.ssh
-        )  # fmt: skip
+        domains, neighbours = t.cast(t.Any, self.domains), t.cast(t.Any, self.neighbours)
+        return readiness.wait_ready(self.guests, domains, neighbours, Deadline.after(seconds), ssh=self.ssh)
 
 
 @pytest.fixture
