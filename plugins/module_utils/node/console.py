@@ -19,7 +19,6 @@ MAX_LINE = 4096
 CHUNK = 1 << 16
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 _STAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("the kernel panicked", re.compile(r"Kernel panic")),
     ("no root file system was found", re.compile(r"(VFS: Unable to mount root|ALERT! .* does not exist)")),
     ("cloud-init has finished", re.compile(r"Cloud-init .*finished at")),
     ("cloud-init is at its last stage", re.compile(r"Cloud-init .* running 'modules:final'")),
@@ -30,6 +29,7 @@ _STAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("the kernel is running", re.compile(r"Linux version ")),
 )
 """Furthest first; what was seen last is told."""
+_PANIC = re.compile(r"Kernel panic - not syncing.*")
 
 
 def plain(text: str) -> str:
@@ -58,6 +58,7 @@ class Console:
         self.stage = ""
         self.ready_address: str | None = None
         self.failed: str | None = None
+        self.panic: str | None = None
 
     def read(self) -> int:
         """Read what is new; how many bytes that was.
@@ -112,6 +113,9 @@ class Console:
             self.ready_address = found[1]
         elif found := self._failed.search(line):
             self.failed = found[1][:500] or "without words"
+        elif found := _PANIC.search(line):
+            # the kernel repeats it after its trace
+            self.panic = self.panic or found[0][:300]
         else:
             stage = next((name for name, pattern in _STAGES if pattern.search(line)), "")
             self.stage = stage or self.stage

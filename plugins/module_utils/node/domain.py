@@ -43,6 +43,8 @@ _STOP_REASONS = {
     4: "it was saved",
     5: "qemu failed",
 }
+_SHUTDOWN_REASONS = {0: "it shut down", 1: "it shut down or restarted of its own accord", 2: "qemu was told to end"}
+_REASONS = {"suspended": _PAUSE_REASONS, "stopped": _STOP_REASONS, "shutdown": _SHUTDOWN_REASONS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -349,8 +351,7 @@ class Domains:
 
     def _on_lifecycle(self, _connection: t.Any, domain: t.Any, event: int, detail: int, _opaque: object) -> None:
         kind = _EVENTS[event] if 0 <= event < len(_EVENTS) else "unknown"
-        reasons = _PAUSE_REASONS if kind == "suspended" else _STOP_REASONS if kind == "stopped" else {}
-        self._tell(DomainEvent(domain.name(), kind, reasons.get(detail, "")))
+        self._tell(DomainEvent(domain.name(), kind, _REASONS.get(kind, {}).get(detail, "")))
 
     def _on_close(self, _connection: t.Any, reason: int, _opaque: object) -> None:
         self._tell(

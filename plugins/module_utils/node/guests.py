@@ -23,7 +23,7 @@ from . import images, locks, neighbours, seed, slots
 from .console import Console, plain
 from .domain import Capabilities, Domains, DomainSpec, kvm_usable, render_xml
 from .readiness import Awaited, wait_ready, write_known_hosts
-from .remains import Remain, remains, remains_without_libvirt
+from .remains import Remain, end_processes, remains, remains_without_libvirt
 from .settings import NodeSettings
 
 RESERVE_S = 8.0
@@ -362,12 +362,14 @@ def _undone_on_failure(part: NodePart, settings: NodeSettings, domains: Domains)
 def _remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
     """Take away everything of a start: domains first, slots last, so that no name or MAC is free too early."""
     key = job_key(job_id, start)
-    removed, macs = [], set()
+    removed: list[str] = []
+    macs: set[str] = set()
     for facts in domains.list():
         if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start):
             macs |= set(facts.macs)
             if domains.destroy(facts.name):
                 removed.append(f"domain {facts.name}")
+    removed += [f"process {pid}" for pid in end_processes(settings.guests_dir, key)]
     directory = settings.start_dir(job_id, start)
     for path in sorted(directory.iterdir()) if directory.is_dir() else []:
         kept = _read_kept(path)

@@ -150,7 +150,7 @@ class _Watch:
         """Look at everything that may have moved.
 
         Raises:
-            VTorqueError: the guest says that it failed.
+            VTorqueError: the guest says that it failed, or its kernel does.
             WrongHostKey: another key answers at the address that the guest itself names.
         """
         if self.guest.console.read():
@@ -158,6 +158,8 @@ class _Watch:
         console = self.guest.console
         if console.failed is not None:
             raise VTorqueError(f"guest {self.guest.name} could not become ready", console.failed)
+        if console.panic is not None:
+            raise VTorqueError(f"the kernel of guest {self.guest.name} panicked", console.panic, console.last_words())
         if console.ready_address is None:
             return
         claimed = usable_address(console.ready_address)
@@ -321,8 +323,8 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
     watch.guest.console.read()
     words = watch.guest.console.last_words()
     said = f"; the last lines of its console: {words}" if words else "; its console is silent"
-    if watch.guest.console.failed is not None:
-        said = f"; it said: {watch.guest.console.failed}"
+    if watch.guest.console.failed or watch.guest.console.panic:
+        said = f"; it said: {watch.guest.console.failed or watch.guest.console.panic}"
     if event.kind == "suspended":
         raise VTorqueError(f"guest {event.name} was paused", f"{event.reason or 'libvirt does not say why'}{said}")
     raise VTorqueError(
@@ -338,5 +340,5 @@ def _late(waiting: t.Sequence[_Watch], waited_s: float) -> VTorqueError:
     last = waiting[0].guest.console.last_words()
     hint = f"last lines of the console: {last}" if last else ""
     # a silent guest blames nobody; one that lives and is not reached has a site around it
-    silent = all(watch.guest.console.bytes_seen == 0 or "panicked" in watch.guest.console.stage for watch in waiting)
+    silent = all(watch.guest.console.bytes_seen == 0 for watch in waiting)
     return (VTorqueError if silent else SiteFault)(what, why, hint)

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import re
+import select
+import signal
 
+from ..errors import NodeFault
 from ..records import job_key
 from . import slots
 from .domain import Domains
@@ -66,21 +70,56 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     found = [Remain("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
     if settings.guests_dir.is_dir():
         found += [Remain("directory", path.name, path.name) for path in sorted(settings.guests_dir.iterdir())]
-    found += _processes(settings.guests_dir)
+    found += [Remain("process", str(pid), key) for pid, key in processes(settings.guests_dir)]
     for device in sorted(SYS_NET.glob("vtq[0-9]*")):
         owner = owners.get(int(device.name[3:]), "") if device.name[3:].isdecimal() else ""
         found.append(Remain("network device", device.name, owner.partition("/")[0]))
     return tuple(found)
 
 
-def _processes(guests_dir: pathlib.Path) -> list[Remain]:
-    """Every qemu that has a file of a guest of ours among its arguments; only for looking, arguments prove nothing."""
+def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
+    """Every qemu that has a guest's file open, with the key of the guest's start.
+
+    Its arguments only say where to look: anybody can write any.  The open file proves it, for nobody but root and
+    qemu's own user can open one.
+    """
     pattern = re.compile(re.escape(f"{guests_dir}/") + r"([^/\0]+)/")
     found = []
     for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
         # a process may end while it is looked at
         with contextlib.suppress(OSError):
             arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
-            if "qemu" in arguments.partition("\0")[0] and (owner := pattern.search(arguments)):
-                found.append(Remain("process", process.name, owner[1]))
-    return found
+            owner = pattern.search(arguments)
+            if owner and "qemu" in arguments.partition("\0")[0] and _has_open(process, f"{guests_dir}/{owner[1]}/"):
+                found.append((int(process.name), owner[1]))
+    return tuple(found)
+
+
+def _has_open(process: pathlib.Path, prefix: str) -> bool:
+    return any(str(descriptor.readlink()).startswith(prefix) for descriptor in (process / "fd").iterdir())
+
+
+def end_processes(guests_dir: pathlib.Path, key: str, timeout_s: float = 10.0) -> tuple[int, ...]:
+    """End what of a start libvirt no longer knows: a qemu that outlived libvirt's memory of it.
+
+    Raises:
+        NodeFault: one did not end.
+    """
+    ended = []
+    for pid in [pid for pid, owner in processes(guests_dir) if owner == key]:
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            # the number may have become another's before we had the handle
+            if (pid, key) in processes(guests_dir):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                if not select.select([handle], [], [], timeout_s)[0]:
+                    raise NodeFault(f"process {pid} of {key}", f"did not end within {timeout_s:.0f} s of a KILL")
+                ended.append(pid)
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(handle)
+    return tuple(ended)

@@ -9,6 +9,8 @@ import dataclasses
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import typing as t
 
 import pytest
@@ -348,6 +350,39 @@ def test_a_libvirt_that_does_not_answer_is_not_nothing(node: Node) -> None:
     assert any(line.startswith("unknown: libvirt") for line in left)
     assert "directory 7.head.1" in left
     assert "slot 1 of 7.head.1" in left
+
+
+QEMU = "import os, sys; os.open(sys.argv[1], os.O_RDONLY); print('up', flush=True); sys.stdin.read()"
+
+
+def qemu_that_libvirt_forgot(path: pathlib.Path, opens: pathlib.Path) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        ["qemu-system-test", "-c", QEMU, str(opens), str(path)], executable=sys.executable,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    return process
+
+
+def test_a_qemu_that_libvirt_forgot_is_seen_and_ended(node: Node) -> None:
+    node.present()
+    disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
+    with qemu_that_libvirt_forgot(disk, disk) as process:
+        node.hypervisor.running.clear()
+        assert f"process {process.pid} of 7.head.1" in guests.left(node.settings, JOB)
+        assert f"process {process.pid}" in node.absent()
+        assert process.wait(60) == -9
+
+
+def test_a_process_that_only_names_a_guests_file_is_left_alone(node: Node) -> None:
+    node.present()
+    disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
+    with qemu_that_libvirt_forgot(disk, pathlib.Path("/dev/null")) as process:
+        assert not any("process" in line for line in guests.left(node.settings, JOB))
+        assert not any("process" in line for line in node.absent())
+        assert process.poll() is None
+        process.kill()
 
 
 def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
