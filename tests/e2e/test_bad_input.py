@@ -35,6 +35,9 @@ NODES = ("cn1", "cn2")
         (["-vm", "vcpu_pinning=true"], ["vcpu_pinning", "not available on this site yet"]),
         (["-vm", "nodes=1"], ["nodes", "not available on this site yet"]),
         (["-T", "orig"], ["-T"]),
+        (["-I", "-x", "/bin/true"], ["-x", "not available on this site yet"]),
+        (["-t", "1-2"], ["-t", "not available on this site yet"]),
+        (["-l", "nodes=2"], ["nodes", "not available on this site yet"]),
     ],
 )
 def test_refused_at_submission(site: Site, arguments: list[str], words: list[str]) -> None:
@@ -101,11 +104,11 @@ def test_jobtype_is_refused_by_root(site: Site) -> None:
 
 def test_hostile_names_stay_data(site: Site) -> None:
     """A job name and an account full of shell, YAML and Jinja2 change nothing and make nothing."""
-    name = "$(touch${IFS}/tmp/vtq);{{7*7}}"
+    name = "$(touch${IFS}vtq);{{7*7}}"
     ended = site.job("-N", name, "-A", "a: [$(touch /tmp/vtq2)] {% x %} 'q\"", stdin='printf %s "$PBS_JOBNAME"\n')
     assert (ended.exit_status, ended.out) == (0, name)
     for node in NODES:
-        assert site.root(node, "ls /tmp/vtq /tmp/vtq2 2>/dev/null || true") == ""
+        assert site.root(node, "ls /tmp/vtq2 /tmp/vtq /var/spool/torque/mom_priv/vtq 2>/dev/null || true") == ""
 
 
 @contextlib.contextmanager
@@ -164,7 +167,7 @@ def changed_site(site: Site, expression: str) -> t.Iterator[None]:
 
 def test_no_bridge(site: Site) -> None:
     """The bridge of the configuration is not there."""
-    with changed_site(site, "s/^bridge:.*/bridge: br99/"):
+    with changed_site(site, "1s|^|bridge: br99\\n|"):
         refused(site.job(stdin="echo RAN\n"), "br99", "bridge")
 
 

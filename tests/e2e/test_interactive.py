@@ -63,11 +63,3 @@ def test_interactive_session_is_in_the_guest(site: Site) -> None:
     terminal.close()
     job_id = next(word for word in terminal.seen.split() if word.endswith(".fe"))
     assert site.wait_state(job_id, "C")["exit_status"] == "9"
-
-
-def test_interactive_command(site: Site) -> None:
-    """`-I -x`: one command on the terminal, in the guest."""
-    site.write("/home/alice/where.sh", "#!/bin/sh\nhostname\n")
-    terminal = Terminal("on", "fe", "--user", "alice", "--", "vsub", "-I", "-x", "hostname")
-    terminal.expect("vcn")
-    terminal.close()

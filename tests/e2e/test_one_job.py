@@ -59,12 +59,16 @@ def test_environment_of_the_job(site: Site) -> None:
         '#!/bin/sh\necho "$PBS_JOBID"; echo "$PBS_NP/$PBS_NUM_NODES/$PBS_NUM_PPN"; cat "$PBS_NODEFILE"; hostname\n'
         'echo "$DISTRO"; printf "%s" "$ODD"\n',
     )
-    ended = site.job("-vm", "vcpus=2", "-v", 'ODD=it\'s "q" $HOME `x` \u00fc', script)
+    odd = 'it\'s "q" $HOME `x` \u00fc\tand\nmore, a=b; {{ 7*7 }}'
+    done = site.on("fe", "env", f"ODD={odd}", "vsub", "-V", "-vm", "vcpus=2", script, user="alice")
+    assert done.returncode == 0, done.stderr
+    ended = site.end(done.stdout.strip())
     job_id, counts, *rest = ended.out.split("\n")
     assert job_id == ended.job_id
     assert counts == "2/1/2"
     assert rest[0] == rest[1] == rest[2]
-    assert rest[3:] == ["SLG", 'it\'s "q" $HOME `x` \u00fc']
+    assert rest[3] == "SLG"
+    assert "\n".join(rest[4:]) == odd
 
 
 def test_directives_of_the_script_count(site: Site) -> None:
@@ -96,22 +100,30 @@ def test_standard_input_is_at_its_end(site: Site) -> None:
 
 
 def test_signals_of_qsig_reach_the_script(site: Site) -> None:
-    """USR1, by the owner."""
-    script = "trap 'echo caught; exit 7' USR1; echo up; while :; do sleep 1; done\n"
+    """URG, which the login shell that leads the session survives: the script's own trap decides."""
+    script = "trap 'echo caught; exit 7' URG; echo up; while :; do sleep 1 & wait $!; done\n"
     job_id = site.submit(stdin=script)
     running_in_guest(site, job_id)
-    assert site.on("fe", "qsig", "-s", "USR1", job_id, user="alice").returncode == 0
+    assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
     assert (ended.exit_status, ended.out) == (7, "up\ncaught\n")
 
 
-def test_qdel_terms_the_script_at_once(site: Site) -> None:
-    """TERM reaches the script before Torque's KILL ends the job's shell; its last words are kept."""
-    job_id = site.submit(stdin="trap 'echo ended; exit 3' TERM; echo up; while :; do sleep 1 & wait $!; done\n")
+def test_qsig_ends_a_job_as_on_bare_metal(site: Site) -> None:
+    """USR1 kills the login shell that leads the session (256 + 10), and then the rest."""
+    job_id = site.submit(stdin="echo up; sleep 600\n")
+    running_in_guest(site, job_id)
+    assert site.on("fe", "qsig", "-s", "USR1", job_id, user="alice").returncode == 0
+    assert site.end(job_id).exit_status == 266
+
+
+def test_qdel_ends_the_job_in_its_guest(site: Site) -> None:
+    """TERM reaches the guest before Torque's KILL ends the job's shell (271: ended by TERM, as on bare metal)."""
+    job_id = site.submit(stdin="echo up; sleep 600\n")
     running_in_guest(site, job_id)
     assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
-    assert ended.out == "up\nended\n"
+    assert (ended.exit_status, ended.out) == (271, "up\n")
 
 
 def test_bare_job_knows_nothing_of_it(site: Site) -> None:

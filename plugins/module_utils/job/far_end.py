@@ -40,7 +40,7 @@ OPTIONS = (
 FORWARDED = tuple(
     sorted(
         signal.valid_signals()
-        - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGPIPE}
+        - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE}
         # an error of our own code raises these, and a handler would come back to it for ever
         - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
     )

@@ -180,10 +180,9 @@ def _refused(asked: _Asked, home: str) -> t.Iterator[KeyFault]:
     for value, where in asked.every("W"):
         if PREFIX in value:
             yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
-    if asked.script.vm_texts and asked.arguments.all("x"):
-        lines = ", ".join(map(str, asked.script.vm_lines))
-        message = f"qsub -I -x runs the script where it is, so give -vm on the command line, not in line {lines}"
-        yield KeyFault("-x", asked.script.name, message)
+    if asked.arguments.all("x"):
+        # the command is run where it is, and the guest has a home of its own
+        yield KeyFault("-x", asked.script.name, f"a command that lies on the node: with VMs {NOT_YET}; use -I alone")
 
 
 def _start_directory(asked: _Asked, home: str) -> t.Iterator[KeyFault]:

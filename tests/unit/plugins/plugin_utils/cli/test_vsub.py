@@ -272,8 +272,8 @@ def test_interactive_leaves_standard_input_alone(site: Site) -> None:
     done = site.vsub("-I", stdin=b"#PBS -vm vcpu=1\n")
     assert done.raw("stdin") == b"#PBS -vm vcpu=1\n"
     assert done.argv[-1] == "-I"
-    done = site.vsub("-I", "-x", site.script(PLAIN), "a b")
-    assert done.argv[-4:] == ["-I", "-x", "job.sh", "a b"]
+    done = site.vsub("-I", site.script(PLAIN), "a b")
+    assert done.argv[-3:] == ["-I", "job.sh", "a b"]
 
 
 def test_command_line_wins_over_script(site: Site) -> None:
@@ -349,10 +349,11 @@ def test_every_fault_is_told_once_and_in_columns(site: Site) -> None:
     )
 
 
-def test_script_that_runs_where_it_is_cannot_hold_vm_lines(site: Site) -> None:
-    done = site.vsub("-I", "-x", site.script(b"#!/bin/sh\n#PBS -vm vcpus=1\n"))
-    assert done.status == 2
-    assert "line 2" in done.err
+def test_command_that_lies_on_the_node_is_refused(site: Site) -> None:
+    done = site.vsub("-I", "-x", site.script(PLAIN), "a b")
+    assert (done.status, done.seen) == (2, None)
+    assert "-x" in done.err
+    assert "not available on this site yet" in done.err
 
 
 @pytest.mark.parametrize("name", ["missing.sh", "."])
