@@ -148,7 +148,8 @@ def _say(error: VTorqueError, status: int) -> int:
 def _die_of(number: int) -> None:
     """End as the job's own shell ended, so that the batch system records the signal; without a core of ours."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(number, signal.SIG_DFL)
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 

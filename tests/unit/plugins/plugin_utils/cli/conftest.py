@@ -24,7 +24,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, ReadyGuest, ReadyRecord
 
 COLLECTION = templates.COLLECTION_DIR.parent
-UID = 61_234
 JOB_ID = "4711.head"
 TOOLS = ("cat", "chmod", "dd", "env", "mkfifo", "mktemp", "rm", "setsid", "sleep", "wc")
 """What the far end uses; in a busybox guest each is busybox."""
@@ -33,9 +32,11 @@ TOOLS = ("cat", "chmod", "dd", "env", "mkfifo", "mktemp", "rm", "setsid", "sleep
 class Namespace:
     """A mount namespace with its own passwd and /run, kept by one process."""
 
-    def __init__(self, place: pathlib.Path, shell: str, *, busybox: bool = False, program: str = "exec sleep 600"):
-        users = pathlib.Path("/etc/passwd").read_text() + f"alice:*:{UID}:{UID}:Alice:{place}/home:{shell}\n"
-        groups = pathlib.Path("/etc/group").read_text() + f"alice:*:{UID}:\n"
+    def __init__(
+        self, place: pathlib.Path, uid: int, shell: str, *, busybox: bool = False, program: str = "exec sleep 3600"
+    ):
+        users = pathlib.Path("/etc/passwd").read_text() + f"alice:*:{uid}:{uid}:Alice:{place}/home:{shell}\n"
+        groups = pathlib.Path("/etc/group").read_text() + f"alice:*:{uid}:\n"
         with tempfile.TemporaryDirectory(dir=place) as files:
             (pathlib.Path(files) / "passwd").write_text(users)
             (pathlib.Path(files) / "group").write_text(groups)
@@ -50,7 +51,8 @@ class Namespace:
                 steps += ["mount --bind /bin/busybox $(readlink -f /bin/sh)"]
             script = "\n".join([*steps, "echo up", program])
             self.process = subprocess.Popen(
-                ["unshare", "--mount", "--propagation", "private", "bash", "-c", script],
+                # a runner that forks for each test ends without tidying up
+                ["setpriv", "--pdeathsig", "KILL", "unshare", "-m", "--propagation", "private", "bash", "-c", script],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
             )  # fmt: skip
             assert self.process.stdout
@@ -59,7 +61,10 @@ class Namespace:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
 
 
 @dataclasses.dataclass
@@ -76,26 +81,29 @@ class JobPlace:
 
     def __init__(self, root: pathlib.Path, stack: contextlib.ExitStack, shell: str, busybox: bool):
         self.root = root
+        self.stack = stack
         self.shell = shell
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.uid = self.port
+        """Several of these tests may run at once, each with a user of its own."""
         root.chmod(0o755)
         for name in ("home", "jobs"):
             (root / name).mkdir()
-            os.chown(root / name, UID, UID)
+            os.chown(root / name, self.uid, self.uid)
         self.far_end = root / "run"
         shutil.copy(templates.COLLECTION_DIR / "guest" / "run.sh", self.far_end)
         self.far_end.chmod(0o755)
         self._prefix()
         self._keys()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
         self._sshd_config()
         sshd = f"exec /usr/sbin/sshd -D -e -f {root}/sshd_config"
-        self.guest = Namespace(root, shell, busybox=busybox, program=sshd)
+        self.guest = Namespace(root, self.uid, shell, busybox=busybox, program=sshd)
         stack.callback(self.guest.close)
         assert self.guest.process.stderr
         assert "listening" in self.guest.process.stderr.readline()
-        self.node = Namespace(root, shell)
+        self.node = Namespace(root, self.uid, shell)
         stack.callback(self.node.close)
         self.run_dir = self.node.run_dir
         self.directory = self.run_dir / "jobs" / records.job_key(JOB_ID, 1)
@@ -130,23 +138,23 @@ class JobPlace:
             f"AuthorizedKeysFile {self.root}/authorized\nPasswordAuthentication no\nUseDNS no\nStrictModes no\n"
         )
 
-    def record(self, shell: ProcessId, **changes: t.Any) -> ReadyRecord:
+    def record(self, shell: ProcessId, /, **changes: t.Any) -> ReadyRecord:
         guest = ReadyGuest(0, "v1-1", "node1", "127.0.0.1", vcpus=3, port=self.port)
         record = ReadyRecord(JOB_ID, 1, "alice", shell, records.boot_id(), (guest,), "", str(self.far_end))
         return dataclasses.replace(record, **changes)
 
-    def make_ready(self, shell: ProcessId, **changes: t.Any) -> None:
+    def make_ready(self, shell: ProcessId, /, **changes: t.Any) -> None:
         """What root's prologue leaves for the process that becomes the shell."""
         records.make_directory(self.directory)
-        records.write(self.directory / "job_key", self.job_key, reader_uid=UID)
-        records.write(self.directory / "known_hosts", f"v1-1 {self.host_key}\n", reader_uid=UID)
-        records.write_json(self.directory / "ready.json", self.record(shell, **changes), reader_uid=UID)
+        records.write(self.directory / "job_key", self.job_key, reader_uid=self.uid)
+        records.write(self.directory / "known_hosts", f"v1-1 {self.host_key}\n", reader_uid=self.uid)
+        records.write_json(self.directory / "ready.json", self.record(shell, **changes), reader_uid=self.uid)
         records.point_shell(shell, self.directory, self.run_dir)
 
     def write_script(self, content: bytes) -> pathlib.Path:
         path = self.root / "jobs" / f"{JOB_ID}.SC"
         path.write_bytes(content)
-        os.chown(path, UID, UID)
+        os.chown(path, self.uid, self.uid)
         path.chmod(0o700)
         return path
 
@@ -171,14 +179,15 @@ class JobPlace:
     ) -> subprocess.Popen[bytes]:
         """Start the job's shell as MOM does: in a session of its own, as the user, in his home."""
         gate, opened = os.pipe()
-        user = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--inh-caps=-all"]
+        user = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--inh-caps=-all"]
         command = ["nsenter", f"--mount=/proc/{self.node.process.pid}/ns/mnt", f"--wd={self.root}/home", *user]
         command += ["env", "-i", *self.variables(extra), str(self.program), *arguments]
         process = subprocess.Popen(
-            ["sh", "-c", f'read go <&{gate} && exec {gate}<&- && exec "$@"', "sh", *command],
+            ["bash", "-c", f'read go <&{gate} && exec {gate}<&- && exec "$@"', "bash", *command],
             start_new_session=True, pass_fds=[gate], cwd="/", umask=0o022, **streams,
         )  # fmt: skip
         os.close(gate)
+        self.stack.callback(process.kill)  # with it goes everything that it left in the guest
         if ready is not None:
             ready(ProcessId.of(process.pid))
         os.write(opened, b"go\n")
@@ -215,7 +224,7 @@ def _job_place(shell: str, busybox: bool) -> t.Iterator[JobPlace]:
         yield JobPlace(root, stack, shell, busybox)
 
 
-@pytest.fixture(scope="session", params=["bash", "busybox"])
+@pytest.fixture(params=["bash", "busybox"])
 def job_place(request: pytest.FixtureRequest) -> t.Iterator[JobPlace]:
     """A guest like Debian (dash, coreutils, user's shell bash), and one that is all busybox (user's shell sh)."""
     busybox = request.param == "busybox"

@@ -1,0 +1,473 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vtorque-shell over a real ssh connection to a real far end; only the virtual machine is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import time
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, RefusalRecord
+
+if t.TYPE_CHECKING:
+    from .conftest import JobPlace
+
+JOB_ID = "4711.head"
+PATIENCE_S = 120
+"""Generous: these machines are busy, and no test measures time."""
+
+
+@pytest.mark.parametrize("status", [0, 1, 37, 69, 126, 130, 143, 254, 255])
+def test_exit_status_is_the_scripts(job_place: JobPlace, status: int) -> None:
+    """255 too, which is also how ssh says that it failed; 143, which is also how a shell says TERM."""
+    answer = job_place.batch(f"exit {status}\n".encode())
+    assert (answer.status, answer.out, answer.err) == (status, b"", b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGUSR1])
+def test_death_of_the_jobs_shell_by_a_signal_stays_one(job_place: JobPlace, number: int) -> None:
+    answer = job_place.batch(f"kill -{int(number)} $PPID\nsleep 60\n".encode())
+    assert answer.status == -number
+
+
+def test_streams_stay_apart_and_exact(job_place: JobPlace) -> None:
+    script = b"printf 'a\\000b\\377\\r\\n'; printf 'no end of line' >&2; exit 3\n"
+    answer = job_place.batch(script)
+    assert (answer.status, answer.out, answer.err) == (3, b"a\0b\xff\r\n", b"no end of line")
+
+
+def test_much_output_arrives_whole(job_place: JobPlace) -> None:
+    script = b"head -c 20000000 /dev/urandom | tee /dev/fd/3 3>&2 | cat\n"
+    answer = job_place.batch(b"#!/bin/bash\nexec 3>&2\n" + script)
+    assert len(answer.out) == len(answer.err) == 20_000_000
+    assert hashlib.sha256(answer.out).digest() == hashlib.sha256(answer.err).digest()
+
+
+def test_output_comes_as_it_is_made(job_place: JobPlace) -> None:
+    """Not at the end: the job waits until its first word was read here."""
+    process = job_place.start_batch(b"echo first; until [ -e seen ]; do sleep 0.1; done; rm seen; echo last\n")
+    assert process.stdout
+    assert process.stdout.readline() == b"first\n"
+    (job_place.root / "home/seen").touch()
+    os.chown(job_place.root / "home/seen", job_place.uid, job_place.uid)
+    assert process.communicate(timeout=PATIENCE_S)[0] == b"last\n"
+
+
+def test_script_is_called_as_torque_calls_it(job_place: JobPlace) -> None:
+    """Same path and $0, arguments as the login shell reads them, its own `#!` line, 0700, the pipe at its end."""
+    script = b'#!/bin/bash\necho "$0"; printf "<%s>" "$@"; stat -c %a "$0"; cat; echo "[$?]"; pwd; umask\n'
+    answer = job_place.batch(script, b"'a  b' \"c\" \\* $PBS_NP")
+    path = job_place.root / "jobs" / f"{JOB_ID}.SC"
+    assert answer.out.decode() == f"{path}\n<a  b><c><*><3>700\n[0]\n{job_place.root}/home\n0022\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        pytest.param(b"#!/bin/sh\necho sh\n", (0, b"sh\n"), id="sh"),
+        pytest.param(b"echo $PBS_JOBID\n", (0, b"4711.head\n"), id="no interpreter"),
+        pytest.param(b"", (0, b""), id="empty"),
+        pytest.param(b"#!/usr/bin/python3\nprint('py')\n", (0, b"py\n"), id="python"),
+        pytest.param(b"#!/bin/echo\n", None, id="echo"),
+    ],
+)
+def test_kinds_of_script(job_place: JobPlace, script: bytes, expected: tuple[int, bytes] | None) -> None:
+    answer = job_place.batch(script)
+    path = job_place.root / "jobs" / f"{JOB_ID}.SC"
+    assert (answer.status, answer.out) == (expected or (0, f"{path}\n".encode()))
+
+
+def test_script_with_carriage_returns_fails_as_on_the_node(job_place: JobPlace) -> None:
+    answer = job_place.batch(b"#!/bin/sh\r\necho x\r\n")
+    assert answer.status in (126, 127)
+    assert b"not found" in answer.err or b"bad interpreter" in answer.err or b"No such file" in answer.err
+
+
+VALUES = {
+    "QUOTES": 'it\'s "a" `b` $(c) \\ $HOME * ;&|',
+    "LINES": "one\ntwo\n\nend\n",
+    "UNICODE": "žluťoučký 🐎 \u2028",
+    "EMPTY": "",
+    "EQUALS": "a=b=c",
+    "BLANK NAME": "odd",
+    "BASH_FUNC_hello%%": '() {  echo "hello from a function: $1"\n}',
+    "LD_LIBRARY_PATH": "/nonexistent",
+    "PYTHONHOME": "/nonexistent",
+    "PYTHONPATH": "/nonexistent",
+    "BASH_ENV": "/nonexistent/bash_env",
+    "ENV": "/nonexistent/env",
+    "IFS": "x",
+}
+
+
+def test_environment_arrives_byte_by_byte(job_place: JobPlace) -> None:
+    """What `-v` and `-V` may hold; none of it has an effect on vtorque-shell or ssh."""
+    script = (
+        b"#!/usr/bin/python3 -I\nimport os\nfor k, v in os.environb.items():\n    os.write(1, k + b'=' + v + b'\\0')\n"
+    )
+    answer = job_place.batch(script, extra=VALUES)
+    assert answer.status == 0, answer.err
+    found = dict(entry.split(b"=", 1) for entry in answer.out.split(b"\0")[:-1])
+    expected = dict(VALUES)
+    if not job_place.shell.endswith("bash"):  # such a shell does not hand on what is no name of a variable
+        expected = {name: value for name, value in expected.items() if name.isidentifier()}
+    expected.pop("IFS")  # every shell begins with its own
+    assert {name: found.get(name.encode(), b"absent").decode() for name in expected} == expected
+
+
+def test_function_of_bash_arrives(job_place: JobPlace) -> None:
+    answer = job_place.batch(b"#!/bin/bash\nhello 'a b'\n", extra=VALUES, user_shell="/bin/bash")
+    assert answer.out == b"hello from a function: a b\n"
+
+
+def test_variables_describe_the_guest(job_place: JobPlace) -> None:
+    answer = job_place.batch(b"env\n", extra={"DISPLAY": ":0", "PBS_MICFILE": "/x"})
+    found = dict(line.split("=", 1) for line in answer.out.decode().splitlines() if "=" in line)
+    assert {name: found[name] for name in ("PBS_NP", "PBS_NUM_NODES", "PBS_NUM_PPN", "DISTRO", "SHELL", "USER")} == {
+        "PBS_NP": "3", "PBS_NUM_NODES": "1", "PBS_NUM_PPN": "3", "DISTRO": "SLG", "SHELL": job_place.shell,
+        "USER": "alice",
+    }  # fmt: skip
+    assert not {"TMPDIR", "PBS_GPUFILE", "PBS_MICFILE", "DISPLAY", "SSH_CONNECTION"} & set(found)
+
+
+def test_shell_of_the_user_is_honoured(job_place: JobPlace) -> None:
+    answer = job_place.batch(b'echo "$SHELL"; tr "\\0" " " </proc/$PPID/cmdline\n', user_shell="/bin/bash")
+    assert answer.out == b"/bin/bash\n/bin/bash -l "
+
+
+def test_start_directory(job_place: JobPlace) -> None:
+    answer = job_place.batch(b"pwd\n", extra={"PBS_O_INITDIR": "/usr/share"})
+    assert answer.out == b"/usr/share\n"
+    answer = job_place.batch(b"pwd\n", extra={"PBS_O_INITDIR": "/not there"})
+    assert answer.status == 1
+    assert b"vtorque: the start directory /not there is not there in the guest; nothing was run\n" in answer.err
+
+
+def test_profile_is_read_and_the_connection_is_not_disturbed_by_dotfiles(job_place: JobPlace) -> None:
+    """.bashrc is read by a bash that sshd starts; what it prints is no part of the job, whatever it is."""
+    home = job_place.root / "home"
+    (home / ".profile").write_text("export PROFILE=read\n")
+    (home / ".bashrc").write_text("echo noise; echo noise >&2; set -e; exit() { :; }\n")
+    try:
+        answer = job_place.batch(b"echo $PROFILE; exit 4\n")
+    finally:
+        for name in (".profile", ".bashrc"):
+            (home / name).unlink()
+    assert (answer.status, answer.out, answer.err) == (4, b"read\n", b"")
+
+
+def test_nothing_is_written_on_the_node(job_place: JobPlace) -> None:
+    job_place.batch(b"true\n")
+    assert sorted(path.name for path in (job_place.root / "home").iterdir()) == []
+
+
+def test_processes_left_in_the_background_do_not_hold_the_job(job_place: JobPlace) -> None:
+    answer = job_place.batch(b"sleep 1000 & setsid sleep 15 & echo done; exit 6\n")
+    assert (answer.status, answer.out) == (6, b"done\n")
+    assert not of_alice(job_place, b"sleep\x001000")
+
+
+def started(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the word by which the job says that it runs."""
+    assert process.stdout
+    assert process.stdout.readline() == b"up\n"
+
+
+def to_session(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to everything in the session of the job's shell, as Torque does."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.getsid(int(name)) == process.pid:
+                    os.kill(int(name), number)
+            except ProcessLookupError:
+                continue
+
+
+def test_term_reaches_the_guest_and_its_status_comes_back(job_place: JobPlace) -> None:
+    """The login shell dies of TERM, as on a bare node; the script's last words arrive."""
+    process = job_place.start_batch(b"trap 'echo last words; exit 5' TERM\necho up; while :; do sleep 0.1; done\n")
+    started(process)
+    to_session(process, signal.SIGTERM)
+    _out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == -signal.SIGTERM
+    assert b"vtorque" not in err
+
+
+def test_a_shell_that_bears_term_ends_with_its_own_status(job_place: JobPlace) -> None:
+    shell = job_place.root / "bearing"
+    shell.write_text("#!/bin/sh\ntrap 'echo caught; exit 9' TERM\necho up\nwhile :; do sleep 0.1; done\n")
+    shell.chmod(0o755)
+    process = job_place.start_batch(b"", user_shell=str(shell))
+    started(process)
+    to_session(process, signal.SIGTERM)
+    out, _err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (9, b"caught\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGHUP, signal.SIGRTMIN + 3])
+def test_any_signal_is_passed_on(job_place: JobPlace, number: int) -> None:
+    shell = job_place.root / "bearing"
+    shell.write_text(f"#!/bin/bash\ntrap 'echo caught; exit 9' {int(number)}\necho up\nwhile :; do sleep 0.1; done\n")
+    shell.chmod(0o755)
+    process = job_place.start_batch(b"", user_shell=str(shell))
+    started(process)
+    to_session(process, number)
+    out, _err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (9, b"caught\n")
+
+
+def test_suspend_and_resume(job_place: JobPlace) -> None:
+    process = job_place.start_batch(b"echo $$; while [ ! -e go ]; do sleep 0.1; done; rm go; echo resumed\n")
+    assert process.stdout
+    script = int(process.stdout.readline())
+    to_session(process, signal.SIGTSTP)
+    wait_until(lambda: state(script) == "T")
+    to_session(process, signal.SIGCONT)
+    (job_place.root / "home/go").touch()
+    os.chown(job_place.root / "home/go", job_place.uid, job_place.uid)
+    assert process.communicate(timeout=PATIENCE_S)[0] == b"resumed\n"
+    assert process.returncode == 0
+
+
+def state(pid: int) -> str:
+    """The state of a process, or "" when it is gone (the two namespaces share process ids)."""
+    try:
+        with open(f"/proc/{pid}/stat") as stream:
+            return stream.read().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def wait_until(true: t.Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end
+        select.select([], [], [], 0.05)
+
+
+def of_alice(job_place: JobPlace, words: bytes) -> list[int]:
+    """Processes of the user whose command line holds these words."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as stream:
+                if words in stream.read() and os.stat(f"/proc/{name}").st_uid == job_place.uid:
+                    found.append(int(name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def test_job_dies_with_its_shell(job_place: JobPlace) -> None:
+    """A KILL cannot be passed on: the end of the connection is the word, and no ssh stays behind."""
+    process = job_place.start_batch(b"(trap '' TERM HUP; sleep 1000) & echo $$; sleep 1000\n")
+    assert process.stdout
+    script = int(process.stdout.readline())
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    wait_until(
+        lambda: (
+            state(script) == ""
+            and not of_alice(job_place, b"sleep\x001000")
+            and not of_alice(job_place, b"/usr/bin/ssh")
+        )
+    )
+
+
+def test_a_broken_connection_is_told_apart_from_a_status(job_place: JobPlace) -> None:
+    process = job_place.start_batch(b"echo up; sleep 1000\n")
+    started(process)
+    for pid in of_alice(job_place, b"/usr/bin/ssh"):
+        os.kill(pid, signal.SIGKILL)
+    _out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 69
+    assert b"vtorque: the connection to guest v1-1 (127.0.0.1) was lost: the job had begun there" in err
+    wait_until(lambda: not of_alice(job_place, b"sleep\x001000"))
+
+
+def refused(answer: t.Any, *words: bytes) -> None:
+    """Nothing ran, and one clear message says why."""
+    assert answer.status == 1
+    assert answer.out == b""
+    assert answer.err.startswith(b"vtorque: ")
+    assert len(answer.err.splitlines()) <= 3
+    for word in words:
+        assert word in answer.err
+
+
+def test_guest_that_is_not_there(job_place: JobPlace) -> None:
+    guest = job_place.record(ProcessId.of(1)).guests[0]
+    answer = job_place.batch(b"echo RAN\n", guests=(dataclasses.replace(guest, port=1),))
+    refused(answer, b"nothing was run", b"v1-1", b"Connection refused")
+
+
+def test_guest_with_another_host_key(job_place: JobPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_place, "host_key", "ssh-ed25519 " + "A" * 68)
+    refused(job_place.batch(b"echo RAN\n"), b"nothing was run", b"v1-1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"boot_id": "0"}, b"another boot"),
+        ({"user": "bob"}, b"bob"),
+        ({"job_id": "4712.head"}, b"4712.head"),
+        ({"shell": ProcessId(1, 1)}, b"1.1"),
+        ({"guests": ()}, b"rank 0"),
+    ],
+)
+def test_record_that_is_not_for_this_start(job_place: JobPlace, changes: dict[str, t.Any], word: bytes) -> None:
+    refused(job_place.batch(b"echo RAN\n", **changes), b"nothing was run", word)
+
+
+def run_with(job_place: JobPlace, ready: t.Callable[[ProcessId], None] | None, **how: t.Any) -> t.Any:
+    """Start the shell with what `ready` leaves for it."""
+    path = job_place.write_script(b"echo RAN\n")
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = job_place.start(ready=ready, **pipes, **how)
+    out, err = process.communicate(bytes(path) + b"\n", timeout=PATIENCE_S)
+    return subprocess.types.SimpleNamespace(status=process.returncode, out=out, err=err)
+
+
+def test_without_a_record_nothing_runs(job_place: JobPlace) -> None:
+    refused(run_with(job_place, None), b"nothing was run", b"no virtual machine was made ready", JOB_ID.encode())
+
+
+def test_record_of_another_process_is_not_found(job_place: JobPlace) -> None:
+    """A later process of the same number, or a start that was given up."""
+    ready = run_with(job_place, lambda shell: job_place.make_ready(ProcessId(shell.pid, shell.start_ticks - 1)))
+    refused(ready, b"nothing was run", b"no virtual machine")
+
+
+def test_started_by_hand(job_place: JobPlace) -> None:
+    refused(run_with(job_place, None, extra={"PBS_JOBID": ""}), b"not by hand", b"vsub")
+
+
+@pytest.mark.parametrize("change", ["mode", "owner"])
+def test_record_that_another_could_have_written(job_place: JobPlace, change: str) -> None:
+    def ready(shell: ProcessId) -> None:
+        job_place.make_ready(shell)
+        path = job_place.directory / "ready.json"
+        if change == "mode":
+            path.chmod(0o666)
+        else:
+            os.chown(path, job_place.uid, 0)
+
+    refused(run_with(job_place, ready), b"not believed")
+
+
+def test_refusal_is_printed_and_nothing_runs(job_place: JobPlace) -> None:
+    def refuse(shell: ProcessId) -> None:
+        job_place.make_ready(shell)
+        word = RefusalRecord(JOB_ID, 1, "user", "img=debain12", "no such image in the pool\n\x1b[2J", "did you mean x?")
+        records.write_json(job_place.directory / "refusal.json", word, reader_uid=job_place.uid)
+
+    answer = run_with(job_place, refuse)
+    (job_place.directory / "refusal.json").unlink()
+    refused(answer, b"vtorque: this job did not run: img=debain12: no such image in the pool??[2J\n  did you mean x?\n")
+
+
+class Terminal:
+    """A job's shell on a terminal of its own, as `qsub -I` gives it one; the record is named by its parent."""
+
+    def __init__(self, place: JobPlace, *arguments: str, **changes: t.Any):
+        self.master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (33, 99))
+
+        def ready(shell: ProcessId) -> None:
+            place.make_ready(shell, **changes)
+
+        extra = {"PBS_ENVIRONMENT": "PBS_INTERACTIVE", "TERM": "xterm", "SPECIAL": "it's\nthere"}
+        self.process = place.start(arguments, extra=extra, ready=ready, stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        self.seen = b""
+
+    def type(self, text: bytes) -> None:
+        os.write(self.master, text)
+
+    def until(self, pattern: bytes) -> re.Match[bytes]:
+        end = time.monotonic() + PATIENCE_S
+        while not (found := re.search(pattern, self.seen)):
+            assert time.monotonic() < end, self.seen
+            if select.select([self.master], [], [], 1)[0]:
+                try:
+                    self.seen += os.read(self.master, 4096)
+                except OSError as error:  # the other side has closed it
+                    raise AssertionError(self.seen) from error
+        return found
+
+    def end(self) -> int:
+        drained = True
+        while drained:
+            try:
+                drained = bool(os.read(self.master, 4096))
+            except OSError:
+                drained = False
+        os.close(self.master)
+        return self.process.wait(timeout=PATIENCE_S)
+
+
+def test_interactive_session(job_place: JobPlace) -> None:
+    terminal = Terminal(job_place)
+    terminal.type(
+        b'stty -echo; PS1=; tty; echo "<$SPECIAL>"; echo size $(stty size) $TERM $PBS_NP $0; echo end$((1+1))\n'
+    )
+    seen = terminal.until(rb"end2\r\n") and terminal.seen
+    assert b"<it's\r\nthere>" in seen
+    assert b"/dev/pts/" in seen
+    assert re.search(rb"size 33 99 xterm 3 ", seen)
+    terminal.type(b"sleep 1000\n")
+    wait_until(lambda: bool(of_alice(job_place, b"sleep\x001000")))
+    terminal.type(b"\x03")
+    wait_until(lambda: not of_alice(job_place, b"sleep\x001000"))
+    terminal.type(b"exit 44\n")
+    assert terminal.end() == 44
+
+
+@pytest.mark.parametrize("status", [0, 7, 255])
+def test_interactive_command(job_place: JobPlace, status: int) -> None:
+    """`qsub -I -x`: as `-c COMMAND`; 255 of the command is not taken for a broken connection."""
+    terminal = Terminal(job_place, "-c", f"echo \"$SPECIAL\" 'a  b'; exit {status}")
+    terminal.until(rb"it's\r\nthere a  b\r\n")
+    assert terminal.end() == status
+
+
+def test_interactive_record_is_the_parents(job_place: JobPlace) -> None:
+    """The prologue's parent is the shell's parent then (recorded on TORQUE 6.1.3)."""
+    path = job_place.write_script(b"")
+    assert path.exists()
+    script = f"import os, sys; sys.exit(os.spawnv(os.P_WAIT, {str(job_place.program)!r}, [{str(job_place.program)!r}]))"
+    program, job_place.program = job_place.program, job_place.root / "parent"
+    job_place.program.write_text(f"#!/usr/bin/python3\n{script}\n")
+    job_place.program.chmod(0o755)
+    try:
+        terminal = Terminal(job_place)
+        terminal.type(b"exit 45\n")
+        assert terminal.end() == 45
+    finally:
+        job_place.program = program
+
+
+def test_interactive_refusal(job_place: JobPlace) -> None:
+    terminal = Terminal(job_place, user="bob")
+    terminal.until(rb"vtorque: nothing was run: the record is for bob")
+    assert terminal.end() == 1
+
+
+def test_record_round_trip(job_place: JobPlace) -> None:
+    record = job_place.record(ProcessId.of(os.getpid()))
+    assert records.ReadyRecord.from_dict(json.loads(json.dumps(dataclasses.asdict(record)))) == record
