@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import pathlib
@@ -28,8 +29,7 @@ from .settings import NodeSettings
 
 RESERVE_S = 8.0
 """Seconds of the deadline that are kept to undo what was begun, and to say so."""
-REMOVAL_S = 30.0
-"""Seconds that the removal of what failed may take at least."""
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def present(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple
     if not part.guests:
         raise VTorqueError(f"present for {key}", "no guest is asked for")
     locks.refuse_if_over(settings, key)
-    with locks.held(locks.start_lock(settings, key), settings, deadline):
+    with _disk_judged(settings), locks.held(locks.start_lock(settings, key), settings, deadline):
         locks.refuse_if_over(settings, key)
         with Domains(settings.libvirt_uri) as domains:
             domains.listen()
@@ -99,9 +99,10 @@ def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) 
         VTorqueError: something would not go.
     """
     key = job_key(job_id, start)
-    locks.bury(settings, key)
     lock = locks.start_lock(settings, key)
-    with locks.held(lock, settings, deadline):
+    with _disk_judged(settings):
+        locks.bury(settings, key)
+    with _disk_judged(settings), locks.held(lock, settings, deadline):
         with Domains(settings.libvirt_uri) as domains:
             removed = _remove(job_id, start, settings, domains)
         lock.unlink(missing_ok=True)
@@ -130,6 +131,24 @@ def left(settings: NodeSettings, job_id: str | None = None, start: int | None = 
         return thing.key == f"{prefix}.{start}" if start is not None else thing.key.rpartition(".")[0] == prefix
 
     return tuple(str(thing) for thing in there if asked_for(thing))
+
+
+@contextlib.contextmanager
+def _disk_judged(settings: NodeSettings) -> t.Iterator[None]:
+    """Tell a local disk that is full or broken, which is the node's fault, from whatever else the system refuses."""
+    try:
+        yield
+    except (OSError, VTorqueError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError) and cause.errno in _DISK_FAULTS:
+            raise NodeFault(
+                f"the disk of {settings.state_dir} on {settings.node_name}",
+                str(cause),
+                "free some space, or see to the disk",
+            ) from error
+        if isinstance(error, OSError):
+            raise VTorqueError(f"{settings.node_name} could not do it", str(error)) from error
+        raise
 
 
 # -- before anything is made

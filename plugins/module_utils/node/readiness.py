@@ -159,7 +159,7 @@ class _Watch:
         if console.failed is not None:
             raise VTorqueError(f"guest {self.guest.name} could not become ready", console.failed)
         if console.panic is not None:
-            raise VTorqueError(f"the kernel of guest {self.guest.name} panicked", console.panic, console.last_words())
+            raise VTorqueError(f"the kernel of guest {self.guest.name} panicked", console.panic, _last_lines(console))
         if console.ready_address is None:
             return
         claimed = usable_address(console.ready_address)
@@ -333,12 +333,16 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
     )  # fmt: skip
 
 
+def _last_lines(console: Console) -> str:
+    words = console.last_words()
+    return f"last lines of the console: {words}" if words else ""
+
+
 def _late(waiting: t.Sequence[_Watch], waited_s: float) -> VTorqueError:
     names = ", ".join(watch.guest.name for watch in waiting)
     what = f"guest {names} was not ready within {waited_s:.0f} s"
     why = " / ".join(f"{watch.guest.name}: {watch.told()}" for watch in waiting)
-    last = waiting[0].guest.console.last_words()
-    hint = f"last lines of the console: {last}" if last else ""
+    hint = _last_lines(waiting[0].guest.console)
     # a silent guest blames nobody; one that lives and is not reached has a site around it
     silent = all(watch.guest.console.bytes_seen == 0 for watch in waiting)
     return (VTorqueError if silent else SiteFault)(what, why, hint)

@@ -84,7 +84,10 @@ def respond(
             return {"version": VERSION, "ok": True, "guests": [], "removed": list(removed), "left": list(left)}
         found = guests.present(part, settings, deadline)
         return {"version": VERSION, "ok": True, "guests": [to_dict(g) for g in found], "removed": [], "left": []}
-    except VTorqueError as error:
+    except (VTorqueError, OSError) as problem:
+        error = (
+            problem if isinstance(problem, VTorqueError) else VTorqueError("this node could not do it", str(problem))
+        )
         here = guests.left(settings, part.job_id, part.start) if part and settings else ()
         return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(here)}
 
@@ -182,7 +185,8 @@ def check_job(part: NodePart, job: BatchJob) -> None:
         known = pwd.getpwnam(owner.user)
     except KeyError:
         raise UserFault(what, f"user {owner.user} is not known on this node") from None
-    if (known.pw_uid, known.pw_gid) != (owner.uid, owner.gid):
+    # `qsub -W group_list=` lets a job run under another of the user's groups than his first
+    if known.pw_uid != owner.uid or owner.gid not in os.getgrouplist(owner.user, known.pw_gid):
         raise VTorqueError(
             what,
             f"user {owner.user} is {known.pw_uid}:{known.pw_gid} here, {owner.uid}:{owner.gid} is asked for",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -413,6 +414,24 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(
     with pytest.raises(fault, match=words) as caught:
         node.present(part(**changes))
     assert type(caught.value) is fault
+    assert node.things == []
+
+
+@pytest.mark.parametrize(("number", "fault"), [(errno.ENOSPC, "node"), (errno.EROFS, "node"), (errno.EPERM, "unclear")])
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_full_disk_is_the_nodes_fault_wherever_it_shows(
+    node: Node, monkeypatch: pytest.MonkeyPatch, number: int, fault: str, wrapped: bool
+) -> None:
+    def full(*_words: object) -> t.NoReturn:
+        error = OSError(number, os.strerror(number))
+        if wrapped:
+            raise VTorqueError("seed.iso was not written") from error
+        raise error
+
+    monkeypatch.setattr(seed, "write_iso", full)
+    with pytest.raises(VTorqueError) as caught:
+        node.present()
+    assert caught.value.fault == fault
     assert node.things == []
 
 

@@ -47,7 +47,7 @@ class World:
     """What the node would find: the server's word, and what the rooms below do."""
 
     job: BatchJob | VTorqueError = JOB
-    error: VTorqueError | None = None
+    error: VTorqueError | OSError | None = None
     asked: list[str] = dataclasses.field(default_factory=list)
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -114,6 +114,11 @@ def test_an_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: Wor
     answer = world.ask(PART)
     error = {"fault": "node", "what": "bridge br0", "why": "is missing", "hint": "see vtorque.yml"}
     assert answer == {"version": 1, "ok": False, "error": error, "left": ["slot 1"]}
+
+
+def test_what_the_system_refuses_is_answered_too(world: World) -> None:
+    world.error = OSError(1, "Operation not permitted")
+    assert world.ask(PART)["error"]["why"] == "[Errno 1] Operation not permitted"
 
 
 @pytest.mark.parametrize(
