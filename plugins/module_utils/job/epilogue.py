@@ -40,11 +40,7 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
     numbers |= {*records.starts_of(call.job_id, places.state_dir / "guests")}
     if not numbers:
         return
-    try:
-        torque_home, at_most_s = _bounds(places)
-    except VTorqueError:
-        torque_home, at_most_s = pathlib.Path("/var/spool/torque"), 270.0
-    until = hook_call.deadline(call, torque_home, began=began, at_most_s=at_most_s)
+    until = hook_call.deadline(call, _torque_home(places), began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
     for number in sorted(numbers, reverse=True):
         start = Start(call.job_id, number, places)
@@ -54,9 +50,11 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
         raise left
 
 
-def _bounds(places: Places) -> tuple[pathlib.Path, float]:
-    policy = site_policy.load(places.config)
-    return pathlib.Path(policy.torque_home), policy.prologue_timeout
+def _torque_home(places: Places) -> pathlib.Path:
+    try:
+        return pathlib.Path(site_policy.load(places.config).torque_home)
+    except VTorqueError:  # whatever is wrong with the configuration, the job is cleaned up
+        return pathlib.Path("/var/spool/torque")
 
 
 def _end(call: HookCall, start: Start, began: float, until: float, *, alone: bool) -> VTorqueError | None:
@@ -67,7 +65,7 @@ def _end(call: HookCall, start: Start, began: float, until: float, *, alone: boo
             left = None if alone else _play(start, until, log)
             if alone or left is not None or start.guests_directory.exists():
                 node = call.mother_superior or os.uname().nodename
-                left = playbook.remove_here(start, node, timeout_s=until + 10 - time.time(), log=log)
+                left = playbook.remove_here(start, node, timeout_s=hook_call.RESERVE_S - 3, log=log)
         if left is not None:
             log.write(f"left behind: {left}\n".encode())
         try:

@@ -88,7 +88,7 @@ def deadline(
     """When the hook's work must be done, in seconds since the epoch.
 
     Torque has two clocks, and both use `$prologalarm` (torque.md): one kills the script, counted from its start; one
-    gives the job up, counted from its arrival at the MOM, which is when it wrote the node file.
+    gives up a job that does not start, counted from its arrival at the MOM, which is when it wrote the node file.
 
     Args:
         began: when the hook was started.
@@ -101,6 +101,6 @@ def deadline(
         arrived = (torque_home / "aux" / call.job_id).stat().st_mtime
     except OSError:
         arrived = began
-    if not began - LONGEST_START_S < arrived < began:
+    if call.role != "prologue" or not began - LONGEST_START_S < arrived < began:
         arrived = began
     return min(began + at_most_s, min(killed, arrived + alarm_s) - reserve_s)

@@ -218,7 +218,7 @@ def test_a_shell_that_bears_term_ends_with_its_own_status(job_place: JobPlace) -
     assert (process.returncode, out) == (9, b"caught\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGHUP, signal.SIGRTMIN + 3])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGHUP, signal.SIGURG, signal.SIGRTMIN + 3])
 def test_any_signal_is_passed_on(job_place: JobPlace, number: int) -> None:
     shell = job_place.root / "bearing"
     shell.write_text(f"#!/bin/bash\ntrap 'echo caught; exit 9' {int(number)}\necho up\nwhile :; do sleep 0.1; done\n")

@@ -1,0 +1,516 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hooks' program, run as the launcher runs it; Ansible, vtorque-node and qstat are played by small scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pwd
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    ImageFault,
+    NodeFault,
+    SiteFault,
+    UserFault,
+    VTorqueError,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import NodePart, from_dict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hook_call
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict import decide_verdict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
+
+IMPORT = str(pathlib.Path(records.__file__).parents[5])
+JOB_ID = "12[1].th"
+KEY = "12-1.th.3"
+USER = "nobody"
+"""A user whom every machine has."""
+SCRIPT = "/var/spool/torque/mom_priv/jobs/12-1.th.SC"
+
+QSTAT = """<?xml version="1.0"?>
+<Data><Job><Job_Id>12[1].th</Job_Id><Job_Name>arr-1</Job_Name><Job_Owner>nobody@th</Job_Owner>\
+<job_state>R</job_state><queue>batch</queue><server>th</server><exec_host>t1/0</exec_host><Hold_Types>n</Hold_Types>\
+<Resource_List><nodes>1</nodes><nodect>1</nodect><other>OTHER</other><walltime>01:00:00</walltime></Resource_List>\
+<session_id>0</session_id><substate>41</substate><euser>nobody</euser><egroup>nogroup</egroup>\
+<submit_args>-t 1-2</submit_args><start_count>3</start_count><init_work_dir>/home/alice</init_work_dir>\
+<x>vtorque:abc</x></Job></Data>
+"""
+"""Recorded on TORQUE 6.1.3, shortened, with another owner and start."""
+
+PLAYER = """#!/bin/sh
+# plays ansible: `playbook -i <run dir>/job.pbs_nodefile.yml mikelangelo.vtorque.<name>`
+printf '%s\\n' "$*" "deadline=$VTORQUE_DEADLINE" "shell=$VTORQUE_SHELL" "config=$ANSIBLE_CONFIG" >>{place}/played
+env | cut -d= -f1 | sort | tr '\\n' ' ' >{place}/environment
+run_dir=${{ANSIBLE_CONFIG%/*}}
+ls /proc/self/fd | tr '\\n' ' ' >{place}/descriptors
+grep Sig /proc/self/status >{place}/signals
+case $4 in
+    *.prologue) {prologue} ;;
+    *.epilogue) {epilogue} ;;
+esac
+"""
+
+READY = """printf '{"x": 1}' >"$run_dir/ready.json"; chmod 400 "$run_dir/ready.json"; : >"$run_dir/plan.json"; exit 0"""
+FAIL = (
+    """: >"$run_dir/plan.json"; printf '%s' '{error}' >"$run_dir/error.json"; chmod 400 "$run_dir/error.json"; exit 2"""
+)
+CLEAN = 'rm -f "$run_dir/plan.json"; rm -rf {place}/state/guests; exit 0'
+
+NODE = """#!/bin/sh
+# plays vtorque-node
+cat >>{place}/asked; echo >>{place}/asked
+rm -rf {place}/state/guests
+echo '{answer}'
+"""
+GONE = '{"version": 1, "ok": true, "guests": [], "removed": [], "left": []}'
+
+
+class Site:
+    """A node with everything that the hooks' program meets."""
+
+    def __init__(self, place: pathlib.Path):
+        self.place = place
+        self.run_dir, self.state_dir = place / "run", place / "state"
+        self.torque_home = place / "torque"
+        (self.torque_home / "mom_priv").mkdir(parents=True)
+        (self.torque_home / "aux").mkdir()
+        (self.torque_home / "aux" / JOB_ID).write_text("t1\n")
+        (place / "bin").mkdir()
+        (place / "etc").mkdir(mode=0o755)
+        self.policy("")
+        self.qstat("cat <<'END'\n" + QSTAT.replace("OTHER", "vtorque") + "END\n")
+        self.node()
+        self.play(READY, CLEAN.format(place=place))
+
+    def policy(self, text: str) -> None:
+        path = self.place / "etc" / "vtorque.yml"
+        path.write_text(f"torque_home: {self.torque_home}\npbs_qsub_on_nodes: {self.place}/bin/qsub\n{text}")
+
+    def program(self, name: str, text: str) -> None:
+        path = self.place / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def qstat(self, text: str) -> None:
+        self.program("qstat", f'#!/bin/sh\necho "$@" >>{self.place}/qstat.log\n{text}')
+
+    def node(self, answer: str = GONE) -> None:
+        self.program("node", NODE.format(place=self.place, answer=answer))
+
+    def play(self, prologue: str, epilogue: str | None = None) -> None:
+        epilogue = epilogue or CLEAN.format(place=self.place)
+        self.program("ansible", PLAYER.format(place=self.place, prologue=prologue, epilogue=epilogue))
+
+    def fail(self, error: VTorqueError) -> None:
+        self.play(FAIL.format(error=json.dumps(error.to_dict())))
+
+    def hook(self, role: str, *torque: str, marker: str = "yes") -> subprocess.CompletedProcess[str]:
+        """One call, from a process that stands for the launcher, itself started by one that stands for the MOM."""
+        program = textwrap.dedent(f"""
+            import pathlib, sys
+            sys.path.insert(0, {IMPORT!r})
+            from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
+            from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places
+            place = pathlib.Path({str(self.place)!r})
+            sys.exit(hook.main(sys.argv[1:], Places(
+                run_dir=place / "run", state_dir=place / "state", config=place / "etc/vtorque.yml",
+                ansible=(str(place / "bin/ansible"),), node=(str(place / "bin/node"),))))
+        """)
+        words = [role, marker, str(os.getpid()), "t1", *torque]
+        return subprocess.run(
+            ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", program, *words],
+            capture_output=True, text=True, timeout=300, umask=0o077,
+        )  # fmt: skip
+
+    def prologue(self, **how: t.Any) -> subprocess.CompletedProcess[str]:
+        return self.hook("prologue", JOB_ID, USER, "g", "name", "other=vtorque", "batch", "", SCRIPT, **how)
+
+    def epilogue(self, status: str = "0", role: str = "epilogue") -> subprocess.CompletedProcess[str]:
+        return self.hook(role, JOB_ID, USER, "g", "name", "77", "other=vtorque", "", "batch", "", status, SCRIPT)
+
+    @property
+    def directory(self) -> pathlib.Path:
+        return self.run_dir / "jobs" / KEY
+
+    @property
+    def link(self) -> pathlib.Path:
+        return self.run_dir / "shells" / str(ProcessId.of(os.getpid()))
+
+    def refusal(self, key: str = KEY) -> dict[str, t.Any]:
+        return records.read_json(self.run_dir / "jobs" / key / "refusal.json")
+
+    def record(self, key: str = KEY) -> dict[str, t.Any]:
+        return records.read_json(self.state_dir / "records" / key / "record.json")
+
+    def played(self) -> list[str]:
+        path = self.place / "played"
+        return [line for line in path.read_text().splitlines() if "mikelangelo" in line] if path.exists() else []
+
+    def make_guest(self) -> None:
+        (self.state_dir / "guests" / KEY / "vt1-1").mkdir(parents=True)
+
+    def asked(self) -> list[NodePart]:
+        path = self.place / "asked"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [from_dict(NodePart, json.loads(line)) for line in lines if line]
+
+
+@pytest.fixture
+def site() -> t.Iterator[Site]:
+    with tempfile.TemporaryDirectory(prefix="vtorque-hook-") as place:
+        yield Site(pathlib.Path(place))
+
+
+def readable_by(path: pathlib.Path) -> str:
+    done = subprocess.run(["getfacl", "-cpn", path], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def test_prologue_plays_the_playbook_for_this_start(site: Site) -> None:
+    done = site.prologue()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert site.played() == [f"playbook -i {site.directory}/job.pbs_nodefile.yml mikelangelo.vtorque.prologue"]
+    lines = (site.place / "played").read_text().splitlines()
+    assert f"shell={ProcessId.of(os.getpid())}" in lines
+    assert f"config={site.directory}/ansible.cfg" in lines
+    assert json.loads((site.directory / "job.pbs_nodefile.yml").read_text()) == {
+        "plugin": "mikelangelo.vtorque.pbs_nodefile", "job_id": JOB_ID, "config": str(site.place / "etc/vtorque.yml"),
+        "nodefile": str(site.torque_home / "aux" / JOB_ID),
+    }  # fmt: skip
+    assert records.read_json(site.directory / "phase.prologue.json")["seconds"] >= 0
+    assert not (site.directory / "refusal.json").exists()
+
+
+def test_ansible_meets_nothing_of_torques(site: Site) -> None:
+    """A clean environment, three descriptors, no blocked and no ignored signal."""
+    assert site.prologue().returncode == 0
+    names = set((site.place / "environment").read_text().split()) - {"PWD", "SHLVL", "_", "OLDPWD"}
+    assert names == {"PATH", "LC_ALL", "HOME", "ANSIBLE_CONFIG", "VTORQUE_DEADLINE", "VTORQUE_SHELL"}
+    assert (site.place / "descriptors").read_text().split() == ["0", "1", "2", "3"]  # 3: of ls itself
+    signals = dict(line.split(":\t") for line in (site.place / "signals").read_text().splitlines())
+    assert int(signals["SigBlk"], 16) == 0
+    assert int(signals["SigIgn"], 16) == 0
+
+
+def test_modes(site: Site) -> None:
+    """Whatever the umask: the owner passes through, reads what is his, and nothing else."""
+    site.play(READY)
+    assert site.prologue().returncode == 0
+    for path in (site.run_dir, site.run_dir / "jobs", site.directory, site.state_dir / "records" / KEY):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o711
+    uid = pwd.getpwnam(USER).pw_uid
+    log = site.state_dir / "records" / KEY / "vtorque.log"
+    assert f"user:{uid}:r--" in readable_by(log)
+    assert "other::---" in readable_by(log)
+    assert stat.S_IMODE((site.directory / "job.pbs_nodefile.yml").stat().st_mode) == 0o400
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UserFault("img=debain12", "no such image in the pool", "did you mean debian12?"),
+        ImageFault("img=broken", "boots nowhere", ""),
+        NodeFault("bridge br99", "is missing", "make it"),
+        SiteFault("the pool", "cannot be read", ""),
+        VTorqueError("guest vt1-1", "was silent", ""),
+    ],
+    ids=lambda error: error.fault,
+)
+def test_failure_leaves_a_refusal_for_the_jobs_shell(site: Site, error: VTorqueError) -> None:
+    site.fail(error)
+    done = site.prologue()
+    assert (done.returncode, done.stderr) == (0, "")
+    refusal = site.refusal()
+    assert (refusal["fault"], refusal["what"], refusal["why"]) == (error.fault, error.what, error.why)
+    assert (refusal["job_id"], refusal["start"]) == (JOB_ID, 3)
+    assert error.hint in refusal["hint"]
+    assert ("not a fault of the job" in refusal["hint"]) == (error.fault not in ("user", "image"))
+    assert site.link.readlink() == site.directory
+    assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.directory / "refusal.json")
+    (part,) = site.asked()
+    assert (part.do, part.job_id, part.start, part.node, part.guests) == ("absent", JOB_ID, 3, "t1", ())
+
+
+def test_failure_after_the_ready_record_takes_it_back(site: Site) -> None:
+    site.play(READY.replace("exit 0", "exit 4"))
+    assert site.prologue().returncode == 0
+    assert not (site.directory / "ready.json").exists()
+    assert "status 4" in site.refusal()["why"]
+
+
+def test_success_without_a_ready_record_is_a_failure(site: Site) -> None:
+    site.play("exit 0")
+    assert site.prologue().returncode == 0
+    assert "no ready record" in site.refusal()["why"]
+
+
+def test_former_word_of_the_same_start_does_not_count(site: Site) -> None:
+    site.fail(UserFault("old"))
+    assert site.prologue().returncode == 0
+    site.play(READY)
+    assert site.prologue().returncode == 0
+    assert not (site.directory / "refusal.json").exists()
+    assert (site.directory / "ready.json").exists()
+
+
+def test_what_the_inventory_found_wrong_is_told(site: Site) -> None:
+    site.play(
+        'echo "[WARNING]: Failed to parse: $run_dir/job.pbs_nodefile.yml: the node file names other nodes"; exit 4'
+    )
+    assert site.prologue().returncode == 0
+    assert site.refusal()["why"] == "the node file names other nodes"
+
+
+def test_late_playbook_is_ended_with_all_that_it_started(site: Site) -> None:
+    site.policy("prologue_timeout: 1\ntimeout: 1\n")
+    site.play(f": >\"$run_dir/plan.json\"; trap '' TERM; sleep 1234 & echo $! $$ >{site.place}/pids; sleep 1234")
+    assert site.prologue().returncode == 0
+    assert "not done in time" in site.refusal()["what"]
+    assert len(site.asked()) == 1
+    for pid in (site.place / "pids").read_text().split():
+        assert not pathlib.Path(f"/proc/{pid}").exists() or state(pid) == "Z"
+
+
+def state(pid: str) -> str:
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_alarm_that_leaves_no_time_is_a_fault_of_the_site(site: Site) -> None:
+    (site.torque_home / "mom_priv/config").write_text("$logevent 255\n$prologalarm 20\n")
+    assert site.prologue().returncode == 0
+    assert (site.refusal()["fault"], site.played()) == ("site", [])
+    assert "$prologalarm 20" in site.refusal()["what"]
+
+
+@pytest.mark.parametrize("how", ["server", "policy"])
+def test_without_server_or_policy_the_shell_is_told(site: Site, how: str) -> None:
+    """The start is not known then; the shell finds the word by its own process."""
+    if how == "server":
+        site.qstat("echo 'qstat: cannot connect to server th (errno=111)' >&2; exit 111")
+    else:
+        site.policy("brigde: br0\n")
+    assert site.prologue().returncode == 0
+    assert site.refusal("12-1.th.0")["fault"] == "site"
+    assert site.link.readlink().name == "12-1.th.0"
+    assert site.epilogue().returncode == 0
+    nothing_left(site)
+
+
+def test_when_nothing_can_be_left_one_line_says_so(site: Site) -> None:
+    site.run_dir.write_text("in the way")
+    done = site.prologue()
+    assert done.returncode == 1
+    assert done.stderr.startswith("vtorque: this job's hook failed: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert "12[1].th" in (site.state_dir / "log/hooks.log").read_text()
+
+
+def test_job_that_only_the_server_can_tell(site: Site) -> None:
+    """The resource list was cut by Torque: marked at the server means ours."""
+    assert site.prologue(marker="unknown").returncode == 0
+    assert len(site.played()) == 1
+
+
+@pytest.mark.parametrize("other", ["", "vtorque2", "my-vtorque"])
+def test_bare_job_with_a_long_list_leaves_no_trace(site: Site, other: str) -> None:
+    site.qstat("cat <<'END'\n" + QSTAT.replace("OTHER", other) + "END\n")
+    assert site.prologue(marker="unknown").returncode == 0
+    assert not site.run_dir.exists()
+    assert not site.state_dir.exists()
+
+
+def test_unmarked_job_is_not_held_up_by_a_server_that_is_gone(site: Site) -> None:
+    site.qstat("exit 111")
+    done = site.prologue(marker="unknown")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not site.run_dir.exists()
+
+
+def nothing_left(site: Site) -> None:
+    assert list((site.run_dir / "jobs").iterdir()) == []
+    assert list((site.run_dir / "shells").iterdir()) == [] if (site.run_dir / "shells").exists() else True
+    assert not (site.state_dir / "guests" / KEY).exists()
+
+
+def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    records.point_shell(ProcessId.of(os.getpid()), site.directory, site.run_dir)
+    site.make_guest()
+    done = site.epilogue("37")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert site.played()[-1].endswith("mikelangelo.vtorque.epilogue")
+    nothing_left(site)
+    record = site.record()
+    assert (record["exit_status"], record["job_id"], record["start"], record["user"]) == (37, JOB_ID, 3, USER)
+    assert set(record["phases"]) == {"prologue", "epilogue"}
+    assert record["ended"] <= time.time()
+    assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.state_dir / "records" / KEY / "record.json")
+
+
+def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    known = {"version": 1, "guests": [{"name": "vt1-1"}], "phases": {"plan": {"began": 1, "seconds": 2}}, "ended": 5.0}
+    records.write(site.state_dir / "records" / KEY / "record.json", json.dumps(known))
+    assert site.epilogue("-11").returncode == 0
+    record = site.record()
+    assert record["guests"] == [{"name": "vt1-1"}]
+    assert set(record["phases"]) == {"plan", "prologue", "epilogue"}
+    assert (record["exit_status"], record["ended"]) == (-11, 5.0)
+
+
+def test_epilogue_without_a_prologue_does_nothing(site: Site) -> None:
+    done = site.epilogue()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not site.run_dir.exists()
+    assert not site.state_dir.exists()
+    assert site.played() == []
+
+
+def test_epilogue_of_a_refused_job_leaves_the_reason_in_the_record(site: Site) -> None:
+    site.play("printf '%s' '{}' >\"$run_dir/error.json\"; chmod 400 \"$run_dir/error.json\"; exit 2".replace(
+        "{}", json.dumps(UserFault("img=x", "no such image").to_dict())))  # fmt: skip
+    assert site.prologue().returncode == 0
+    assert site.epilogue("1").returncode == 0
+    nothing_left(site)
+    assert site.record()["refusal"]["what"] == "img=x"
+    assert len(site.played()) == 1  # nothing was made: no playbook for its removal
+    assert site.asked() == []
+
+
+@pytest.mark.parametrize("fault", ["exit 4", "sleep 1000", "kill -9 $$"])
+def test_epilogue_cleans_by_itself_when_the_playbook_fails(site: Site, fault: str) -> None:
+    (site.torque_home / "mom_priv/config").write_text("$prologalarm 30\n")
+    assert site.prologue().returncode == 0
+    site.make_guest()
+    site.play(READY, fault)
+    assert site.epilogue().returncode == 0
+    assert [part.start for part in site.asked()] == [3]
+    nothing_left(site)
+
+
+def test_epilogue_of_a_half_made_start(site: Site) -> None:
+    """Guests and no run directory: a node that was rebooted, a prologue that was killed."""
+    site.make_guest()
+    (site.run_dir / "jobs").mkdir(parents=True)
+    assert site.epilogue("-4").returncode == 0
+    assert [part.start for part in site.asked()] == [3]
+    nothing_left(site)
+
+
+def test_epilogue_finds_every_start_of_this_job_and_of_no_other(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    for key in ("12-1.th.2", "12-11.th.3", "12.th.3", "112-1.th.1"):
+        (site.run_dir / "jobs" / key).mkdir()
+    assert site.epilogue().returncode == 0
+    assert sorted(path.name for path in (site.run_dir / "jobs").iterdir()) == ["112-1.th.1", "12-11.th.3", "12.th.3"]
+
+
+def test_epilogue_says_what_is_left_and_keeps_no_keys(site: Site) -> None:
+    site.node(
+        '{"version": 1, "ok": false, "error": {"fault": "node", "what": "vt1-1", "why": "still runs", "hint": ""}}'
+    )
+    assert site.prologue().returncode == 0
+    site.make_guest()
+    site.play(READY, "exit 4")
+    done = site.epilogue()
+    assert done.returncode == 1
+    assert "vt1-1: still runs" in done.stderr
+    assert list((site.run_dir / "jobs").iterdir()) == []
+
+
+def test_epilogue_without_a_policy_still_cleans(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    site.policy("nonsense: 1\n")
+    assert site.epilogue().returncode == 0
+    nothing_left(site)
+
+
+def test_sister_removes_what_is_on_it(site: Site) -> None:
+    site.make_guest()
+    done = site.epilogue(role="epilogue.parallel")
+    assert done.returncode == 0
+    (part,) = site.asked()
+    assert (part.do, part.start, part.node) == ("absent", 3, os.uname().nodename)
+    assert not (site.place / "qstat.log").exists()
+
+
+def test_sister_without_guests_does_nothing(site: Site) -> None:
+    assert site.epilogue(role="epilogue.parallel").returncode == 0
+    assert site.asked() == []
+    assert not site.state_dir.exists()
+
+
+@pytest.mark.parametrize("job_id", ["../../etc", "12.th/..", "", "12[1].th\n", "x" * 300])
+def test_job_id_that_is_none(site: Site, job_id: str) -> None:
+    done = site.hook("epilogue", job_id, USER, "g", "n", "0", "", "", "", "", "0", "")
+    assert done.returncode == 1
+    assert "job id" in done.stderr
+    assert not site.run_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "alarm"),
+    [
+        ("", 300),
+        ("$prologalarm 600\n", 600),
+        ("# $prologalarm 1\n$pbsserver th\n", 300),
+        ("$prologalarm 5\n$prologalarm  7 \n", 7),
+    ],
+)
+def test_alarm_of_the_mom(tmp_path: pathlib.Path, config: str, alarm: int) -> None:
+    (tmp_path / "mom_priv").mkdir()
+    (tmp_path / "mom_priv/config").write_text(config)
+    assert hook_call.read_alarm_s(tmp_path) == alarm
+
+
+@pytest.mark.parametrize(
+    ("alarm", "at_most_s", "arrived", "left_s"),
+    [
+        (300, 270, 0, 270),  # the site's own bound
+        (300, 1000, 0, 275),  # killed at 290, less the reserve
+        (300, 1000, -100, 185),  # given up 300 s after its arrival
+        (300, 1000, 50, 275),  # a node file of the future says nothing
+        (300, 1000, -99_999, 275),  # nor does one that was left behind
+        (8, 1000, 0, -7),
+    ],
+)
+def test_deadline_follows_from_both_clocks(
+    tmp_path: pathlib.Path, alarm: int, at_most_s: float, arrived: float, left_s: float
+) -> None:
+    for name in ("mom_priv", "aux"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mom_priv/config").write_text(f"$prologalarm {alarm}\n")
+    call = hook_call.parse_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6])
+    began = 1_000_000.0
+    path = tmp_path / "aux/1.th"
+    path.touch()
+    os.utime(path, (began + arrived, began + arrived))
+    found = hook_call.deadline(call, tmp_path, began=began, at_most_s=at_most_s, reserve_s=15)
+    assert found == began + left_s
+
+
+def test_job_that_ran_for_minutes_leaves_its_epilogue_all_the_time(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "aux").mkdir()
+    call = hook_call.parse_call(["epilogue", "yes", "1", "t1", "1.th", "alice", *[""] * 9])
+    began = 1_000_000.0
+    (tmp_path / "aux/1.th").touch()
+    os.utime(tmp_path / "aux/1.th", (began - 500, began - 500))
+    assert hook_call.deadline(call, tmp_path, began=began, at_most_s=float("inf"), reserve_s=15) == began + 275
+
+
+def test_verdict_never_blames_the_job_for_the_site() -> None:
+    refusal = decide_verdict(SiteFault("DHCP", "no answer"), job_id="1.th", start=1, node="t1")
+    assert refusal.hint == "this is not a fault of the job: tell the administrator that it failed on t1"
+    refusal = decide_verdict(UserFault("vcpus=99", "at most 4"), job_id="1.th", start=1, node="t1")
+    assert refusal.hint == ""
