@@ -62,7 +62,7 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
 	@cd build/import && MYPYPATH=. ../venv/bin/mypy --config-file ../../pyproject.toml -p ansible_collections.mikelangelo.vtorque.plugins
 	@$(PY) -m mypy lab
 	@shellcheck -x $$(git ls-files '*.sh') .ci/run
-	@PATH=$$PWD/build/venv/bin:$$PATH ansible-lint --profile production --offline -q
+	@tests/collection.sh lint
 
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
@@ -70,7 +70,7 @@ unit: prepare-test ## fast tests, no hypervisor
 
 sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test integration; galaxy-importer
 	@echo "== $@"
-	@PATH=$$PWD/build/venv/bin:$$PATH tests/collection.sh $@
+	@tests/collection.sh $@
 
 molecule: prepare-test ## the roles, by molecule
 	@echo "== molecule"

@@ -14,6 +14,7 @@ import pytest
 
 from lab.torque import attributes, directives, job, look, nodes, options, resources, show, submit, trial
 from lab.torque.errors import RequestError
+from lab.torque.options import UsageError
 
 RECORDED = trial.RECORDED
 
@@ -300,3 +301,23 @@ def test_a_node_that_is_not_free_gets_no_job(state: str) -> None:
 )
 def test_array_requests(text: str, indices: list[int], limit: int | None) -> None:
     assert job.parse_array(text) == (indices, limit)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("A=1,B=two", ["A=1", "B=two"]),
+        ('A="q",B=a\\\\b', ['A="q"', "B=a\\b"]),
+        ("ODD=it's", ["ODD=it's"]),
+    ],
+)
+def test_variables_of_v_keep_their_quotes(text: str, parts: list[str]) -> None:
+    """Tried on TORQUE 6.1.3 built from its sources."""
+    assert submit.split_list(text) == parts
+
+
+@pytest.mark.parametrize("text", ['A="x,y"', 'A=x\\,y"', "a b=1"])
+def test_comma_of_v_is_not_protected(text: str) -> None:
+    """qsub: invalid -v syntax."""
+    with pytest.raises(UsageError):
+        submit.split_list(text)

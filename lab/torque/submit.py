@@ -182,23 +182,16 @@ class Submission:
 
 
 def split_list(text: str) -> list[str]:
-    """Parts between commas that no quote and no backslash protects."""
-    parts = [""]
-    quote = ""
-    characters = iter(text)
-    for character in characters:
-        if character == "\\":
-            parts[-1] += next(characters, "")
-        elif quote:
-            quote = "" if character == quote else quote
-            parts[-1] += "" if not quote else character
-        elif character in "\"'":
-            quote = character
-        elif character == ",":
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part for part in parts if part]
+    """Parts of `-v` between commas; quotes are letters like others, and two backslashes are one.
+
+    Tried on TORQUE 6.1.3: `A="q",B=a\\\\b` gives the job `"q"` and `a\\b`; neither quotes nor a backslash
+    protect a comma: what follows is no name, and qsub says `invalid -v syntax`.
+    """
+    parts = [part.replace("\\\\", "\\") for part in text.split(",") if part]
+    for part in parts:
+        if not part.partition("=")[0].replace("_", "a").isalnum():
+            raise UsageError("invalid -v syntax")
+    return parts
 
 
 def split_additional(text: str) -> list[tuple[str, str]]:

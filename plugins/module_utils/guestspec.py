@@ -35,15 +35,15 @@ FS_TYPES = ("sharedfs", "local", "ramdisk")
 
 
 def _text(pattern: str, *, secret: bool = False) -> t.Any:
-    return dataclasses.field(metadata={"pattern": pattern}, repr=not secret)
+    return dataclasses.field(metadata={"pattern": pattern}, repr=not secret)  # pylint: disable=invalid-field-call
 
 
 def _part() -> t.Any:
-    return dataclasses.field()
+    return dataclasses.field()  # pylint: disable=invalid-field-call
 
 
 def _number(low: int, high: int) -> t.Any:
-    return dataclasses.field(metadata={"low": low, "high": high})
+    return dataclasses.field(metadata={"low": low, "high": high})  # pylint: disable=invalid-field-call
 
 
 @dataclasses.dataclass(frozen=True)

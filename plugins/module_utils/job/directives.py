@@ -74,7 +74,7 @@ class Script:
         data = bytearray(self.data)
         for directive in self.directives:
             for option in directive.arguments.all(VM):
-                for index in {option.word, option.value_word if option.value is not None else option.word}:
+                for index in sorted({option.word, option.value_word if option.value is not None else option.word}):
                     for place in directive.words[index].places:
                         if data[place] not in b"\r\n":  # an unmatched quote reaches over the line's end
                             data[place] = ord(" ")
@@ -108,7 +108,7 @@ def read(data: bytes, name: str, prefix: bytes = PREFIX) -> Script:
         if prefix and text.startswith(prefix):
             places = list(range(start + len(line) - len(text) + len(prefix), start + len(line)))
             while (more := _continued(data, places)) is not None and index < len(lines):
-                _, start, line = lines[index]
+                _number, start, line = lines[index]
                 places = [*more, *range(start, start + len(line))]
                 index += 1
             words = tuple(_words(data, places))

@@ -184,9 +184,8 @@ class Conversation:
         return self._ended()
 
     def _talk(self, process: subprocess.Popen[bytes], wakeup: int) -> None:
-        assert process.stdin
-        assert process.stdout
-        assert process.stderr
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise VTorqueError("the connection to the guest", "was started without its streams")
         streams = {process.stdout.fileno(): 0, process.stderr.fileno(): 1}
         for fd in (*streams, wakeup):
             self._selector.register(fd, selectors.EVENT_READ)

@@ -55,7 +55,7 @@ def _host_pattern() -> Kind:
 
 
 def _parameter(kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), later: str = "") -> t.Any:
-    return dataclasses.field(default=default, metadata={"kind": kind, "meaning": meaning, "old": old, "later": later})
+    return dataclasses.field(default=default, metadata={"kind": kind, "meaning": meaning, "old": old, "later": later})  # pylint: disable=invalid-field-call
 
 
 def _default_of(key: str, default: object, *, later: str = "") -> t.Any:

@@ -47,11 +47,11 @@ MAX_JSON = 1 << 22
 
 
 def _text(pattern: str) -> t.Any:
-    return dataclasses.field(metadata={"pattern": pattern})
+    return dataclasses.field(metadata={"pattern": pattern})  # pylint: disable=invalid-field-call
 
 
 def _number(low: int, high: int) -> t.Any:
-    return dataclasses.field(metadata={"low": low, "high": high})
+    return dataclasses.field(metadata={"low": low, "high": high})  # pylint: disable=invalid-field-call
 
 
 @dataclasses.dataclass(frozen=True)

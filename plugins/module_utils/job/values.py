@@ -13,7 +13,7 @@ import dataclasses
 import re
 import typing as t
 
-Value = str | int | bool | tuple[str, ...]
+Value = str | int | bool | tuple[str, ...]  # pylint: disable=unsupported-binary-operation
 
 MIB_PER_UNIT = {"k": (1, 1024), "m": (1, 1), "g": (1024, 1), "t": (1024 * 1024, 1)}
 

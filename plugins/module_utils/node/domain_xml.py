@@ -164,7 +164,7 @@ def _missing(wanted: ET.Element, actual: ET.Element, where: str) -> t.Iterator[s
             yield f"{where}/{name}: is wanted, is not there"
             continue
         # of several of a kind the nearest is meant, whatever their order
-        best = min(alike, key=lambda other: sum(1 for _ in _missing(child, other, "")))
+        best = min(alike, key=lambda other: len(list(_missing(child, other, ""))))
         left.remove(best)
         yield from _missing(child, best, f"{where}/{name}")
 

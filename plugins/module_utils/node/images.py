@@ -220,7 +220,7 @@ def _check_record(what: str, entry: str, record: t.Mapping[str, t.Any]) -> None:
         if not isinstance(record.get(key), str) or not re.fullmatch(form, record[key]):
             raise ImageFault(what, f"{key}={str(record.get(key))[:80]!r} is not of the form demanded")
     for key in _RECORD_NUMBERS:
-        if type(record.get(key)) is not int or not 0 < record[key] < 2**63:
+        if not isinstance(record.get(key), int) or isinstance(record[key], bool) or not 0 < record[key] < 2**63:
             raise ImageFault(what, f"{key}={str(record.get(key))[:80]!r} is not a number greater than 0")
     if record["version"] != RECORD_VERSION:
         raise ImageFault(what, f"is of version {record['version']}, this program reads {RECORD_VERSION}")
@@ -307,7 +307,7 @@ def _run(argv: t.Sequence[str | pathlib.Path], deadline: Deadline, fault: type[V
     try:
         done = subprocess.run(
             list(map(str, argv)), capture_output=True, text=True, stdin=subprocess.DEVNULL, errors="replace",
-            timeout=deadline.left_s(30.0), env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+            check=False, timeout=deadline.left_s(30.0), env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
     except FileNotFoundError as error:
         raise NodeFault(f"{argv[0]} is missing", str(error), "install qemu-utils") from error

@@ -67,7 +67,7 @@ def _wait(fd: int, path: pathlib.Path, settings: NodeSettings, deadline: Deadlin
         # flock(2) knows no deadline; flock(1) locks the same open file for us, and has one
         done = subprocess.run(
             [str(settings.flock), "-x", "-w", f"{deadline.left_s():.3f}", str(fd)], pass_fds=[fd],
-            timeout=deadline.left_s() + 5.0, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=deadline.left_s() + 5.0, stdin=subprocess.DEVNULL, capture_output=True, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise late from error

@@ -34,11 +34,11 @@ FILES = ("meta-data", "user-data", "network-config")
 
 
 def _text(pattern: str) -> t.Any:
-    return dataclasses.field(metadata={"pattern": pattern})
+    return dataclasses.field(metadata={"pattern": pattern})  # pylint: disable=invalid-field-call
 
 
 def _texts(pattern: str) -> t.Any:
-    return dataclasses.field(metadata={"pattern": pattern}, default=())
+    return dataclasses.field(metadata={"pattern": pattern}, default=())  # pylint: disable=invalid-field-call
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -238,7 +238,7 @@ def _with_copy(call: Call, arguments: Arguments, name: str, neutral: bytes) -> i
     import subprocess
     import tempfile
 
-    def end(number: int, _: object) -> t.NoReturn:
+    def end(number: int, _frame: object) -> t.NoReturn:
         sys.exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -78,7 +78,7 @@ def _run(arguments: list[str]) -> far_end.End:
 
 def _batch(record: ReadyRecord, directory: t.Any, start: JobStart) -> far_end.End:
     line = _read_all(0, LINE_LIMIT)
-    path = line.split(b"\n")[0].split(b" ")[0]
+    path = line.partition(b"\n")[0].partition(b" ")[0]
     if not path.startswith(b"/"):
         raise VTorqueError("nothing was run", "the batch system named no script on standard input")
     try:

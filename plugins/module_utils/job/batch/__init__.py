@@ -114,11 +114,9 @@ class BatchSystem(t.Protocol):
             UnknownJob: the server answered that there is none.
             SiteFault: the server did not answer in time, or what it answered is no answer.
         """
-        ...
 
     def nodes(self) -> tuple[BatchNode, ...]:
         """All nodes of the site."""
-        ...
 
     def offline(self, node: str, note: str) -> BatchNode:
         """Keep new jobs away from a node, with a note of ours.
@@ -135,19 +133,15 @@ class BatchSystem(t.Protocol):
         Raises:
             SiteFault: it could not be done, or was not there when it was read back.
         """
-        ...
 
     def note(self, node: str) -> str:
         """What is written about a node, or ""."""
-        ...
 
     def clear(self, node: str, note: str) -> bool:
         """Take back `offline` with this very note; False when the node carries another note or none."""
-        ...
 
     def hold(self, job_id: str) -> None:
         """Hold a job so that its owner can release it, and read that back."""
-        ...
 
 
 def open_batch(policy: Policy, *, front_end: bool = False, timeout_s: float = 10.0) -> BatchSystem:

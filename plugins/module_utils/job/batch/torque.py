@@ -220,7 +220,7 @@ def _job(element: ET.Element, job_id: str) -> BatchJob:
         return int(text(tag) or 0)
 
     resources = {child.tag: (child.text or "").strip() for child in element.findall("Resource_List/*")}
-    owner, _, host = text("Job_Owner").rpartition("@")
+    owner, _at, host = text("Job_Owner").rpartition("@")
     return BatchJob(
         job_id=job_id,
         name=text("Job_Name"),
@@ -259,7 +259,7 @@ def parse_exec_host(text: str) -> tuple[str, ...]:
         if not found:
             raise SiteFault(f"exec_host {text[:80]!r}", f"{part[:80]!r} is not of the form host/slots")
         for piece in found["slots"].split(","):
-            first, _, last = piece.partition("-")
+            first, _dash, last = piece.partition("-")
             count = int(last or first) - int(first) + 1
             if not 0 < count <= _MAX_SLOTS - len(slots):
                 raise SiteFault(f"exec_host {text[:80]!r}", f"{part[:80]!r} holds {count} slots")

@@ -241,7 +241,7 @@ def test_forged_node_file_stops_the_plan() -> None:
 )
 def test_host_names_are_compared_as_names(one: str, other: str, same: bool) -> None:
     assert same_host(one, other) is same
-    assert same_host(other, one) is same
+    assert same_host(one=other, other=one) is same
 
 
 # owner

@@ -322,7 +322,7 @@ def test_what_no_node_can_give_is_told_with_the_sum(sizes: list[tuple[str, int, 
     faults = too_big(need, [NodeSize(*size) for size in sizes])
     assert [
         (" for the host" in fault.message, word in fault.message) for fault, word in zip(faults, words, strict=True)
-    ] == [(True, True) for _ in words]
+    ] == [(True, True)] * len(words)
 
 
 @pytest.mark.parametrize(

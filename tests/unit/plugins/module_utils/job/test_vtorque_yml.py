@@ -29,7 +29,7 @@ def loaded(directory: pathlib.Path, text: str) -> Policy:
 def test_file_shows_every_parameter_with_its_default_and_meaning() -> None:
     text = rendered({})
     shown = re.findall(r"^# (.+)\n#([a-z0-9_]+):(.*)$", text, re.MULTILINE)
-    assert [name for _, name, _ in shown] == list(PARAMETERS)
+    assert [name for _meaning, name, _default in shown] == list(PARAMETERS)
     for meaning, name, default in shown:
         parameter = PARAMETERS[name]
         later = f"; belongs to {parameter.later}, which is not available yet" if parameter.later else ""

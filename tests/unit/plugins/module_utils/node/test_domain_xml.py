@@ -56,14 +56,17 @@ def render(**changes: t.Any) -> str:
 def test_every_variant_is_valid_for_libvirts_schema(changes: dict[str, t.Any], tmp_path: pathlib.Path) -> None:
     file = tmp_path / "domain.xml"
     file.write_text(render(**changes), encoding="utf-8")
-    done = subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["virt-xml-validate", file, "domain"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_schema_check_would_notice(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "domain.xml"
     file.write_text(render().replace("<devices>", "<devices><bogus/>"), encoding="utf-8")
-    assert subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, timeout=60).returncode != 0
+    done = subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, timeout=60, check=False)
+    assert done.returncode != 0
 
 
 def test_an_emulated_guest_has_no_host_processor() -> None:

@@ -413,7 +413,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(
     node.settings = dataclasses.replace(node.settings, **settings)
     with pytest.raises(fault, match=words) as caught:
         node.present(part(**changes))
-    assert type(caught.value) is fault
+    assert caught.value.__class__ is fault
     assert node.things == []
 
 

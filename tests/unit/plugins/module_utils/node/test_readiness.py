@@ -59,7 +59,7 @@ class FakeDomains:
     def events(self) -> tuple[DomainEvent, ...]:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.bell)
-        return tuple(self.heard.popleft() for _ in range(len(self.heard)))
+        return tuple(self.heard.popleft() for _number in range(len(self.heard)))
 
 
 class FakeNeighbours:
@@ -79,7 +79,7 @@ class FakeNeighbours:
     def candidates(self) -> tuple[tuple[str, Candidate], ...]:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.bell)
-        return tuple(self.found.popleft() for _ in range(len(self.found)))
+        return tuple(self.found.popleft() for _number in range(len(self.found)))
 
 
 class Scene:

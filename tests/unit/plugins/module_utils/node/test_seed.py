@@ -69,7 +69,7 @@ def _environment(seed: Seed) -> dict[str, str]:
     )  # fmt: skip
     done = subprocess.run(["/bin/sh", "-c", script + "\nexec env -0"], capture_output=True, env={}, check=True)
     pairs = (entry.partition("=") for entry in done.stdout.decode().split("\0"))
-    return {name: value for name, _, value in pairs if name.startswith("VTORQUE_")}
+    return {name: value for name, _equals, value in pairs if name.startswith("VTORQUE_")}
 
 
 def test_meta_data_names_the_guest_and_its_instance() -> None:

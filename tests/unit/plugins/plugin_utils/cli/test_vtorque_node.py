@@ -183,7 +183,7 @@ def test_long_and_short_names_of_a_node_are_one(world: World) -> None:
 )  # fmt: skip
 def test_host_names_are_compared_whole(one: str, other: str, same: bool) -> None:
     assert vtorque_node.same_host(one, other) is same
-    assert vtorque_node.same_host(other, one) is same
+    assert vtorque_node.same_host(one=other, other=one) is same
 
 
 def test_a_request_for_another_node_is_refused(world: World) -> None:
@@ -241,7 +241,7 @@ def test_the_settings_are_the_policys_word() -> None:
 
 def test_the_program_answers_in_one_line_and_exits_0() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", vtorque_node.__name__], input=b"{}", capture_output=True, timeout=60,
+        [sys.executable, "-m", vtorque_node.__name__], input=b"{}", capture_output=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
@@ -264,7 +264,7 @@ def test_the_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> 
         "PYTHONHOME": "/evil",
         "SSH_CONNECTION": "10.77.0.11 1 10.77.0.12 22",
     }
-    done = subprocess.run([launcher], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([launcher], env=environment, capture_output=True, text=True, timeout=60, check=False)
     *lines, arguments = done.stdout.splitlines()
     assert [line for line in lines if not line.startswith(("PWD=", "_=", "SHLVL="))] == [
         "LC_ALL=C.UTF-8",
@@ -272,5 +272,5 @@ def test_the_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> 
         "SSH_CONNECTION=10.77.0.11 1 10.77.0.12 22",
     ]
     assert arguments.split() == ["-I", "-m", vtorque_node.__name__]
-    bare = subprocess.run([launcher], env={}, capture_output=True, text=True, timeout=60)
+    bare = subprocess.run([launcher], env={}, capture_output=True, text=True, timeout=60, check=False)
     assert "SSH_CONNECTION" not in bare.stdout
