@@ -38,7 +38,7 @@ test: prepare-test check unit sanity integration galaxy molecule lab-tests e2e #
 
 # --- the parts of `make test`, each of which runs alone ---------------------------------------------------------------
 
-.PHONY: prepare prepare-test runtime images
+.PHONY: prepare prepare-test runtime images debian-image
 prepare:
 	@lab/prepare.sh demo
 
@@ -54,6 +54,9 @@ runtime: prepare
 
 images: runtime
 	@$(LAB).guests tiny --pool $(POOL)
+
+debian-image: runtime
+	@lab/debian_image.sh $(POOL)
 
 .PHONY: check unit sanity integration galaxy molecule lab-tests e2e
 check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
@@ -80,7 +83,7 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 	@echo "== lab"
 	@$(PYTEST) -q lab
 
-e2e: prepare-test runtime images ## jobs in real guests, on the lab
+e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
 	@$(PYTEST) -q tests/e2e
 
