@@ -75,8 +75,8 @@ from ..module_utils import records
 from ..module_utils.errors import SiteFault, VTorqueError
 from ..module_utils.guestspec import HOST_NAME, JOB_ID
 from ..module_utils.job import policy
-from ..module_utils.job.batch import open_batch
-from ..module_utils.job.plan import check_node_file, same_host
+from ..module_utils.job.batch import open_batch, same_host
+from ..module_utils.job.plan import check_node_file
 
 SUFFIXES = ("pbs_nodefile.yml", "pbs_nodefile.yaml")
 NODEFILE_LIMIT = 1 << 24

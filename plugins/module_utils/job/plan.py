@@ -36,7 +36,7 @@ from ..guestspec import (
 )
 from ..guestspec import VERSION as NODE_PART_VERSION
 from ..records import job_key
-from .batch import BatchJob
+from .batch import BatchJob, same_host
 from .keys import make_key
 from .policy import Offers, Policy, Resolved, demand, resolve
 from .request import Request
@@ -267,14 +267,6 @@ def owner_of(user: str, group: str = "") -> Owner:
         if not re.fullmatch(form, value):
             raise SiteFault(f"user {user}", f"{what} {shown(value)!r} in the directory is of no usable form")
     return Owner(user=user, uid=entry.pw_uid, gid=gid, group=name, home=entry.pw_dir, shell=shell)
-
-
-def same_host(one: str, other: str) -> bool:
-    """Do two names mean one host?  A short name equals the first label of a full one; `n1` is not `n10`."""
-    one, other = one.lower().rstrip("."), other.lower().rstrip(".")
-    if "." in one and "." in other:
-        return one == other
-    return one.partition(".")[0] == other.partition(".")[0]
 
 
 def check_node_file(content: str, exec_host: t.Sequence[str]) -> None:

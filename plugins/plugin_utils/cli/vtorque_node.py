@@ -22,7 +22,7 @@ import typing as t
 from ...module_utils.errors import UserFault, VTorqueError
 from ...module_utils.guestspec import FormError, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
-from ...module_utils.job.batch import BatchJob, open_batch
+from ...module_utils.job.batch import BatchJob, open_batch, same_host
 from ...module_utils.node import guests
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline
@@ -228,13 +228,6 @@ def _plain(address: str) -> str:
     except (netaddr.AddrFormatError, ValueError):
         return address
     return str(parsed.ipv4() if parsed.version == 6 and parsed.is_ipv4_mapped() else parsed)
-
-
-def same_host(one: str, other: str) -> bool:
-    """Do two names mean one host?  A short name means whatever full name begins with it."""
-    if "." in one and "." in other:
-        return one.lower() == other.lower()
-    return one.partition(".")[0].lower() == other.partition(".")[0].lower()
 
 
 if __name__ == "__main__":

@@ -144,6 +144,22 @@ class BatchSystem(t.Protocol):
         """Hold a job so that its owner can release it, and read that back."""
 
 
+def same_host(one: str, other: str) -> bool:
+    """Do two names mean one host?  The batch system, the node itself and a node file may each spell it their way.
+
+    Args:
+        one: a host name, short or full, in any case.
+        other: the same.
+
+    Returns:
+        True when they are one name, or one is short and is the other's first label; `n1` is not `n10`.
+    """
+    one, other = one.lower().rstrip("."), other.lower().rstrip(".")
+    if "." in one and "." in other:
+        return one == other
+    return one.partition(".")[0] == other.partition(".")[0]
+
+
 def open_batch(policy: Policy, *, front_end: bool = False, timeout_s: float = 10.0) -> BatchSystem:
     """The site's batch system.
 

@@ -16,13 +16,12 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import FormError, Owner
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, same_host
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import (
     JobPlan,
     check_node_file,
     make_plan,
     owner_of,
-    same_host,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import ImageFacts, Offers, Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import RequestErrors, parse

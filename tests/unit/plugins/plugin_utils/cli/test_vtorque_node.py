@@ -174,18 +174,6 @@ def test_long_and_short_names_of_a_node_are_one(world: World) -> None:
     assert world.ask(PART)["ok"] is True
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("cn1", "cn1", True), ("cn1", "CN1.site.org", True), ("cn1.a", "cn1.b", False), ("cn1", "cn10", False),
-        ("cn1.a", "cn1.a", True),
-    ],
-)  # fmt: skip
-def test_host_names_are_compared_whole(one: str, other: str, same: bool) -> None:
-    assert vtorque_node.same_host(one, other) is same
-    assert vtorque_node.same_host(one=other, other=one) is same
-
-
 def test_a_request_for_another_node_is_refused(world: World) -> None:
     answer = world.ask(dataclasses.replace(PART, node="cn10"))
     assert "this is cn1" in answer["error"]["why"]
