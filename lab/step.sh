@@ -8,7 +8,7 @@
 STEP_LOG=${STEP_LOG:-build/log/steps.log}
 
 step() {
-    local text=$1 begin=$SECONDS status
+    local text=$1 begin=$SECONDS status=0
     shift
     mkdir -p "${STEP_LOG%/*}"
     printf '== %s: %s\n' "$(date +%T)" "$*" >>"$STEP_LOG"
@@ -22,8 +22,7 @@ step() {
         done
         printf '\r'
     fi
-    wait "$pid"
-    status=$?
+    wait "$pid" || status=$? # the caller may run with -e, and is to read why
     if [ "$status" -eq 0 ]; then
         printf '  %-58s %4d s\n' "$text" $((SECONDS - begin))
     else
