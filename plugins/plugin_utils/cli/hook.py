@@ -57,7 +57,10 @@ def _dispatch(call: HookCall, places: Places) -> None:
 def _settle() -> None:
     """Undo what a hook inherits: blocked and ignored signals, the MOM's descriptors, the umask (torque.md)."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    # Python itself ignores PIPE and XFSZ, and gives them back to its children
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
