@@ -28,10 +28,6 @@ from ..plugin_utils.node_answer import read_answer
 MARGIN_S = 2.0
 """What the node answers must still cross the connection and be recorded."""
 
-_NO_SHELL = {"home": "/nonexistent", "shell": "/bin/false"}
-NOBODY = guestspec.Owner(user="nobody", uid=65534, gid=65534, group="nogroup", **_NO_SHELL)
-"""Owner in a request that is about no guest, when no plan names the job's."""
-
 
 class ActionModule(JobAction):
     """`job_guests`: one call of `vtorque-node` over the connection of the host."""
@@ -108,24 +104,14 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
 
 
 def part_of(place: JobPlace, host: str, wanted: str, timeout_s: float) -> guestspec.NodePart:
-    """What this host is asked; for `absent` a part without guests, also when no plan was ever made.
+    """What this host is asked; for `absent` a part without guests, also when no plan was ever made or none can be read.
 
     Raises:
         VTorqueError: there is no plan, or the host has no part in it.
     """
-    plan = read_plan(place)
     if wanted == "absent":
-        owner = plan.owner if plan else NOBODY
-        return guestspec.NodePart(
-            version=guestspec.VERSION,
-            do="absent",
-            job_id=place.job_id,
-            start=place.start,
-            node=host,
-            timeout_s=timeout_s,
-            owner=owner,
-            guests=(),
-        )
+        return guestspec.NodePart.removal(place.job_id, place.start, host, timeout_s)
+    plan = read_plan(place)
     if plan is None:
         raise VTorqueError(f"{place.file('plan.json')}", "there is no plan", "run job_plan first")
     if host not in plan.parts:

@@ -92,6 +92,9 @@ class GuestSpec:
     authorized_key: str = _text(PUBLIC_KEY)
 
 
+_NOBODY = Owner("nobody", 65534, 65534, "nogroup", "/nonexistent", "/bin/false")
+
+
 @dataclasses.dataclass(frozen=True)
 class NodePart:
     """What the mother superior asks of one node: this job's guests, there or gone.
@@ -111,6 +114,21 @@ class NodePart:
     timeout_s: float = _number(0, 86_400)
     owner: Owner = _part()
     guests: tuple[GuestSpec, ...] = _part()
+
+    @classmethod
+    def removal(cls, job_id: str, start: int, node: str, timeout_s: float) -> NodePart:
+        """The request to remove whatever of a start is on a node; it is about no guest, and so about no owner.
+
+        Args:
+            job_id: the job.
+            start: Torque's start_count of the job.
+            node: which node is asked.
+            timeout_s: seconds until it must have answered.
+
+        Returns:
+            A part with `absent` and without guests.
+        """
+        return cls(VERSION, "absent", job_id, start, node, timeout_s, _NOBODY, ())
 
 
 @dataclasses.dataclass(frozen=True)

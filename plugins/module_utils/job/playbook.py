@@ -17,13 +17,11 @@ import typing as t
 
 from .. import guestspec, records, templates
 from ..errors import VTorqueError, error_from_dict
-from ..guestspec import NodePart, Owner
+from ..guestspec import NodePart
 from . import bounded
 
 INVENTORY = "job.pbs_nodefile.yml"
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
-NOBODY = Owner("nobody", 65534, 65534, "nogroup", "/nonexistent", "/bin/false")
-"""What is removed is found by job and start alone."""
 LOG_TAIL = 1 << 16
 SLACK_S = 3.0
 """The nodes end their work at the deadline by themselves, and what they say must still be written down."""
@@ -164,7 +162,7 @@ def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) 
     Returns:
         None when nothing is left, else what failed.
     """
-    part = NodePart(guestspec.VERSION, "absent", start.job_id, start.number, node, max(0.0, timeout_s - 1), NOBODY, ())
+    part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - 1))
     said = json.dumps(guestspec.to_dict(part)).encode()
     code, out = bounded.run(start.places.node, timeout_s=timeout_s, log=log, said=said, capture=True)
     log.write(out)
