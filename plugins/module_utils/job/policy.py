@@ -234,7 +234,7 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "pci": lambda value: True,
 }
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
-_NOT_YET_TEXT = "not available on this site yet"
+NOT_AVAILABLE_YET = "not available on this site yet"
 
 
 def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
@@ -279,7 +279,7 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
     if value is None:
         return ""
     if asked and key in _NOT_YET and _NOT_YET[key](value):
-        return _NOT_YET_TEXT
+        return NOT_AVAILABLE_YET
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"
     return _out_of_bounds(key, value, policy)
@@ -354,7 +354,7 @@ def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str
         elif said != fact:
             values[key], origins[key] = fact, _FROM_RECORD
             if key in _NOT_YET and _NOT_YET[key](fact):
-                yield KeyFault(key, shown(fact), _NOT_YET_TEXT, _FROM_RECORD)
+                yield KeyFault(key, shown(fact), NOT_AVAILABLE_YET, _FROM_RECORD)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,9 +19,11 @@ from ..records import ProcessId
 from . import hook_call, playbook
 from . import policy as site_policy
 from .batch import BatchJob, open_batch
+from .guest_environment import NODE_PATHS
 from .hook_call import HookCall
 from .parameters import Policy
 from .playbook import Places, Start
+from .request import MARKER
 from .verdict import decide_verdict
 
 FORMER = ("ready.json", "refusal.json", "job_key", "known_hosts")
@@ -29,7 +31,7 @@ FORMER = ("ready.json", "refusal.json", "job_key", "known_hosts")
 
 def is_ours(job: BatchJob) -> bool:
     """Does the server's word bear our marker?  Exact, as the launcher looks for it."""
-    return "vtorque" in job.resource_list.get("other", "").split("+")
+    return MARKER in job.resource_list.get("other", "").split("+")
 
 
 def run(call: HookCall, places: Places, *, began: float) -> None:
@@ -74,9 +76,8 @@ def _make(call: HookCall, start: Start, policy: Policy, shell: ProcessId, began:
     with start.open_log(_uid(call.user)) as log:
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout)
         _log(log, f"prologue of job {call.job_id}, start {start.number}, until {until:.0f}")
-        _log(
-            log, "variables that name paths of the node do not reach the guest: TMPDIR PBS_GPUFILE PBS_MICFILE DISPLAY"
-        )
+        dropped = b" ".join(NODE_PATHS).decode()
+        _log(log, f"variables that name paths of the node do not reach the guest: {dropped}")
         error = playbook.play(start, "prologue", until=until, log=log, shell=shell)
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")

@@ -38,6 +38,8 @@ from .values import (
 
 VERSION = 1
 PREFIX = "vtorque:"
+MARKER = "vtorque"
+"""What `-l other=` holds of a VM job, beside the user's own words; the hook's launcher looks for it too."""
 MAX_PART = 4096
 """Characters of our whole part of `x`, the prefix included."""
 MAX_ATTRIBUTE = 128 * 1024

@@ -11,14 +11,12 @@ import typing as t
 
 from ..errors import UserFault
 from .directives import Script
-from .policy import Demand, NodeSize, Offers, Policy, Resolved, demand, resolve, too_big
+from .policy import NOT_AVAILABLE_YET, Demand, NodeSize, Offers, Policy, Resolved, demand, resolve, too_big
 from .qsub_arguments import VM, Arguments, NodeChunk, mem_mib, read_nodes
-from .request import PREFIX, Request, RequestErrors, parse
+from .request import MARKER, PREFIX, Request, RequestErrors, parse
 from .values import KeyFault, shown, size_text
 
 COMMAND_LINE = "command line"
-MARKER = "vtorque"
-NOT_YET = "not available on this site yet"
 SIZED = {"vcpus", "ram", "vms_per_node"}
 
 
@@ -167,22 +165,24 @@ def _refused(asked: _Asked, home: str) -> t.Iterator[KeyFault]:
     """Options of qsub that no VM job can have, or not yet."""
     reasons = {
         "T": "a VM job has no job type: it would choose other hooks than those that start the guest",
-        "t": f"job arrays in VMs are {NOT_YET}",
-        "L": f"with VMs {NOT_YET}: ask by -l nodes=1:ppn=N",
-        "D": f"a root directory of the node is not there in the guest: {NOT_YET}",
+        "t": f"job arrays in VMs are {NOT_AVAILABLE_YET}",
+        "L": f"with VMs {NOT_AVAILABLE_YET}: ask by -l nodes=1:ppn=N",
+        "D": f"a root directory of the node is not there in the guest: {NOT_AVAILABLE_YET}",
     }
     for name, reason in reasons.items():
         if (found := asked.last(name)) is not None:
             yield KeyFault(f"-{name}", shown(found[0]), reason, found[1])
     if (found := asked.resource("procs")) is not None:
-        yield KeyFault("procs", shown(found[0]), f"with VMs {NOT_YET}: ask by -l nodes=1:ppn=N", found[1])
+        yield KeyFault("procs", shown(found[0]), f"with VMs {NOT_AVAILABLE_YET}: ask by -l nodes=1:ppn=N", found[1])
     yield from _start_directory(asked, home)
     for value, where in asked.every("W"):
         if PREFIX in value:
             yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
     if asked.arguments.all("x"):
         # the command is run where it is, and the guest has a home of its own
-        yield KeyFault("-x", asked.script.name, f"a command that lies on the node: with VMs {NOT_YET}; use -I alone")
+        yield KeyFault(
+            "-x", asked.script.name, f"a command that lies on the node: with VMs {NOT_AVAILABLE_YET}; use -I alone"
+        )
 
 
 def _start_directory(asked: _Asked, home: str) -> t.Iterator[KeyFault]:
@@ -209,7 +209,9 @@ def _nodes(asked: _Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
         faults.append(KeyFault("-l nodes", shown(found[0]), "allowed: a number or a host, and :ppn=N", found[1]))
         return (NodeChunk(1, "", (), 0),)
     if sum(chunk.count for chunk in chunks) != 1:
-        faults.append(KeyFault("-l nodes", shown(found[0]), f"VM jobs on several nodes are {NOT_YET}", found[1]))
+        faults.append(
+            KeyFault("-l nodes", shown(found[0]), f"VM jobs on several nodes are {NOT_AVAILABLE_YET}", found[1])
+        )
     return chunks
 
 

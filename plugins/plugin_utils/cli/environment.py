@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import os
 
+from ...module_utils.job.guest_environment import read_environ
+
 DESCRIPTOR = "VTORQUE_ENVIRONMENT_FD"
 """Names the descriptor with the environment, in base64 as `/proc/PID/environ` had it."""
 
@@ -18,5 +20,4 @@ def kept_aside() -> dict[bytes, bytes]:
     if number is None:
         return dict(os.environb)
     with open(int(number), "rb") as stream:  # noqa: PTH123 - a descriptor
-        entries = base64.b64decode(stream.read()).split(b"\0")
-    return {name: value for name, equals, value in (entry.partition(b"=") for entry in entries) if equals}
+        return read_environ(base64.b64decode(stream.read()))
