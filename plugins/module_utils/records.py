@@ -188,8 +188,13 @@ def point_shell(shell: ProcessId, directory: pathlib.Path, run_dir: pathlib.Path
 def shell_links(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[pathlib.Path, ...]:
     """Every link through which a shell finds this directory."""
     shells = run_dir / "shells"
-    links = list(shells.iterdir()) if shells.is_dir() else []
-    return tuple(link for link in links if link.is_symlink() and link.readlink().name == directory.name)
+    found = []
+    for link in shells.iterdir() if shells.is_dir() else ():
+        # another job may end while we look
+        with contextlib.suppress(FileNotFoundError):
+            if link.is_symlink() and link.readlink().name == directory.name:
+                found.append(link)
+    return tuple(found)
 
 
 def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None) -> None:

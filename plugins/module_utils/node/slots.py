@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..errors import VTorqueError
@@ -17,8 +18,13 @@ def taken(settings: NodeSettings) -> dict[int, str]:
     """Every slot that is taken, and by whom: `<job>.<start>/<guest>`."""
     if not settings.slots_dir.is_dir():
         return {}
-    links = [path for path in settings.slots_dir.iterdir() if path.name.isdecimal() and path.is_symlink()]
-    return {int(path.name): str(path.readlink()) for path in sorted(links, key=lambda path: int(path.name))}
+    found: dict[int, str] = {}
+    for path in settings.slots_dir.iterdir():
+        # another start may give its slot back while we look
+        with contextlib.suppress(FileNotFoundError):
+            if path.name.isdecimal() and path.is_symlink():
+                found[int(path.name)] = str(path.readlink())
+    return dict(sorted(found.items()))
 
 
 def take(

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import typing as t
@@ -224,6 +225,34 @@ def test_two_starts_share_nothing(node: Node) -> None:
     assert list(slots.taken(node.settings).values()) == ["7.head.2/vcn1-2"]
 
 
+def test_a_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slot and its files go between our look at the directory and our look at them."""
+    node.present(part(start=9))
+    going = node.settings.slots_dir / "1"
+    gone = node.settings.start_dir(JOB, 9)
+    readlink = pathlib.Path.readlink
+
+    def read(path: pathlib.Path) -> pathlib.Path:
+        if path == going:
+            path.unlink(missing_ok=True)
+        return readlink(path)
+
+    def ending(real: t.Callable[[t.Any], t.Any]) -> t.Callable[[t.Any], t.Any]:
+        def look(path: t.Any) -> t.Any:
+            if str(path) == str(gone):
+                shutil.rmtree(gone, ignore_errors=True)
+            return real(path)
+
+        return look
+
+    monkeypatch.setattr(pathlib.Path, "readlink", read)
+    assert slots.taken(node.settings) == {}
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, ending(getattr(os, name)))
+    assert guests._promised(node.settings) == 0
+    assert not gone.exists()
+
+
 def test_a_slot_whose_former_guest_is_still_there_is_not_given(node: Node) -> None:
     (neighbours.SYS_NET / "vtq1").mkdir(parents=True)
     assert node.present()[0].name == "vcn1-2"
@@ -270,6 +299,18 @@ def test_a_present_that_comes_after_absent_makes_nothing(node: Node) -> None:
     with pytest.raises(VTorqueError, match="is over"):
         node.present()
     assert node.things == []
+
+
+def test_the_word_that_a_start_is_over_is_forgotten_when_nobody_can_come_late(node: Node) -> None:
+    """A server that lost its database counts from 1 again: its jobs are not those of last week."""
+    for start in (1, 2):
+        node.absent(start)
+    stone = locks.tombstone(node.settings, job_key(JOB, 1))
+    os.utime(stone, (stone.stat().st_atime, stone.stat().st_mtime - 3 * 86_400))
+    node.absent(3)
+    assert not stone.exists()
+    assert locks.tombstone(node.settings, job_key(JOB, 2)).exists()
+    assert len(node.present()) == 1
 
 
 def test_a_present_that_is_overtaken_by_absent_undoes_itself(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
