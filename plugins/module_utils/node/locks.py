@@ -10,11 +10,15 @@ import fcntl
 import os
 import pathlib
 import subprocess
+import time
 import typing as t
 
 from ..errors import VTorqueError
 from ..records import Deadline
 from .settings import NodeSettings
+
+STONE_KEPT_S = 2 * 86_400.0
+"""A request lives a day at most (`NodePart.timeout_s`): after two nobody can come late any more."""
 
 
 @contextlib.contextmanager
@@ -101,10 +105,17 @@ def tombstone(settings: NodeSettings, key: str) -> pathlib.Path:
 
 
 def bury(settings: NodeSettings, key: str) -> None:
-    """Say that a start is over, before anything of it is taken away."""
+    """Say that a start is over, before anything of it is taken away.
+
+    Old words are forgotten: they would fill /run, and refuse the jobs of a server that counts from 1 again.
+    """
     stone = tombstone(settings, key)
     stone.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     stone.touch(mode=0o600)
+    for old in stone.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if old.stat().st_mtime < time.time() - STONE_KEPT_S:
+                old.unlink()
 
 
 def refuse_if_over(settings: NodeSettings, key: str) -> None:
