@@ -131,7 +131,7 @@ class Site:
         words = [role, marker, str(os.getpid()), "t1", *torque]
         return subprocess.run(
             ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", program, *words],
-            capture_output=True, text=True, timeout=300, umask=0o077,
+            capture_output=True, text=True, timeout=300, umask=0o077, check=False,
         )  # fmt: skip
 
     def prologue(self, **how: t.Any) -> subprocess.CompletedProcess[str]:
