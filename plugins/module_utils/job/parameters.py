@@ -13,6 +13,7 @@ import dataclasses
 import re
 import typing as t
 
+from ..guestspec import ADDRESS
 from .request import KEYS
 from .values import BadValue, Kind, Value, boolean, choice, number, path, several, size_mib, text
 
@@ -71,11 +72,13 @@ _CORES = number(1, 4096)
 _RAM = size_mib(16, 2**24)
 _NAME = text(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?", "a host or domain name, or an address")
 _SERVER = text(r"[A-Za-z0-9:]([A-Za-z0-9.:_-]{0,252}[A-Za-z0-9:])?", "a host name or an address")
+_ADDRESS = text(ADDRESS, "an address")
 _EXPORT = text(r"[A-Za-z0-9.:\[\]_-]{1,253}:/[^\s]{0,500}", "an export (server:/path)")
 _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _LOG = "the product's log"
+_INSTALL = "the roles that install the product"
 _MOUNTS = "mounts in guests"
 _IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
 _BLAME = "verdicts on nodes"
@@ -92,7 +95,7 @@ class Policy:
     """The site's configuration: one attribute a parameter, checked; sizes are in MiB, times in seconds."""
 
     # where things are
-    prefix: str = _parameter(_PATH, "/opt/vtorque", "where the product is installed on front ends")
+    prefix: str = _parameter(_PATH, "/opt/vtorque", "where the product is installed on front ends", later=_INSTALL)
     prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")
     torque_home: str = _parameter(_PATH, "/var/spool/torque", "Torque's home directory")
     pbs_qsub_on_fe: str = _parameter(
@@ -157,7 +160,7 @@ class Policy:
     )
     guest_may_reach: tuple[str, ...] = _parameter(several(_SERVER), (), "what else guests may reach", later=_NET)
     domain: str | None = _parameter(_NAME, None, "domain of the guests")
-    name_server: str | None = _parameter(_SERVER, None, "name server of the guests")
+    name_server: str | None = _parameter(_ADDRESS, None, "address of the guests' name server")
     search_domain: str | None = _parameter(_NAME, None, "search domain of the guests")
     ntp_server_1: str | None = _parameter(_SERVER, None, "first time server of the guests")
     ntp_server_2: str | None = _parameter(_SERVER, None, "second time server of the guests")

@@ -48,7 +48,6 @@ class NodeSettings:
     libvirt_uri: str = "qemu:///system"
     bridge: str = "br0"
     allow_emulation: bool = False
-    host_cores: int = 1
     host_ram_mib: int = 2048
     max_guests: int = 4
     leases_files: tuple[pathlib.Path, ...] = ()

@@ -126,7 +126,6 @@ def settings_of(policy: site_policy.Policy, node_name: str) -> NodeSettings:
         libvirt_uri=policy.libvirt_uri,
         bridge=policy.bridge,
         allow_emulation=policy.allow_emulation,
-        host_cores=policy.host_os_core_count,
         host_ram_mib=policy.host_os_ram_mb,
         max_guests=policy.max_vms_per_node,
         leases_files=tuple(leases),

@@ -88,7 +88,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
     text = (
         "vcpu_default: 3\nmac_prefix: 52:54:00\nvrdma_enabled: true\nvcpus_default: 2\nvcpus_default: 3\n"
         "ram_default: 4X\ncustom_ip_mapping: true\nIMAGE_POOL: /x\nTIMEOUT: 3\nhypervisor_default: qemu\n"
-        "regex_fe: '('\nprefix:\nbridge: [br0]\n"
+        "regex_fe: '('\nprefix:\nbridge: [br0]\nname_server: ns.site.org\n"
     )
     with pytest.raises(PolicyErrors) as caught:
         loaded(tmp_path, text)
@@ -106,6 +106,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("regex_fe", "line 11"): "a regular expression",
         ("prefix", "line 12"): "an absolute path",
         ("bridge", "line 13"): "the name of an interface",
+        ("name_server", "line 14"): "an address",
     }
     assert set(told) == set(expected)
     assert [key for key, words in expected.items() if words not in told[key]] == []
