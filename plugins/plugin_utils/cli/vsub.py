@@ -37,7 +37,7 @@ Submits a job as qsub does; its script runs in a virtual machine made for it.  E
 
   vsub job.sh                                   in the site's default machine
   vsub -vm img=debian12,vcpus=6,ram=8G job.sh   in this one
-  vsub -l nodes=1:ppn=8,walltime=2:00:00 job.sh  with qsub's own options
+  vsub -l nodes=1:ppn=8,walltime=2:00 job.sh    with qsub's own options
   echo 'make check' | vsub                      a script on standard input
   vsub -I                                       a terminal in the machine
   vsub --dry-run -vm vcpus=6 job.sh             shows what would be submitted, and why
@@ -57,7 +57,8 @@ keys of -vm:
   --help      this text
   --version   vsub's version
 
-Exit status: qsub's; 2 when the request is refused, 3 when the site's configuration or batch system is at fault.
+Exit status: qsub's; 2 when the request is refused, 3 when the site's configuration or batch system is at fault,
+1 when something else failed.
 See also: vmgr image list, vsub(1), qsub(1)
 """
 
