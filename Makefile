@@ -21,7 +21,7 @@ POOL := build/pool
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-# --- what people type -------------------------------------------------------------------------------------------------
+# what people type
 
 .PHONY: demo lab down
 demo: ## install what is needed, run three jobs in virtual machines on this machine (GUEST=tiny|debian)
@@ -36,7 +36,7 @@ down: ## end the cluster of `make lab`
 .PHONY: test
 test: prepare-test check unit sanity integration galaxy molecule lab-tests e2e ## install what is needed and run every check and test
 
-# --- the parts of `make test`, each of which runs alone ---------------------------------------------------------------
+# the parts of `make test`, each of which runs alone
 
 .PHONY: prepare prepare-test runtime images debian-image
 prepare:

@@ -204,9 +204,6 @@ def process_fields(pid: int) -> list[str]:
         return []
 
 
-# --- what a script is told --------------------------------------------------------------------------------------------
-
-
 def find(directory: pathlib.Path, hook: str, job: Job) -> pathlib.Path:
     """`qsub -T NAME` prefers `<hook>.NAME`; each hook falls back for itself."""
     special = directory / f"{hook}.{job.jobtype}"

@@ -49,8 +49,6 @@ class Mom:
         self._server: wire.Link | None = None
         self._trying = False
 
-    # --- the daemon -----------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Read the configuration, clear what an earlier MOM left, and serve."""
         self.read_config()
@@ -145,8 +143,6 @@ class Mom:
             "jobs": " ".join(self.superiors),
         }
 
-    # --- the server -----------------------------------------------------------------------------------------------
-
     def _from_server(self, _link: wire.Link, message: wire.Message) -> None:
         operation = message["op"]
         if operation == "run":
@@ -178,8 +174,6 @@ class Mom:
         self.obituaries[superior.job.id] = obituary
         self.log.write("Job", superior.job.id, f"job was terminated, status {obituary['status']}")
         self.tell(obituary)
-
-    # --- other MOMs and momctl ------------------------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket, _events: int) -> None:
         connection, _address = listener.accept()

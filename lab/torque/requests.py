@@ -79,9 +79,6 @@ def require_owner(server: Server, asker: Asker, job: Job) -> None:
         raise RequestError(UNAUTHORIZED)
 
 
-# --- look ------------------------------------------------------------------------------------------------------------
-
-
 def status(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
     """Attributes of jobs; without an id, of all that `qstat` lists."""
     if message["job"]:
@@ -105,9 +102,6 @@ def nodes(server: Server, _link: wire.Link, message: wire.Message, _asker: Asker
         if name not in server.nodes.by_name:
             raise RequestError(UNKNOWN_NODE)
     return {"nodes": [[name, server.nodes.by_name[name].attributes()] for name in names]}
-
-
-# --- change ----------------------------------------------------------------------------------------------------------
 
 
 def set_nodes(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:

@@ -79,8 +79,6 @@ class Server:
         self._changed = False
         self._pending = False
 
-    # --- the daemon -----------------------------------------------------------------------------------------------
-
     def start(self, answer: t.Callable[[Server, wire.Link, wire.Message, Asker], None]) -> None:
         """Load what was, and listen for every host."""
         self._state.parent.mkdir(parents=True, exist_ok=True)
@@ -157,8 +155,6 @@ class Server:
         new.write_text(json.dumps(state))
         new.replace(self._state)
 
-    # --- rights ---------------------------------------------------------------------------------------------------
-
     def is_manager(self, asker: Asker) -> bool:
         """May this one do everything?"""
         return any(fnmatch.fnmatchcase(asker.name, pattern) for pattern in self.managers)
@@ -170,8 +166,6 @@ class Server:
     def is_owner(self, asker: Asker, job: Job) -> bool:
         """The same user, on whichever host of the cluster."""
         return asker.user == job.user
-
-    # --- jobs -----------------------------------------------------------------------------------------------------
 
     def members(self, parent: Job) -> list[Job]:
         """The jobs of an array."""
@@ -254,8 +248,6 @@ class Server:
         job.mtime = int(time.time())
         self._off_nodes(job)
         job.hosts = []
-
-    # --- MOMs -----------------------------------------------------------------------------------------------------
 
     def _mom_found(self, host: str, link: wire.Link, message: wire.Message) -> None:
         node = self.nodes.by_name[host]

@@ -65,8 +65,6 @@ class Superior:
         assert self._account is not None
         return self._account
 
-    # --- start ----------------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """The job has arrived: files, presetup, sisters; the MOM's own clock runs from now on."""
         try:
@@ -215,8 +213,6 @@ class Superior:
             link.send({"op": "abort", "job": self.job.id})
         self._epilogue()
 
-    # --- orders of the server -------------------------------------------------------------------------------------
-
     def delete(self, delay: float | None) -> None:
         """`qdel`: at once when it runs, after a running prologue, or when the joining sisters have answered."""
         kill_after = KILL_DELAY if delay is None else max(0.0, delay - 1)
@@ -307,8 +303,6 @@ class Superior:
             os.close(descriptor)
         self._forced = OVER_WALLTIME
         self._terminate(WALLTIME_KILL_DELAY, by_walltime=True)
-
-    # --- end ------------------------------------------------------------------------------------------------------
 
     def _child_ended(self, status: int, used: resource.struct_rusage) -> None:
         self._close_control()

@@ -191,8 +191,6 @@ class Trial:
             self._holder.stdout.close()
         shutil.rmtree(self.directory)
 
-    # --- daemons --------------------------------------------------------------------------------------------------
-
     def _inside(self) -> list[str]:
         return ["nsenter", "-t", str(self._holder.pid), "--mount", "--"]
 
@@ -260,8 +258,6 @@ class Trial:
         for job_id in [name for name, shown in jobs if ["job_state", "", "C"] not in shown]:
             self.ask({"op": "delete", "job": job_id, "delay": 1, "purge": False})
             self.wait(job_id)
-
-    # --- commands -------------------------------------------------------------------------------------------------
 
     def command(self, words: t.Sequence[str], user: str, host: str, environment: t.Mapping[str, str]) -> list[str]:
         """The command line that runs a batch command as a user of a host."""
@@ -332,8 +328,6 @@ class Trial:
         os.mkfifo(path)
         path.chmod(0o666)
         return path
-
-    # --- hooks ----------------------------------------------------------------------------------------------------
 
     def hook_path(self, host: str, hook: str) -> pathlib.Path:
         """A hook in mom_priv."""

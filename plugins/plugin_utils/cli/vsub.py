@@ -197,9 +197,6 @@ def _sizes(call: Call) -> tuple[NodeSize, ...]:
     return tuple(NodeSize(node.name, node.slots, node.memory_mib) for node in nodes if wanted <= node.properties)
 
 
-# --- handing over to qsub ---------------------------------------------------------------------------------------------
-
-
 def _hand_over(
     call: Call, arguments: Arguments, script: directives.Script, neutral: bytes | None, from_stdin: bool
 ) -> int:
@@ -257,9 +254,6 @@ def _with_copy(call: Call, arguments: Arguments, name: str, neutral: bytes) -> i
 
 def _no_qsub(call: Call, error: OSError) -> SiteFault:
     return SiteFault(call.qsub, f"cannot be run: {error.strerror}", "see PBS_QSUB_ON_FE and PBS_QSUB_ON_NODES")
-
-
-# --- what people see --------------------------------------------------------------------------------------------------
 
 
 def version() -> str:

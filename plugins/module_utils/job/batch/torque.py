@@ -163,9 +163,6 @@ def _short(host: str) -> str:
     return host.partition(".")[0]
 
 
-# --- reading what Torque wrote ----------------------------------------------------------------------------------------
-
-
 def _tree(data: bytes, tool: str) -> ET.Element:
     """Parse XML that holds text of users.
 

@@ -120,9 +120,6 @@ def error(run_dir: pathlib.Path) -> dict[str, t.Any]:
     return records.read_json(run_dir / "error.json")
 
 
-# --- job_guests ------------------------------------------------------------------------------------------------------
-
-
 def test_a_node_is_asked_once_for_its_own_part(run_dir: pathlib.Path, plan: JobPlan) -> None:
     node = Node(good(FACTS))
     result = act(job_guests, run_dir, node, timeout=77)
@@ -298,9 +295,6 @@ def test_arguments_are_checked_as_a_modules_are(
         act(module, run_dir, **args)
 
 
-# --- job_record ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch) -> records.ProcessId:
     """The process that becomes the job's shell: this one."""
@@ -405,9 +399,6 @@ def test_only_a_living_shell_gets_a_record(run_dir: pathlib.Path, kept: str, mon
     assert act(job_record, run_dir, records_dir=kept)["failed"]
     assert not (run_dir / "ready.json").exists()
     assert error(run_dir)["what"]
-
-
-# --- job_plan --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
