@@ -8,13 +8,21 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
+import time
 import typing as t
 
 GRACE_S = 3.0
 """Between the request to end and the end."""
+ORPHANS_S = 1.0
+ENDING_S = GRACE_S + ORPHANS_S
+"""How long after its deadline `run` may still be at work."""
+TASKS = pathlib.Path("/proc/self/task")
+PR_SET_CHILD_SUBREAPER = 36
+"""linux/prctl.h"""
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -34,7 +42,8 @@ def run(
     """Run a program to its end, or to its deadline.
 
     It stays in the session of the hook, so that it dies with it when Torque kills the hook, but is a process group
-    of its own, so that whatever it started dies with it here.
+    of its own, so that what it started dies with it here.  What left that group (each of Ansible's workers, with its
+    ssh, is a session of its own) is ended too when the program failed or was late.
 
     Args:
         timeout_s: seconds; none left means that it is not started.
@@ -47,6 +56,8 @@ def run(
     """
     if timeout_s <= 0:
         return None, b""
+    _adopt_orphans()
+    others = _children()
     process = subprocess.Popen(
         command, env=dict(environment or clean_environment()), cwd="/", process_group=0,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE if capture else log, stderr=log,
@@ -69,7 +80,39 @@ def run(
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+        if code != 0:
+            _end_orphans(others)
     return code, out or b""
+
+
+def _adopt_orphans() -> None:
+    """From now on what descends from this process and loses its parent becomes a child of this one."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _children() -> set[int]:
+    found: set[int] = set()
+    for task in TASKS.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that ended, a kernel that does not say
+            found |= set(map(int, (task / "children").read_text(encoding="ascii").split()))
+    return found
+
+
+def _end_orphans(others: set[int]) -> None:
+    """End every child but `others`, and their children, which then become ours."""
+    until = time.monotonic() + ORPHANS_S
+    while (orphans := _children() - others) and time.monotonic() < until:
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # a child stays what its number says until we have waited for it
+            handle = os.pidfd_open(pid)
+            try:
+                select.select([handle], [], [], max(0.0, until - time.monotonic()))
+                os.waitpid(pid, os.WNOHANG)
+            finally:
+                os.close(handle)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

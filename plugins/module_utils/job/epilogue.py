@@ -59,29 +59,21 @@ def _torque_home(places: Places) -> pathlib.Path:
 
 def _end(call: HookCall, start: Start, began: float, until: float, *, alone: bool) -> VTorqueError | None:
     left = None
-    with _open_log(start, _uid(call.user)) as log:
+    with start.open_any_log(_uid(call.user)) as log:
         made = (start.directory / "plan.json").exists() or start.guests_directory.exists()
         if made:
             left = None if alone else _play(start, until, log)
             if alone or left is not None or start.guests_directory.exists():
                 node = call.mother_superior or os.uname().nodename
-                left = playbook.remove_here(start, node, timeout_s=hook_call.RESERVE_S - 3, log=log)
+                left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
         if left is not None:
-            log.write(f"left behind: {left}\n".encode())
+            playbook.note(log, f"left behind: {left}")
         try:
             _close_record(call, start, began)
         except VTorqueError as error:
             left = left or error
     _forget(start)
     return left
-
-
-def _open_log(start: Start, reader_uid: int | None) -> t.IO[bytes]:
-    """The job's log; a full disk must not keep anybody from cleaning up."""
-    try:
-        return start.open_log(reader_uid)
-    except VTorqueError:
-        return pathlib.Path(os.devnull).open("ab", buffering=0)
 
 
 def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:
@@ -125,7 +117,7 @@ def run_sister(call: HookCall, places: Places) -> None:
     """
     for number in records.starts_of(call.job_id, places.state_dir / "guests"):
         start = Start(call.job_id, number, places)
-        with _open_log(start, None) as log:
+        with start.open_any_log(None) as log:
             left = playbook.remove_here(start, os.uname().nodename, timeout_s=SISTER_S, log=log)
         if left is not None:
             raise left

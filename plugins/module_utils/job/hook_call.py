@@ -20,7 +20,7 @@ DEFAULT_ALARM_S = 300
 """Torque's PBS_PROLOG_TIME."""
 ALARM_MARGIN_S = 10
 """Torque kills a hook this long before the alarm, when the alarm is longer (recorded on TORQUE 6.1.3)."""
-RESERVE_S = 15.0
+RESERVE_S = 20.0
 """What is left of the hook's time for the verdict and for taking back what was made."""
 LONGEST_START_S = 600.0
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,10 +20,14 @@ from .. import guestspec, records, templates
 from ..errors import VTorqueError, error_from_dict
 from ..guestspec import NodePart
 from . import bounded
+from .hook_call import RESERVE_S
 
 INVENTORY = "job.pbs_nodefile.yml"
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
 LOG_TAIL = 1 << 16
+REMOVAL_S = 12.0
+VERDICT_S = 1.0
+"""What a hook still writes after the last program that it ran."""
 SLACK_S = 3.0
 """The nodes end their work at the deadline by themselves, and what they say must still be written down."""
 
@@ -87,6 +92,20 @@ class Start:
         except (OSError, subprocess.SubprocessError) as error:
             raise VTorqueError(f"{path} cannot be written", str(error)) from error
         return os.fdopen(fd, "ab", buffering=0)
+
+    def open_any_log(self, reader_uid: int | None) -> t.IO[bytes]:
+        """The job's log, or none: a full disk must not keep anybody from cleaning up."""
+        try:
+            return self.open_log(reader_uid)
+        except VTorqueError:
+            return pathlib.Path(os.devnull).open("ab", buffering=0)
+
+
+def note(log: t.IO[bytes], text: str) -> None:
+    """Add a line to the job's log; that it cannot be written stops nothing."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    with contextlib.suppress(OSError):
+        log.write(f"{stamp} {text}\n".encode(errors="replace"))
 
 
 def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float) -> None:
@@ -156,8 +175,20 @@ def _inventory_fault(log: pathlib.Path, begin: int) -> str:
     return "".join(c if c.isprintable() else " " for c in found[1])[:500] if found else ""
 
 
+def removal_time_s(until: float) -> float:
+    """Seconds for `remove_here` in a hook whose work was to be done by `until`: what is left of its reserve.
+
+    A playbook that was ended by force has used some of it, and Torque takes a killed prologue for a success.
+    """
+    killed = until + RESERVE_S
+    return min(REMOVAL_S, killed - bounded.ENDING_S - VERDICT_S - time.time())
+
+
 def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) -> VTorqueError | None:
     """Remove what is on this node of this start, without Ansible.
+
+    Args:
+        timeout_s: seconds; when none are left nothing is tried.
 
     Returns:
         None when nothing is left, else what failed.
@@ -165,12 +196,14 @@ def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) 
     part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - 1))
     said = json.dumps(guestspec.to_dict(part)).encode()
     code, out = bounded.run(start.places.node, timeout_s=timeout_s, log=log, said=said, capture=True)
-    log.write(out)
+    note(log, f"vtorque-node: {out.decode(errors='replace').strip()}")
     what = f"not everything of job {start.job_id} was removed from {node}"
     if code != 0:
         return VTorqueError(what, "no answer in time" if code is None else f"vtorque-node ended with status {code}")
     try:
         answer = json.loads(out)
-        return None if answer["ok"] else error_from_dict(answer["error"])
+        if not answer["ok"]:
+            return error_from_dict(answer["error"])
+        return VTorqueError(what, f"left: {', '.join(map(str, answer['left']))}"[:1000]) if answer["left"] else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return VTorqueError(what, "vtorque-node gave no answer")

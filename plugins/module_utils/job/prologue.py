@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
 import pwd
 import time
-import typing as t
 
 from .. import records
 from ..errors import SiteFault, VTorqueError
@@ -57,17 +55,25 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
     records.make_directory(start.directory)
     for name in (*FORMER, "error.json"):
         (start.directory / name).unlink(missing_ok=True)
-    try:
-        error_of_start = _make(call, start, policy, shell, began)
-    except VTorqueError as error:
-        error_of_start = error
-    if error_of_start is not None:
-        _refuse(call, start, shell, error_of_start)
-
-
-def _make(call: HookCall, start: Start, policy: Policy, shell: ProcessId, began: float) -> VTorqueError | None:
     torque_home = pathlib.Path(policy.torque_home)
     until = hook_call.deadline(call, torque_home, began=began, at_most_s=policy.prologue_timeout)
+    try:
+        error_of_start = _make(call, start, policy, shell, began=began, until=until)
+    except VTorqueError as error:
+        error_of_start = error
+    except OSError as error:
+        error_of_start = VTorqueError(f"the prologue of job {call.job_id} could not work", str(error))
+    if error_of_start is not None:
+        try:  # first the word: Torque takes a prologue that it had to kill for a success
+            _refuse(call, start, shell, error_of_start)
+        finally:
+            _take_back(call, start, until)
+
+
+def _make(
+    call: HookCall, start: Start, policy: Policy, shell: ProcessId, *, began: float, until: float
+) -> VTorqueError | None:
+    torque_home = pathlib.Path(policy.torque_home)
     if until <= time.time():
         return SiteFault(
             f"$prologalarm {hook_call.read_alarm_s(torque_home)}", "leaves no time for a virtual machine to start"
@@ -75,28 +81,25 @@ def _make(call: HookCall, start: Start, policy: Policy, shell: ProcessId, began:
     nodefile = torque_home / "aux" / call.job_id
     with start.open_log(_uid(call.user)) as log:
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout)
-        _log(log, f"prologue of job {call.job_id}, start {start.number}, until {until:.0f}")
+        playbook.note(log, f"prologue of job {call.job_id}, start {start.number}, until {until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
-        _log(log, f"variables that name paths of the node do not reach the guest: {dropped}")
+        playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")
         error = playbook.play(start, "prologue", until=until, log=log, shell=shell)
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
-        if error is not None:
-            _log(log, f"failed: {error}")
-            _take_back(call, start, log)
         figure = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
         records.write(start.directory / "phase.prologue.json", json.dumps(figure))
     return error
 
 
-def _take_back(call: HookCall, start: Start, log: t.IO[bytes]) -> None:
-    for name in FORMER:
-        (start.directory / name).unlink(missing_ok=True)
-    if (start.directory / "plan.json").exists() or start.guests_directory.exists():
+def _take_back(call: HookCall, start: Start, until: float) -> None:
+    if not (start.directory / "plan.json").exists() and not start.guests_directory.exists():
+        return
+    with start.open_any_log(_uid(call.user)) as log:
         node = call.mother_superior or os.uname().nodename
-        left = playbook.remove_here(start, node, timeout_s=hook_call.RESERVE_S - 3, log=log)
+        left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
         if left is not None:
-            _log(log, f"left behind for the epilogue: {left}")
+            playbook.note(log, f"left behind for the epilogue: {left}")
 
 
 def _refuse(call: HookCall, start: Start, shell: ProcessId, error: VTorqueError) -> None:
@@ -108,8 +111,8 @@ def _refuse(call: HookCall, start: Start, shell: ProcessId, error: VTorqueError)
         (start.directory / name).unlink(missing_ok=True)
     records.write_json(start.directory / "refusal.json", refusal, reader_uid=_uid(call.user))
     records.point_shell(shell, start.directory, start.places.run_dir)
-    with contextlib.suppress(VTorqueError), start.open_log(_uid(call.user)) as log:
-        _log(log, f"refused: {error}")
+    with start.open_any_log(_uid(call.user)) as log:
+        playbook.note(log, f"refused: {error}")
 
 
 def _uid(user: str) -> int:
@@ -117,8 +120,3 @@ def _uid(user: str) -> int:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         raise SiteFault(f"user {user}", "is not known on this node") from None
-
-
-def _log(log: t.IO[bytes], text: str) -> None:
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    log.write(f"{stamp} {text}\n".encode())

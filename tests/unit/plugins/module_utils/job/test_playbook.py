@@ -1,0 +1,50 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a hook does beside Ansible: how long a removal may take, and whether it is believed."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import bounded, hook_call, playbook
+
+GONE = {"version": 1, "ok": True, "guests": [], "removed": [], "left": []}
+
+
+def start_with_node(place: pathlib.Path, answer: dict[str, t.Any]) -> playbook.Start:
+    """A start on a node whose vtorque-node gives this answer, and keeps what it was asked."""
+    program = place / "node"
+    program.write_text(f"#!/bin/sh\ncat >{place}/asked\necho '{json.dumps(answer)}'\n")
+    program.chmod(0o755)
+    return playbook.Start("12[1].th", 3, playbook.Places(place / "run", place / "state", node=(str(program),)))
+
+
+def test_the_removal_ends_before_torque_kills_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a playbook that had to be ended by force."""
+    until = 1_000_000.0
+    ended = until + playbook.SLACK_S + bounded.ENDING_S
+    monkeypatch.setattr(time, "time", lambda: ended)
+    removal_s = playbook.removal_time_s(until)
+    assert removal_s >= 5
+    assert ended + removal_s + bounded.ENDING_S + playbook.VERDICT_S <= until + hook_call.RESERVE_S
+    monkeypatch.setattr(time, "time", lambda: until - 100)
+    assert playbook.removal_time_s(until) == playbook.REMOVAL_S
+
+
+def test_a_full_disk_stops_no_removal(tmp_path: pathlib.Path) -> None:
+    start = start_with_node(tmp_path, GONE)
+    with pathlib.Path("/dev/full").open("ab", buffering=0) as log:
+        assert playbook.remove_here(start, "t1", timeout_s=60, log=log) is None
+    assert json.loads((tmp_path / "asked").read_text())["do"] == "absent"
+
+
+def test_what_the_node_says_is_left_is_left(tmp_path: pathlib.Path) -> None:
+    start = start_with_node(tmp_path, {**GONE, "left": ["slot 2"]})
+    with (tmp_path / "log").open("ab", buffering=0) as log:
+        left = playbook.remove_here(start, "t1", timeout_s=60, log=log)
+    assert "slot 2" in str(left)
