@@ -12,17 +12,21 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import select
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, ReadyGuest, ReadyRecord
 
+PATIENCE_S = 120
+"""Generous: these machines are busy, and no test measures time."""
 COLLECTION = templates.COLLECTION_DIR.parent
 JOB_ID = "4711.head"
 TOOLS = ("cat", "chmod", "dd", "env", "mkfifo", "mktemp", "rm", "setsid", "sleep", "wc")
@@ -215,6 +219,24 @@ class JobPlace:
         finally:
             process.kill()
         return Answer(process.returncode, out, err)
+
+    def wait_until(self, true: t.Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < end
+            select.select([], [], [], 0.05)
+
+    def processes(self, words: bytes) -> list[int]:
+        """Processes of the user whose command line holds these words."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as stream:
+                    if words in stream.read() and os.stat(f"/proc/{name}").st_uid == self.uid:
+                        found.append(int(name))
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+        return found
 
 
 def _job_place(shell: str, busybox: bool) -> t.Iterator[JobPlace]:

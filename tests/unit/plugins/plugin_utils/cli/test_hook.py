@@ -28,8 +28,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     VTorqueError,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import NodePart, from_dict
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hook_call
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict import decide_verdict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 
 IMPORT = str(pathlib.Path(records.__file__).parents[5])
@@ -459,60 +457,3 @@ def test_job_id_that_is_none(site: Site, job_id: str) -> None:
     assert done.returncode == 1
     assert "job id" in done.stderr
     assert not site.run_dir.exists()
-
-
-@pytest.mark.parametrize(
-    ("config", "alarm"),
-    [
-        ("", 300),
-        ("$prologalarm 600\n", 600),
-        ("# $prologalarm 1\n$pbsserver th\n", 300),
-        ("$prologalarm 5\n$prologalarm  7 \n", 7),
-    ],
-)
-def test_alarm_of_the_mom(tmp_path: pathlib.Path, config: str, alarm: int) -> None:
-    (tmp_path / "mom_priv").mkdir()
-    (tmp_path / "mom_priv/config").write_text(config)
-    assert hook_call.read_alarm_s(tmp_path) == alarm
-
-
-@pytest.mark.parametrize(
-    ("alarm", "at_most_s", "arrived", "left_s"),
-    [
-        (300, 270, 0, 270),  # the site's own bound
-        (300, 1000, 0, 275),  # killed at 290, less the reserve
-        (300, 1000, -100, 185),  # given up 300 s after its arrival
-        (300, 1000, 50, 275),  # a node file of the future says nothing
-        (300, 1000, -99_999, 275),  # nor does one that was left behind
-        (8, 1000, 0, -7),
-    ],
-)
-def test_deadline_follows_from_both_clocks(
-    tmp_path: pathlib.Path, alarm: int, at_most_s: float, arrived: float, left_s: float
-) -> None:
-    for name in ("mom_priv", "aux"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "mom_priv/config").write_text(f"$prologalarm {alarm}\n")
-    call = hook_call.parse_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6])
-    began = 1_000_000.0
-    path = tmp_path / "aux/1.th"
-    path.touch()
-    os.utime(path, (began + arrived, began + arrived))
-    found = hook_call.deadline(call, tmp_path, began=began, at_most_s=at_most_s, reserve_s=15)
-    assert found == began + left_s
-
-
-def test_job_that_ran_for_minutes_leaves_its_epilogue_all_the_time(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "aux").mkdir()
-    call = hook_call.parse_call(["epilogue", "yes", "1", "t1", "1.th", "alice", *[""] * 9])
-    began = 1_000_000.0
-    (tmp_path / "aux/1.th").touch()
-    os.utime(tmp_path / "aux/1.th", (began - 500, began - 500))
-    assert hook_call.deadline(call, tmp_path, began=began, at_most_s=float("inf"), reserve_s=15) == began + 275
-
-
-def test_verdict_never_blames_the_job_for_the_site() -> None:
-    refusal = decide_verdict(SiteFault("DHCP", "no answer"), job_id="1.th", start=1, node="t1")
-    assert refusal.hint == "this is not a fault of the job: tell the administrator that it failed on t1"
-    refusal = decide_verdict(UserFault("vcpus=99", "at most 4"), job_id="1.th", start=1, node="t1")
-    assert refusal.hint == ""

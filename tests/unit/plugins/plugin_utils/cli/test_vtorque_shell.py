@@ -9,13 +9,8 @@ import dataclasses
 import hashlib
 import json
 import os
-import pty
-import re
-import select
 import signal
 import subprocess
-import termios
-import time
 import typing as t
 
 import pytest
@@ -177,7 +172,7 @@ def test_nothing_is_written_on_the_node(job_place: JobPlace) -> None:
 def test_processes_left_in_the_background_do_not_hold_the_job(job_place: JobPlace) -> None:
     answer = job_place.batch(b"sleep 1000 & setsid sleep 15 & echo done; exit 6\n")
     assert (answer.status, answer.out) == (6, b"done\n")
-    assert not of_alice(job_place, b"sleep\x001000")
+    assert not job_place.processes(b"sleep\x001000")
 
 
 def started(process: subprocess.Popen[bytes]) -> None:
@@ -235,7 +230,7 @@ def test_suspend_and_resume(job_place: JobPlace) -> None:
     assert process.stdout
     script = int(process.stdout.readline())
     to_session(process, signal.SIGTSTP)
-    wait_until(lambda: state(script) == "T")
+    job_place.wait_until(lambda: state(script) == "T")
     to_session(process, signal.SIGCONT)
     (job_place.root / "home/go").touch()
     os.chown(job_place.root / "home/go", job_place.uid, job_place.uid)
@@ -252,26 +247,6 @@ def state(pid: int) -> str:
         return ""
 
 
-def wait_until(true: t.Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end
-        select.select([], [], [], 0.05)
-
-
-def of_alice(job_place: JobPlace, words: bytes) -> list[int]:
-    """Processes of the user whose command line holds these words."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as stream:
-                if words in stream.read() and os.stat(f"/proc/{name}").st_uid == job_place.uid:
-                    found.append(int(name))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
-
-
 def test_job_dies_with_its_shell(job_place: JobPlace) -> None:
     """A KILL cannot be passed on: the end of the connection is the word, and no ssh stays behind."""
     process = job_place.start_batch(b"(trap '' TERM HUP; sleep 1000) & echo $$; sleep 1000\n")
@@ -279,11 +254,11 @@ def test_job_dies_with_its_shell(job_place: JobPlace) -> None:
     script = int(process.stdout.readline())
     process.kill()
     process.communicate(timeout=PATIENCE_S)
-    wait_until(
+    job_place.wait_until(
         lambda: (
             state(script) == ""
-            and not of_alice(job_place, b"sleep\x001000")
-            and not of_alice(job_place, b"/usr/bin/ssh")
+            and not job_place.processes(b"sleep\x001000")
+            and not job_place.processes(b"/usr/bin/ssh")
         )
     )
 
@@ -291,12 +266,12 @@ def test_job_dies_with_its_shell(job_place: JobPlace) -> None:
 def test_a_broken_connection_is_told_apart_from_a_status(job_place: JobPlace) -> None:
     process = job_place.start_batch(b"echo up; sleep 1000\n")
     started(process)
-    for pid in of_alice(job_place, b"/usr/bin/ssh"):
+    for pid in job_place.processes(b"/usr/bin/ssh"):
         os.kill(pid, signal.SIGKILL)
     _out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 69
     assert b"vtorque: the connection to guest v1-1 (127.0.0.1) was lost: the job had begun there" in err
-    wait_until(lambda: not of_alice(job_place, b"sleep\x001000"))
+    job_place.wait_until(lambda: not job_place.processes(b"sleep\x001000"))
 
 
 def refused(answer: t.Any, *words: bytes) -> None:
@@ -379,93 +354,6 @@ def test_refusal_is_printed_and_nothing_runs(job_place: JobPlace) -> None:
     answer = run_with(job_place, refuse)
     (job_place.directory / "refusal.json").unlink()
     refused(answer, b"vtorque: this job did not run: img=debain12: no such image in the pool??[2J\n  did you mean x?\n")
-
-
-class Terminal:
-    """A job's shell on a terminal of its own, as `qsub -I` gives it one; the record is named by its parent."""
-
-    def __init__(self, place: JobPlace, *arguments: str, **changes: t.Any):
-        self.master, slave = pty.openpty()
-        termios.tcsetwinsize(slave, (33, 99))
-
-        def ready(shell: ProcessId) -> None:
-            place.make_ready(shell, **changes)
-
-        extra = {"PBS_ENVIRONMENT": "PBS_INTERACTIVE", "TERM": "xterm", "SPECIAL": "it's\nthere"}
-        self.process = place.start(arguments, extra=extra, ready=ready, stdin=slave, stdout=slave, stderr=slave)
-        os.close(slave)
-        self.seen = b""
-
-    def type(self, text: bytes) -> None:
-        os.write(self.master, text)
-
-    def until(self, pattern: bytes) -> re.Match[bytes]:
-        end = time.monotonic() + PATIENCE_S
-        while not (found := re.search(pattern, self.seen)):
-            assert time.monotonic() < end, self.seen
-            if select.select([self.master], [], [], 1)[0]:
-                try:
-                    self.seen += os.read(self.master, 4096)
-                except OSError as error:  # the other side has closed it
-                    raise AssertionError(self.seen) from error
-        return found
-
-    def end(self) -> int:
-        drained = True
-        while drained:
-            try:
-                drained = bool(os.read(self.master, 4096))
-            except OSError:
-                drained = False
-        os.close(self.master)
-        return self.process.wait(timeout=PATIENCE_S)
-
-
-def test_interactive_session(job_place: JobPlace) -> None:
-    terminal = Terminal(job_place)
-    terminal.type(
-        b'stty -echo; PS1=; tty; echo "<$SPECIAL>"; echo size $(stty size) $TERM $PBS_NP $0; echo end$((1+1))\n'
-    )
-    seen = terminal.until(rb"end2\r\n") and terminal.seen
-    assert b"<it's\r\nthere>" in seen
-    assert b"/dev/pts/" in seen
-    assert re.search(rb"size 33 99 xterm 3 ", seen)
-    terminal.type(b"sleep 1000\n")
-    wait_until(lambda: bool(of_alice(job_place, b"sleep\x001000")))
-    terminal.type(b"\x03")
-    wait_until(lambda: not of_alice(job_place, b"sleep\x001000"))
-    terminal.type(b"exit 44\n")
-    assert terminal.end() == 44
-
-
-@pytest.mark.parametrize("status", [0, 7, 255])
-def test_interactive_command(job_place: JobPlace, status: int) -> None:
-    """`qsub -I -x`: as `-c COMMAND`; 255 of the command is not taken for a broken connection."""
-    terminal = Terminal(job_place, "-c", f"echo \"$SPECIAL\" 'a  b'; exit {status}")
-    terminal.until(rb"it's\r\nthere a  b\r\n")
-    assert terminal.end() == status
-
-
-def test_interactive_record_is_the_parents(job_place: JobPlace) -> None:
-    """The prologue's parent is the shell's parent then (recorded on TORQUE 6.1.3)."""
-    path = job_place.write_script(b"")
-    assert path.exists()
-    script = f"import os, sys; sys.exit(os.spawnv(os.P_WAIT, {str(job_place.program)!r}, [{str(job_place.program)!r}]))"
-    program, job_place.program = job_place.program, job_place.root / "parent"
-    job_place.program.write_text(f"#!/usr/bin/python3\n{script}\n")
-    job_place.program.chmod(0o755)
-    try:
-        terminal = Terminal(job_place)
-        terminal.type(b"exit 45\n")
-        assert terminal.end() == 45
-    finally:
-        job_place.program = program
-
-
-def test_interactive_refusal(job_place: JobPlace) -> None:
-    terminal = Terminal(job_place, user="bob")
-    terminal.until(rb"vtorque: nothing was run: the record is for bob")
-    assert terminal.end() == 1
 
 
 def test_record_round_trip(job_place: JobPlace) -> None:

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How much time a hook has."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hook_call
+
+
+@pytest.mark.parametrize(
+    ("config", "alarm"),
+    [
+        ("", 300),
+        ("$prologalarm 600\n", 600),
+        ("# $prologalarm 1\n$pbsserver th\n", 300),
+        ("$prologalarm 5\n$prologalarm  7 \n", 7),
+    ],
+)
+def test_alarm_of_the_mom(tmp_path: pathlib.Path, config: str, alarm: int) -> None:
+    (tmp_path / "mom_priv").mkdir()
+    (tmp_path / "mom_priv/config").write_text(config)
+    assert hook_call.read_alarm_s(tmp_path) == alarm
+
+
+@pytest.mark.parametrize(
+    ("alarm", "at_most_s", "arrived", "left_s"),
+    [
+        (300, 270, 0, 270),  # the site's own bound
+        (300, 1000, 0, 275),  # killed at 290, less the reserve
+        (300, 1000, -100, 185),  # given up 300 s after its arrival
+        (300, 1000, 50, 275),  # a node file of the future says nothing
+        (300, 1000, -99_999, 275),  # nor does one that was left behind
+        (8, 1000, 0, -7),
+    ],
+)
+def test_deadline_follows_from_both_clocks(
+    tmp_path: pathlib.Path, alarm: int, at_most_s: float, arrived: float, left_s: float
+) -> None:
+    for name in ("mom_priv", "aux"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mom_priv/config").write_text(f"$prologalarm {alarm}\n")
+    call = hook_call.parse_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6])
+    began = 1_000_000.0
+    path = tmp_path / "aux/1.th"
+    path.touch()
+    os.utime(path, (began + arrived, began + arrived))
+    found = hook_call.deadline(call, tmp_path, began=began, at_most_s=at_most_s, reserve_s=15)
+    assert found == began + left_s
+
+
+def test_job_that_ran_for_minutes_leaves_its_epilogue_all_the_time(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "aux").mkdir()
+    call = hook_call.parse_call(["epilogue", "yes", "1", "t1", "1.th", "alice", *[""] * 9])
+    began = 1_000_000.0
+    (tmp_path / "aux/1.th").touch()
+    os.utime(tmp_path / "aux/1.th", (began - 500, began - 500))
+    assert hook_call.deadline(call, tmp_path, began=began, at_most_s=float("inf"), reserve_s=15) == began + 275
