@@ -41,10 +41,13 @@ if [ "${1:-}" = --stay ]; then
     cat <<TEXT
 
 The cluster is up. Next:
-  ${LAB[*]} on fe --user alice -- vsub -I -vm img=$image     # a terminal in a virtual machine
-  echo hostname | ${LAB[*]} on fe --user alice -- vsub       # a job; then ... on fe -- qstat
-  ${LAB[*]} on fe --user alice -- vsub --help
-  make down                                                              # ends it
+  alias lab='${LAB[*]}'
+  lab on fe --user alice -- vsub -I -vm img=$image        # a terminal in a virtual machine
+  echo hostname | lab on fe --user alice -- vsub         # a job: its output lands in alice's home
+  lab on fe --user alice -- sh -c 'qstat; tail *.[oe]*'
+  lab on fe --user alice -- vsub --help
+  lab left                                               # what of jobs is on any node
+  make down                                              # ends it
 TEXT
     exit 0
 fi
