@@ -146,9 +146,11 @@ def play(
     if shell is not None:
         known["VTORQUE_SHELL"] = str(shell)
     command = [*start.places.ansible, "playbook", "-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}"]
-    code, _out = bounded.run(
-        command, timeout_s=until + SLACK_S - time.time(), log=log, environment=bounded.clean_environment(**known)
-    )
+    clean = bounded.clean_environment(**known)
+    try:
+        code, _out = bounded.run(command, timeout_s=until + SLACK_S - time.time(), log=log, environment=clean)
+    except OSError as error:
+        return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:
         return None
     try:
@@ -195,9 +197,12 @@ def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) 
     """
     part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - 1))
     said = json.dumps(guestspec.to_dict(part)).encode()
-    code, out = bounded.run(start.places.node, timeout_s=timeout_s, log=log, said=said, capture=True)
-    note(log, f"vtorque-node: {out.decode(errors='replace').strip()}")
     what = f"not everything of job {start.job_id} was removed from {node}"
+    try:
+        code, out = bounded.run(start.places.node, timeout_s=timeout_s, log=log, said=said, capture=True)
+    except OSError as error:
+        return VTorqueError(what, f"vtorque-node was not run: {error}")
+    note(log, f"vtorque-node: {out.decode(errors='replace').strip()}")
     if code != 0:
         return VTorqueError(what, "no answer in time" if code is None else f"vtorque-node ended with status {code}")
     try:

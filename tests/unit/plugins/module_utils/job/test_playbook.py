@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import bounded, hook_call, playbook
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import bounded, epilogue, hook_call, playbook
 
 GONE = {"version": 1, "ok": True, "guests": [], "removed": [], "left": []}
 
@@ -48,3 +50,31 @@ def test_what_the_node_says_is_left_is_left(tmp_path: pathlib.Path) -> None:
     with (tmp_path / "log").open("ab", buffering=0) as log:
         left = playbook.remove_here(start, "t1", timeout_s=60, log=log)
     assert "slot 2" in str(left)
+
+
+def test_a_program_that_cannot_be_run_is_told(tmp_path: pathlib.Path) -> None:
+    """The hook has more to take away than this."""
+    start = start_with_node(tmp_path, GONE)
+    missing = dataclasses.replace(start, places=playbook.Places(node=("/nope",), ansible=("/nope",)))
+    with (tmp_path / "log").open("ab", buffering=0) as log:
+        assert "/nope" in str(playbook.remove_here(missing, "t1", timeout_s=60, log=log))
+        assert "/nope" in str(playbook.play(missing, "epilogue", until=time.time() + 60, log=log))
+
+
+def test_a_sister_removes_every_start_whatever_becomes_of_the_first(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = playbook.Places(tmp_path / "run", tmp_path / "state")
+    for number in (1, 2):
+        (tmp_path / f"state/guests/7.th.{number}").mkdir(parents=True)
+    tried = []
+
+    def remove(start: playbook.Start, _node: str, **_more: object) -> VTorqueError | None:
+        tried.append(start.number)
+        return VTorqueError("start 1", "still runs") if start.number == 1 else None
+
+    monkeypatch.setattr(playbook, "remove_here", remove)
+    call = hook_call.parse_call(["epilogue.parallel", "yes", "1", "t1", "7.th", "alice", *[""] * 9])
+    with pytest.raises(VTorqueError, match="still runs"):
+        epilogue.run_sister(call, places)
+    assert tried == [1, 2]
