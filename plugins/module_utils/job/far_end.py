@@ -319,10 +319,11 @@ def session(record: ReadyRecord, directory: pathlib.Path, place: str, *, term: s
     code = subprocess.call(call, env=environment(term), cwd="/", restore_signals=True)
     if code != 255:
         return code if code >= 0 else 128 - code
-    asked = subprocess.run(
-        command(record, directory, ["status", place]), env=environment(), cwd="/", stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False,
-    )  # fmt: skip
-    if b"exit 255" in asked.stdout.split(b"\n"):
-        return 255
+    with contextlib.suppress(subprocess.TimeoutExpired):  # a guest that hangs has not said how the session ended
+        asked = subprocess.run(
+            command(record, directory, ["status", place]), env=environment(), cwd="/", stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False,
+        )  # fmt: skip
+        if b"exit 255" in asked.stdout.split(b"\n"):
+            return 255
     raise ConnectionLost(f"the connection to guest {record.guests[0].name} was lost", "the session is over")
