@@ -46,6 +46,8 @@ def main() -> int:
     """
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _cancelled)
+    # sshd gives root's own; qemu and the job's owner must pass through what is made here
+    os.umask(0o022)
     # a caller that went away must not end us in the middle of undoing
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     answer = respond(sys.stdin.buffer, os.environ)

@@ -237,6 +237,19 @@ def test_the_program_answers_in_one_line_and_exits_0() -> None:
     assert json.loads(done.stdout)["ok"] is False
 
 
+def test_the_umask_of_the_caller_closes_no_directory() -> None:
+    program = f"""
+import os, {vtorque_node.__name__} as node
+node.respond = lambda *_words: {{"umask": os.umask(0)}}
+node.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=True, umask=0o077,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {"umask": 0o022}
+
+
 def test_the_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> None:
     prefix = tmp_path / "a prefix"
     (prefix / "venv/bin").mkdir(parents=True)
