@@ -131,6 +131,13 @@ class InventoryModule(BaseInventoryPlugin):
             if known is None:
                 raise
             return known
+        own = start_of(job_id, directory)
+        if own not in (None, job.start_count):
+            # the job was started again meanwhile, perhaps elsewhere: the nodes of that start are none of ours
+            known = planned(job_id, directory)
+            if known is None:
+                raise VTorqueError(f"start {own} of job {job_id}", f"the server speaks of start {job.start_count}")
+            return known
         if not job.nodes:
             raise VTorqueError(f"job {job_id}", f"has no nodes (state {job.state})", "it was not started")
         if lines is not None:

@@ -193,6 +193,19 @@ def test_a_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: path
     assert variables(inventory, "n1")["vtorque_start"] == 2
 
 
+def test_a_later_start_elsewhere_is_not_this_ones(parse: t.Any, tmp_path: pathlib.Path) -> None:
+    """A node that lost its server ends start 1 while start 2 runs on another one."""
+    where = tmp_path / "4711.head.1"
+    where.mkdir()
+    with pytest.raises(AnsibleParserError, match="speaks of start 2"):
+        parse(job("n9"), where=where, job_id="4711.head")
+    (where / "plan.json").write_text(json.dumps({"mother_superior": "n1", "node_parts": [{"node": "n1"}]}))
+    (where / "plan.json").chmod(0o400)
+    inventory = parse(job("n9"), where=where, job_id="4711.head")
+    assert members(inventory, "job_nodes") == ["n1"]
+    assert variables(inventory, "n1")["vtorque_start"] == 1
+
+
 def test_a_lost_server_without_a_plan_is_an_error(parse: t.Any) -> None:
     with pytest.raises(AnsibleParserError, match="no answer"):
         parse(SiteFault("qstat", "no answer"), job_id="4711.head")
