@@ -282,6 +282,33 @@ def test_late_playbook_is_ended_with_all_that_it_started(site: Site) -> None:
         assert not pathlib.Path(f"/proc/{pid}").exists() or state(pid) == "Z"
 
 
+def test_late_playbook_is_ended_with_what_left_its_session(site: Site) -> None:
+    """Each of Ansible's workers is a session of its own, and so is the ssh that it started."""
+    site.policy("prologue_timeout: 1\ntimeout: 1\n")
+    stray = f"trap '' TERM; echo $$ >{site.place}/pid; exec sleep 1234"
+    site.play(f'setsid sh -c "{stray.replace("$", chr(92) + "$")}" & sleep 1234')
+    assert site.prologue().returncode == 0
+    pid = (site.place / "pid").read_text().strip()
+    left = pathlib.Path(f"/proc/{pid}").exists() and state(pid) != "Z"
+    if left:
+        os.kill(int(pid), signal.SIGKILL)
+    assert not left
+
+
+def test_the_shells_word_is_there_before_anything_is_taken_back(site: Site) -> None:
+    """Torque takes a prologue that it had to kill for a success."""
+    site.program("node", NODE.format(place=site.place, answer=GONE) + f"ls {site.directory} >{site.place}/seen\n")
+    site.fail(UserFault("img=x", "no such image"))
+    assert site.prologue().returncode == 0
+    assert "refusal.json" in (site.place / "seen").read_text().split()
+
+
+def test_a_prologue_that_the_system_fails_still_leaves_a_word(site: Site) -> None:
+    (site.place / "bin/ansible").unlink()
+    assert site.prologue().returncode == 0
+    assert "No such file" in site.refusal()["why"]
+
+
 def state(pid: str) -> str:
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
