@@ -85,6 +85,13 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
 
     The wire carries seconds, not a moment: the clocks of two nodes may differ.
 
+    Args:
+        given: seconds, as the task says; None: it does not.
+        environment: holds `VTORQUE_DEADLINE`, seconds since the epoch.
+
+    Returns:
+        Seconds.
+
     Raises:
         VTorqueError: no time is said or left.
     """
@@ -105,6 +112,15 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
 
 def part_of(place: JobPlace, host: str, wanted: str, timeout_s: float) -> guestspec.NodePart:
     """What this host is asked; for `absent` a part without guests, also when no plan was ever made or none can be read.
+
+    Args:
+        place: the start of the job.
+        host: the node.
+        wanted: `present` or `absent`.
+        timeout_s: seconds until the node must have answered.
+
+    Returns:
+        The request.
 
     Raises:
         VTorqueError: there is no plan, or the host has no part in it.

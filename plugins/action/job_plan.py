@@ -59,6 +59,13 @@ class ActionModule(JobAction):
 def offers_of(job: BatchJob, policy: site_policy.Policy) -> site_policy.Offers:
     """The one image that the job asks for, as the pool of this node has it.
 
+    Args:
+        job: the batch server's word.
+        policy: says where the pool is.
+
+    Returns:
+        That image, or none, and this node's architecture.
+
     Raises:
         VTorqueError: there is no such image, or it cannot be believed; the request cannot be read.
     """
@@ -73,6 +80,12 @@ def offers_of(job: BatchJob, policy: site_policy.Policy) -> site_policy.Offers:
 
 def read_node_file(path: pathlib.Path) -> str:
     """The job's node file, which is only compared with the server's word.
+
+    Args:
+        path: where it is.
+
+    Returns:
+        Its content.
 
     Raises:
         SiteFault: it is not there.

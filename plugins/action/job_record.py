@@ -108,6 +108,13 @@ class ActionModule(JobAction):
 def all_guests(place: JobPlace, plan: JobPlan) -> list[tuple[str, GuestFacts]]:
     """Every guest of the plan with its node, by rank.
 
+    Args:
+        place: the start of the job.
+        plan: what was asked of which node.
+
+    Returns:
+        Pairs of node and guest.
+
     Raises:
         VTorqueError: a node has not answered for its guests, or two guests are the same.
     """
@@ -159,6 +166,12 @@ def record_of(plan: JobPlan, node: str, facts: GuestFacts) -> dict[str, t.Any]:
 
 def shell_of(environment: t.Mapping[str, str]) -> records.ProcessId:
     """The process that becomes the job's shell, as the hook names it.
+
+    Args:
+        environment: holds `VTORQUE_SHELL`, `<pid>.<start time in ticks>`.
+
+    Returns:
+        The process, which lives.
 
     Raises:
         VTorqueError: it is not named, or is no longer there: nobody may run the job then.

@@ -37,6 +37,13 @@ def job_key(job_id: str, start: int) -> str:
 
     Array members are spelled as Torque spells their script files, without brackets (torque.md).
 
+    Args:
+        job_id: as the batch system names it.
+        start: Torque's start_count.
+
+    Returns:
+        A name without `/` and brackets.
+
     Raises:
         VTorqueError: `job_id` is not of the form of a job id.
     """
@@ -46,7 +53,19 @@ def job_key(job_id: str, start: int) -> str:
 
 
 def run_directory(job_id: str, start: int, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Path:
-    """Where root keeps what is true of a running job on its mother superior."""
+    """Where root keeps what is true of a running job on its mother superior.
+
+    Args:
+        job_id: the job.
+        start: Torque's start_count.
+        run_dir: root's directory of what is true while jobs run.
+
+    Returns:
+        Its path; nothing is made.
+
+    Raises:
+        VTorqueError: `job_id` is not of the form of a job id.
+    """
     return run_dir / "jobs" / job_key(job_id, start)
 
 
@@ -141,7 +160,15 @@ class RefusalRecord:
 
 
 def starts_of(job_id: str, directory: pathlib.Path) -> tuple[int, ...]:
-    """The starts of a job of which a directory (of runs, guests or records) holds something, in order."""
+    """The starts of a job of which a directory (of runs, guests or records) holds something, in order.
+
+    Args:
+        job_id: the job.
+        directory: holds one directory a start.
+
+    Returns:
+        Numbers of starts.
+    """
     spelled = re.escape(job_key(job_id, 0).removesuffix("0"))
     names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     return tuple(sorted(int(m[1]) for name in names if (m := re.fullmatch(spelled + r"([0-9]{1,10})", name))))
@@ -151,6 +178,9 @@ def make_directory(path: pathlib.Path) -> None:
     """Make a directory of root's, and those above it that are missing, with mode 0711 whatever the umask is.
 
     Torque runs `prologue` with umask 0077 (torque.md), and the job's owner must pass through.
+
+    Args:
+        path: absolute.
 
     Raises:
         VTorqueError: it is not there and was not made.
@@ -172,6 +202,11 @@ def shell_link(shell: ProcessId, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Pat
 def point_shell(shell: ProcessId, directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> None:
     """Let the job's shell find the directory of its start; a former link is replaced in one step.
 
+    Args:
+        shell: the process that becomes the job's shell.
+        directory: of its start.
+        run_dir: root's directory of what is true while jobs run.
+
     Raises:
         VTorqueError: the link was not made.
     """
@@ -186,7 +221,15 @@ def point_shell(shell: ProcessId, directory: pathlib.Path, run_dir: pathlib.Path
 
 
 def shell_links(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[pathlib.Path, ...]:
-    """Every link through which a shell finds this directory."""
+    """Every link through which a shell finds this directory.
+
+    Args:
+        directory: of a start.
+        run_dir: root's directory of what is true while jobs run.
+
+    Returns:
+        Paths of the links.
+    """
     shells = run_dir / "shells"
     found = []
     for link in shells.iterdir() if shells.is_dir() else ():
@@ -227,12 +270,28 @@ def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None) ->
 
 
 def write_json(path: pathlib.Path, thing: t.Any, *, reader_uid: int | None = None) -> None:
-    """`write`, for a dataclass."""
+    """`write`, for a dataclass.
+
+    Args:
+        path: where.
+        thing: the dataclass.
+        reader_uid: a user who may read it.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
     write(path, json.dumps(dataclasses.asdict(thing), ensure_ascii=False), reader_uid=reader_uid)
 
 
 def read_json(path: pathlib.Path, *, limit: int = 1 << 20) -> dict[str, t.Any]:
     """Read a record that only root can have written.
+
+    Args:
+        path: where.
+        limit: greatest size, in bytes.
+
+    Returns:
+        The record.
 
     Raises:
         FileNotFoundError: there is none.
@@ -281,11 +340,25 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """The deadline that many seconds from now."""
+        """The deadline that many seconds from now.
+
+        Args:
+            seconds: from now.
+
+        Returns:
+            A moment on the monotonic clock.
+        """
         return cls(time.monotonic() + seconds)
 
     def left_s(self, at_most: float = float("inf")) -> float:
-        """Seconds that are left, never negative, never more than `at_most`."""
+        """Seconds that are left, never negative, never more than `at_most`.
+
+        Args:
+            at_most: seconds.
+
+        Returns:
+            Seconds.
+        """
         return max(0.0, min(self.at - time.monotonic(), at_most))
 
     @property

@@ -94,7 +94,19 @@ class JobAction(ActionBase, metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
-        """Do the work for `host`, or, in check mode, find out what would be done."""
+        """Do the work for `host`, or, in check mode, find out what would be done.
+
+        Args:
+            place: the start of the job.
+            args: the checked arguments of the task.
+            host: the inventory host.
+
+        Returns:
+            What changed, or would change.
+
+        Raises:
+            VTorqueError: it was not done.
+        """
 
     @property
     def checking(self) -> bool:
@@ -102,7 +114,15 @@ class JobAction(ActionBase, metaclass=abc.ABCMeta):
         return bool(self._task.check_mode)
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Check the arguments, act, and turn the outcome or the error into a result."""
+        """Check the arguments, act, and turn the outcome or the error into a result.
+
+        Args:
+            tmp: not used, as Ansible has it.
+            task_vars: holds the name of the inventory host.
+
+        Returns:
+            A result of Ansible; a `VTorqueError` is a failed one.
+        """
         result = super().run(tmp, task_vars)
         checked, _all_args = self.validate_argument_spec({**JOB_SPEC, **self.SPEC})
         args = checked.validated_parameters

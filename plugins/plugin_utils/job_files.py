@@ -26,6 +26,12 @@ def guests_file(place: JobPlace, node: str) -> pathlib.Path:
 def read_plan(place: JobPlace) -> JobPlan | None:
     """The plan of this start, or None when none was made.
 
+    Args:
+        place: the start of the job.
+
+    Returns:
+        The plan.
+
     Raises:
         VTorqueError: it is not a file of root's, or not a plan.
     """
@@ -38,6 +44,13 @@ def read_plan(place: JobPlace) -> JobPlan | None:
 
 def read_guests(place: JobPlace, node: str) -> tuple[GuestFacts, ...]:
     """The guests that a node has made for this start; empty before that.
+
+    Args:
+        place: the start of the job.
+        node: who made them.
+
+    Returns:
+        What the node said of each.
 
     Raises:
         VTorqueError: what is kept is not of the form.
@@ -67,6 +80,12 @@ def read_error(place: JobPlace) -> dict[str, t.Any] | None:
 
 def remove(paths: t.Iterable[pathlib.Path]) -> list[str]:
     """Unlink what is there of `paths`, in that order, and name what was.
+
+    Args:
+        paths: files.
+
+    Returns:
+        Names of those that were there.
 
     Raises:
         VTorqueError: one of them cannot be removed.

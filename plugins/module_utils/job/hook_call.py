@@ -51,6 +51,12 @@ class HookCall:
 def parse_call(words: t.Sequence[str]) -> HookCall:
     """Read what the launcher hands on: role, marker, parent, PBS_MSHOST, and Torque's own arguments.
 
+    Args:
+        words: the arguments of the program.
+
+    Returns:
+        The call, whose job id and user are of their forms.
+
     Raises:
         VTorqueError: the job's id or the user's name is of another form than Torque's.
     """
@@ -66,7 +72,14 @@ def parse_call(words: t.Sequence[str]) -> HookCall:
 
 
 def read_alarm_s(torque_home: pathlib.Path) -> int:
-    """`$prologalarm` of the MOM's configuration in seconds, or Torque's own default."""
+    """`$prologalarm` of the MOM's configuration in seconds, or Torque's own default.
+
+    Args:
+        torque_home: Torque's home directory.
+
+    Returns:
+        Seconds.
+    """
     try:
         text = (torque_home / "mom_priv" / "config").read_text(encoding="utf-8", errors="replace")
     except OSError:

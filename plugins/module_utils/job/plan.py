@@ -88,6 +88,12 @@ class JobPlan:
     def from_json(cls, text: str) -> JobPlan:
         """The plan that `to_json` wrote.
 
+        Args:
+            text: one JSON document, of at most 4 MiB.
+
+        Returns:
+            The plan.
+
         Raises:
             FormError: the text is not of the form of a plan, or its parts are not of one job.
         """
@@ -126,6 +132,9 @@ def make_plan(
         node_file: content of PBS_NODEFILE.
         timeout_s: seconds that a node has to answer, from the reading of its part.
         find_owner: from the names of user and group to the owner; `owner_of` unless a test says otherwise.
+
+    Returns:
+        The plan, read back as the nodes will read it.
 
     Raises:
         UserFault: the job cannot have what it asks for, or tries what a VM job must not.
@@ -234,6 +243,9 @@ def owner_of(user: str, group: str = "") -> Owner:
     Args:
         user: his name, as the batch server says it.
         group: the group as which the job runs (`-W group_list=`), or "" for his primary one.
+
+    Returns:
+        His ids, home and shell, each of a usable form.
 
     Raises:
         UserFault: he is root, or not a member of the group.

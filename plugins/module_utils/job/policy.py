@@ -48,6 +48,9 @@ def load(path: pathlib.Path = PATH, *, owner_uid: int = 0) -> Policy:
         path: the file; it must belong to `owner_uid`, and neither it nor its directory may be writable by others.
         owner_uid: whose word is the site's: root's.
 
+    Returns:
+        Every parameter, checked.
+
     Raises:
         SiteFault: the file is missing, or not only root can have written it.
         PolicyErrors: something in it is wrong; all of it is named.
@@ -154,7 +157,7 @@ def _contradictions(policy: Policy, lines: t.Mapping[str, int]) -> t.Iterator[Ke
 
 
 def host_matches(expression: str | None, host: str) -> bool:
-    """Does a host fit one of the site's host expressions, by its full name or by its short one?"""
+    """Does a host fit one of the site's host expressions (None: no host does), by its full name or by its short one?"""
     if expression is None:
         return False
     return any(re.fullmatch(expression, name) for name in (host, host.partition(".")[0]))
@@ -244,6 +247,9 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         request: what was asked for, script and command line merged.
         policy: the site's configuration.
         offers: the images and architectures there are.
+
+    Returns:
+        A value, or None, and an origin for every key.
 
     Raises:
         RequestErrors: something cannot be had; all of it is named.
@@ -384,7 +390,15 @@ class NodeSize:
 
 
 def demand(resolved: Resolved, policy: Policy) -> Demand:
-    """The sum over one node: its guests, the host's share, the cores for virtual I/O."""
+    """The sum over one node: its guests, the host's share, the cores for virtual I/O.
+
+    Args:
+        resolved: the request.
+        policy: holds the host's share.
+
+    Returns:
+        Cores and MiB of memory, and how they come about.
+    """
     guests, vcpus, ram = (resolved.figure(key) for key in ("vms_per_node", "vcpus", "ram"))
     host_cores, host_mib = policy.host_os_core_count, policy.host_os_ram_mb
     iocm = resolved.figure("iocm_min_cores") if resolved.values["iocm"] is True else 0
@@ -401,7 +415,15 @@ def _count(number: int, what: str) -> str:
 
 
 def too_big(need: Demand, sizes: t.Sequence[NodeSize]) -> tuple[KeyFault, ...]:
-    """What no node of the site can give, with the sum; empty when some node can, or when nothing is known of any."""
+    """What no node of the site can give, with the sum; empty when some node can, or when nothing is known of any.
+
+    Args:
+        need: what is needed on each node.
+        sizes: of all nodes.
+
+    Returns:
+        One objection for `ppn`, one for `mem`.
+    """
     if not sizes or any(size.cores >= need.cores and _mem_fits(need, size) for size in sizes):
         return ()
     most_cores = max(size.cores for size in sizes)

@@ -177,6 +177,12 @@ def read_resources(text: str) -> tuple[Resource, ...]:
     """The `name=value,...` of one `-l`, as qsub takes them apart (its add_verify_resources.c).
 
     A value ends at a comma outside `[...]`, or, where it begins with a quote, at the next quote.
+
+    Args:
+        text: the value of `-l`.
+
+    Returns:
+        Values by name.
     """
     found: list[Resource] = []
     form = re.compile(
@@ -212,7 +218,14 @@ class NodeChunk:
 
 
 def read_nodes(text: str) -> tuple[NodeChunk, ...] | None:
-    """The parts of `nodes=2:ppn=8:big+node07`; None when it is of a form that is qsub's to judge."""
+    """The parts of `nodes=2:ppn=8:big+node07`; None when it is of a form that is qsub's to judge.
+
+    Args:
+        text: as `-l nodes=` takes it.
+
+    Returns:
+        The parts, in order.
+    """
     chunks: list[NodeChunk] = []
     for part in text.split("+"):
         head, *rest = part.split(":")
@@ -230,7 +243,14 @@ def read_nodes(text: str) -> tuple[NodeChunk, ...] | None:
 
 
 def mem_mib(text: str) -> int | None:
-    """A size of Torque (`400gb`, `2000mw`, bytes when bare; a word has 8 bytes) in MiB, rounded down; None: no size."""
+    """A size of Torque (`400gb`, `2000mw`, bytes when bare; a word has 8 bytes) in MiB, rounded down; None: no size.
+
+    Args:
+        text: as `-l mem=` takes it.
+
+    Returns:
+        MiB, rounded as said; None for another form.
+    """
     match = re.fullmatch(r"([0-9]{1,15})([kmgtp]?)([bw]?)", text.strip(), re.ASCII | re.IGNORECASE)
     if not match:
         return None

@@ -124,11 +124,24 @@ class Request:
     shell: str = ""
 
     def merged_over(self, other: Request) -> Request:
-        """Both requests in one; where both say something this one wins."""
+        """Both requests in one; where both say something this one wins.
+
+        Args:
+            other: the weaker one: the script, where this is the command line.
+
+        Returns:
+            What is asked for in all.
+        """
         return Request({**other.values, **self.values}, {**other.origins, **self.origins}, self.shell or other.shell)
 
     def with_shell(self, shell: str) -> Request:
         """The same request with the user's own `-S`.
+
+        Args:
+            shell: as qsub takes it.
+
+        Returns:
+            The request, which now carries it.
 
         Raises:
             UserFault: it is not the absolute path of one shell (`path@host` lists are not carried into guests).
@@ -143,6 +156,9 @@ class Request:
 
     def encode(self) -> str:
         """The request as one part of the job's attribute `x`.
+
+        Returns:
+            `vtorque:<base64url of compact JSON>`.
 
         Raises:
             UserFault: it is longer than 4,096 characters.
@@ -190,6 +206,9 @@ def parse(texts: t.Sequence[tuple[str, str]]) -> Request:
     Args:
         texts: pairs of the text of one `-vm` (`key=value,key=value`) and of where it stood.
 
+    Returns:
+        What was read; the keys are valid and typed.
+
     Raises:
         RequestErrors: with every fault of all the texts.
     """
@@ -211,7 +230,17 @@ def parse(texts: t.Sequence[tuple[str, str]]) -> Request:
 
 
 def parse_shell(shell: str) -> str:
-    """The user's `-S`; raises BadValue with what is allowed."""
+    """The user's `-S`; raises BadValue with what is allowed.
+
+    Args:
+        shell: as qsub takes it.
+
+    Returns:
+        The path.
+
+    Raises:
+        BadValue: not the absolute path of one shell; the text says what is allowed.
+    """
     if "@" in shell:
         raise BadValue(_SHELL.allowed)
     return str(_SHELL.read(shell))

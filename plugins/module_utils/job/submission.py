@@ -90,7 +90,15 @@ class _Asked:
 
 
 def asks_for_vm(arguments: Arguments, script: Script) -> bool:
-    """Does the user speak of a VM anywhere?  (Without a word about one the job runs in the site's default.)"""
+    """Does the user speak of a VM anywhere?  (Without a word about one the job runs in the site's default.)
+
+    Args:
+        arguments: of vsub.
+        script: with its directives.
+
+    Returns:
+        True for a `-vm` on the command line or in the script.
+    """
     return bool(arguments.all(VM) or script.vm_texts)
 
 
@@ -103,6 +111,9 @@ def prepare(arguments: Arguments, script: Script, policy: Policy, site: Site, ho
         policy: the site's configuration.
         site: what there is.
         home: the user's home directory.
+
+    Returns:
+        qsub's arguments, what was raised, and the script that qsub must read, if not the user's.
 
     Raises:
         RequestErrors: with everything that speaks against the job.

@@ -60,7 +60,15 @@ class KeyFault:
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """A value that may be anything, as one short printable text."""
+    """A value that may be anything, as one short printable text.
+
+    Args:
+        value: of whatever type.
+        limit: characters after which it is cut.
+
+    Returns:
+        Text without control characters.
+    """
     text = str(value)
     if len(text) > limit:
         text = text[:limit] + "..."
@@ -68,7 +76,15 @@ def shown(value: object, limit: int = 80) -> str:
 
 
 def nearest(word: str, words: t.Iterable[str]) -> str:
-    """The sentence that names the valid word which was probably meant, or ""."""
+    """The sentence that names the valid word which was probably meant, or "".
+
+    Args:
+        word: as it was typed.
+        words: the valid ones.
+
+    Returns:
+        `; did you mean x?`, or "".
+    """
     import difflib  # only wanted when something is wrong
 
     found = difflib.get_close_matches(word[:64].lower(), list(words), n=1, cutoff=0.6)
@@ -76,7 +92,14 @@ def nearest(word: str, words: t.Iterable[str]) -> str:
 
 
 def written(value: Value) -> str:
-    """The text of a typed value; the kind that made the value reads it back."""
+    """The text of a typed value; the kind that made the value reads it back.
+
+    Args:
+        value: what a kind has read.
+
+    Returns:
+        Text; a list is joined by `+`.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -91,7 +114,14 @@ def _text_of(value: object, allowed: str) -> str:
 
 
 def boolean(*, zero_is_on: bool = False) -> Kind:
-    """`true/false`, `yes/no`, `enabled/disabled`, any case; with `zero_is_on` also the original's 0 = on, 1 = off."""
+    """`true/false`, `yes/no`, `enabled/disabled`, any case; with `zero_is_on` also the original's 0 = on, 1 = off.
+
+    Args:
+        zero_is_on: take the original's digits too.
+
+    Returns:
+        A kind that reads a bool.
+    """
     allowed = "true or false (yes, no, enabled, disabled" + (", 0 for on, 1 for off)" if zero_is_on else ")")
     words = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
     if zero_is_on:
@@ -109,7 +139,15 @@ def boolean(*, zero_is_on: bool = False) -> Kind:
 
 
 def number(low: int, high: int) -> Kind:
-    """A whole number from `low` to `high`."""
+    """A whole number from `low` to `high`.
+
+    Args:
+        low: the least.
+        high: the greatest.
+
+    Returns:
+        A kind that reads an int.
+    """
     allowed = f"a whole number from {low} to {high}"
 
     def read(value: object) -> int:
@@ -123,7 +161,15 @@ def number(low: int, high: int) -> Kind:
 
 
 def size_mib(low: int, high: int) -> Kind:
-    """A size as a whole number of MiB: a number with K, M, G or T (powers of 1024), MiB when bare."""
+    """A size as a whole number of MiB: a number with K, M, G or T (powers of 1024), MiB when bare.
+
+    Args:
+        low: least size, in MiB.
+        high: greatest size, in MiB.
+
+    Returns:
+        A kind that reads MiB.
+    """
     allowed = f"a number with K, M, G or T (MiB when bare) from {size_text(low)} to {size_text(high)}, in whole MiB"
 
     def read(value: object) -> int:
@@ -141,7 +187,14 @@ def size_mib(low: int, high: int) -> Kind:
 
 
 def size_text(mib: int) -> str:
-    """MiB as people write it: 24576 is `24G`, 1536 is `1536M`."""
+    """MiB as people write it: 24576 is `24G`, 1536 is `1536M`.
+
+    Args:
+        mib: MiB.
+
+    Returns:
+        A number with the greatest unit that needs no fraction.
+    """
     for unit, factor in (("T", 1024 * 1024), ("G", 1024)):
         if mib and mib % factor == 0:
             return f"{mib // factor}{unit}"
@@ -149,7 +202,14 @@ def size_text(mib: int) -> str:
 
 
 def choice(*words: str) -> Kind:
-    """One of some words, in any case; small letters come out."""
+    """One of some words, in any case; small letters come out.
+
+    Args:
+        words: the valid ones, in small letters.
+
+    Returns:
+        A kind that reads one of them.
+    """
     allowed = ", ".join(words[:-1]) + (f" or {words[-1]}" if len(words) > 1 else words[-1])
 
     def read(value: object) -> str:
@@ -162,7 +222,16 @@ def choice(*words: str) -> Kind:
 
 
 def text(pattern: str, allowed: str, *, lower: bool = False) -> Kind:
-    """A text of the form `pattern` (full match)."""
+    """A text of the form `pattern` (full match).
+
+    Args:
+        pattern: a regular expression.
+        allowed: the same for people.
+        lower: make capitals small first.
+
+    Returns:
+        A kind that reads a str.
+    """
     form = re.compile(pattern)
 
     def read(value: object) -> str:
@@ -176,7 +245,14 @@ def text(pattern: str, allowed: str, *, lower: bool = False) -> Kind:
 
 
 def path(what: str = "an absolute path") -> Kind:
-    """An absolute path of printable characters without `..`, `,` or `;`."""
+    """An absolute path of printable characters without `..`, `,` or `;`.
+
+    Args:
+        what: what stands there, for people.
+
+    Returns:
+        A kind that reads a str.
+    """
     allowed = f"{what}, without '..', ',' and ';'"
 
     def read(value: object) -> str:
@@ -190,7 +266,14 @@ def path(what: str = "an absolute path") -> Kind:
 
 
 def either(*kinds: Kind) -> Kind:
-    """What the first kind that takes the value makes of it."""
+    """What the first kind that takes the value makes of it.
+
+    Args:
+        kinds: in the order in which they are tried.
+
+    Returns:
+        A kind that reads what they read.
+    """
     allowed = ", or ".join(kind.allowed for kind in kinds)
 
     def read(value: object) -> Value:
@@ -205,7 +288,15 @@ def either(*kinds: Kind) -> Kind:
 
 
 def several(kind: Kind, *, separator: str | None = None) -> Kind:
-    """A list of values of one kind, each of them once; from YAML a list, in a request a text with `separator`."""
+    """A list of values of one kind, each of them once; from YAML a list, in a request a text with `separator`.
+
+    Args:
+        kind: of each value.
+        separator: between the values of a text; None: only lists are read.
+
+    Returns:
+        A kind that reads a tuple.
+    """
     allowed = f"a list: {kind.allowed}" if separator is None else f"{kind.allowed}; several are joined by {separator}"
 
     def read(value: object) -> tuple[str, ...]:

@@ -110,13 +110,26 @@ class BatchSystem(t.Protocol):
     def job(self, job_id: str) -> BatchJob:
         """The job as the server sees it now.
 
+        Args:
+            job_id: as the batch system names it.
+
+        Returns:
+            What the server says of it.
+
         Raises:
             UnknownJob: the server answered that there is none.
             SiteFault: the server did not answer in time, or what it answered is no answer.
         """
 
     def nodes(self) -> tuple[BatchNode, ...]:
-        """All nodes of the site."""
+        """All nodes of the site.
+
+        Returns:
+            Each with its state, slots and note.
+
+        Raises:
+            SiteFault: the server did not answer in time, or what it answered is no answer.
+        """
 
     def offline(self, node: str, note: str) -> BatchNode:
         """Keep new jobs away from a node, with a note of ours.
@@ -135,13 +148,41 @@ class BatchSystem(t.Protocol):
         """
 
     def note(self, node: str) -> str:
-        """What is written about a node, or ""."""
+        """What is written about a node, or "".
+
+        Args:
+            node: its name, long or short.
+
+        Returns:
+            The note, ours or an administrator's; "" when there is none.
+
+        Raises:
+            SiteFault: there is no such node, or the server did not answer.
+        """
 
     def clear(self, node: str, note: str) -> bool:
-        """Take back `offline` with this very note; False when the node carries another note or none."""
+        """Take back `offline` with this very note; False when the node carries another note or none.
+
+        Args:
+            node: its name, long or short.
+            note: the one that was given to `offline`.
+
+        Returns:
+            Was it ours, and is the node in use again?
+
+        Raises:
+            SiteFault: it could not be done, or was still there when it was read back.
+        """
 
     def hold(self, job_id: str) -> None:
-        """Hold a job so that its owner can release it, and read that back."""
+        """Hold a job so that its owner can release it, and read that back.
+
+        Args:
+            job_id: as the batch system names it.
+
+        Raises:
+            SiteFault: it could not be done, or was not there when it was read back.
+        """
 
 
 def same_host(one: str, other: str) -> bool:
@@ -167,6 +208,9 @@ def open_batch(policy: Policy, *, front_end: bool = False, timeout_s: float = 10
         policy: says where its commands are (the directory of the site's qsub).
         front_end: are we on a host that uses PBS_QSUB_ON_FE, not PBS_QSUB_ON_NODES?
         timeout_s: seconds that any one command may take.
+
+    Returns:
+        Ready to be asked; nothing was asked yet.
     """
     import pathlib
 

@@ -79,6 +79,9 @@ class Torque:
 
         Torque has no "set if unset": between our look and our word an administrator may write a note, which
         ours would replace.  The look comes immediately before, and the note is read back.
+
+        Raises:
+            SiteFault: see `BatchSystem.offline`.
         """
         text = one_line(note)
         seen = self.node(node)
@@ -93,7 +96,11 @@ class Torque:
         return seen
 
     def clear(self, node: str, note: str) -> bool:
-        """Take back `offline` with this very note; anything else is left alone, and False returned."""
+        """Take back `offline` with this very note; anything else is left alone, and False returned.
+
+        Raises:
+            SiteFault: see `BatchSystem.clear`.
+        """
         seen = self.node(node)
         if seen.note != one_line(note):
             return False
@@ -104,7 +111,11 @@ class Torque:
         return True
 
     def hold(self, job_id: str) -> None:
-        """`qhold -h u`: the owner can release it with qrls; works for operators, also from root's prologue."""
+        """`qhold -h u`: the owner can release it with qrls; works for operators, also from root's prologue.
+
+        Raises:
+            SiteFault: see `BatchSystem.hold`.
+        """
         _demand(JOB_ID, job_id, "job id")
         self._run("qhold", "-h", "u", job_id)
         held = self.job(job_id).hold_types
@@ -247,6 +258,12 @@ def _job(element: ET.Element, job_id: str) -> BatchJob:
 def parse_exec_host(text: str) -> tuple[str, ...]:
     """One host name per slot, in the server's order, of `t2/0-1+t1/0,2-3` or `node2/0+node2/1`.
 
+    Args:
+        text: as the server writes it; "" before the job was started.
+
+    Returns:
+        Host names; the first is the mother superior.
+
     Raises:
         SiteFault: another form; what it means would be a guess.
     """
@@ -265,7 +282,17 @@ def parse_exec_host(text: str) -> tuple[str, ...]:
 
 
 def parse_walltime(text: str) -> int:
-    """Seconds of `[[[days:]hours:]minutes:]seconds`, 0 when nothing is said."""
+    """Seconds of `[[[days:]hours:]minutes:]seconds`, 0 when nothing is said.
+
+    Args:
+        text: as the server writes it.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        SiteFault: another form; what it means would be a guess.
+    """
     if not re.fullmatch(r"([0-9]{1,9}:){0,3}[0-9]{1,9}|", text, re.ASCII):
         raise SiteFault(f"walltime {text[:40]!r}", "not of the form hours:minutes:seconds")
     units = zip(reversed(text.split(":")), (1, 60, 3600, 86400), strict=False)
@@ -277,6 +304,12 @@ def parse_variables(text: str) -> dict[str, str]:
 
     Torque puts a backslash before `" ' , \` and newlines in a value (encode_arst); older ones do not, so a part
     that does not begin as a variable belongs to the value before it.
+
+    Args:
+        text: as the server writes it.
+
+    Returns:
+        Values by name.
     """
     variables: dict[str, str] = {}
     name = ""
@@ -292,6 +325,12 @@ def parse_variables(text: str) -> dict[str, str]:
 
 def parse_nodes(data: bytes) -> tuple[BatchNode, ...]:
     """The nodes out of what `pbsnodes -x` wrote.
+
+    Args:
+        data: the XML.
+
+    Returns:
+        Every node in it.
 
     Raises:
         SiteFault: the answer is no XML, or a figure in it is none.
