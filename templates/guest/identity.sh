@@ -41,14 +41,14 @@ free() { # file: an id that nobody has
         END { for (n = 60999; n in used || n == ENVIRON["VTORQUE_UID"] || n == ENVIRON["VTORQUE_GID"]; n--); print n }' "$1"
 }
 
-move_group() { # the image's own group that has the job's group id
+move_group() { # the image's own group that has the job's group id; /dev is a file system of its own
     name=$(other /etc/group "$VTORQUE_GID" VTORQUE_GROUP)
     [ -n "$name" ] || return 0
     MOVED=$(free /etc/group)
     export MOVED
     edit /etc/group '$3 == ENVIRON["VTORQUE_GID"] && $1 != ENVIRON["VTORQUE_GROUP"] { $3 = ENVIRON["MOVED"] } { print }'
     edit /etc/passwd '$4 == ENVIRON["VTORQUE_GID"] { $4 = ENVIRON["MOVED"] } { print }'
-    find / -xdev -group "$VTORQUE_GID" -exec chgrp -h "$MOVED" {} +
+    find / /dev -xdev -group "$VTORQUE_GID" -exec chgrp -h "$MOVED" {} +
     echo "group $name of the image has the id $MOVED here, as $VTORQUE_GID is the job's"
 }
 
@@ -61,7 +61,7 @@ move_user() { # the image's own user that has the job's user id
     MOVED=$(free /etc/passwd)
     export MOVED
     edit /etc/passwd '$3 == ENVIRON["VTORQUE_UID"] && $1 != ENVIRON["VTORQUE_USER"] { $3 = ENVIRON["MOVED"] } { print }'
-    find / -xdev -user "$VTORQUE_UID" -exec chown -h "$MOVED" {} +
+    find / /dev -xdev -user "$VTORQUE_UID" -exec chown -h "$MOVED" {} +
     echo "user $name of the image has the id $MOVED here, as $VTORQUE_UID is the job's"
 }
 
