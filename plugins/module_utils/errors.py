@@ -66,6 +66,18 @@ _BY_FAULT: dict[str, type[VTorqueError]] = {
 }
 
 
+def printable(text: str) -> str:
+    """A text of somebody else's as it may be shown on a terminal.
+
+    Args:
+        text: of whatever characters.
+
+    Returns:
+        The same length; `?` stands for each character that does not print, line ends among them.
+    """
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def error_from_dict(data: t.Mapping[str, object]) -> VTorqueError:
     """The error that another process described with `VTorqueError.to_dict`.
 
@@ -74,8 +86,7 @@ def error_from_dict(data: t.Mapping[str, object]) -> VTorqueError:
     """
 
     def text(key: str) -> str:
-        raw = str(data.get(key, ""))[:2000]
-        return "".join(c if c.isprintable() else "?" for c in raw)
+        return printable(str(data.get(key, ""))[:2000])
 
     cls = _BY_FAULT.get(str(data.get("fault")), VTorqueError)
     return cls(text("what") or "an error without words", text("why"), text("hint"))

@@ -11,7 +11,7 @@ import json
 import re
 import typing as t
 
-from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict
+from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict, printable
 from ..module_utils.guestspec import FormError, GuestFacts, NodePart, from_dict
 
 LIMIT = 1 << 20
@@ -52,7 +52,7 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     except ValueError:
         last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
         why = f"exit status {status}, and no answer"
-        raise VTorqueError(asked, f"{why}: {_printable(last)}" if last else why, _hint(status)) from None
+        raise VTorqueError(asked, f"{why}: {printable(last[:500])}" if last else why, _hint(status)) from None
     if not isinstance(data, dict) or data.get("version") != 1 or not isinstance(data.get("ok"), bool):
         raise FormError(asked, "its answer is not of the form of version 1")
     if not data["ok"]:
@@ -114,11 +114,7 @@ def _list(data: dict[str, t.Any], key: str, asked: str) -> list[t.Any]:
 
 
 def _words(values: list[t.Any]) -> tuple[str, ...]:
-    return tuple(_printable(str(value))[:200] for value in values[:200])
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text[:500])
+    return tuple(printable(str(value)[:200]) for value in values[:200])
 
 
 def _hint(status: int) -> str:

@@ -13,6 +13,8 @@ import dataclasses
 import re
 import typing as t
 
+from ..errors import printable
+
 Value = str | int | bool | tuple[str, ...]  # pylint: disable=unsupported-binary-operation
 
 MIB_PER_UNIT = {"k": (1, 1024), "m": (1, 1), "g": (1024, 1), "t": (1024 * 1024, 1)}
@@ -72,7 +74,7 @@ def shown(value: object, limit: int = 80) -> str:
     text = str(value)
     if len(text) > limit:
         text = text[:limit] + "..."
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return printable(text)
 
 
 def nearest(word: str, words: t.Iterable[str]) -> str:

@@ -23,7 +23,7 @@ import stat
 import sys
 import typing as t
 
-from ...module_utils.errors import VTorqueError
+from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.job import far_end, own_record
 from ...module_utils.job.guest_environment import JobStart, guest_variables, read_environ
 from ...module_utils.records import ReadyRecord, RefusalRecord
@@ -140,8 +140,7 @@ def _say(error: VTorqueError, status: int) -> int:
     text = f"vtorque: {error.what}" + (f": {error.why}" if error.why else "")
     lines = [text, *([f"  {error.hint}"] if error.hint else [])]
     for line in lines:
-        shown = "".join(c if c.isprintable() else "?" for c in line)
-        os.write(2, f"{shown}\n".encode(errors="replace"))
+        os.write(2, f"{printable(line)}\n".encode(errors="replace"))
     return status
 
 

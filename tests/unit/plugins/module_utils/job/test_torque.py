@@ -176,7 +176,7 @@ def test_recorded_nodes() -> None:
     assert nodes[0].states == {"job-exclusive"}
 
 
-# --- the commands: a recorder stands in for each, and plays back what is asked of it
+# the commands: a recorder stands in for each, and plays back what is asked of it
 
 PROGRAM = """#!/usr/bin/python3 -I
 import json, os, pathlib, sys
