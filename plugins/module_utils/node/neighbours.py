@@ -288,10 +288,15 @@ def ask_static_map(
         guest: number of the guest on the node, 1 first.
 
     Raises:
-        SiteFault: the script fails, is late, or prints something else.
+        SiteFault: others than root could have written the script; it fails, is late, or prints something else.
     """
     what = f"{script} {node} {guests_per_node} {guest}"
     try:
+        for path in (script, script.parent):
+            facts = path.stat()
+            # with an ACL the group bits are its mask, so that a right granted there shows here too
+            if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & 0o022:
+                raise SiteFault(str(path), "can be written by others than root: not run", "see ip_to_mac_script")
         done = subprocess.run(
             [str(script), node, str(guests_per_node), str(guest)], capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, timeout=deadline.left_s(at_most_s), env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},

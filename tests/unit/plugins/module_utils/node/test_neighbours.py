@@ -112,6 +112,15 @@ def test_a_static_map_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Pat
         neighbours.ask_static_map(tmp_path / "none", "cn1", 1, 1, Deadline.after(1))
 
 
+@pytest.mark.parametrize("which", ["file", "directory"])
+def test_a_static_map_that_others_can_write_is_not_run(tmp_path: pathlib.Path, which: str) -> None:
+    path = script(tmp_path, f"touch {tmp_path}/ran; echo 10.77.1.3")
+    (path if which == "file" else tmp_path).chmod(0o777)
+    with pytest.raises(SiteFault, match="others than root"):
+        neighbours.ask_static_map(path, "cn1", 1, 1, Deadline.after(30))
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("name", ["nobridge0", "lo"])
 def test_a_bridge_that_is_missing_or_none_is_the_nodes_fault(name: str) -> None:
     with pytest.raises(NodeFault, match=name):
