@@ -7,29 +7,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import typing as t
 
 import pytest
 
 from lab.torque import trial
-
-
-@pytest.fixture(scope="module")
-def cluster() -> t.Iterator[trial.Trial]:
-    made = trial.Trial({"n1": 2, "n2": 2})
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def system(cluster: trial.Trial) -> t.Iterator[trial.Trial]:
-    cluster.fresh()
-    yield cluster
-    cluster.delete_all()
-
-
-def number(job_id: str) -> str:
-    return job_id.partition(".")[0]
 
 
 class TestCancel:
@@ -129,7 +110,7 @@ class TestCancel:
     def test_walltime_runs_precancel_deaf_and_ends_with_minus_11(self, system: trial.Trial) -> None:
         job_id, shown = system.finish("-l", "nodes=n1,walltime=1", script="sleep 30\n")
         assert shown["exit_status"] == "-11"
-        assert "exceeded limit 1" in system.output(f"STDIN.e{number(job_id)}")
+        assert "exceeded limit 1" in system.output(f"STDIN.e{trial.number(job_id)}")
         assert system.seen(job_id, "n1", "epilogue.precancel").blocked == "0000000000014003"
         assert system.seen(job_id, "n1", "epilogue").arguments[10] == "-11"
 
@@ -153,7 +134,7 @@ class TestSignals:
         job_id = self.running(system)
         assert system.run("qsig", "-s", name, job_id).returncode == 0
         assert system.wait(job_id)["exit_status"] == "0"
-        assert system.output(f"STDIN.o{number(job_id)}") == "usr1\n"
+        assert system.output(f"STDIN.o{trial.number(job_id)}") == "usr1\n"
 
     def test_suspend_and_resume_are_for_operators(self, system: trial.Trial) -> None:
         job_id = self.running(system)

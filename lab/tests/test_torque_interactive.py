@@ -10,30 +10,11 @@ import pty
 import re
 import select
 import signal
-import typing as t
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from lab.torque import trial
-
-
-@pytest.fixture(scope="module")
-def cluster() -> t.Iterator[trial.Trial]:
-    made = trial.Trial({"n1": 2, "n2": 2})
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def system(cluster: trial.Trial) -> t.Iterator[trial.Trial]:
-    cluster.fresh()
-    yield cluster
-    cluster.delete_all()
-
-
-def number(job_id: str) -> str:
-    return job_id.partition(".")[0]
 
 
 class TestArrays:

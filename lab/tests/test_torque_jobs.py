@@ -10,7 +10,6 @@ import re
 import signal
 import stat
 import subprocess
-import typing as t
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -27,42 +26,24 @@ sys.exit(37)
 """
 
 
-@pytest.fixture(scope="module")
-def cluster() -> t.Iterator[trial.Trial]:
-    made = trial.Trial({"n1": 2, "n2": 2})
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def system(cluster: trial.Trial) -> t.Iterator[trial.Trial]:
-    cluster.fresh()
-    yield cluster
-    cluster.delete_all()
-
-
-def number(job_id: str) -> str:
-    return job_id.partition(".")[0]
-
-
 class TestJobShell:
     def test_dash_s_makes_any_program_the_job_shell(self, system: trial.Trial) -> None:
         shell = system.user_file("shell", SHELL)
         script = system.user_file("job.sh", "#!/bin/sh\n#PBS -N named\n#PBS -S /bin/false\ntrue\n")
         job_id = system.run("qsub", "-S", shell, "-F", "a b", "-l", "nodes=n1", script).stdout.strip()
         shown = system.wait(job_id)
-        out = system.output(f"named.o{number(job_id)}")
+        out = system.output(f"named.o{trial.number(job_id)}")
         spooled = f"{system.home('n1')}/mom_priv/jobs/{job_id}.SC"
         assert f"argv ['{shell}']\n" in out
         assert f"line '{spooled} a b\\n' rest ''\n" in out
-        assert system.output(f"named.e{number(job_id)}") == "to stderr\n"
+        assert system.output(f"named.e{trial.number(job_id)}") == "to stderr\n"
         assert (shown["exit_status"], shown["Shell_Path_List"]) == ("37", shell)
         assert (shown["job_arguments"], shown["Job_Name"]) == ("a b", "named")
 
     def test_the_process_above_the_prologue_becomes_the_job_shell(self, system: trial.Trial) -> None:
         shell = system.user_file("shell", SHELL)
         job_id, shown = system.finish("-S", shell, "-l", "nodes=n1+n2")
-        pid, started = re.findall(r"me (\d+) (\d+)", system.output(f"STDIN.o{number(job_id)}"))[0]
+        pid, started = re.findall(r"me (\d+) (\d+)", system.output(f"STDIN.o{trial.number(job_id)}"))[0]
         seen = system.seen(job_id, "n1", "prologue")
         assert (seen.parent, seen.parent_started) == (int(pid), int(started))
         assert shown["session_id"] == pid
@@ -70,23 +51,23 @@ class TestJobShell:
 
     def test_the_login_shell_runs_the_script_by_its_own_first_line(self, system: trial.Trial) -> None:
         job_id, _shown = system.finish(script="#!/usr/bin/python3 -I\nimport sys\nprint(sys.argv[0])\n")
-        assert system.output(f"STDIN.o{number(job_id)}").endswith(f"/mom_priv/jobs/{job_id}.SC\n")
+        assert system.output(f"STDIN.o{trial.number(job_id)}").endswith(f"/mom_priv/jobs/{job_id}.SC\n")
 
     def test_python_as_the_shell_fails_because_it_reads_a_path_as_code(self, system: trial.Trial) -> None:
         job_id, shown = system.finish("-S", "/usr/bin/python3", script="print(1)\n")
         assert shown["exit_status"] == "1"
-        assert "SyntaxError" in system.output(f"STDIN.e{number(job_id)}")
+        assert "SyntaxError" in system.output(f"STDIN.e{trial.number(job_id)}")
 
     def test_a_shell_that_is_not_there_is_status_254(self, system: trial.Trial) -> None:
         job_id, shown = system.finish("-S", "/nonexistent")
         assert shown["exit_status"] == "254"
-        assert "exec of shell" in system.output(f"STDIN.e{number(job_id)}")
+        assert "exec of shell" in system.output(f"STDIN.e{trial.number(job_id)}")
 
     def test_the_login_profile_is_read_and_signals_are_as_everywhere(self, system: trial.Trial) -> None:
         profile = system.user_file(".bash_profile", "export FROM_PROFILE=yes\n")
         job_id, _shown = system.finish(script="echo $FROM_PROFILE $(umask)\ngrep -E 'Sig(Blk|Ign)' /proc/self/status\n")
         os.unlink(profile)
-        lines = system.output(f"STDIN.o{number(job_id)}").split()
+        lines = system.output(f"STDIN.o{trial.number(job_id)}").split()
         assert lines == ["yes", "0077", "SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
 
     def test_the_environment_has_the_recorded_names_and_values(self, system: trial.Trial) -> None:
@@ -96,7 +77,7 @@ class TestJobShell:
             PATH="/usr/local/bin:/usr/bin:/bin",
             MAIL="/var/mail/alice",
         )
-        lines = (line.partition("=")[::2] for line in system.output(f"fx.o{number(job_id)}").splitlines())
+        lines = (line.partition("=")[::2] for line in system.output(f"fx.o{trial.number(job_id)}").splitlines())
         ours = {name: value for name, value in lines if name.startswith("PBS_")}
         theirs = dict(
             line.split("=", 1) for line in (trial.RECORDED / "job-environment-pbs.txt").read_text().splitlines()
@@ -113,17 +94,17 @@ class TestJobShell:
         first, _shown = system.finish(script="pwd\n")
         second, shown = system.finish("-d", "/usr", script="pwd; echo $PBS_O_WORKDIR\n")
         home = str(system.user_home("alice"))
-        assert system.output(f"STDIN.o{number(first)}") == f"{home}\n"
-        assert system.output(f"STDIN.o{number(second)}") == f"/usr\n{home}\n"
+        assert system.output(f"STDIN.o{trial.number(first)}") == f"{home}\n"
+        assert system.output(f"STDIN.o{trial.number(second)}") == f"/usr\n{home}\n"
         assert shown["init_work_dir"] == "/usr"
 
 
 class TestOutput:
     def test_goes_to_the_submit_directory_as_the_users_files(self, system: trial.Trial) -> None:
         job_id, shown = system.finish("-N", "out", script="echo o; echo e >&2\n")
-        path = system.user_home("alice") / f"out.o{number(job_id)}"
+        path = system.user_home("alice") / f"out.o{trial.number(job_id)}"
         assert (path.read_text(), path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == ("o\n", 1001, 0o600)
-        assert system.output(f"out.e{number(job_id)}") == "e\n"
+        assert system.output(f"out.e{trial.number(job_id)}") == "e\n"
         assert shown["Output_Path"] == f"fe:{path}"
         assert not list((system.home(shown["exec_host"].split("/")[0]) / "spool").glob(f"{job_id}*"))
 
@@ -142,7 +123,7 @@ class TestOutput:
         os.chown(directory, 1001, 1001)
         job_id, _shown = system.finish("-N", "n", *words, script="echo o; echo e >&2\n")
         for name, text in files.items():
-            assert system.output(name.replace("N", number(job_id))) == text
+            assert system.output(name.replace("N", trial.number(job_id))) == text
 
 
 class TestSubmit:
@@ -153,7 +134,7 @@ class TestSubmit:
         )
         assert (shown["Job_Name"], shown["x"]) == ("line", "one;two;three")
         assert (shown["Resource_List.walltime"], shown["Resource_List.mem"]) == ("00:02:00", "1gb")
-        assert {"A=l", "B=s"} <= set(system.output(f"line.o{number(job_id)}").splitlines())
+        assert {"A=l", "B=s"} <= set(system.output(f"line.o{trial.number(job_id)}").splitlines())
         assert shown["submit_args"] == "-N line -W x=two -W x=three -l walltime=2:00 -v A=l"
 
     def test_dash_c_changes_the_prefix(self, system: trial.Trial) -> None:
@@ -162,7 +143,7 @@ class TestSubmit:
 
     def test_dash_V_takes_the_whole_environment(self, system: trial.Trial) -> None:
         job_id, shown = system.finish("-V", script="echo $THING\n", THING="a, b")
-        assert system.output(f"STDIN.o{number(job_id)}") == "a, b\n"
+        assert system.output(f"STDIN.o{trial.number(job_id)}") == "a, b\n"
         assert "THING=a\\, b" in shown["Variable_List"]
 
     @pytest.mark.parametrize(
@@ -220,7 +201,7 @@ class TestSubmit:
         job_id, _shown = system.finish(script="echo old\n")
         rejected = system.run("qsub", "-A", "x", text="true\n")
         config.unlink()
-        assert system.output(f"STDIN.o{number(job_id)}") == "new\n"
+        assert system.output(f"STDIN.o{trial.number(job_id)}") == "new\n"
         assert "administratively rejected" in rejected.stderr
         assert rejected.returncode == 1
 

@@ -85,6 +85,18 @@ class Seen(t.NamedTuple):
     text: str
 
 
+def number(job_id: str) -> str:
+    """The number of a job, with which the names of its output files end.
+
+    Args:
+        job_id: `12.fe`.
+
+    Returns:
+        `12`.
+    """
+    return job_id.partition(".")[0]
+
+
 def read_record(text: str) -> Seen:
     """Parse the last record in a file."""
 
