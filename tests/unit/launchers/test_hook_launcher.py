@@ -99,7 +99,12 @@ def hook() -> t.Iterator[Hook]:
     with tempfile.TemporaryDirectory(prefix="vtorque hook ") as place:  # a blank: everything is quoted
         made = Hook(pathlib.Path(place))
         text = templates.render(
-            "launchers/hook.sh.j2", site_dir=None, prefix=f"{place}/opt", site_hooks=f"{place}/site"
+            "launchers/hook.sh.j2",
+            site_dir=None,
+            prefix=f"{place}/opt",
+            site_hooks=f"{place}/site",
+            run_dir=f"{place}/run",
+            state_dir=f"{place}/state",
         )
         made._write(made.place / "hook", text)
         made.ours()
@@ -220,6 +225,25 @@ def test_epilogue_is_ours_first_then_the_sites(hook: Hook) -> None:
     assert hook.run(epilogue(OURS)) == 5
     assert hook.names() == ["ours", "original"]
     assert hook.ran()[1][1] == epilogue(OURS)
+
+
+@pytest.mark.parametrize("place", ["run/jobs", "state/guests"])
+@pytest.mark.parametrize(("job_id", "key"), [("0.trqhead", "0.trqhead"), ("72[1].trqhead", "72-1.trqhead")])
+def test_epilogue_takes_back_what_was_made_although_the_marker_is_gone(
+    hook: Hook, place: str, job_id: str, key: str
+) -> None:
+    """qalter may change a job's resources between its hooks."""
+    (hook.place / place / f"{key}.1").mkdir(parents=True)
+    assert hook.run([job_id, *epilogue()[1:]]) == 0
+    assert hook.names() == ["ours"]
+
+
+def test_epilogue_of_another_job_is_not_taken_for_it(hook: Hook) -> None:
+    """`7.head` is not `17.head`, and `1.head` not `1.head2`."""
+    for key in ("10.trqhead.1", "0.trqhead2.1"):
+        (hook.place / "run/jobs" / key).mkdir(parents=True)
+    assert hook.run(epilogue()) == 0
+    assert hook.names() == []
 
 
 def test_prologue_parallel_is_the_sites_alone(hook: Hook) -> None:
