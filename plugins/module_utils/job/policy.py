@@ -18,7 +18,7 @@ from .request import KEYS, Request, RequestErrors
 from .values import BadValue, KeyFault, Value, nearest, shown, size_text, written
 
 __all__ = [
-    "PATH", "Demand", "ImageFacts", "NodeSize", "Offers", "Policy", "PolicyErrors", "Resolved",
+    "PATH", "USELESS_YET", "Demand", "ImageFacts", "NodeSize", "Offers", "Policy", "PolicyErrors", "Resolved",
     "demand", "host_matches", "load", "resolve", "too_big",
 ]  # fmt: skip
 
@@ -238,6 +238,9 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
 }
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
 NOT_AVAILABLE_YET = "not available on this site yet"
+
+USELESS_YET = frozenset(_NOT_YET) - {"img", "distro", "hypervisor"}
+"""Keys that only their defaults may be given for; of the others some values have their effect."""
 
 
 def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:

@@ -71,7 +71,7 @@ KEYS: dict[str, Key] = {
     "img": Key(either(_IMAGE, path("the absolute path of an own image")), "image to boot"),
     "distro": Key(choice(*DISTROS), "family of the image"),
     "arch": Key(text(r"[a-z0-9_]{1,16}", "an architecture, such as x86_64 or aarch64", lower=True), "architecture"),
-    "ram": Key(size_mib(16, 2**24), "memory of each guest, in MiB"),
+    "ram": Key(size_mib(16, 2**24), "memory of each guest"),
     "vcpus": Key(number(1, 4096), "vCPUs of each guest"),
     "vms_per_node": Key(number(1, 1000), "guests on each node"),
     "vcpu_pinning": Key(either(boolean(), path("the path of a mapping file")), "pin vCPUs to the job's cores"),

@@ -15,7 +15,7 @@ import typing as t
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.guestspec import FS_TYPES
 from ...module_utils.job import directives
-from ...module_utils.job.policy import PATH, ImageFacts, NodeSize, Offers, Policy, host_matches, load
+from ...module_utils.job.policy import PATH, USELESS_YET, ImageFacts, NodeSize, Offers, Policy, host_matches, load
 from ...module_utils.job.qsub_arguments import VM, Arguments
 from ...module_utils.job.request import DISTROS, HYPERVISORS, KEYS, RequestErrors
 from ...module_utils.job.submission import Site, Submission, asks_for_vm, prepare
@@ -49,8 +49,10 @@ In a script, before its first command:
 The command line wins over the script, the script over the site's defaults.  A ppn or mem that is too small for
 the machine is raised, and that is said.
 
-keys of -vm:
+keys of -vm, and what they take:
 {keys}
+known, and refused because they are not available yet:
+{later}
 
   --dry-run   show the request, where each value came from, and the qsub command; submit nothing
   --json      with --dry-run: the same for programs
@@ -270,7 +272,15 @@ def version() -> str:
 
 def help_text() -> str:
     """What `--help` prints."""
-    return HELP.format(keys="\n".join(f"  {name:<16} {key.meaning}" for name, key in KEYS.items()))
+    import textwrap
+
+    usable = [
+        f"  {name:<13} {key.meaning}\n{'':<18}{key.kind.allowed}"
+        for name, key in KEYS.items()
+        if name not in USELESS_YET
+    ]
+    later = textwrap.fill(", ".join(name for name in KEYS if name in USELESS_YET), 100)
+    return HELP.format(keys="\n".join(usable), later=textwrap.indent(later, "  "))
 
 
 def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
