@@ -70,7 +70,7 @@ def forged(site: Site, x: str, *arguments: str) -> Ended:
     return site.end(done.stdout.strip())
 
 
-def refused(ended: Ended, *words: str) -> None:
+def check_refused(ended: Ended, *words: str) -> None:
     """The job ran nothing, failed, and its error file says why in a few lines."""
     assert ended.exit_status not in (0, -999)
     assert "RAN" not in ended.out
@@ -94,12 +94,12 @@ def refused(ended: Ended, *words: str) -> None:
 )
 def test_forged_request_is_refused_by_root(site: Site, x: str, words: list[str]) -> None:
     """What is public is not believed: garbage, a future version, two requests, none."""
-    refused(forged(site, x), *words)
+    check_refused(forged(site, x), *words)
 
 
 def test_jobtype_is_refused_by_root(site: Site) -> None:
     """`-T` would let the user choose which hooks run."""
-    refused(forged(site, encoded(wished()), "-T", "other"), "-T")
+    check_refused(forged(site, encoded(wished()), "-T", "other"), "-T")
 
 
 def test_hostile_names_stay_data(site: Site) -> None:
@@ -149,7 +149,7 @@ def test_unsafe_image_is_refused_at_submission_and_by_root(
         assert done.stdout == ""
         for word in ["unsafe", *words]:
             assert word in done.stderr
-        refused(forged(site, encoded(wished(img="unsafe"))), "unsafe", *words)
+        check_refused(forged(site, encoded(wished(img="unsafe"))), "unsafe", *words)
 
 
 @contextlib.contextmanager
@@ -168,25 +168,25 @@ def changed_site(site: Site, expression: str) -> t.Iterator[None]:
 def test_no_bridge(site: Site) -> None:
     """The bridge of the configuration is not there."""
     with changed_site(site, "1s|^|bridge: br99\\n|"):
-        refused(site.job(stdin="echo RAN\n"), "br99", "bridge")
+        check_refused(site.job(stdin="echo RAN\n"), "br99", "bridge")
 
 
 def test_no_usable_virtualisation(site: Site) -> None:
     """A node without KVM, and a site that does not allow emulation."""
     with changed_site(site, "s/^allow_emulation:.*/allow_emulation: false/"):
-        refused(site.job(stdin="echo RAN\n"), "emulation")
+        check_refused(site.job(stdin="echo RAN\n"), "emulation")
 
 
 def test_no_libvirt(site: Site) -> None:
     """libvirt does not answer on the node."""
     with changed_site(site, "1s|^|libvirt_uri: qemu+unix:///system?socket=/run/none\\n|"):
-        refused(site.job(stdin="echo RAN\n"), "libvirt")
+        check_refused(site.job(stdin="echo RAN\n"), "libvirt")
 
 
 def test_policy_that_is_broken(site: Site) -> None:
     """A node's configuration with a wrong key."""
     with changed_site(site, "1s|^|brigde: br0\\n|"):
-        refused(site.job(stdin="echo RAN\n"), "brigde")
+        check_refused(site.job(stdin="echo RAN\n"), "brigde")
 
 
 def test_job_shell_started_by_hand(site: Site) -> None:
