@@ -223,8 +223,13 @@ class JobPlace:
     def wait_until(self, true: t.Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
         while not true():
-            assert time.monotonic() < end
+            assert time.monotonic() < end, f"still there:\n{self.seen()}"
             select.select([], [], [], 0.05)
+
+    def seen(self) -> str:
+        """Every process, for the words of a failure."""
+        columns = "pid,ppid,pgid,sid,user,stat,wchan:20,args"
+        return subprocess.run(["ps", "-eo", columns], capture_output=True, text=True, timeout=60, check=True).stdout
 
     def processes(self, words: bytes) -> list[int]:
         """Processes of the user whose command line holds these words."""
