@@ -21,7 +21,7 @@ ORPHANS_S = 1.0
 ENDING_S = GRACE_S + ORPHANS_S
 """How long after its deadline `run` may still be at work."""
 TASKS = pathlib.Path("/proc/self/task")
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 """linux/prctl.h"""
 
 
@@ -56,10 +56,17 @@ def run(
     """
     if timeout_s <= 0:
         return None, b""
-    _adopt_orphans()
+    with _adopting_orphans():
+        return _run(command, timeout_s, log, dict(environment or clean_environment()), said, capture)
+
+
+def _run(
+    command: t.Sequence[str | pathlib.Path], timeout_s: float, log: t.IO[bytes], environment: dict[str, str],
+    said: bytes, capture: bool,
+) -> tuple[int | None, bytes]:  # fmt: skip
     others = _children()
     process = subprocess.Popen(
-        command, env=dict(environment or clean_environment()), cwd="/", process_group=0,
+        command, env=environment, cwd="/", process_group=0,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE if capture else log, stderr=log,
     )  # fmt: skip
     code: int | None = None
@@ -85,11 +92,22 @@ def run(
     return code, out or b""
 
 
-def _adopt_orphans() -> None:
-    """From now on what descends from this process and loses its parent becomes a child of this one."""
+@contextlib.contextmanager
+def _adopting_orphans() -> t.Iterator[None]:
+    """Meanwhile, what descends from this process and loses its parent becomes a child of this one.
+
+    Only meanwhile: who else runs in this process reaps no strangers' children.
+    """
     import ctypes
 
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    before = ctypes.c_int()
+    libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc.prctl(PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 def _children() -> set[int]:

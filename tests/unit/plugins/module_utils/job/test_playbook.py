@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import pathlib
@@ -78,3 +79,14 @@ def test_a_sister_removes_every_start_whatever_becomes_of_the_first(
     with pytest.raises(VTorqueError, match="still runs"):
         epilogue.run_sister(call, places)
     assert tried == [1, 2]
+
+
+def test_run_adopts_no_orphans_for_good(tmp_path: pathlib.Path) -> None:
+    """Who runs on in this process would never reap them, and they would stay as zombies."""
+    before, after = ctypes.c_int(), ctypes.c_int()
+    libc = ctypes.CDLL(None)
+    libc.prctl(bounded.PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    with (tmp_path / "log").open("wb") as log:
+        assert bounded.run(["/bin/false"], timeout_s=60, log=log)[0] == 1
+    libc.prctl(bounded.PR_GET_CHILD_SUBREAPER, ctypes.byref(after), 0, 0, 0)
+    assert after.value == before.value == 0
