@@ -14,7 +14,8 @@ GUEST ?= tiny
 LAB := build/runtime/bin/python -m lab
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
-PYTEST := PYTHONPATH=build/import $(PY) -m pytest
+# a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet
+PYTEST := env --default-signal PYTHONPATH=build/import $(PY) -m pytest
 POOL := build/pool
 
 .PHONY: help

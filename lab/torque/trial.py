@@ -97,6 +97,14 @@ def number(job_id: str) -> str:
     return job_id.partition(".")[0]
 
 
+def settable(mask: str) -> str:
+    """A mask of /proc/PID/status without signals 32 and 33.
+
+    The C library keeps them to itself; GNU make leaves them ignored, and no program can set them back.
+    """
+    return f"{int(mask, 16) & ~0x180000000:016x}" if mask else ""
+
+
 def read_record(text: str) -> Seen:
     """Parse the last record in a file."""
 
@@ -127,7 +135,7 @@ def read_record(text: str) -> Seen:
         nodes=tuple(line for line in section("nodefile") if re.fullmatch(r"[\w.-]+", line)),
         files={name: (owner, mode) for name, owner, mode in files},
         blocked=word(r"SigBlk:\s+(\S+)"),
-        ignored=word(r"SigIgn:\s+(\S+)"),
+        ignored=settable(word(r"SigIgn:\s+(\S+)")),
         parent=int(word(r"ppid (\d+)") or 0),
         parent_started=int(word(r"^started (\d+)") or 0),
         text=text,
