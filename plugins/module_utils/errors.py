@@ -49,10 +49,31 @@ class ImageFault(VTorqueError):
     fault = "image"
 
 
+CAUSES = ("libvirt", "virtualisation", "bridge", "disk", "programs")
+"""What a node can have proved to be wrong with itself; each can be tested again (`node/health.py`)."""
+
+
 class NodeFault(VTorqueError):
-    """Proved on the node itself: no virtualisation, libvirt dead, bridge missing, local disk full."""
+    """Proved on the node itself: no virtualisation, libvirt dead, bridge missing, local disk full.
+
+    Args:
+        what: as in `VTorqueError`.
+        why: as in `VTorqueError`.
+        hint: as in `VTorqueError`.
+        cause: which of `CAUSES`; "": none that could be tested again, and no node goes offline for it.
+        node: the node that proved it of itself, "" where that is this one.
+    """
 
     fault = "node"
+
+    def __init__(self, what: str, why: str = "", hint: str = "", *, cause: str = "", node: str = "") -> None:
+        super().__init__(what, why, hint)
+        self.cause = cause
+        self.node = node
+
+    def to_dict(self) -> dict[str, str]:
+        """See `VTorqueError.to_dict`; with the cause."""
+        return {**super().to_dict(), "cause": self.cause}
 
 
 class SiteFault(VTorqueError):
@@ -61,8 +82,14 @@ class SiteFault(VTorqueError):
     fault = "site"
 
 
+class ImpostorFault(VTorqueError):
+    """Somebody answers in a guest's place, with another host key: the job is held at once, and it is said loudly."""
+
+    fault = "impostor"
+
+
 _BY_FAULT: dict[str, type[VTorqueError]] = {
-    cls.fault: cls for cls in (VTorqueError, UserFault, ImageFault, NodeFault, SiteFault)
+    cls.fault: cls for cls in (VTorqueError, UserFault, ImageFault, NodeFault, SiteFault, ImpostorFault)
 }
 
 
@@ -89,4 +116,7 @@ def error_from_dict(data: t.Mapping[str, object]) -> VTorqueError:
         return printable(str(data.get(key, ""))[:2000])
 
     cls = _BY_FAULT.get(str(data.get("fault")), VTorqueError)
-    return cls(text("what") or "an error without words", text("why"), text("hint"))
+    words = text("what") or "an error without words", text("why"), text("hint")
+    if cls is NodeFault:
+        return NodeFault(*words, cause=cause if (cause := text("cause")) in CAUSES else "", node=text("host"))
+    return cls(*words)

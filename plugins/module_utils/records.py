@@ -144,7 +144,11 @@ class ReadyRecord:
 
 @dataclasses.dataclass(frozen=True)
 class RefusalRecord:
-    """Root decided that this start runs nothing, and why: the job's shell prints it and fails."""
+    """Root decided that this start runs nothing, and why: the job's shell prints it and fails.
+
+    Attributes:
+        lines: what more there is to say, printed below the hint.
+    """
 
     job_id: str
     start: int
@@ -152,9 +156,33 @@ class RefusalRecord:
     what: str
     why: str
     hint: str
+    lines: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: dict[str, t.Any]) -> RefusalRecord:
+        """The record as `write` stored it."""
+        return cls(**{**data, "lines": tuple(data.get("lines", ()))})
+
+
+@dataclasses.dataclass(frozen=True)
+class LostRecord:
+    """A guest of this start ended or was paused after it was ready: the job's shell says so and ends the job.
+
+    Attributes:
+        guest: its name.
+        reason: what libvirt said of it, in words.
+        console: the last lines of its console, in one line; "" when it was silent.
+        when: seconds since the epoch.
+    """
+
+    guest: str
+    node: str
+    reason: str
+    console: str
+    when: float
+
+    @classmethod
+    def from_dict(cls, data: dict[str, t.Any]) -> LostRecord:
         """The record as `write` stored it."""
         return cls(**data)
 

@@ -103,7 +103,10 @@ def _raise_error(node: str, error: object) -> t.NoReturn:
     if not isinstance(error, dict):
         raise FormError(f"vtorque-node on {node}", "it failed and did not say why")
     told = error_from_dict(error)
-    raise type(told)(f"{node}: {told.what}", told.why, told.hint)
+    told.what = f"{node}: {told.what}"
+    if isinstance(told, NodeFault):
+        told.node = node
+    raise told
 
 
 def _list(data: dict[str, t.Any], key: str, asked: str) -> list[t.Any]:

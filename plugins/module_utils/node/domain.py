@@ -87,6 +87,7 @@ def _libvirt() -> t.Any:
             "libvirt's Python binding is missing",
             str(error),
             "install python3-libvirt, and make the venv with --system-site-packages",
+            cause="libvirt",
         ) from error
     return libvirt
 
@@ -150,9 +151,11 @@ class Domains:
         thread.start()
         thread.join(CONNECT_S)
         if not result:
-            raise NodeFault(f"libvirt at {self.uri}", f"gave no answer within {CONNECT_S:.0f} s", _START_HINT)
+            raise NodeFault(
+                f"libvirt at {self.uri}", f"gave no answer within {CONNECT_S:.0f} s", _START_HINT, cause="libvirt"
+            )
         if isinstance(result[0], self._libvirt.libvirtError):
-            raise NodeFault(f"libvirt at {self.uri}", _words(result[0]), _START_HINT) from result[0]
+            raise NodeFault(f"libvirt at {self.uri}", _words(result[0]), _START_HINT, cause="libvirt") from result[0]
         # drivers inside the process (test) have no connection to keep alive
         with contextlib.suppress(self._libvirt.libvirtError):
             result[0].setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
@@ -378,7 +381,7 @@ class Domains:
         silent = (lib.VIR_ERR_NO_CONNECT, lib.VIR_ERR_INVALID_CONN, lib.VIR_ERR_RPC)
         # a lost connection shows as "internal error: client socket is closed", told apart by where it arose
         if code in silent or domain in (lib.VIR_FROM_RPC, lib.VIR_FROM_REMOTE) or not self._connection.isAlive():
-            return NodeFault(f"libvirt at {self.uri}: {what}", _words(error), _START_HINT)
+            return NodeFault(f"libvirt at {self.uri}: {what}", _words(error), _START_HINT, cause="libvirt")
         hint = (
             "qemu's user must be able to read it: see user and dynamic_ownership in qemu.conf"
             if "ermission denied" in str(error)

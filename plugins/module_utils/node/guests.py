@@ -145,6 +145,7 @@ def _disk_judged(settings: NodeSettings) -> t.Iterator[None]:
                 f"the disk of {settings.state_dir} on {settings.node_name}",
                 str(cause),
                 "free some space, or see to the disk",
+                cause="disk",
             ) from error
         if isinstance(error, OSError):
             raise VTorqueError(f"{settings.node_name} could not do it", str(error)) from error
@@ -181,7 +182,10 @@ def _check_virtualisation(spec: GuestSpec, settings: NodeSettings, offered: Capa
             raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
         if "qemu" not in offered.domains.get(spec.arch, ()):
             raise NodeFault(
-                f"arch={spec.arch}", f"libvirt on {settings.node_name} cannot emulate it", "install its qemu-system"
+                f"arch={spec.arch}",
+                f"libvirt on {settings.node_name} cannot emulate it",
+                "install its qemu-system",
+                cause="virtualisation",
             )
         return
     why = kvm_usable(spec.arch, offered)
@@ -189,6 +193,7 @@ def _check_virtualisation(spec: GuestSpec, settings: NodeSettings, offered: Capa
         raise NodeFault(
             f"{settings.node_name} has no usable virtualisation", why,
             "switch it on in the firmware, load kvm; hypervisor=qemu is software emulation, where the site allows it",
+            cause="virtualisation",
         )  # fmt: skip
 
 
@@ -276,7 +281,7 @@ def _make_directory(settings: NodeSettings, directory: pathlib.Path) -> None:
             path.mkdir(mode=0o711, parents=True, exist_ok=True)
             path.chmod(0o711)
     except OSError as error:
-        raise NodeFault(f"{directory} was not made", error.strerror or str(error)) from error
+        raise NodeFault(f"{directory} was not made", error.strerror or str(error), cause="disk") from error
 
 
 def _digest(spec: GuestSpec, part: NodePart) -> str:
@@ -419,7 +424,7 @@ def _delete(directory: pathlib.Path, removed: list[str]) -> None:
     try:
         shutil.rmtree(directory)
     except OSError as error:
-        raise NodeFault(f"{directory} was not removed", str(error)) from error
+        raise NodeFault(f"{directory} was not removed", str(error), cause="disk") from error
     removed.append(f"directory {directory.name}")
 
 

@@ -294,6 +294,7 @@ def make_overlay(
             f"no room for a guest's disk under {path.parent}",
             f"{size >> 20} MiB are needed; {disk.free >> 20} MiB are free, {reserved_bytes >> 20} MiB of them promised",
             "free some space",
+            cause="disk",
         )
     argv: list[str | pathlib.Path] = [qemu_img, "create", "-q", "-f", "qcow2", "-b", image.path]
     argv += ["-F", image.format, path]
@@ -310,11 +311,11 @@ def _run(argv: t.Sequence[str | pathlib.Path], deadline: Deadline, fault: type[V
             check=False, timeout=deadline.left_s(30.0), env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
     except FileNotFoundError as error:
-        raise NodeFault(f"{argv[0]} is missing", str(error), "install qemu-utils") from error
+        raise NodeFault(f"{argv[0]} is missing", str(error), "install qemu-utils", cause="programs") from error
     except subprocess.TimeoutExpired as error:
         raise VTorqueError(what, f"gave no answer within {error.timeout:.0f} s") from error
     except OSError as error:
-        raise NodeFault(what, str(error)) from error
+        raise NodeFault(what, str(error), cause="programs") from error
     if done.returncode != 0:
         raise fault(what, " ".join(done.stderr.split())[:500] or f"status {done.returncode}")
     return done.stdout

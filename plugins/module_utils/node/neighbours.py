@@ -77,9 +77,11 @@ def bridge_index(bridge: str) -> int:
         NodeFault: there is no such interface, or it is no bridge.
     """
     if not (SYS_NET / bridge).exists():
-        raise NodeFault(f"bridge {bridge}", "is missing on this node", "see bridge in vtorque.yml")
+        raise NodeFault(f"bridge {bridge}", "is missing on this node", "see bridge in vtorque.yml", cause="bridge")
     if not (SYS_NET / bridge / "bridge").exists():
-        raise NodeFault(f"bridge {bridge}", "is an interface of another kind", "see bridge in vtorque.yml")
+        raise NodeFault(
+            f"bridge {bridge}", "is an interface of another kind", "see bridge in vtorque.yml", cause="bridge"
+        )
     return socket.if_nametoindex(bridge)
 
 
@@ -96,7 +98,7 @@ def node_address(bridge: str) -> str:
         found = [usable_address(reply.get_attr("IFA_ADDRESS")) for reply in route.get_addr(index=index)]
     addresses = sorted(filter(None, found), key=lambda address: ":" in address)
     if not addresses:
-        raise NodeFault(f"bridge {bridge}", "has no address, so a guest cannot speak to this node")
+        raise NodeFault(f"bridge {bridge}", "has no address, so a guest cannot speak to this node", cause="bridge")
     return addresses[0]
 
 

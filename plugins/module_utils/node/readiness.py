@@ -19,7 +19,7 @@ import subprocess
 import time
 import typing as t
 
-from ..errors import NodeFault, SiteFault, VTorqueError
+from ..errors import ImpostorFault, NodeFault, SiteFault, VTorqueError
 from ..records import Deadline, Timings
 from .console import Console, plain
 from .domain import DomainEvent, Domains
@@ -30,7 +30,7 @@ _RETRY_FIRST_S, _RETRY_LAST_S = 0.1, 2.0
 _OVER = {"stopped", "shutdown", "crashed", "undefined"}
 
 
-class WrongHostKey(SiteFault):
+class WrongHostKey(ImpostorFault):
     """Somebody answers in the guest's place: not a fault that goes away by trying again."""
 
 
@@ -316,7 +316,9 @@ def _check_alive(watches: t.Mapping[str, _Watch], domains: Domains) -> None:
 
 def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
     if event.kind == "lost":
-        raise NodeFault("libvirt was lost while guests were starting", event.reason or "the connection ended")
+        raise NodeFault(
+            "libvirt was lost while guests were starting", event.reason or "the connection ended", cause="libvirt"
+        )
     watch = watches.get(event.name)
     if watch is None or (event.kind not in _OVER and event.kind != "suspended"):
         return

@@ -176,11 +176,11 @@ def test_what_is_left_is_an_error(run_dir: pathlib.Path) -> None:
 
 
 def test_the_nodes_own_error_keeps_its_class(run_dir: pathlib.Path, plan: JobPlan) -> None:
-    told = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "ip link add br0 type bridge"}
+    told = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "ip link add", "cause": "bridge"}
     result = act(job_guests, run_dir, Node({"version": 1, "ok": False, "error": told, "left": []}), timeout=9)
     assert result["failed"]
     assert result["fault"] == "node"
-    assert result["msg"] == "n1: bridge br0: not there (ip link add br0 type bridge)"
+    assert result["msg"] == "n1: bridge br0: not there (ip link add)"
     assert error(run_dir) == {**told, "what": "n1: bridge br0", "host": "n1"}
 
 

@@ -112,7 +112,7 @@ def test_absent_by_the_nodes_own_root_needs_no_server(world: World) -> None:
 def test_an_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: World) -> None:
     world.error = NodeFault("bridge br0", "is missing", "see vtorque.yml")
     answer = world.ask(PART)
-    error = {"fault": "node", "what": "bridge br0", "why": "is missing", "hint": "see vtorque.yml"}
+    error = {"fault": "node", "what": "bridge br0", "why": "is missing", "hint": "see vtorque.yml", "cause": ""}
     assert answer == {"version": 1, "ok": False, "error": error, "left": ["slot 1"]}
 
 
