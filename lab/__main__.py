@@ -69,6 +69,18 @@ def _on(state: State, arguments: argparse.Namespace) -> int:
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 
 
+def _lose(state: State, arguments: argparse.Namespace) -> int:
+    cluster.lose(state, arguments.node)
+    print(f"{arguments.node} is lost")
+    return 0
+
+
+def _back(state: State, arguments: argparse.Namespace) -> int:
+    cluster.bring_back(state, arguments.node)
+    print(f"{arguments.node} is back")
+    return 0
+
+
 def _left(state: State, arguments: argparse.Namespace) -> int:
     facts = state.running()
     left: dict[str, list[str]] = {}
@@ -118,6 +130,12 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--user", default="root", help="alice or bob (root)")
     one.add_argument("--cwd", default="", help="start directory (the user's home)")
     one.set_defaults(run=_on)
+    one = commands.add_parser("lose", help="let a node die as by a power cut")
+    one.add_argument("node")
+    one.set_defaults(run=_lose)
+    one = commands.add_parser("back", help="boot a lost node again; its disk is as it was")
+    one.add_argument("node")
+    one.set_defaults(run=_back)
     one = commands.add_parser("left", help="what is left of jobs on every node (exit 1: something)")
     one.add_argument("--json", action="store_true")
     one.set_defaults(run=_left)

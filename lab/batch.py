@@ -18,6 +18,8 @@ from .node import LAB
 from .state import NodePlan
 
 SOCKETS = pathlib.Path("/run/lab-torque")
+RUN = pathlib.Path("/run/lab")
+"""Where the number of the node's daemon is, for who wants to stop it."""
 PROGRAM = "/usr/local/lib/lab-torque.pyz"
 CORES = 4
 """`np` of every node: more than the machine may have, since nothing is measured by it."""
@@ -52,12 +54,15 @@ def _server(plan: NodePlan) -> str:
 
 def _listen(socket: pathlib.Path, *words: str) -> None:
     log = pathlib.Path(f"/var/log/lab-torque-{words[0]}.log")
+    # a daemon that was killed left it, and nobody would wait for the new one
+    socket.unlink(missing_ok=True)
     with inotify_simple.INotify() as watch, log.open("wb") as stream:
         watch.add_watch(str(SOCKETS), inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO)
         process = subprocess.Popen(
             [PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=ENVIRONMENT,
             start_new_session=True,
         )  # fmt: skip
+        (RUN / f"{words[0]}.pid").write_text(f"{process.pid}\n", encoding="ascii")
         ended = os.pidfd_open(process.pid)
         while not socket.exists():
             ready, _, _ = select.select([watch.fileno(), ended], [], [], START_TIMEOUT_S)

@@ -88,10 +88,25 @@ def members(state: State) -> set[int]:
     return pids
 
 
-def remove(state: State) -> list[pathlib.Path]:
-    """Remove the empty cgroups of this lab, innermost first; returns those that are still in use."""
+def enter() -> None:
+    """Move this process, which came into a node by `lab on`, to where the node's own processes are."""
+    for hierarchy in hierarchies():
+        root = ROOT / hierarchy.place
+        # of a version 2 machine: see `delegate`
+        group = root / "init" if (root / "init").is_dir() else root
+        (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+
+
+def remove(state: State, node: str = "") -> list[pathlib.Path]:
+    """Remove the empty cgroups of this lab, or of one of its nodes, innermost first.
+
+    Returns:
+        Those that are still in use.
+    """
     busy = []
     for group in present(state):
+        if node and group.name != state.name(node):
+            continue
         for inner in sorted((p for p in group.rglob("*") if p.is_dir()), key=lambda p: len(p.parts), reverse=True):
             with contextlib.suppress(OSError):
                 inner.rmdir()

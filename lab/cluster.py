@@ -88,6 +88,41 @@ def down(state: State) -> bool:
         return _clean(state)
 
 
+def lose(state: State, node: str) -> None:
+    """Let a node die as by a power cut: everything that runs on it ends, what is on its disk stays.
+
+    Raises:
+        LabError: there is no such node, or it is lost already.
+    """
+    with state.lock():
+        _end(state.running().init(node))
+
+
+def bring_back(state: State, node: str) -> None:
+    """Boot a lost node again: what it wrote is there, `/run`, `/tmp` and its processes are new.
+
+    Raises:
+        LabError: there is no such node, it lives, or it does not come up.
+    """
+    with state.lock():
+        facts = state.running()
+        if node not in facts.addresses:
+            raise LabError(f"no node {node!r} in this lab: {' '.join(facts.addresses)}")
+        if node in facts.inits and facts.inits[node].alive:
+            raise LabError(f"node {node} is not lost")
+        busy = cgroups.remove(state, node)
+        if busy:
+            raise LabError(f"still in use: {', '.join(map(str, busy))}")
+        facts.inits.pop(node, None)
+        starting = {node: _start(state, facts, node)}
+        try:
+            _wait(facts, starting, lambda: state.save(facts))
+        finally:
+            process, pipe = starting[node]
+            pipe.close()
+            process.wait(timeout=UP_TIMEOUT_S)
+
+
 def command(facts: Facts, node: str, words: t.Sequence[str], *, user: str = "root", cwd: str = "") -> list[str]:
     """The command line that runs `words` on a node, in a clean environment like that of a login.
 
@@ -281,6 +316,15 @@ def _empty(state: State) -> None:
         _wait_ends(list(held.values()), end)
         if time.monotonic() > end:
             raise LabError(f"processes of the lab do not end: {sorted(members)}")
+
+
+def _end(init: Process) -> None:
+    """Kill a node's process 1, with which the kernel ends all others of the node, and wait until they are gone."""
+    descriptor = os.pidfd_open(init.pid)
+    if init.alive:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    # its end is told when the last process of its namespace has ended
+    _wait_ends([descriptor], time.monotonic() + DOWN_TIMEOUT_S)
 
 
 def _wait_ends(descriptors: list[int], end: float) -> None:

@@ -170,6 +170,15 @@ def _libvirt() -> None:
             leftover.unlink()
     put("/etc/libvirt/libvirtd.conf", LIBVIRTD_CONF.format(uuid=uuid.uuid4()))
     run("/usr/sbin/virtlogd", "-d")
+    start_libvirt()
+
+
+def start_libvirt() -> None:
+    """Start libvirtd, at boot or again; its sockets are there when this returns.
+
+    Raises:
+        DaemonError: it did not start; says its last words.
+    """
     run("/usr/sbin/libvirtd", "-d")
 
 

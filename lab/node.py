@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import typing as t
+import uuid
 
 from . import cgroups
 from .state import NodePlan
@@ -74,6 +75,7 @@ def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
         _bind(pathlib.Path(mount.source), root / mount.target.lstrip("/"), read_only=mount.read_only)
     _hide(root / str(directory.parents[1]).lstrip("/"))
     plan.write(root / PLAN.relative_to("/"))
+    _boot_id(root)
     os.chdir(root)
     # util-linux: glibc has no pivot_root; the old root ends up on top of the new one and is taken off
     subprocess.run(["/usr/sbin/pivot_root", ".", "."], check=True, timeout=10)
@@ -98,7 +100,8 @@ def _root(directory: pathlib.Path) -> pathlib.Path:
     """The machine's file system, with everything the node writes kept in the node's directory."""
     places = {name: directory / name for name in ("upper", "work", "root")}
     for place in places.values():
-        place.mkdir(mode=0o755)
+        # there already when a lost node comes back, with what it had written
+        place.mkdir(mode=0o755, exist_ok=True)
     options = f"lowerdir=/,upperdir={places['upper']},workdir={places['work']}"
     _mount("vtorque-lab", places["root"], "overlay", 0, options)
     return places["root"]
@@ -142,6 +145,14 @@ def _devices(dev: pathlib.Path) -> None:
     _mount("devpts", dev / "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5")
     (dev / "shm").mkdir()
     _mount("tmpfs", dev / "shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+
+
+def _boot_id(root: pathlib.Path) -> None:
+    """A boot of the node's own: the machine's kernel boots no second time when a lost node comes back."""
+    own = root / "run/lab/boot_id"
+    own.write_text(f"{uuid.uuid4()}\n", encoding="ascii")
+    own.chmod(0o444)
+    _mount(own, root / "proc/sys/kernel/random/boot_id", None, MS_BIND)
 
 
 def _hide(place: pathlib.Path) -> None:

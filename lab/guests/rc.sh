@@ -16,6 +16,23 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts -o mode=0620,gid=5,ptmxmode=0666 devpts /dev/pts
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 exec </dev/console >/dev/console 2>&1
+echo "tiny guest: starting"
+
+# what an image's command line wants to go wrong (README.md of the lab)
+read -r line </proc/cmdline
+fault=
+for word in $line; do
+    case $word in lab.fault=*) fault=${word#*=} ;; esac
+done
+case $fault in
+    panic) echo c >/proc/sysrq-trigger ;;
+    off) poweroff -f ;;
+    restart) reboot -f ;;
+    mute) exec sleep 1000000 ;;
+    # alive, and never ready
+    idle) while :; do echo "tiny guest: still starting" && sleep 1; done ;;
+    impatient) lease_tries=3 ;;
+esac
 
 while read -r module; do
     insmod "/lib/modules/$module"
@@ -24,7 +41,7 @@ done </lib/modules/order
 ip link set lo up
 ip link set eth0 up
 # stays in the foreground until it has a lease, and renews it from the background
-udhcpc -i eth0 -s /etc/udhcpc -t 40 -T 1 -n >/dev/null 2>&1 &
+udhcpc -i eth0 -s /etc/udhcpc -t "${lease_tries:-40}" -T 1 -n >/dev/null 2>&1 &
 lease=$!
 
 lost() { # what
@@ -65,7 +82,12 @@ dropbearconvert openssh dropbear /etc/ssh/ssh_host_ed25519_key $ssh/host_key >/d
 cp "/etc/ssh/authorized_keys/$VTORQUE_USER" $ssh/authorized/authorized_keys
 mkdir "$VTORQUE_HOME/.ssh"
 mount -o bind $ssh/authorized "$VTORQUE_HOME/.ssh"
-dropbear -E -s -w -m -r $ssh/host_key 2>>/var/log/dropbear
+[ "$fault" != rc-file ] || echo 'exit 3' | tee "$VTORQUE_HOME/.bashrc" >"$VTORQUE_HOME/.profile"
+[ "$fault" != profile ] || echo 'exit 3' >"$VTORQUE_HOME/.profile"
+set -- -r $ssh/host_key
+# one that dropbear makes for itself
+[ "$fault" != host-key ] || set -- -R
+dropbear -E -s -w -m "$@" 2>>/var/log/dropbear
 
 wait $lease || lost "network: no answer from a DHCP server"
 exec /usr/lib/vtorque/ready

@@ -224,6 +224,36 @@ def test_the_loss_of_a_node_takes_everything_of_it_and_nothing_else(other: State
     assert out(other, "cn2", "hostname") == "cn2"
 
 
+def test_a_lost_node_comes_back_with_its_disk_and_a_boot_of_its_own(other: State) -> None:
+    cluster.up(other, PLAN)
+    out(other, "cn1", "touch", "/var/kept", "/run/gone")
+    boots = [out(other, node, "cat", "/proc/sys/kernel/random/boot_id") for node in ("fe", "cn1", "cn2")]
+    with pytest.raises(LabError, match="cn1 is not lost"):
+        cluster.bring_back(other, "cn1")
+    cluster.lose(other, "cn1")
+    with pytest.raises(LabError, match="cn1 is lost"):
+        cluster.lose(other, "cn1")
+    cluster.bring_back(other, "cn1")
+    boots.append(out(other, "cn1", "cat", "/proc/sys/kernel/random/boot_id"))
+    assert len(set(boots)) == 4
+    assert out(other, "cn1", "find", "/var/kept", "/run", "-maxdepth", "0") == "/var/kept\n/run"
+    assert on(other, "cn1", "test", "-e", "/run/gone").returncode == 1
+    assert out(other, "cn2", "ssh", "cn1", "hostname") == "cn1"
+    assert out(other, "cn1", "virsh", "list", "--name") == ""
+
+
+def test_libvirt_is_started_again_among_the_node_s_own_processes(lab: State) -> None:
+    words = ("/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", sys.executable, "-m", "lab.revive")
+    former = out(lab, "cn1", "cat", "/run/libvirtd.pid")
+    out(lab, "cn1", "sh", "-c", f"kill -9 {former}; while kill -0 {former}; do sleep 0.1; done 2>/dev/null")
+    out(lab, "cn1", *words, "libvirt")
+    new = out(lab, "cn1", "cat", "/run/libvirtd.pid")
+    assert new != former
+    assert out(lab, "cn1", "cat", f"/proc/{new}/cgroup") == out(lab, "cn1", "cat", "/proc/1/cgroup")
+    assert out(lab, "cn1", "virsh", "uri") == "qemu:///system"
+    assert on(lab, "cn1", *words, "nothing").returncode == 2
+
+
 def test_down_leaves_no_namespace_mount_process_cgroup_or_file(other: State) -> None:
     cluster.up(other, PLAN)
     spaces = [space_of(other, node) for node in ("fe", "cn1", "cn2")]

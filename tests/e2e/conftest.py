@@ -17,6 +17,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+pytest.register_assert_rewrite(f"{__package__}.trouble")
+
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 LAB = (str(CHECKOUT / "build/runtime/bin/python"), "-m", "lab")
 JOB_TIMEOUT_S = 300
@@ -36,14 +38,34 @@ class Ended:
     node: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A compute node, as `pbsnodes` shows it."""
+
+    states: frozenset[str]
+    note: str
+
+    @property
+    def usable(self) -> bool:
+        """May a job start here?"""
+        return self.states == {"free"}
+
+
 class Site:
-    """The lab, as its users and its administrator see it."""
+    """A lab, as its users and its administrator see it.
+
+    Args:
+        directory: where it keeps its state; "" for the lab of all tests.
+    """
+
+    def __init__(self, directory: str = "") -> None:
+        self.environment = {**os.environ, "VTORQUE_LAB": directory} if directory else dict(os.environ)
 
     def run(self, *arguments: str, stdin: str | bytes | None = None, timeout_s: float = 120) -> Result[str]:
         """One call of the lab's own command."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run([*LAB, *arguments], cwd=CHECKOUT, input=data if data is not None else b"",
-                              capture_output=True, timeout=timeout_s)  # fmt: skip
+                              capture_output=True, timeout=timeout_s, env=self.environment)  # fmt: skip
         return Result(
             done.args, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
         )
@@ -58,6 +80,11 @@ class Site:
         done = self.on(node, "/bin/sh", "-c", script)
         assert done.returncode == 0, f"{script}: {done.stderr}"
         return done.stdout
+
+    def up(self, *arguments: str) -> None:
+        """Raise the lab; it must come up."""
+        raised = self.run("up", "--pool", str(CHECKOUT / "build/pool"), *arguments, timeout_s=300)
+        assert raised.returncode == 0, raised.stdout + raised.stderr
 
     def vsub(self, *arguments: str, stdin: str | bytes | None = None, user: str = "alice") -> Result[str]:
         """Submit from the front end."""
@@ -87,30 +114,40 @@ class Site:
         assert job is not None, done.stdout
         return {child.tag: child.text or "" for child in job}
 
-    def wait_for(self, what: str, probe: t.Callable[[], t.Any], timeout_s: float = JOB_TIMEOUT_S) -> t.Any:
+    def wait_for(
+        self, what: str, probe: t.Callable[[], t.Any], timeout_s: float = JOB_TIMEOUT_S,
+        seen: t.Callable[[], t.Any] | None = None,
+    ) -> t.Any:  # fmt: skip
         """Ask until the answer is true; the failure says what was waited for and what was seen."""
         end = time.monotonic() + timeout_s
         pause = threading.Event()
         while not (answer := probe()):
-            assert time.monotonic() < end, f"waited {timeout_s} s for {what}; last seen: {answer!r}"
+            told = seen() if seen else answer
+            assert time.monotonic() < end, f"waited {timeout_s} s for {what}; last seen: {told!r}"
             pause.wait(0.2)
         return answer
 
     def wait_state(self, job_id: str, states: str) -> dict[str, str]:
         """Wait until the job is in one of these states (letters of qstat)."""
+        facts: dict[str, str] = {}
 
-        def probe() -> dict[str, str] | None:
-            facts = self.facts(job_id)
-            return facts if facts.get("job_state", "?") in states else None
+        def reached() -> bool:
+            facts.clear()
+            facts.update(self.facts(job_id))
+            return facts.get("job_state", "?") in states
 
-        return self.wait_for(f"job {job_id} in state {states} ({self.facts(job_id).get('job_state')})", probe)
+        self.wait_for(f"job {job_id} in state {states}", reached, seen=lambda: facts)
+        return facts
 
     def end(self, job_id: str) -> Ended:
         """Wait for the end of a batch job and collect its output."""
         facts = self.wait_state(job_id, "C")
-        out, err = (facts[key].partition(":")[2] for key in ("Output_Path", "Error_Path"))
-        node = facts.get("exec_host", "").partition("/")[0]
-        return Ended(job_id, int(facts.get("exit_status", "-999")), self.read(out), self.read(err), node)
+        out, err = (self.read(facts[key].partition(":")[2]) for key in ("Output_Path", "Error_Path"))
+        return Ended(job_id, int(facts.get("exit_status", "-999")), out, err, node_of(facts))
+
+    def runs(self, job_id: str) -> str:
+        """Wait until a job was started somewhere; the node."""
+        return node_of(self.wait_state(job_id, "R"))
 
     def submit(self, *arguments: str, stdin: str | bytes | None = None) -> str:
         """vsub that must succeed; the job's id."""
@@ -122,13 +159,43 @@ class Site:
         """A batch job from its submission to its end."""
         return self.end(self.submit(*arguments, stdin=stdin))
 
-    def left(self) -> t.Any:
-        """What any node still has of any job: nothing, it is hoped."""
-        return json.loads(self.run("left", "--json").stdout)
+    def nodes(self) -> dict[str, Node]:
+        """The compute nodes, in the server's words."""
+        shown = ET.fromstring(self.root("fe", "pbsnodes -x"))
+        return {
+            node.findtext("name", ""): Node(frozenset(node.findtext("state", "").split(",")), node.findtext("note", ""))
+            for node in shown.iter("Node")
+        }
 
-    def nothing_left(self) -> bool:
-        """True when no node has anything of a job."""
-        return self.run("left").returncode == 0
+    def kept(self, node: str, job_id: str, start: int = 1, name: str = "record.json") -> str:
+        """A file of what outlives a start of a job, "" when there is none."""
+        return self.on(node, "cat", f"/var/lib/vtorque/records/{job_id}.{start}/{name}").stdout
+
+    def left(self) -> list[str]:
+        """What there still is of any job: on the nodes, in the queue, in the nodes' notes.  Nothing, it is hoped."""
+        on_nodes = json.loads(self.run("left", "--json").stdout)
+        things = [f"{node}: {thing}" for node, found in on_nodes.items() for thing in found]
+        things += [f"{node}: {thing}" for node in on_nodes for thing in self.root(node, AT_WORK).splitlines()]
+        jobs = self.root("fe", "qstat -x -f")
+        for job in ET.fromstring(jobs).iter("Job") if jobs.strip() else ():
+            if (state := job.findtext("job_state")) != "C":
+                things.append(f"job {job.findtext('Job_Id')} in state {state} {job.findtext('comment', '')}")
+        for name, node in self.nodes().items():
+            if node.note or not node.usable:
+                things.append(f"node {name} is {','.join(sorted(node.states))}: {node.note}")
+        return things
+
+
+def node_of(facts: dict[str, str]) -> str:
+    """The mother superior of a job."""
+    return facts.get("exec_host", "").partition("/")[0]
+
+
+AT_WORK = """
+for pid in $(pgrep -f '[a]nsible'); do echo "process $pid $(tr '\\0' ' ' 2>/dev/null </proc/$pid/cmdline)"; done
+for lock in /run/vtorque/locks/*; do [ ! -e "$lock" ] || flock -n "$lock" true || echo "lock $lock is held"; done
+"""
+"""Programs of ours and playbooks that still run on a node, and locks that somebody holds."""
 
 
 @pytest.fixture(scope="session")
@@ -137,8 +204,7 @@ def site() -> t.Iterator[Site]:
     here = Site()
     was_up = here.run("status").returncode == 0
     if not was_up:
-        raised = here.run("up", "--pool", str(CHECKOUT / "build/pool"), timeout_s=300)
-        assert raised.returncode == 0, raised.stdout + raised.stderr
+        here.up()
     yield here
     if not was_up and not os.environ.get("VTORQUE_KEEP_LAB"):
         here.run("down")
@@ -146,6 +212,17 @@ def site() -> t.Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing(site: Site) -> t.Iterator[None]:
-    """Every test ends with a look at what is left on all nodes, and finds nothing."""
+    """Every test ends with a look at what is left of its jobs anywhere, and finds nothing."""
     yield
-    site.wait_for("nothing to be left on any node", site.nothing_left, timeout_s=60)
+    check_nothing_left(site)
+
+
+def check_nothing_left(site: Site) -> None:
+    """Wait until nothing is left; the failure says what there is."""
+    last: list[str] = []
+
+    def gone() -> bool:
+        last[:] = site.left()
+        return not last
+
+    site.wait_for("nothing to be left of any job", gone, timeout_s=60, seen=lambda: last)

@@ -1,0 +1,33 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Start a daemon of this node again that somebody ended: run on that node as `python -m lab.revive libvirt|batch`."""
+
+from __future__ import annotations
+
+import sys
+
+from . import batch, cgroups, daemons
+from .node import PLAN
+from .state import NodePlan
+
+
+def main() -> int:
+    """The exit status: 2 when the daemon does not start."""
+    # else what it starts would count among the processes of whoever called
+    cgroups.enter()
+    try:
+        if sys.argv[1:] == ["libvirt"]:
+            daemons.start_libvirt()
+        elif sys.argv[1:] == ["batch"]:
+            batch.start(NodePlan.read(PLAN))
+        else:
+            raise daemons.DaemonError("say libvirt or batch")
+    except daemons.DaemonError as error:
+        print(f"lab.revive: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

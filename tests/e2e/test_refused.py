@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests that cannot be: told at once by vsub, and by root to whoever went past vsub."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing as t
+
+import pytest
+
+from .conftest import Site
+from .trouble import NODES, changed, check_refused, drop, encoded, forge, image, request
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-vm", "vcpu=4"], ["vcpu", "did you mean vcpus?"]),
+        (["-vm", "vcpus=many"], ["vcpus", "many"]),
+        (["-vm", "img=tinny"], ["img", "tinny", "tiny"]),
+        (["-l", "nodes=1:ppn=400"], ["ppn=400", "more than any node"]),
+        (["-vm", "vcpu=4,ram=lots,img=tinny"], ["vcpu", "lots", "tinny"]),
+        (["-vm", "iocm=true"], ["iocm", "not available on this site yet"]),
+        (["-vm", "disk=/home/alice/d.img"], ["disk", "not available on this site yet"]),
+        (["-vm", "fs_type=ramdisk"], ["fs_type", "not available on this site yet"]),
+        (["-vm", "vcpu_pinning=true"], ["vcpu_pinning", "not available on this site yet"]),
+        (["-vm", "nodes=1"], ["nodes", "not available on this site yet"]),
+        (["-T", "orig"], ["-T"]),
+        (["-I", "-x", "/bin/true"], ["-x", "not available on this site yet"]),
+        (["-t", "1-2"], ["-t", "not available on this site yet"]),
+        (["-l", "nodes=2"], ["nodes", "not available on this site yet"]),
+    ],
+)
+def test_refused_at_submission(site: Site, arguments: list[str], words: list[str]) -> None:
+    """Told before qsub is called; nothing is queued."""
+    queued = site.on("fe", "qstat").stdout
+    done = site.vsub(*arguments, stdin="true\n")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    for word in words:
+        assert word in done.stderr
+    assert "nothing was submitted" in done.stderr
+    assert site.on("fe", "qstat").stdout == queued
+
+
+FORGED = (
+    ("vtorque:!!!", "request"),
+    ("vtorque:AAAA", "request"),
+    (encoded({"v": 99}), "version"),
+    (encoded([1, 2]), "request"),
+    (request() + ";" + request(), "2 requests"),
+    ("GRES:none", "request"),
+    # as long as one argument of a command may be
+    ("vtorque:" + 130_000 * "A", "4096"),
+    (request(img="no-such-image"), "img=no-such-image"),
+    (request(vcpus="3"), "ppn=1", "4 that its guests need"),
+    (request(vcpu="3"), "vcpu", "did you mean vcpus?"),
+)
+"""Requests, and what is said of them."""
+
+
+def test_forged_requests_are_refused_by_root(site: Site) -> None:
+    """What is public is not believed: garbage, a future version, two requests, none, what vsub would refuse."""
+    jobs = [(forge(site, x), words) for x, *words in FORGED]
+    for job_id, words in jobs:
+        check_refused(site.end(job_id), *words)
+
+
+def test_jobtype_runs_nothing(site: Site) -> None:
+    """`-T` lets a user choose which hooks run: ours refuse it, and where they did not run the job's shell does."""
+    hooks = " ".join(f"/var/spool/torque/mom_priv/prologue.{name}" for name in ("orig", "precancel"))
+    for node in NODES:
+        site.root(node, f"for hook in {hooks}; do printf '#!/bin/sh\\nexit 0\\n' >$hook; chmod 500 $hook; done")
+    try:
+        jobs = {name: forge(site, request(), "-T", name) for name in ("orig", "precancel", "other")}
+        ended = {name: site.end(job_id) for name, job_id in jobs.items()}
+    finally:
+        for node in NODES:
+            site.root(node, f"rm {hooks}")
+    check_refused(ended["other"], "-T")
+    check_refused(ended["orig"], "nothing was run")
+    check_refused(ended["precancel"], "nothing was run")
+
+
+def test_emulation_that_the_site_does_not_allow(site: Site) -> None:
+    """The node's own policy has the last word, whatever the front end's says."""
+    with changed(site, allow_emulation=False):
+        check_refused(site.job(stdin="echo RAN\n"), "emulation")
+
+
+def test_too_few_cores_are_raised(site: Site) -> None:
+    """One line says so and why; the job gets what its guest needs."""
+    done = site.vsub("-h", "-l", "nodes=1:ppn=1", "-vm", "vcpus=2", stdin="true\n")
+    job_id = done.stdout.strip()
+    assert (done.returncode, done.stderr) == (0, "vsub: ppn raised from 1 to 3 (2 vcpus + 1 core for the host)\n")
+    shown = site.on("fe", "qstat", "-x", "-f", job_id).stdout
+    assert "<nodes>1:ppn=3</nodes>" in shown
+    drop(site, job_id)
+
+
+def test_hostile_names_stay_data(site: Site) -> None:
+    """A job name and an account full of shell, YAML and Jinja2 change nothing and make nothing."""
+    name = "$(touch${IFS}vtq);{{7*7}}"
+    ended = site.job("-N", name, "-A", "a: [$(touch /tmp/vtq2)] {% x %} 'q\"", stdin='printf %s "$PBS_JOBNAME"\n')
+    assert (ended.exit_status, ended.out) == (0, name)
+    for node in NODES:
+        assert site.root(node, "ls /tmp/vtq2 /tmp/vtq /var/spool/torque/mom_priv/vtq 2>/dev/null || true") == ""
+
+
+def spoil_owner(place: pathlib.Path) -> None:
+    """Who could change an image could change what everybody's guests run."""
+    os.chown(place / "disk.qcow2", 1001, 1001)
+
+
+def spoil_link(place: pathlib.Path) -> None:
+    """A link out of the pool."""
+    (place / "disk.qcow2").unlink()
+    (place / "disk.qcow2").symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize(("spoil", "words"), [(spoil_owner, ["root"]), (spoil_link, ["link"])])
+def test_unsafe_image_is_refused_at_submission_and_by_root(
+    site: Site, spoil: t.Callable[[pathlib.Path], None], words: list[str]
+) -> None:
+    """vsub says so at once; root does not rely on it."""
+    with image("unsafe") as place:
+        spoil(place)
+        done = site.vsub("-vm", "img=unsafe", stdin="echo RAN\n")
+        assert done.returncode != 0
+        assert done.stdout == ""
+        for word in ["unsafe", *words]:
+            assert word in done.stderr
+        check_refused(site.end(forge(site, request(img="unsafe"))), "unsafe", *words)
+
+
+def test_job_shell_started_by_hand(site: Site) -> None:
+    """Outside a job there is no record, and nothing runs."""
+    done = site.on("cn1", "/opt/vtorque/bin/vtorque-shell", user="alice", stdin="/home/alice/where.sh\n")
+    assert done.returncode not in (0, 255)
+    assert done.stderr.startswith("vtorque: ")
+    assert "Traceback" not in done.stderr

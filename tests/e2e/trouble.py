@@ -1,0 +1,133 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Troubles made on purpose, each taken back by its end, and what a user must be told of them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import pathlib
+import shutil
+import typing as t
+
+from .conftest import CHECKOUT, Ended, Site
+
+POOL = CHECKOUT / "build/pool"
+NODES = ("cn1", "cn2")
+CONFIG = "/etc/vtorque/vtorque.yml"
+
+
+def request(**keys: str) -> str:
+    """A request in the form of today (request.py), as somebody would make it without vsub."""
+    return encoded({"v": 1, "k": keys, "s": ""})
+
+
+def encoded(data: object) -> str:
+    """Whatever, in the request's clothes."""
+    return "vtorque:" + base64.urlsafe_b64encode(json.dumps(data).encode()).decode().rstrip("=")
+
+
+def forge(site: Site, x: str, *arguments: str) -> str:
+    """Submit a VM job past vsub; its id."""
+    done = site.qsub("-S", "/opt/vtorque/bin/vtorque-shell", "-l", "other=vtorque", "-W", f"x={x}", *arguments,
+                     stdin="echo RAN; hostname\n")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def check_message(text: str, *words: str) -> None:
+    """A few lines that say what happened, and nothing of our insides."""
+    assert text.startswith("vtorque: ")
+    for word in words:
+        assert word in text
+    assert len(text.splitlines()) <= 8
+    assert "Traceback" not in text
+
+
+def check_refused(ended: Ended, *words: str) -> None:
+    """The job ran nothing, failed, and its error file says why."""
+    assert ended.exit_status not in (0, -999)
+    assert "RAN" not in ended.out
+    check_message(ended.err, *words)
+
+
+def check_held(site: Site, job_id: str, *words: str) -> dict[str, str]:
+    """The job is held so that its owner can release it; its error file and its comment say why."""
+    facts = site.wait_state(job_id, "HC")
+    assert (facts["job_state"], facts["Hold_Types"]) == ("H", "u")
+    text = site.read(facts["Error_Path"].partition(":")[2])
+    check_message(text, *words, f"qrls {job_id}")
+    assert facts["comment"].startswith("vtorque: ")
+    return facts
+
+
+def drop(site: Site, *job_ids: str) -> None:
+    """The owner takes back jobs that wait or are held."""
+    done = site.on("fe", "qdel", *job_ids, user="alice")
+    assert done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def changed(site: Site, nodes: t.Sequence[str] = NODES, **settings: object) -> t.Iterator[None]:
+    """These parameters of the configuration have other values on these nodes."""
+    former = {node: site.root(node, f"cat {CONFIG}") for node in nodes}
+    try:
+        for node, text in former.items():
+            kept = [line for line in text.splitlines() if line.partition(":")[0] not in settings]
+            lines = [*(f"{name}: {json.dumps(value)}" for name, value in settings.items()), *kept]
+            write_config(site, node, "\n".join(lines) + "\n")
+        yield
+    finally:
+        for node, text in former.items():
+            write_config(site, node, text)
+
+
+def write_config(site: Site, node: str, text: str) -> None:
+    """Replace a node's configuration, in place: its owner and mode stay."""
+    done = site.on(node, "/bin/sh", "-c", f"cat >{CONFIG}", stdin=text)
+    assert done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def image(name: str, *, fault: str = "") -> t.Iterator[pathlib.Path]:
+    """A copy of the tiny image under another name, to be spoiled.
+
+    Args:
+        fault: what goes wrong in it while it boots (lab/guests/rc.sh).
+    """
+    newest = max(POOL.glob("tiny@*"), key=lambda path: int(path.name.partition("@")[2]))
+    place = POOL / f"{name}@1"
+    shutil.copytree(newest, place, symlinks=True)
+    try:
+        record = json.loads((place / "record.json").read_text())
+        record = {**record, "name": name, "revision": 1}
+        if fault:
+            record["boot"]["cmdline"] += f" lab.fault={fault}"
+        replace(place / "record.json", json.dumps(record).encode())
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def replace(path: pathlib.Path, content: bytes) -> None:
+    """Other content in a file of an image."""
+    path.chmod(0o644)
+    path.write_bytes(content)
+    path.chmod(0o444)
+
+
+@contextlib.contextmanager
+def mounted(site: Site, node: str, place: str, *, options: str, then: str = "true") -> t.Iterator[None]:
+    """An empty file system lies over a directory of a node.
+
+    Args:
+        options: of the tmpfs, as mount takes them.
+        then: a line of shell that is run when it is there.
+    """
+    site.root(node, f"mount -t tmpfs -o {options} trouble {place} && {{ {then}; }}")
+    try:
+        yield
+    finally:
+        site.root(node, f"umount {place}")
