@@ -1,53 +1,315 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is on this node and belongs to no living start, and its removal.  Who lives is for the caller to know."""
+"""What is on this node and belongs to no living start, and its removal.
+
+Whether a start lives is the batch system's word, which is handed in: this wing knows none.  Nobody's word alone is
+enough: a server that was restored knows no job at all.  What somebody holds the lock of, what has a job's shell, and
+what the MOM has files of stays, and the rest must be found over twice.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import pathlib
+import shutil
 import typing as t
 
+from .. import records
+from ..errors import NodeFault, VTorqueError
 from ..records import Deadline
-from . import guests
+from . import guests, locks, slots, traces
 from .domain import Domains
-from .locks import is_held, start_lock
-from .remains import Remain, remains, start_of
+from .remains import Remain, remains, remains_without_libvirt, start_of
 from .settings import NodeSettings
+from .suspects import Suspects
+
+TWICE_S = 60.0
+"""Seconds between the two looks that both find a start over."""
+MASS = 4
+"""So many starts at once are taken away unasked; more look as if it were not the starts that are wrong."""
+WAIT_S = 30.0
+"""Seconds for another sweep to end."""
+REMOVAL_S = 60.0
+"""Seconds for what is left of one start."""
+OF_THE_FILE_SYSTEM = "lost+found"
 
 IsAlive = t.Callable[[str, int], bool]
-"""Does this start of this job live?  It raises when that is not known: unknown is never "no"."""
+"""Does this start of this job live?  It raises VTorqueError when that is not known: unknown is never "no"."""
+HasFiles = t.Callable[[str], bool]
+"""Does the MOM on this node have files of this job?  It raises VTorqueError when that is not known."""
 
 
-def orphans(settings: NodeSettings, is_alive: IsAlive) -> dict[str, tuple[Remain, ...]]:
-    """What belongs to no living start, by the key of the start it belonged to.
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """One start of a job of which something is here."""
 
-    What somebody holds the lock of is at work and left alone, and so is what cannot be told whose it is.
+    key: str
+    job_id: str
+    number: int
+    remains: tuple[Remain, ...]
+    has_run_directory: bool
+
+    @property
+    def words(self) -> str:
+        """What is here of it."""
+        run = [f"run directory {self.key}"] if self.has_run_directory else []
+        return ", ".join([*map(str, self.remains), *run])
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """What is said of one start.
+
+    Attributes:
+        key: `records.job_key` of it; "" for what belongs to none.
+        why: in words.
+        things: what was removed.
+    """
+
+    key: str
+    why: str
+    things: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Swept:
+    """What a sweep did and found.
+
+    Attributes:
+        removed: starts of which things were taken away, and "" for what belonged to no start.
+        left: what is here and should not be, or is not known to be right.
+        living: what belongs to a living start.
+    """
+
+    removed: tuple[Said, ...] = ()
+    left: tuple[Said, ...] = ()
+    living: tuple[Said, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    starts: tuple[Start, ...]
+    strangers: tuple[Remain, ...]
+    silent: NodeFault | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Judged:
+    start: Start
+    verdict: str
+    why: str
+
+
+def sweep(
+    settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, deadline: Deadline, *,
+    twice_s: float = TWICE_S, mass: int = MASS, any_number: bool = False,
+) -> Swept:  # fmt: skip
+    """Remove what belongs to no living start.
+
+    Args:
+        is_alive: the batch server's word on a start.
+        has_files: the MOM's word on a job.
+        deadline: when to end; what was not looked at by then stays.
+        twice_s: seconds between two looks.
+        mass: so many starts at once, and no more.
+        any_number: more than that, too.
 
     Raises:
-        NodeFault: libvirt does not answer.
-        VTorqueError: whatever `is_alive` raises.
+        VTorqueError: another sweep is at work, or nothing can be kept for the next look.
     """
-    with Domains(settings.libvirt_uri) as domains:
-        there = remains(settings, domains)
-    found: dict[str, tuple[Remain, ...]] = {}
-    for key in sorted({remain.key for remain in there}):
-        start = start_of(key)
-        if start is not None and not is_held(start_lock(settings, key)) and not is_alive(*start):
-            found[key] = tuple(remain for remain in there if remain.key == key)
-    return found
+    with _alone(settings, deadline):
+        suspects = Suspects(settings.run_dir / "suspects.json")
+        seen = _look(settings)
+        judged = [_judge(start, settings, is_alive, has_files, suspects, twice_s) for start in seen.starts]
+        due = [one for one in judged if one.verdict == "over"]
+        if len(due) > mass and not any_number:
+            why = f"{len(due)} starts at once are found over, more than {mass}: is the batch server's word true?"
+            judged = [_Judged(one.start, "left", why) if one.verdict == "over" else one for one in judged]
+        removed, failed = _take_away([one for one in judged if one.verdict in ("earlier", "over")],
+                                     settings, seen.silent, deadline)  # fmt: skip
+        removed += [Said("", "it spoke of nothing any more", things)] if (things := traces.tidy(settings)) else []
+        for one in removed:
+            suspects.clear(one.key)
+        suspects.keep_only({start.key for start in seen.starts})
+        suspects.write()
+    left = [Said(one.start.key, one.why) for one in judged if one.verdict == "left"]
+    left += [Said("", f"{thing}: whose it is cannot be told") for thing in seen.strangers]
+    if seen.silent:
+        left.append(Said("", f"what libvirt has is not known: {seen.silent}"))
+    living = [Said(one.start.key, one.why) for one in judged if one.verdict == "living"]
+    return Swept(tuple(removed), (*left, *failed), tuple(living))
 
 
-def sweep(settings: NodeSettings, is_alive: IsAlive, deadline: Deadline) -> tuple[str, ...]:
-    """Remove what `orphans` finds.
+def sweep_earlier_boot(settings: NodeSettings, deadline: Deadline) -> Swept:
+    """Remove what is of an earlier boot, and nothing else: nobody is asked, for nobody may be there yet.
+
+    Raises:
+        VTorqueError: another sweep is at work.
+    """
+    with _alone(settings, deadline):
+        seen = _sort(remains_without_libvirt(settings), settings)
+        judged = [_Judged(start, "earlier", _EARLIER) for start in seen.starts if _of_earlier_boot(start, settings)]
+        removed, failed = _take_away(judged, settings, None, deadline)
+    return Swept(tuple(removed), tuple(failed))
+
+
+@contextlib.contextmanager
+def _alone(settings: NodeSettings, deadline: Deadline) -> t.Iterator[None]:
+    records.make_directory(settings.run_dir)
+    with locks.held(settings.run_dir / "locks" / "sweep", settings, Deadline.after(deadline.left_s(WAIT_S))):
+        yield
+
+
+# -- what is here
+
+
+def _look(settings: NodeSettings) -> _Seen:
+    try:
+        with Domains(settings.libvirt_uri) as domains:
+            there = remains(settings, domains)
+    except NodeFault as fault:
+        return dataclasses.replace(_sort(remains_without_libvirt(settings), settings), silent=fault)
+    return _sort(there, settings)
+
+
+def _sort(there: t.Iterable[Remain], settings: NodeSettings) -> _Seen:
+    by_key: dict[str, list[Remain]] = {}
+    for thing in there:
+        by_key.setdefault(thing.key, []).append(thing)
+    runs = set(traces.run_keys(settings))
+    starts, strangers = [], []
+    for key in sorted({*by_key, *runs}):
+        things = tuple(by_key.get(key, ()))
+        named = start_of(key)
+        if named is not None:
+            starts.append(Start(key, *named, things, key in runs))
+            continue
+        strangers += [thing for thing in things if thing.name != OF_THE_FILE_SYSTEM]
+        strangers += [Remain("run directory", key, key)] if key in runs else []
+    return _Seen(tuple(starts), tuple(strangers))
+
+
+# -- what is to be thought of it
+
+_EARLIER = "it is of an earlier boot of this node"
+
+
+def _judge(
+    start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, suspects: Suspects, twice_s: float
+) -> _Judged:
+    """One of `living`, `left`, `over`, `earlier`, and why."""
+    if _of_earlier_boot(start, settings):
+        return _Judged(start, "earlier", _EARLIER)
+    try:
+        if locks.is_held(locks.start_lock(settings, start.key)):
+            return _held(start, settings, is_alive, has_files)
+        shell = traces.living_shell(settings, start.key)
+        if shell is not None:
+            return _Judged(start, "living", f"its job's shell lives, process {shell.pid}")
+        if has_files(start.job_id):
+            return _Judged(start, "living", "the MOM here has files of its job")
+        if is_alive(start.job_id, start.number):
+            suspects.clear(start.key)
+            return _Judged(start, "living", "the batch server says so")
+    except VTorqueError as error:
+        return _Judged(start, "left", f"whether it lives is not known: {error}")
+    for_s = suspects.suspected_s(start.key)
+    if for_s < twice_s:
+        return _Judged(start, "left", f"found over {for_s:.0f} s ago, believed when that holds for {twice_s:.0f} s")
+    return _Judged(start, "over", f"found over twice, {for_s:.0f} s apart")
+
+
+def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles) -> _Judged:
+    """Somebody works or watches; said aloud when there is no job any more that it could be for."""
+    holder = _holder(locks.start_lock(settings, start.key))
+    with contextlib.suppress(VTorqueError):
+        if not has_files(start.job_id) and not is_alive(start.job_id, start.number):
+            return _Judged(
+                start, "left", f"process {holder} holds its lock, although there is no such job any more: end it"
+            )
+    return _Judged(start, "living", f"process {holder} is at work for it")
+
+
+def _holder(lock: pathlib.Path) -> str:
+    try:
+        return (lock.read_text(encoding="ascii", errors="replace").split() or ["unknown"])[0]
+    except OSError:
+        return "unknown"
+
+
+def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
+    """Is all that is here of it of an earlier boot?  What does not say of which boot it is may be of this one."""
+    now = records.boot_id()
+    boots = [_boot(path) for path in sorted(settings.start_dir(start.job_id, start.number).glob("*/guest.json"))]
+    if start.has_run_directory:
+        boots.append(_boot(settings.run_dir / "jobs" / start.key / "ready.json"))
+    if not boots or "" in boots or now in boots:
+        return False
+    # no process and no lock outlives its boot; who says so all the same is believed
+    at_work = any(thing.kind in ("process", "domain") for thing in start.remains)
+    return not at_work and not locks.is_held(locks.start_lock(settings, start.key))
+
+
+def _boot(path: pathlib.Path) -> str:
+    """The boot in which this was written; "" when it does not say so."""
+    try:
+        return str(records.read_json(path).get("boot_id", ""))
+    except (OSError, VTorqueError):
+        return ""
+
+
+# -- its removal
+
+
+def _take_away(
+    judged: t.Sequence[_Judged], settings: NodeSettings, silent: NodeFault | None, deadline: Deadline
+) -> tuple[list[Said], list[Said]]:
+    """Remove these, one by one; what fails keeps nothing else from going.
 
     Returns:
-        What was removed.
-
-    Raises:
-        VTorqueError: see `orphans` and `guests.absent`.
+        What was removed, and what is still here.
     """
-    removed: list[str] = []
-    for key in orphans(settings, is_alive):
-        job_id, start = t.cast("tuple[str, int]", start_of(key))
-        removed += guests.absent(job_id, start, settings, deadline)
-    return tuple(removed)
+    removed, left = [], []
+    for one in judged:
+        start = one.start
+        try:
+            if deadline.passed:
+                raise VTorqueError("no time was left for it")
+            if one.verdict == "earlier":
+                things = _remove_earlier(start, settings)
+            else:
+                if start.remains and silent is not None:
+                    raise silent
+                things = _remove_over(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
+            removed.append(Said(start.key, one.why, things))
+        except (VTorqueError, OSError) as error:
+            left.append(Said(start.key, f"{start.words}: not removed: {error}"))
+    return removed, left
+
+
+def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
+    # a tombstone would end whoever began to work for it meanwhile
+    if locks.is_held(locks.start_lock(settings, start.key)):
+        raise VTorqueError("somebody has begun to work for it meanwhile")
+    things: tuple[str, ...] = ()
+    if start.remains:
+        things = guests.absent(start.job_id, start.number, settings, deadline)
+        if here := guests.left(settings, start.job_id, start.number):
+            raise VTorqueError("still here", ", ".join(here))
+    else:
+        locks.bury(settings, start.key)
+    return (*things, *traces.remove_run(settings, start.key))
+
+
+def _remove_earlier(start: Start, settings: NodeSettings) -> tuple[str, ...]:
+    """Without libvirt: of a domain nothing but its files is left, and libvirt may not be up yet."""
+    locks.bury(settings, start.key)
+    directory = settings.start_dir(start.job_id, start.number)
+    things = []
+    if directory.is_dir():
+        shutil.rmtree(directory)
+        things.append(f"directory {start.key}")
+    things += [f"slot {slot}" for slot in slots.free(settings, start.key)]
+    return (*things, *traces.remove_run(settings, start.key))

@@ -32,10 +32,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     readiness,
     seed,
     slots,
-    sweep,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain_xml import DomainFacts, read_facts
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.remains import Remain, start_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.remains import start_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, job_key
 
@@ -127,8 +126,7 @@ class Node:
         )  # fmt: skip
         real = images.find
         patch.setattr(images, "find", lambda name, where: real(name, where, owner_uid=os.getuid()))
-        for room in (guests, sweep):
-            patch.setattr(room, "Domains", self.hypervisor.connect)
+        patch.setattr(guests, "Domains", self.hypervisor.connect)
         patch.setattr(neighbours, "bridge_index", lambda _bridge: 1)
         patch.setattr(neighbours, "node_address", lambda _bridge: "10.77.0.11")
         patch.setattr(neighbours, "flush", lambda macs, _bridge: self.flushed.append(set(macs)))
@@ -507,40 +505,3 @@ def test_a_key_tells_job_and_start(job_id: str, start: int) -> None:
 
 def test_what_is_no_key_tells_nothing() -> None:
     assert start_of("lost+found") is None
-
-
-def test_the_sweep_takes_what_does_not_live_and_nothing_else(node: Node) -> None:
-    node.present(part(start=1))
-    node.present(part(start=2))
-    (node.settings.guests_dir / "lost+found").mkdir()
-    found = sweep.orphans(node.settings, lambda _job, start: start == 2)
-    assert found == {
-        "7.head.1": (
-            Remain("domain", "vcn1-1", "7.head.1"),
-            Remain("slot", "1", "7.head.1"),
-            Remain("directory", "7.head.1", "7.head.1"),
-        )
-    }
-    assert sweep.sweep(node.settings, lambda _job, start: start == 2, soon()) == (
-        "domain vcn1-1",
-        "directory 7.head.1",
-        "slot 1",
-    )
-    assert list(node.hypervisor.running) == ["vcn1-2"]
-
-
-def test_the_sweep_leaves_alone_what_somebody_works_on(node: Node) -> None:
-    node.present()
-    with locks.held(locks.start_lock(node.settings, job_key(JOB, 1)), node.settings, soon()):
-        assert sweep.orphans(node.settings, lambda _job, _start: False) == {}
-
-
-def test_the_sweep_takes_nothing_when_it_is_not_known_what_lives(node: Node) -> None:
-    node.present()
-
-    def unknown(_job: str, _start: int) -> bool:
-        raise SiteFault("the batch server", "does not answer")
-
-    with pytest.raises(SiteFault):
-        sweep.sweep(node.settings, unknown, soon())
-    assert list(node.hypervisor.running) == ["vcn1-1"]

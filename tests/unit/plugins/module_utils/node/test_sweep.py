@@ -1,0 +1,357 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sweep takes what is proved to be over, and nothing else; on real files and libvirt's own test driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+import uuid
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks, remains, slots, sweep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import Domains, DomainSpec, render_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, ProcessId, job_key
+
+EARLIER = "00000000-0000-4000-8000-000000000000"
+SILENT = NodeFault("libvirt", "gave no answer", cause="libvirt")
+
+
+def dead(_job: str, _start: int) -> bool:
+    return False
+
+
+def alive(_job: str, _start: int) -> bool:
+    return True
+
+
+def unknown(_job: str, _start: int) -> bool:
+    raise SiteFault("qstat", "the batch server cannot be reached")
+
+
+def no_files(_job: str) -> bool:
+    return False
+
+
+class Node:
+    """A node with a hypervisor that runs nothing, and what jobs made there."""
+
+    def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch, hypervisor: Domains) -> None:
+        self.hypervisor = hypervisor
+        self.settings = NodeSettings(
+            node_name="cn1", node_number=1, state_dir=directory / "state", run_dir=directory / "run",
+            libvirt_uri="test:///default", template_dir=None, bridge="vtq-no-bridge",
+        )  # fmt: skip
+        patch.setattr(remains, "SYS_NET", directory / "net")
+        self.patch = patch
+
+    def start(
+        self, number: int, start: int = 1, *, domain: bool = True, boot: str | None = None, run: bool = False
+    ) -> str:
+        """What `present` leaves when it is done: slot, directory, domain."""
+        job_id = f"{number}.head"
+        key = job_key(job_id, start)
+        name = f"vcn1-{number}"
+        guest = self.settings.guests_dir / key / name
+        guest.mkdir(parents=True)
+        (guest / "guest.json").write_text(json.dumps({"boot_id": boot} if boot else {}))
+        self.settings.slots_dir.mkdir(exist_ok=True)
+        (self.settings.slots_dir / str(number)).symlink_to(f"{key}/{name}")
+        if domain:
+            spec = DomainSpec(
+                name=name, uuid=str(uuid.uuid4()), job_id=job_id, start=start, owner="alice", rank=0, node="cn1",
+                hypervisor="test", arch="x86_64", ram_mib=64, vcpus=1, disk=guest / "disk.qcow2",
+                image=pathlib.Path("/pool/disk.qcow2"), image_format="qcow2", seed=guest / "seed.iso",
+                console=guest / "console.log", bridge="br0", tap=f"vtq{number}", mac=f"52:54:00:00:01:{number:02x}",
+            )  # fmt: skip
+            self.hypervisor.create(render_xml(spec, site_dir=None))
+        if run:
+            self.run(key)
+        return key
+
+    def run(self, key: str, *, shell: ProcessId | None = None, boot: str = "") -> None:
+        """What the prologue leaves on the mother superior."""
+        directory = self.settings.run_dir / "jobs" / key
+        records.make_directory(directory)
+        (directory / "ready.json").write_text(json.dumps({"boot_id": boot or records.boot_id()}))
+        records.point_shell(shell or ended(), directory, self.settings.run_dir)
+
+    def sweep(
+        self, is_alive: sweep.IsAlive = dead, has_files: sweep.HasFiles = no_files, *, twice_s: float = 0.0,
+        any_number: bool = False, mass: int = sweep.MASS,
+    ) -> sweep.Swept:  # fmt: skip
+        return sweep.sweep(
+            self.settings, is_alive, has_files, Deadline.after(60.0), twice_s=twice_s, any_number=any_number, mass=mass
+        )
+
+    def silence_libvirt(self) -> None:
+        def connect(_uri: str) -> t.NoReturn:
+            raise SILENT
+
+        self.patch.setattr(sweep, "Domains", connect)
+
+    @property
+    def things(self) -> set[str]:
+        """The keys of which something is here, and the names of domains."""
+        jobs = self.settings.run_dir / "jobs"
+        return {
+            *(path.name for path in (*jobs.glob("*"), *self.settings.guests_dir.glob("*"))),
+            *(facts.name for facts in self.hypervisor.list()),
+            *(owner.partition("/")[0] for owner in slots.taken(self.settings).values()),
+        }
+
+
+def ended() -> ProcessId:
+    """A process that is no more."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        return ProcessId.of(process.pid)
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Node]:
+    with Domains("test:///default") as hypervisor:
+        yield Node(tmp_path, monkeypatch, hypervisor)
+        for facts in hypervisor.list():
+            hypervisor.destroy(facts.name)
+
+
+def test_what_does_not_live_goes_and_nothing_else(node: Node) -> None:
+    node.start(7, 1, run=True)
+    node.start(8, 2, run=True)
+    (node.settings.guests_dir / "lost+found").mkdir()
+    swept = node.sweep(lambda job_id, _start: job_id == "8.head")
+    assert [(said.key, [thing.split()[0] for thing in said.things]) for said in swept.removed] == [
+        ("7.head.1", ["domain", "directory", "slot", "shell", "run"])
+    ]
+    assert [said.key for said in swept.living] == ["8.head.2"]
+    assert swept.left == ()
+    assert node.things == {"8.head.2", "vcn1-8", "lost+found"}
+
+
+def test_nothing_to_do_is_well_done(node: Node) -> None:
+    assert node.sweep(unknown) == sweep.Swept()
+    assert not (node.settings.run_dir / "suspects.json").exists()
+
+
+def test_one_look_removes_nothing(node: Node) -> None:
+    node.start(7)
+    for _look in range(3):
+        swept = node.sweep(twice_s=3600.0)
+        assert swept.removed == ()
+        assert [said.key for said in swept.left] == ["7.head.1"]
+    assert node.things == {"7.head.1", "vcn1-7"}
+    assert [said.key for said in node.sweep(twice_s=0.0).removed] == ["7.head.1"]
+
+
+def test_the_second_look_counts_from_the_first_one(node: Node) -> None:
+    node.start(7)
+    node.sweep(twice_s=60.0)
+    file = node.settings.run_dir / "suspects.json"
+    kept = json.loads(file.read_text())
+    for earlier_s, goes in ((50.0, False), (61.0, True)):
+        file.unlink()
+        moved = {key: first - earlier_s for key, first in kept["suspects"].items()}
+        file.write_text(json.dumps({**kept, "suspects": moved}))
+        assert bool(node.sweep(twice_s=60.0).removed) is goes
+
+
+def test_a_start_that_lives_again_is_no_suspect_any_more(node: Node) -> None:
+    node.start(7)
+    node.sweep(twice_s=3600.0)
+    node.sweep(alive)
+    assert json.loads((node.settings.run_dir / "suspects.json").read_text())["suspects"] == {}
+    assert node.sweep(twice_s=0.001).removed == ()
+
+
+@pytest.mark.parametrize("garbage", ["", "[]", "{", '{"version": 1, "suspects": [1]}', "\0\xff", '{"suspects": {}}'])
+def test_a_file_of_suspects_that_says_nothing_costs_only_time(node: Node, garbage: str) -> None:
+    node.start(7)
+    (node.settings.run_dir).mkdir(exist_ok=True)
+    (node.settings.run_dir / "suspects.json").write_text(garbage)
+    assert node.sweep(twice_s=3600.0).removed == ()
+    assert node.sweep(twice_s=0.0).removed
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"boot_id": EARLIER},
+        {"version": 2},
+        {"suspects": {"7.head.1": 1e12}},
+        {"suspects": {"7.head.1": True}},
+        {"suspects": {"7.head.1": "long ago"}},
+    ],
+)
+def test_a_suspicion_of_another_boot_or_form_is_none(node: Node, changes: dict[str, object]) -> None:
+    node.start(7)
+    node.settings.run_dir.mkdir()
+    told = {"version": 1, "boot_id": records.boot_id(), "suspects": {"7.head.1": 0.0}, **changes}
+    (node.settings.run_dir / "suspects.json").write_text(json.dumps(told))
+    assert node.sweep(twice_s=1.0).removed == ()
+
+
+def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -> None:
+    """A worker's lock, the MOM's files and the job's shell protect one start each; the fourth is over."""
+    for number in (1, 2, 3, 4):
+        node.start(number)
+    node.run("3.head.1", shell=ProcessId.of(os.getpid()))
+    with locks.held(locks.start_lock(node.settings, "1.head.1"), node.settings, Deadline.after(60.0)):
+        for _look in range(3):
+            node.sweep(dead, lambda job_id: job_id == "2.head")
+        swept = node.sweep(dead, lambda job_id: job_id in ("1.head", "2.head"))
+    assert node.things == {"1.head.1", "2.head.1", "3.head.1", "vcn1-1", "vcn1-2", "vcn1-3"}
+    assert {said.key: said.why for said in swept.living} == {
+        "1.head.1": f"process {os.getpid()} is at work for it",
+        "2.head.1": "the MOM here has files of its job",
+        "3.head.1": f"its job's shell lives, process {os.getpid()}",
+    }
+    assert not locks.tombstone(node.settings, "1.head.1").exists()
+
+
+def test_who_holds_a_lock_for_no_job_is_named_and_left(node: Node) -> None:
+    node.start(7)
+    with locks.held(locks.start_lock(node.settings, "7.head.1"), node.settings, Deadline.after(60.0)):
+        (left,) = node.sweep(dead).left
+        assert f"process {os.getpid()} holds its lock, although there is no such job" in left.why
+        assert node.sweep(unknown).left == ()
+    assert "vcn1-7" in node.things
+
+
+def test_unknown_is_never_over_and_keeps_no_other_start_waiting(node: Node) -> None:
+    node.start(7)
+    node.start(8)
+    swept = node.sweep(lambda job_id, start: unknown(job_id, start) if job_id == "7.head" else False)
+    assert [said.key for said in swept.removed] == ["8.head.1"]
+    assert [(said.key, "cannot be reached" in said.why) for said in swept.left] == [("7.head.1", True)]
+    assert node.things == {"7.head.1", "vcn1-7"}
+
+
+def test_what_the_mom_has_is_not_known_then_nothing_goes(node: Node) -> None:
+    def unreadable(_job: str) -> bool:
+        raise SiteFault("mom_priv/jobs", "what the MOM has here is not known")
+
+    node.start(7)
+    assert node.sweep(dead, unreadable).removed == ()
+    assert node.things == {"7.head.1", "vcn1-7"}
+
+
+@pytest.mark.parametrize(("count", "any_number", "goes"), [(2, False, 2), (3, False, 0), (3, True, 3)])
+def test_many_at_once_are_looked_at_by_a_person_first(node: Node, count: int, any_number: bool, goes: int) -> None:
+    for number in range(1, count + 1):
+        node.start(number)
+    swept = node.sweep(mass=2, any_number=any_number)
+    assert len(swept.removed) == goes
+    assert len(swept.left) == count - goes
+    assert all("3 starts at once" in said.why for said in swept.left)
+
+
+def test_a_silent_libvirt_is_never_an_absent_guest(node: Node) -> None:
+    node.start(7)
+    node.run("9.head.1")
+    node.silence_libvirt()
+    swept = node.sweep()
+    assert [(said.key, said.things[-1]) for said in swept.removed] == [("9.head.1", "run directory 9.head.1")]
+    assert [said.key for said in swept.left] == ["", "7.head.1"]
+    assert all("gave no answer" in said.why for said in swept.left)
+    assert node.things == {"7.head.1", "vcn1-7"}
+
+
+def test_a_domain_without_files_is_found(node: Node) -> None:
+    key = node.start(7)
+    (node.settings.slots_dir / "7").unlink()
+    for path in sorted((node.settings.guests_dir / key).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (node.settings.guests_dir / key).rmdir()
+    assert [said.things for said in node.sweep().removed] == [("domain vcn1-7",)]
+
+
+@pytest.mark.parametrize("how", ["sweep", "boot"])
+def test_what_is_of_an_earlier_boot_goes_at_once_without_anybodys_word(node: Node, how: str) -> None:
+    for number in range(1, 7):  # more than a mass
+        node.start(number, domain=False, boot=EARLIER)
+    node.run("1.head.1", boot=EARLIER)
+    node.start(8, boot=records.boot_id())
+    node.start(9)
+    node.silence_libvirt()
+    if how == "boot":
+        swept = sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
+        assert swept.left == ()
+    else:
+        swept = node.sweep(unknown, lambda _job: True)
+    assert [said.key for said in swept.removed] == [f"{number}.head.1" for number in range(1, 7)]
+    assert node.things == {"8.head.1", "9.head.1", "vcn1-8", "vcn1-9"}
+
+
+def test_earlier_is_only_what_nobody_works_on_and_what_says_so_whole(node: Node) -> None:
+    held = node.start(1, domain=False, boot=EARLIER)
+    node.start(2, domain=False, boot=EARLIER)
+    node.run("2.head.1")
+    node.start(3, domain=False, boot=EARLIER)
+    (node.settings.guests_dir / "3.head.1" / "vcn1-30").mkdir()
+    (node.settings.guests_dir / "3.head.1" / "vcn1-30" / "guest.json").write_text("{")
+    with locks.held(locks.start_lock(node.settings, held), node.settings, Deadline.after(60.0)):
+        assert sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0)) == sweep.Swept()
+
+
+def test_what_would_not_go_is_told_and_keeps_nothing_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.start(7)
+    node.start(8)
+    real = sweep.guests.absent
+
+    def absent(job_id: str, *rest: t.Any) -> tuple[str, ...]:
+        if job_id == "7.head":
+            raise VTorqueError("the domain", "would not end")
+        return real(job_id, *rest)
+
+    monkeypatch.setattr(sweep.guests, "absent", absent)
+    swept = node.sweep()
+    assert [said.key for said in swept.removed] == ["8.head.1"]
+    (left,) = swept.left
+    assert left.key == "7.head.1"
+    assert "domain vcn1-7" in left.why
+    assert "would not end" in left.why
+
+
+def test_when_no_time_is_left_the_rest_stays_and_is_told(node: Node) -> None:
+    node.start(7)
+    swept = sweep.sweep(node.settings, dead, no_files, Deadline.after(0.0), twice_s=0.0)
+    assert [said.key for said in swept.left] == ["7.head.1"]
+    assert "vcn1-7" in node.things
+
+
+def test_whose_it_is_cannot_be_told_is_said(node: Node) -> None:
+    (node.settings.guests_dir / "something").mkdir(parents=True)
+    (left,) = node.sweep().left
+    assert left == sweep.Said("", "directory something: whose it is cannot be told")
+
+
+def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.start(7)
+    monkeypatch.setattr(sweep, "WAIT_S", 0.1)
+    lock = node.settings.run_dir / "locks" / "sweep"
+    with locks.held(lock, node.settings, Deadline.after(60.0)), pytest.raises(VTorqueError, match=str(os.getpid())):
+        node.sweep()
+    assert node.sweep().removed
+
+
+def test_who_begins_to_work_between_look_and_removal_is_not_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.start(7)
+    answers = iter([False, True])
+    monkeypatch.setattr(sweep.locks, "is_held", lambda _path: next(answers))
+    swept = node.sweep()
+    assert "begun to work" in swept.left[0].why
+    assert not locks.tombstone(node.settings, "7.head.1").exists()
+
+
+def test_a_report_is_json_as_it_is(node: Node) -> None:
+    node.start(7)
+    assert json.loads(json.dumps(dataclasses.asdict(node.sweep())))["removed"][0]["key"] == "7.head.1"

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What lies in /run/vtorque and speaks of nothing any more."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks, traces
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, ProcessId
+
+LONG_AGO = time.time() - 10 * locks.STONE_KEPT_S
+GONE = ProcessId(os.getpid(), 1)
+"""Our number, but a process of another time."""
+NO_PROCESS = 1 << 22
+"""Above the greatest number that Linux gives a process."""
+
+
+@pytest.fixture
+def settings(tmp_path: pathlib.Path) -> NodeSettings:
+    for name in ("jobs", "shells", "locks", "tombstones"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    return NodeSettings(node_name="cn1", node_number=1, state_dir=tmp_path / "state", run_dir=tmp_path / "run")
+
+
+def test_a_link_goes_when_process_and_directory_are_gone(settings: NodeSettings) -> None:
+    (settings.run_dir / "jobs" / "7.head.1").mkdir()
+    here, gone = settings.run_dir / "jobs" / "7.head.1", settings.run_dir / "jobs" / "8.head.1"
+    myself = ProcessId.of(os.getpid())
+    for shell, directory in ((GONE, gone), (ProcessId(1, 1), here), (myself, gone)):
+        records.point_shell(shell, directory, settings.run_dir)
+    (settings.run_dir / "shells" / "README").write_text("not a link of ours")
+    assert traces.tidy(settings) == (f"shell link {GONE}",)
+    assert {path.name for path in (settings.run_dir / "shells").iterdir()} == {"1.1", str(myself), "README"}
+
+
+def test_the_shell_of_a_start_is_known_by_number_and_time(settings: NodeSettings) -> None:
+    directory = settings.run_dir / "jobs" / "7.head.1"
+    directory.mkdir()
+    records.point_shell(GONE, directory, settings.run_dir)
+    assert traces.living_shell(settings, "7.head.1") is None
+    myself = ProcessId.of(os.getpid())
+    records.point_shell(myself, directory, settings.run_dir)
+    assert traces.living_shell(settings, "7.head.1") == myself
+    assert traces.living_shell(settings, "7.head.10") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "age_s", "goes"),
+    [
+        (f".ready.json.{NO_PROCESS}", 0.0, True),
+        (f".ready.json.{os.getpid()}", 0.0, False),
+        (f".ready.json.{os.getpid()}", 7200.0, True),
+        (".hidden", 7200.0, False),
+        ("ready.json", 7200.0, False),
+        (f"ready.{NO_PROCESS}", 7200.0, False),
+    ],
+)
+@pytest.mark.parametrize("place", ["run", "run/shells", "run/jobs/7.head.1", "state/records/7.head.1"])
+def test_half_a_file_goes_with_its_writer(
+    settings: NodeSettings, place: str, name: str, age_s: float, goes: bool
+) -> None:
+    directory = settings.run_dir.parent / place
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text("{")
+    os.utime(directory / name, (time.time() - age_s,) * 2)
+    assert traces.tidy(settings) == ((f"half a file {name}",) if goes else ())
+    assert (directory / name).exists() is not goes
+
+
+def test_old_words_and_locks_are_forgotten_and_young_ones_kept(settings: NodeSettings) -> None:
+    for place in ("tombstones", "locks"):
+        for name, when in (("7.head.1", LONG_AGO), ("8.head.1", time.time())):
+            (settings.run_dir / place / name).touch()
+            os.utime(settings.run_dir / place / name, (when, when))
+    assert traces.tidy(settings) == ("tombstone 7.head.1", "lock file 7.head.1")
+
+
+def test_a_lock_that_somebody_holds_stays_however_old_it_is(settings: NodeSettings) -> None:
+    lock = locks.start_lock(settings, "7.head.1")
+    with locks.held(lock, settings, Deadline.after(60.0)):
+        os.utime(lock, (LONG_AGO, LONG_AGO))
+        assert traces.tidy(settings) == ()
+        assert locks.is_held(lock)
+
+
+def test_links_go_before_what_they_lead_to(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = settings.run_dir / "jobs" / "7.head.1"
+    directory.mkdir()
+    (directory / "job_key").write_text("secret")
+    records.point_shell(GONE, directory, settings.run_dir)
+    seen = []
+    real = traces.shutil.rmtree
+    monkeypatch.setattr(
+        traces.shutil, "rmtree", lambda path: (seen.append(records.shell_links(path, settings.run_dir)), real(path))
+    )
+    assert traces.remove_run(settings, "7.head.1") == (f"shell link {GONE}", "run directory 7.head.1")
+    assert seen == [()]
+    assert traces.remove_run(settings, "7.head.1") == ()
+
+
+def test_nothing_of_ours_was_ever_here(tmp_path: pathlib.Path) -> None:
+    settings = NodeSettings(node_name="cn1", node_number=1, state_dir=tmp_path / "s", run_dir=tmp_path / "r")
+    assert traces.tidy(settings) == ()
+    assert traces.run_keys(settings) == ()
