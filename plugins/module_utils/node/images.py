@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import json
@@ -301,6 +302,23 @@ def make_overlay(
     _run(argv, deadline, NodeFault)
     path.chmod(0o600)
     return size
+
+
+def promised_bytes(guests_dir: pathlib.Path) -> int:
+    """Bytes by which the overlays on this node may still grow: nothing else may count on them.
+
+    Args:
+        guests_dir: one directory a start of a job, one below it a guest.
+    """
+    promised = 0
+    for overlay in guests_dir.glob("*/*/disk.qcow2"):
+        # another start's may be taken away at any time
+        with contextlib.suppress(OSError):
+            with overlay.open("rb") as stream:
+                header = stream.read(32)
+            # qcow2: the size that a guest sees is a big-endian number at byte 24 (QEMU, docs/interop/qcow2.txt)
+            promised += max(0, int.from_bytes(header[24:32], "big") - overlay.stat().st_blocks * 512)
+    return promised
 
 
 def _run(argv: t.Sequence[str | pathlib.Path], deadline: Deadline, fault: type[VTorqueError]) -> str:

@@ -1,0 +1,204 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is this node well: each cause for which a node goes offline (`errors.CAUSES`), tested here and now."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import typing as t
+
+from .. import records
+from ..errors import NodeFault, VTorqueError
+from . import images, neighbours
+from .domain import Capabilities, Domains, kvm_usable
+from .settings import NodeSettings
+
+POOL_S = 10.0
+"""Seconds for the image pool, which may be on a file server that hangs."""
+PROGRAM_S = 10.0
+LEAST_ROOM_BYTES = 64 << 20
+"""What a guest needs beside its disk: seed, kernel, console."""
+_IFF_UP = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Usual:
+    """What a job of this site gets that asks for nothing in particular: a node is well when it can give that.
+
+    Attributes:
+        hypervisor: `kvm`, `skvm`, or `qemu` for software emulation.
+        image: of the pool; "": whichever is the largest.
+    """
+
+    hypervisor: str = "kvm"
+    arch: str = "x86_64"
+    image: str = ""
+
+
+def troubles(settings: NodeSettings, cause: str = "", usual: Usual | None = None) -> tuple[NodeFault, ...]:
+    """What is wrong with this node now.
+
+    Args:
+        cause: test this alone; anything that is none of `errors.CAUSES`: test everything.
+        usual: what the node must be able to give.
+
+    Returns:
+        One fault for each cause that did not test good; () when all is well.
+    """
+    wanted = usual or Usual()
+    checks: dict[str, t.Callable[[], object]] = {
+        "libvirt": lambda: check_libvirt(settings),
+        "virtualisation": lambda: check_virtualisation(wanted.hypervisor, wanted.arch, settings),
+        "bridge": lambda: check_bridge(settings),
+        "disk": lambda: check_disk(settings, wanted.image),
+        "programs": lambda: check_programs(settings),
+    }
+    found = []
+    for name in [cause] if cause in checks else list(checks):
+        try:
+            checks[name]()
+        except NodeFault as fault:
+            found.append(fault)
+        except (VTorqueError, OSError) as error:
+            # it could not be tested, so it did not test good
+            found.append(NodeFault(f"{name} of {settings.node_name}", str(error), cause=name))
+    return tuple(found)
+
+
+def check_libvirt(settings: NodeSettings) -> Capabilities:
+    """What libvirt says that it can do.
+
+    Raises:
+        NodeFault: it does not answer.
+    """
+    with Domains(settings.libvirt_uri) as domains:
+        return domains.capabilities()
+
+
+def check_virtualisation(
+    hypervisor: str, arch: str, settings: NodeSettings, offered: Capabilities | None = None
+) -> None:
+    """Can this node run guests of this kind?
+
+    Args:
+        hypervisor: `qemu` is software emulation, everything else needs KVM.
+        arch: of the guests.
+        offered: what libvirt said; None: it is asked.
+
+    Raises:
+        NodeFault: it cannot.
+    """
+    offered = offered or check_libvirt(settings)
+    if hypervisor == "qemu":
+        if "qemu" not in offered.domains.get(arch, ()):
+            raise NodeFault(
+                f"arch={arch}", f"libvirt on {settings.node_name} cannot emulate it", "install its qemu-system",
+                cause="virtualisation",
+            )  # fmt: skip
+        return
+    why = kvm_usable(arch, offered)
+    if why:
+        raise NodeFault(
+            f"{settings.node_name} has no usable virtualisation", why,
+            "switch it on in the firmware, load kvm; hypervisor=qemu is software emulation, where the site allows it",
+            cause="virtualisation",
+        )  # fmt: skip
+
+
+def check_bridge(settings: NodeSettings) -> str:
+    """The node's own address on the guests' bridge.
+
+    Raises:
+        NodeFault: the bridge is missing, is down, or has no address.
+    """
+    address = neighbours.node_address(settings.bridge)
+    flags = int((neighbours.SYS_NET / settings.bridge / "flags").read_text(encoding="ascii"), 16)
+    if not flags & _IFF_UP:
+        raise NodeFault(f"bridge {settings.bridge}", "is down", f"ip link set {settings.bridge} up", cause="bridge")
+    return address
+
+
+def check_disk(settings: NodeSettings, image: str = "") -> None:
+    """Can a guest's disk be made here?
+
+    Args:
+        image: the guest's; "": the largest that could ever fit.  A pool that cannot be read is no fault of the node's.
+
+    Raises:
+        NodeFault: nothing can be written, or there is no room.
+    """
+    place = settings.guests_dir
+    try:
+        records.make_directory(place)
+        # beside the guests, where nobody takes it for one of theirs
+        with tempfile.TemporaryFile(dir=place if place.is_mount() else settings.state_dir) as stream:
+            stream.write(b"\0" * 4096)
+            stream.flush()
+            os.fsync(stream.fileno())
+        disk = shutil.disk_usage(place)
+    except (VTorqueError, OSError) as error:
+        raise NodeFault(
+            f"the disk of {settings.state_dir} on {settings.node_name}", str(error),
+            "free some space, or see to the disk", cause="disk",
+        ) from error  # fmt: skip
+    wanted = max([LEAST_ROOM_BYTES, *(size for size in _sizes(settings.pool, image) if size <= disk.total)])
+    promised = images.promised_bytes(place)
+    if wanted + promised > disk.free:
+        raise NodeFault(
+            f"no room for a guest's disk under {settings.state_dir}",
+            f"{wanted >> 20} MiB are needed; {disk.free >> 20} MiB are free, {promised >> 20} MiB of them promised",
+            "free some space",
+            cause="disk",
+        )
+
+
+def _sizes(pool: pathlib.Path, image: str) -> tuple[int, ...]:
+    """Sizes in bytes of the disks of this image, or of every image; () when the pool does not say it in time."""
+    found: list[int] = []
+
+    def work() -> None:
+        try:
+            known = [images.find(image, pool)] if image else [one for _name, one in images.list_images(pool)]
+            for one in known:
+                if isinstance(one, images.Image):
+                    found.append(one.virtual_bytes or (one.path.stat().st_size if one.format == "raw" else 0))
+        except (VTorqueError, OSError):
+            return
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(POOL_S)
+    return tuple(found)
+
+
+def check_programs(settings: NodeSettings) -> None:
+    """Are the programs there that guests are made with, and do they run?
+
+    Raises:
+        NodeFault: one is not, or does not.
+    """
+    for program, option in (
+        (settings.qemu_img, "--version"),
+        (settings.ssh, "-V"),
+        (settings.flock, "--version"),
+        (pathlib.Path(records.SETFACL), "--version"),
+    ):
+        try:
+            done = subprocess.run(
+                [str(program), option], timeout=PROGRAM_S, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+            )  # fmt: skip
+            why = f"{option} ended with status {done.returncode}" if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            why = f"{option} gave no answer within {PROGRAM_S:.0f} s"
+        except OSError as error:
+            why = error.strerror or str(error)
+        if why:
+            raise NodeFault(f"{program} on {settings.node_name}", why, "install it again", cause="programs")
