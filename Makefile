@@ -64,13 +64,13 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
 	@echo "== check"
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@cd build/import && MYPYPATH=. ../venv/bin/mypy --config-file ../../pyproject.toml -p ansible_collections.mikelangelo.vtorque.plugins
-	@$(PY) -m mypy lab
+	@MYPYPATH=build/import $(PY) -m mypy lab tests/bench
 	@shellcheck -x $$(git ls-files '*.sh') .ci/run
 	@tests/collection.sh lint
 
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
-	@$(PYTEST) -q tests/unit
+	@$(PYTEST) -q tests/unit tests/bench
 
 sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test integration; galaxy-importer
 	@echo "== $@"
@@ -87,6 +87,10 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
 	@$(PYTEST) -q tests/e2e
+
+.PHONY: bench
+bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian)
+	@GUEST=$(GUEST) tests/bench/run.sh
 
 .PHONY: clean
 clean: down ## remove build/

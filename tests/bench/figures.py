@@ -1,0 +1,102 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is measured, what it should be, and the file that keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import statistics
+import typing as t
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """One thing that is measured.
+
+    Attributes:
+        key: its name in the file; the unit is its end, none for a ratio.
+        words: what it is, for people.
+        target: what it should not exceed, or None.
+        digits: behind the point, where it is shown.
+    """
+
+    key: str
+    words: str
+    target: float | None
+    digits: int = 2
+
+    @property
+    def unit(self) -> str:
+        """`s`, `MiB`, or "" for a ratio."""
+        return {"s": "s", "mib": "MiB"}.get(self.key.rpartition("_")[2], "")
+
+    def shown(self, value: float) -> str:
+        """A value with its unit."""
+        return f"{value:.{self.digits}f} {self.unit}".rstrip()
+
+
+FIGURES = (
+    Figure("boot_s", "boot of the guest by libvirt alone", None),
+    Figure("overhead_s", "prologue to first line, less that boot", 1.0),
+    Figure("overhead_ratio", "prologue to first line, over that boot", None),
+    Figure("vsub_extra_s", "vsub, less qsub", 0.15, 3),
+    Figure("bare_job_cpu_s", "processor time of a bare job's hooks", 0.020, 4),
+    Figure("epilogue_s", "epilogue, with everything gone", 1.5),
+    Figure("ms_peak_mib", "memory of the job's programs, peak", 150.0, 0),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A bare boot and a job, one after the other.
+
+    Attributes:
+        boot_s: the bare boot.
+        job_s: from the start of the prologue until the first line of the job's script.
+    """
+
+    boot_s: float
+    job_s: float
+
+
+def compare(pairs: t.Sequence[Pair]) -> dict[str, list[float]]:
+    """The figures of bare boots and jobs, each job held against the boot of its own pair."""
+    return {
+        "boot_s": [pair.boot_s for pair in pairs],
+        "overhead_s": [pair.job_s - pair.boot_s for pair in pairs],
+        "overhead_ratio": [pair.job_s / pair.boot_s for pair in pairs],
+    }
+
+
+def flat(runs: t.Mapping[str, t.Sequence[float]], prefix: str = "") -> dict[str, float | list[float]]:
+    """The form of the file: each figure's median, and beside it every run.
+
+    Args:
+        runs: every figure's runs, by key.
+        prefix: before each key: which guest it was, unless it was the tiny one.
+
+    Raises:
+        ValueError: a figure is missing or has no run.
+    """
+    form: dict[str, float | list[float]] = {}
+    for figure in FIGURES:
+        values = runs.get(figure.key, ())
+        if not values:
+            raise ValueError(f"{figure.key} was not measured")
+        form[f"{prefix}{figure.key}"] = round(statistics.median(values), 6)
+        form[f"{prefix}{figure.key}_runs"] = [round(value, 6) for value in values]
+    return form
+
+
+def keep(path: pathlib.Path, form: t.Mapping[str, t.Any]) -> None:
+    """Write the figures into the file; what it says of another guest stays."""
+    known: dict[str, t.Any] = {}
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(json.dumps({**known, **form}, indent=1) + "\n", encoding="utf-8")
+    new.rename(path)

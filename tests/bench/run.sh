@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# run.sh: say what is measured and how long it takes, make what is missing, measure.
+# GUEST=tiny (default) or debian chooses the image.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export STEP_LOG=build/log/bench.log
+mkdir -p build/log && : >"$STEP_LOG"
+. lab/step.sh
+
+GUEST=${GUEST:-tiny}
+case $GUEST in
+    tiny) takes="about 3 minutes" ;;
+    debian) takes="about 10 minutes" ;;
+    *) echo "bench: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
+esac
+
+cat <<TEXT
+This measures what a job in a virtual machine costs, against what it adds to, in one run on a small cluster of its own
+on this machine. It takes $takes, and longer the first time, when it makes what it needs.
+  in turn    the guest booted by libvirt alone, and a job in such a guest; vsub, and qsub
+  besides    the hooks of a job without a guest, the epilogue, the memory of a job's programs
+  makes      build/bench.json (figures), build/bench*timeline.svg (the phases of one job); log $STEP_LOG
+  ends       with the cluster gone, also when it is interrupted
+
+TEXT
+
+lab/prepare.sh demo
+step "the collection, built and installed" build/runtime/bin/python -m lab runtime
+if [ "$GUEST" = debian ]; then
+    step "the Debian guest image (role guest_image)" lab/debian_image.sh
+else
+    step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
+fi
+exec build/runtime/bin/python -m tests.bench --guest "$GUEST"

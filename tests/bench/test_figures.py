@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The arithmetic of the figures, and the form of their file."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from tests.bench.figures import FIGURES, Figure, Pair, compare, flat, keep
+
+RUNS = {figure.key: [3.0, 1.0, 2.0] for figure in FIGURES}
+
+
+def test_each_job_is_held_against_the_boot_of_its_own_pair() -> None:
+    """Not against the median of all boots: the machine may have been slower for both."""
+    assert compare([Pair(4.0, 5.0), Pair(8.0, 10.0)]) == {
+        "boot_s": [4.0, 8.0],
+        "overhead_s": [1.0, 2.0],
+        "overhead_ratio": [1.25, 1.25],
+    }
+
+
+def test_file_holds_each_median_and_beside_it_the_runs() -> None:
+    """Flat: `<key>` and `<key>_runs`, in the order in which they were made."""
+    form = flat(RUNS)
+    assert form["boot_s"] == 2.0
+    assert form["boot_s_runs"] == [3.0, 1.0, 2.0]
+    assert set(form) == {name for figure in FIGURES for name in (figure.key, f"{figure.key}_runs")}
+
+
+@pytest.mark.parametrize("missing", [None, []])
+def test_a_figure_without_a_run_is_an_error(missing: list[float] | None) -> None:
+    """A file that is not whole is not written."""
+    runs = {key: values for key, values in RUNS.items() if key != "epilogue_s"}
+    if missing is not None:
+        runs["epilogue_s"] = missing
+    with pytest.raises(ValueError, match="epilogue_s was not measured"):
+        flat(runs)
+
+
+def test_figures_of_one_guest_leave_those_of_another(tmp_path: pathlib.Path) -> None:
+    """`make bench GUEST=debian` adds to the file; done again it replaces its own."""
+    path = tmp_path / "build/bench.json"
+    keep(path, flat(RUNS))
+    keep(path, flat({**RUNS, "boot_s": [40.0]}, "debian_"))
+    keep(path, flat({**RUNS, "boot_s": [50.0]}, "debian_"))
+    known = json.loads(path.read_text(encoding="utf-8"))
+    assert (known["boot_s"], known["debian_boot_s"], known["debian_boot_s_runs"]) == (2.0, 50.0, [50.0])
+    assert len(known) == 4 * len(FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("key", "digits", "shown"),
+    [("boot_s", 2, "1.24 s"), ("overhead_ratio", 1, "1.2"), ("ms_peak_mib", 0, "1 MiB")],
+)
+def test_a_value_is_shown_with_the_unit_of_its_key(key: str, digits: int, shown: str) -> None:
+    """The unit is the end of the key; a ratio has none."""
+    assert Figure(key, "words", None, digits).shown(1.2399) == shown
