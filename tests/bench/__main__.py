@@ -60,13 +60,13 @@ def table(measured: Measured, guest: Guest) -> Table:
     """The figures, with their targets beside them."""
     grid = Table(title=f"guest {guest.image}", title_justify="left", box=box.SIMPLE)
     grid.add_column("")
-    for heading in ("median", "least", "most", "runs", "target"):
+    for heading in ("median", "range", "runs", "target"):
         grid.add_column(heading, justify="right", no_wrap=True)
     for figure in FIGURES:
         values = measured.runs[figure.key]
         target = f"<= {figure.shown(figure.target)}" if figure.target is not None and not guest.prefix else ""
-        spread = map(figure.shown, (statistics.median(values), min(values), max(values)))
-        grid.add_row(figure.words, *spread, str(len(values)), target)
+        spread = f"{min(values):.{figure.digits}f} .. {max(values):.{figure.digits}f}"
+        grid.add_row(figure.words, figure.shown(statistics.median(values)), spread, str(len(values)), target)
     return grid
 
 
