@@ -16,6 +16,8 @@ PREFIX = pathlib.Path("/opt/vtorque")
 ETC = pathlib.Path("/etc/vtorque")
 TORQUE_HOME = pathlib.Path("/var/spool/torque")
 HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
+OF_NODES = frozenset({"vtorque-sweep"})
+"""Launchers that a front end has no use for.  The lab has no systemd: nothing calls the sweep but hooks and people."""
 
 
 def install(plan: NodePlan) -> None:
@@ -24,8 +26,7 @@ def install(plan: NodePlan) -> None:
     Raises:
         DaemonError: a template is missing or cannot be rendered.
     """
-    launchers = _templates()
-    for name in launchers - {"hook"}:
+    for name in _templates() - {"hook"} - (OF_NODES if plan.is_front_end else frozenset()):
         put(PREFIX / "bin" / name, _render(f"launchers/{name}.sh.j2", prefix=str(PREFIX)), 0o755)
     put(ETC / "vtorque.yml", _render("vtorque.yml.j2", settings=settings(plan)))
     for place, mode in (

@@ -1,0 +1,181 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vtorque-sweep: take from this node what belongs to no living start of a job, and take back a note of ours."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import signal
+import sys
+import syslog
+import typing as t
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.job import living, own_note
+from ...module_utils.job import policy as site_policy
+from ...module_utils.job.batch import open_batch
+from ...module_utils.job.batch.mom_files import by_files
+from ...module_utils.node import health, sweep
+from ...module_utils.node.settings import NodeSettings
+from ...module_utils.records import Deadline
+from . import messages
+from .vtorque_node import host_name, settings_of
+
+PROGRAM = "vtorque-sweep"
+VERSION = 1
+DEADLINE_S = 300.0
+LAST_S = 30
+"""Seconds after the deadline at which the kernel ends us, wherever we hang."""
+CALL_S = 10.0
+"""Seconds for each question to the batch server."""
+LEFT = 1
+
+EPILOG = f"""\
+What is taken away: virtual machines, their directories, slots and processes, and run directories, of starts of jobs
+that are over.  A start stays when somebody holds its lock, its job's shell lives, or the MOM on this node has files of
+its job.  Of the others the batch server is asked, and only what it calls over at two looks that are
+{sweep.TWICE_S:.0f} s apart goes: call it again after a minute.  What is of an earlier boot of the node goes at once.
+
+exit status:
+  0  all is well now
+  1  something is left, is not known, or is too much at once; it is said what, and why
+  2  the command line is wrong
+
+examples:
+  vtorque-sweep            what the timer does every two minutes
+  vtorque-sweep --boot     at boot, before the MOM starts
+  vtorque-sweep --all      more than {sweep.MASS} starts at once, after you have looked at them
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What one call did and found; `--json` shows it as it is."""
+
+    version: int
+    node: str
+    ok: bool
+    removed: tuple[sweep.Said, ...]
+    left: tuple[sweep.Said, ...]
+    living: tuple[sweep.Said, ...]
+    note: own_note.NoteWord
+
+
+def main() -> int:
+    """The program; returns its exit status."""
+    # sshd and MOM give root their own; what is made here must be passable
+    os.umask(0o022)
+    signal.alarm(int(DEADLINE_S) + LAST_S)
+    syslog.openlog(PROGRAM, 0, syslog.LOG_DAEMON)
+    return messages.run(PROGRAM, lambda: run(sys.argv[1:]))
+
+
+def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_policy.load) -> int:
+    """Sweep, and tell what came of it.
+
+    Args:
+        words: the arguments.
+        load: gives the site's policy.
+
+    Returns:
+        The exit status.
+    """
+    call = _parser().parse_args(words)
+    deadline = Deadline.after(DEADLINE_S)
+    try:
+        report = boot(host_name(), deadline) if call.boot else everything(host_name(), load(), deadline, call.all)
+    except VTorqueError as error:
+        syslog.syslog(syslog.LOG_WARNING, str(error))
+        print(messages.text(PROGRAM, error), file=sys.stderr)
+        return LEFT
+    _log(report)
+    if call.json:
+        print(json.dumps(dataclasses.asdict(report)))
+    else:
+        _show(report, always=sys.stdout.isatty())
+    return 0 if report.ok else LEFT
+
+
+def boot(node: str, deadline: Deadline) -> Report:
+    """What is of an earlier boot.  A broken configuration must not keep a node from coming up clean: none is read."""
+    swept = sweep.sweep_earlier_boot(NodeSettings(node_name=node, node_number=None), deadline)
+    return _report(node, swept, own_note.NoteWord())
+
+
+def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_number: bool) -> Report:
+    """What belongs to no living start, and our note."""
+    settings = settings_of(policy, node)
+    batch = open_batch(policy, timeout_s=CALL_S)
+    swept = sweep.sweep(
+        settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
+    )
+    usual = health.Usual(policy.hypervisor_default, policy.arch_default, policy.img_default or "")
+    try:
+        note = own_note.take_back(batch, node, lambda cause: health.troubles(settings, cause, usual))
+    except VTorqueError as error:
+        swept = dataclasses.replace(
+            swept, left=(*swept.left, sweep.Said("", f"whether this node carries a note of ours is not known: {error}"))
+        )
+        note = own_note.NoteWord()
+    return _report(node, swept, note)
+
+
+def _report(node: str, swept: sweep.Swept, note: own_note.NoteWord) -> Report:
+    ok = not swept.left and (not note.note or note.taken_back)
+    return Report(VERSION, node, ok, swept.removed, swept.left, swept.living, note)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Take from this node what belongs to no living start of a job, and take back the note with which "
+        "vTorque set\nthis node offline, when the cause that it names tests good.",
+    )  # fmt: skip
+    parser.add_argument("--boot", action="store_true", help="only what is of an earlier boot; nobody is asked")
+    parser.add_argument("--all", action="store_true", help=f"also more than {sweep.MASS} starts at once")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+def _deeds(report: Report) -> t.Iterator[str]:
+    """What was done."""
+    for said in report.removed:
+        yield _line("removed", said.key, f"{', '.join(said.things) or 'nothing was there any more'} ({said.why})")
+    if report.note.taken_back:
+        yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
+
+
+def _wants(report: Report) -> t.Iterator[str]:
+    """What is not well."""
+    for said in report.left:
+        yield _line("left", said.key, said.why)
+    if report.note.note and not report.note.taken_back:
+        yield _line("note", report.node, f"stays: {report.note.note} ({report.note.why})")
+
+
+def _line(kind: str, key: str, text: str) -> str:
+    return f"{kind:<8} {key}: {text}" if key else f"{kind:<8} {text}"
+
+
+def _show(report: Report, *, always: bool) -> None:
+    lines = [*_deeds(report), *_wants(report)]
+    if always:
+        lines += [_line("living", said.key, said.why) for said in report.living]
+        lines = lines or [f"nothing of a job is on {report.node}"]
+    for line in lines:
+        print(line)
+
+
+def _log(report: Report) -> None:
+    for line in _deeds(report):
+        syslog.syslog(syslog.LOG_NOTICE, line)
+    for line in _wants(report):
+        syslog.syslog(syslog.LOG_WARNING, line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

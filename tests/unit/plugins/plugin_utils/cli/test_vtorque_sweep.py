@@ -1,0 +1,205 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vtorque-sweep: what it says, to whom, and how it ends."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
+
+OURS = "vtorque: bridge: bridge br0: is missing on this node (job 7.head)"
+EARLIER = "00000000-0000-4000-8000-000000000000"
+
+
+class Server:
+    """A batch server that knows no job, and one node."""
+
+    def __init__(self) -> None:
+        self.kept = ""
+        self.silent = False
+
+    def job(self, job_id: str) -> t.NoReturn:
+        self._answer()
+        raise UnknownJob(f"job {job_id}", "the batch server does not know it")
+
+    def note(self, _node: str) -> str:
+        self._answer()
+        return self.kept
+
+    def clear(self, _node: str, _note: str) -> bool:
+        self._answer()
+        self.kept = ""
+        return True
+
+    def _answer(self) -> None:
+        if self.silent:
+            raise SiteFault("qstat", "the batch server did not answer within 10 s")
+
+
+class Site:
+    """A node that can be swept, and what is said meanwhile."""
+
+    def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
+        self.server = Server()
+        self.wrong: tuple[NodeFault, ...] = ()
+        self.logged: list[str] = []
+        self.settings = NodeSettings(
+            node_name="cn1", node_number=1, state_dir=directory / "state", run_dir=directory / "run",
+            libvirt_uri="test:///default", torque_home=directory / "torque",
+        )  # fmt: skip
+        (self.settings.torque_home / "mom_priv/jobs").mkdir(parents=True)
+        patch.setattr(vtorque_sweep, "host_name", lambda: "cn1")
+        patch.setattr(vtorque_sweep, "settings_of", lambda _policy, _node: self.settings)
+        patch.setattr(vtorque_sweep, "NodeSettings", lambda **_names: self.settings)
+        patch.setattr(vtorque_sweep, "open_batch", lambda _policy, **_how: self.server)
+        patch.setattr(vtorque_sweep.health, "troubles", lambda *_words: self.wrong)
+        patch.setattr(vtorque_sweep.syslog, "syslog", lambda _level, line: self.logged.append(line))
+        self.patch = patch
+
+    def run(self, *words: str) -> int:
+        return vtorque_sweep.run(words, policy.Policy)
+
+    def leave(self, key: str = "7.head.1", boot: str = "") -> None:
+        guest = self.settings.guests_dir / key / "vcn1-1"
+        guest.mkdir(parents=True)
+        (guest / "guest.json").write_text(json.dumps({"boot_id": boot or records.boot_id()}))
+
+    def look_twice(self, seconds: float) -> None:
+        self.patch.setattr(vtorque_sweep.sweep, "sweep", functools.partial(sweep.sweep, twice_s=seconds))
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_nothing_was_done_and_nobody_looks_then_nothing_is_said(site: Site, capsys: Capture) -> None:
+    assert site.run() == 0
+    assert capsys.readouterr() == ("", "")
+    assert site.logged == []
+
+
+def test_a_person_is_told_that_there_was_nothing(site: Site, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vtorque_sweep.sys.stdout, "isatty", lambda: True)
+    assert site.run() == 0
+    assert capsys.readouterr().out == "nothing of a job is on cn1\n"
+
+
+def test_a_suspect_is_left_at_the_first_look_and_gone_after_the_second(site: Site, capsys: Capture) -> None:
+    site.leave()
+    assert site.run() == 1
+    assert capsys.readouterr().out.startswith("left     7.head.1: found over 0 s ago")
+    assert site.run() == 1
+    site.look_twice(0.0)
+    assert site.run() == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-1].startswith("removed  7.head.1: directory 7.head.1 (found over twice")
+    assert site.logged[-1] == out[-1]
+
+
+def test_the_form_for_programs(site: Site, capsys: Capture) -> None:
+    site.leave()
+    site.server.kept = OURS
+    site.wrong = (NodeFault("bridge br0", "is missing on this node", cause="bridge"),)
+    assert site.run("--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "version": 1,
+        "node": "cn1",
+        "ok": False,
+        "removed": [],
+        "left": [{"key": "7.head.1", "why": told["left"][0]["why"], "things": []}],
+        "living": [],
+        "note": {"note": OURS, "taken_back": False, "why": "bridge br0: is missing on this node"},
+    }
+
+
+def test_our_note_is_taken_back_and_that_is_said(site: Site, capsys: Capture) -> None:
+    site.server.kept = OURS
+    assert site.run() == 0
+    assert capsys.readouterr().out == f"note     cn1: taken back: {OURS} (bridge tests good)\n"
+    assert site.server.kept == ""
+    assert len(site.logged) == 1
+
+
+def test_our_note_stays_with_its_reason(site: Site, capsys: Capture) -> None:
+    site.server.kept = OURS
+    site.wrong = (NodeFault("bridge br0", "is missing on this node", cause="bridge"),)
+    assert site.run() == 1
+    assert capsys.readouterr().out == f"note     cn1: stays: {OURS} (bridge br0: is missing on this node)\n"
+
+
+def test_a_silent_server_is_unknown_and_nothing_goes(site: Site, capsys: Capture) -> None:
+    site.leave()
+    site.server.silent = True
+    site.look_twice(0.0)
+    assert site.run() == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("left     7.head.1: whether it lives is not known: qstat: the batch server did not answer")
+    assert second.startswith("left     whether this node carries a note of ours is not known")
+    assert (site.settings.guests_dir / "7.head.1").is_dir()
+
+
+def test_what_is_too_much_at_once_goes_when_a_person_says_so(site: Site, capsys: Capture) -> None:
+    for number in range(sweep.MASS + 1):
+        site.leave(f"{number}.head.1")
+    site.look_twice(0.0)
+    assert site.run() == 1
+    assert capsys.readouterr().out.count("more than 4") == sweep.MASS + 1
+    assert site.run("--all") == 0
+    assert list(site.settings.guests_dir.iterdir()) == []
+
+
+def test_at_boot_no_configuration_is_read_and_nobody_asked(site: Site, capsys: Capture) -> None:
+    def load() -> t.NoReturn:
+        raise AssertionError("the configuration is read")
+
+    site.leave("7.head.1", EARLIER)
+    site.leave("8.head.1")
+    site.server.silent = True
+    site.patch.setattr(sweep, "Domains", load)
+    assert vtorque_sweep.run(["--boot"], load) == 0
+    assert [path.name for path in site.settings.guests_dir.iterdir()] == ["8.head.1"]
+    assert "it is of an earlier boot" in capsys.readouterr().out
+
+
+def test_a_broken_configuration_is_said_and_is_not_well(site: Site, capsys: Capture) -> None:
+    def load() -> t.NoReturn:
+        raise SiteFault("the site's configuration", "not YAML")
+
+    site.leave()
+    assert vtorque_sweep.run([], load) == 1
+    assert capsys.readouterr().err == "vtorque-sweep: the site's configuration: not YAML\n"
+    assert os.listdir(site.settings.guests_dir) == ["7.head.1"]
+
+
+def test_help_says_what_goes_when_and_what_the_statuses_mean(site: Site, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as caught:
+        site.run("--help")
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    for words in ("--boot", "--all", "--json", "60 s apart", "exit status:", "examples:", "more than 4 starts"):
+        assert words in out, words
+    assert max(map(len, out.splitlines())) <= 120
+
+
+def test_an_unknown_option_is_a_usage_error(site: Site) -> None:
+    with pytest.raises(SystemExit) as caught:
+        site.run("--force")
+    assert caught.value.code == 2

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The units of systemd: when the sweep runs, and before whom."""
+
+from __future__ import annotations
+
+import configparser
+import pathlib
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR, render
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
+
+UNITS = {path.name.removesuffix(".j2"): path for path in (COLLECTION_DIR / "systemd").iterdir()}
+
+
+def read(name: str) -> configparser.ConfigParser:
+    text = render(f"systemd/{UNITS[name].name}", site_dir=None, prefix="/opt/vtorque")
+    unit = configparser.ConfigParser(strict=True, interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(text)
+    return unit
+
+
+def test_there_are_a_timer_its_service_and_one_for_the_boot() -> None:
+    assert set(UNITS) == {"vtorque-sweep.service", "vtorque-sweep.timer", "vtorque-sweep-boot.service"}
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("vtorque-sweep.service", "/opt/vtorque/bin/vtorque-sweep"),
+        ("vtorque-sweep-boot.service", "/opt/vtorque/bin/vtorque-sweep --boot"),
+    ],
+)
+def test_a_service_runs_once_and_may_take_as_long_as_the_program(name: str, command: str) -> None:
+    service = read(name)["Service"]
+    assert (service["Type"], service["ExecStart"]) == ("oneshot", command)
+    assert int(service["TimeoutStartSec"]) > vtorque_sweep.DEADLINE_S + vtorque_sweep.LAST_S
+
+
+def test_the_boot_is_swept_before_the_mom_starts() -> None:
+    unit = read("vtorque-sweep-boot.service")
+    assert {"pbs_mom.service", "torque-mom.service"} <= set(unit["Unit"]["Before"].split())
+    assert unit["Unit"]["RequiresMountsFor"].split() == ["/opt/vtorque", "/var/lib/vtorque"]
+    assert unit["Install"]["WantedBy"] == "multi-user.target"
+
+
+def test_the_timer_comes_again_and_not_on_all_nodes_at_once() -> None:
+    timer = read("vtorque-sweep.timer")
+    assert timer["Timer"]["OnUnitInactiveSec"] == "2min"
+    assert int(timer["Timer"]["RandomizedDelaySec"]) > 0
+    assert timer["Install"]["WantedBy"] == "timers.target"
+
+
+def test_the_manual_page_that_the_units_name_is_there() -> None:
+    pages = {read(name)["Unit"]["Documentation"] for name in UNITS}
+    assert pages == {"man:vtorque-sweep(8)"}
+    assert (pathlib.Path(COLLECTION_DIR).parent / "docs/man/vtorque-sweep.8").is_file()
