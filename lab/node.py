@@ -191,7 +191,6 @@ def init(ready: int) -> None:
 
     os.set_inheritable(ready, False)
     plan = NodePlan.read(PLAN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
     try:
         daemons.start(plan)
         if not plan.bare:
@@ -201,6 +200,9 @@ def init(ready: int) -> None:
         answer = str(error)
     os.write(ready, f"{answer}\n".encode())
     os.close(ready)
+    # not before: every process of the node would have inherited it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM})
+    _reap()
     while answer == "ok":
         if signal.sigwait({signal.SIGCHLD, signal.SIGTERM}) == signal.SIGTERM:
             break

@@ -242,6 +242,12 @@ def test_a_lost_node_comes_back_with_its_disk_and_a_boot_of_its_own(other: State
     assert out(other, "cn1", "virsh", "list", "--name") == ""
 
 
+def test_daemons_of_a_node_block_no_signals(lab: State) -> None:
+    for daemon in ("libvirtd", "sshd"):
+        blocked = out(lab, "cn1", "sh", "-c", f"grep SigBlk /proc/$(cat /run/{daemon}.pid)/status")
+        assert blocked.split() == ["SigBlk:", "0" * 16]
+
+
 def test_libvirt_is_started_again_among_the_node_s_own_processes(lab: State) -> None:
     words = ("/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", sys.executable, "-m", "lab.revive")
     former = out(lab, "cn1", "cat", "/run/libvirtd.pid")

@@ -118,6 +118,11 @@ def replace(path: pathlib.Path, content: bytes) -> None:
     path.chmod(0o444)
 
 
+def revive(daemon: str) -> str:
+    """The line of shell that starts a daemon of the lab again: `libvirt` or `batch`."""
+    return f"env PYTHONPATH=/opt/vtorque-lab /opt/vtorque/venv/bin/python -m lab.revive {daemon}"
+
+
 @contextlib.contextmanager
 def mounted(site: Site, node: str, place: str, *, options: str, then: str = "true") -> t.Iterator[None]:
     """An empty file system lies over a directory of a node.

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A user at a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import subprocess
+import time
+
+from .conftest import CHECKOUT, LAB, Site
+
+
+class Terminal:
+    """A user's terminal on the front end with one command on it."""
+
+    def __init__(self, site: Site, *words: str) -> None:
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen([*LAB, "on", "fe", "--user", "alice", "--", *words], cwd=CHECKOUT,
+                                        env=site.environment, stdin=slave, stdout=slave, stderr=slave,
+                                        start_new_session=True)  # fmt: skip
+        os.close(slave)
+        self.seen = ""
+
+    def expect(self, text: str, timeout_s: float = 180) -> None:
+        """Read until the text was written; everything read is in `seen`."""
+        end = time.monotonic() + timeout_s
+        while text not in self.seen:
+            left = end - time.monotonic()
+            assert left > 0, f"{text!r} did not come; seen: {self.seen!r}"
+            if select.select([self.master], [], [], left)[0]:
+                try:
+                    chunk = os.read(self.master, 65536)
+                except OSError:
+                    chunk = b""
+                assert chunk, f"the terminal closed before {text!r}; seen: {self.seen!r}"
+                self.seen += chunk.decode(errors="replace")
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        os.write(self.master, line.encode() + b"\n")
+
+    def close(self) -> int:
+        """Read until the terminal closes, and return the command's exit status."""
+        with contextlib.suppress(OSError):  # EIO: the other side of the terminal is gone
+            while chunk := os.read(self.master, 65536):
+                self.seen += chunk.decode(errors="replace")
+        os.close(self.master)
+        return self.process.wait(timeout=60)
+
+    @property
+    def job_id(self) -> str:
+        """The job that qsub waits for."""
+        return next(word for word in self.seen.split() if word.endswith(".fe"))

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A batch server that hangs or is gone: bare-metal jobs notice nothing, VM jobs are told, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+import pytest
+
+from .conftest import Site
+from .trouble import check_refused, revive
+
+GATE = "/run/lab/gate"
+PRESETUP = f"""#!/bin/sh
+# every job waits here, before the hooks, until somebody reads
+echo waiting >{GATE}
+"""
+OVER = "#!/bin/sh\necho $1 >>/run/lab/over\n"
+HANGS = ("kill -STOP $(cat /run/lab/server.pid)", "kill -CONT $(cat /run/lab/server.pid)")
+GONE = ("kill $(cat /run/lab/server.pid); rm /run/lab-torque/cn1.sock", revive("batch"))
+
+
+@contextlib.contextmanager
+def gates(site: Site, *nodes: str) -> t.Iterator[None]:
+    """Jobs wait at a gate of these nodes before their first hook, and the site's own epilogue notes their end."""
+    config, hook = "/var/spool/torque/mom_priv/config", "/etc/vtorque/site-hooks/epilogue"
+    for node in nodes:
+        for path, text in (("/run/lab/presetup", PRESETUP), (hook, OVER)):
+            done = site.on(node, "/bin/sh", "-c", f"cat >{path} && chmod 755 {path}", stdin=text)
+            assert done.returncode == 0, done.stderr
+        site.root(node, f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; momctl -r")
+    try:
+        yield
+    finally:
+        for node in nodes:
+            site.root(node, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; momctl -r")
+
+
+def open_gate(site: Site, node: str) -> None:
+    """Let the job pass that waits at the gate; returns when it is there."""
+    assert site.root(node, f"cat {GATE}") == "waiting\n"
+
+
+def ended_on(site: Site, node: str) -> list[str]:
+    """The jobs whose epilogue has come to its end since the gate was built."""
+    return site.root(node, "cat /run/lab/over 2>/dev/null || true").split()
+
+
+@pytest.mark.parametrize(("breaks", "mends"), [HANGS, GONE], ids=["hangs", "gone"])
+def test_bare_job_passes_all_hooks_without_the_server(site: Site, breaks: str, mends: str) -> None:
+    """Its prologue, the job and its epilogue run while nobody answers."""
+    with gates(site, "cn1"):
+        done = site.qsub("-l", "nodes=cn1", stdin="echo bare\n")
+        job_id = done.stdout.strip()
+        assert done.returncode == 0, done.stderr
+        site.runs(job_id)
+        site.root("fe", breaks)
+        try:
+            open_gate(site, "cn1")
+            site.wait_for("the epilogue to end", lambda: ended_on(site, "cn1") == [job_id])
+        finally:
+            site.root("fe", mends)
+        ended = site.end(job_id)
+    assert (ended.exit_status, ended.out, ended.err) == (0, "bare\n", "")
+
+
+def test_vm_job_is_told_that_the_server_did_not_answer(site: Site) -> None:
+    """It hangs for one node, and is gone for the other; neither job runs on bare metal, neither node is blamed."""
+    with gates(site, "cn1", "cn2"):
+        jobs = {node: site.submit("-l", f"nodes={node}:ppn=2", stdin="echo RAN\n") for node in ("cn1", "cn2")}
+        for job_id in jobs.values():
+            site.runs(job_id)
+        site.root("fe", f"cd /run/lab-torque && mv cn2.sock away && {HANGS[0]}")
+        try:
+            for node in jobs:
+                open_gate(site, node)
+            site.wait_for(
+                "both epilogues", lambda: [ended_on(site, node) for node in jobs] == [[j] for j in jobs.values()]
+            )
+        finally:
+            site.root("fe", f"cd /run/lab-torque && mv away cn2.sock && {HANGS[1]}")
+        for job_id in jobs.values():
+            check_refused(site.end(job_id), "batch server")
