@@ -15,7 +15,7 @@ import typing as t
 
 from ..guestspec import ADDRESS
 from .request import KEYS
-from .values import BadValue, Kind, Value, boolean, choice, number, path, several, size_mib, text
+from .values import BadValue, Kind, Value, boolean, choice, number, part_of_all, path, several, size_mib, text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,6 @@ _LOG = "the product's log"
 _INSTALL = "the roles that install the product"
 _MOUNTS = "mounts in guests"
 _IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
-_BLAME = "verdicts on nodes"
 _SPARE = "spare nodes"
 _CACHE = "the nodes' image cache"
 _GUEST_PACKAGES = "packages at boot"
@@ -189,8 +188,8 @@ class Policy:
     timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
     prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; below Torque's $prologalarm less 10")
     nfs_timeout: int = _parameter(_SECONDS, 3, "seconds for an NFS server to answer", later=_MOUNTS)
-    node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held", later=_BLAME)
-    offline_brake: str = _parameter(_LINE, "max(2, 2 %)", "nodes that may be offline by our note", later=_BLAME)
+    node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held")
+    offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that may be offline by our note; 0: never any")
     record_days: int = _parameter(
         number(1, 36500), 90, "days that job records are kept", later="the end of old records"
     )

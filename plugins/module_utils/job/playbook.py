@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -17,16 +18,20 @@ import time
 import typing as t
 
 from .. import guestspec, records, templates
-from ..errors import VTorqueError, error_from_dict
+from ..errors import NodeFault, VTorqueError, error_from_dict
 from ..guestspec import NodePart
 from . import bounded
 from .hook_call import RESERVE_S
 
+DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 INVENTORY = "job.pbs_nodefile.yml"
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
 LOG_TAIL = 1 << 16
 REMOVAL_S = 12.0
-VERDICT_S = 1.0
+REMOVAL_LEAST_S = 4.0
+"""What a verdict leaves for the removal; what is not done then, the epilogue does."""
+VERDICT_S = 15.0
+WRITING_S = 1.0
 """What a hook still writes after the last program that it ran."""
 SLACK_S = 3.0
 """The nodes end their work at the deadline by themselves, and what they say must still be written down."""
@@ -89,7 +94,11 @@ class Start:
                     [records.SETFACL, "-m", f"u:{reader_uid}:r", path], check=True, timeout=10,
                     stdin=subprocess.DEVNULL, capture_output=True,
                 )  # fmt: skip
-        except (OSError, subprocess.SubprocessError) as error:
+        except (OSError, subprocess.SubprocessError, VTorqueError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(cause, OSError) and cause.errno in DISK_FAULTS:
+                hint = "free some space, or see to the disk"
+                raise NodeFault(f"{path} cannot be written", str(cause.strerror), hint, cause="disk") from error
             raise VTorqueError(f"{path} cannot be written", str(error)) from error
         return os.fdopen(fd, "ab", buffering=0)
 
@@ -157,11 +166,11 @@ def play(
         return error_from_dict(records.read_json(start.directory / "error.json"))
     except FileNotFoundError:
         pass
+    # no node has said what is wrong: nobody is to blame
     if code is None:
         return VTorqueError(f"the {name} of job {start.job_id} was not done in time", "it was ended at its deadline")
-    why = (
-        _inventory_fault(start.record_directory / "vtorque.log", begin) or f"ansible-playbook ended with status {code}"
-    )
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+    why = _inventory_fault(start.record_directory / "vtorque.log", begin) or f"ansible-playbook {ended}"
     return VTorqueError(f"the {name} of job {start.job_id} failed", why)
 
 
@@ -177,13 +186,25 @@ def _inventory_fault(log: pathlib.Path, begin: int) -> str:
     return "".join(c if c.isprintable() else " " for c in found[1])[:500] if found else ""
 
 
+def verdict_time_s(until: float) -> float:
+    """Seconds for the batch system's commands in a prologue whose work was to be done by `until`.
+
+    A playbook that was ended by force is gone `SLACK_S` + `bounded.ENDING_S` after that, 7 of the reserve's 20 s.  The
+    removal then needs `REMOVAL_LEAST_S` + `bounded.ENDING_S` + `WRITING_S`, 9 s: 4 s are left, which is eight calls
+    (job; nodes; offline: nodes, order, nodes; hold: order, job; comment) of half a second; they take 15 ms each.
+    """
+    killed = until + RESERVE_S
+    return min(VERDICT_S, killed - REMOVAL_LEAST_S - bounded.ENDING_S - WRITING_S - time.time())
+
+
 def removal_time_s(until: float) -> float:
     """Seconds for `remove_here` in a hook whose work was to be done by `until`: what is left of its reserve.
 
-    A playbook that was ended by force has used some of it, and Torque takes a killed prologue for a success.
+    A playbook that was ended by force has used some of it, and so has the verdict; and Torque takes a killed prologue
+    for a success.
     """
     killed = until + RESERVE_S
-    return min(REMOVAL_S, killed - bounded.ENDING_S - VERDICT_S - time.time())
+    return min(REMOVAL_S, killed - bounded.ENDING_S - WRITING_S - time.time())
 
 
 def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) -> VTorqueError | None:

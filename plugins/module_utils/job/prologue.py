@@ -1,10 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`prologue`: guests for a job, or a word for its shell why not."""
+"""`prologue`: guests for a job, or a word for its shell why not, and a verdict."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -13,18 +14,45 @@ import time
 
 from .. import records
 from ..errors import SiteFault, VTorqueError
-from ..records import ProcessId
+from ..records import Deadline, ProcessId, RefusalRecord
 from . import hook_call, playbook
 from . import policy as site_policy
-from .batch import BatchJob, open_batch
+from .batch import BatchJob, BatchSystem, UnknownJob, open_batch
+from .enforcement import Enforced, enforce, message, outcome
 from .guest_environment import NODE_PATHS
 from .hook_call import HookCall
 from .parameters import Policy
 from .playbook import Places, Start
 from .request import MARKER
-from .verdict import decide_verdict
+from .verdict import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, names_node
 
-FORMER = ("ready.json", "refusal.json", "job_key", "known_hosts")
+READY = ("ready.json", "job_key", "known_hosts")
+PATIENCE_S = 30.0
+"""How long a server that does not answer is asked again: it may be busy, and without it a VM job can only end."""
+UNMARKED_PATIENCE_S = 3.0
+"""The same for a job that is most probably none of ours."""
+LEAST_PATIENCE_S = 2.0
+PAUSES_S = (0.5, 1.0, 2.0)
+CALL_S = 10.0
+VERDICT_CALL_S = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """How a prologue of ours ended.
+
+    Attributes:
+        requeue: Torque is to end this start and queue the job again, held or not; all that makes that safe was read
+            back, or follows from the number of this start.
+        message: what the owner is to read in the job's error file; the job's shell tells him the rest.
+        alarm: what an administrator is to hear of it, or "".
+        grave: now.
+    """
+
+    requeue: bool = False
+    message: tuple[str, ...] = ()
+    alarm: str = ""
+    grave: bool = False
 
 
 def is_ours(job: BatchJob) -> bool:
@@ -32,59 +60,105 @@ def is_ours(job: BatchJob) -> bool:
     return MARKER in job.resource_list.get("other", "").split("+")
 
 
-def run(call: HookCall, places: Places, *, began: float) -> None:
-    """Make the guests of this start, or leave a refusal for the job's shell.
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """One start, with all that a verdict on it needs.
+
+    Attributes:
+        job: the server's word when the hook began; None: there was none.
+        until: when the hook's own work must be done, in seconds since the epoch.
+    """
+
+    call: HookCall
+    start: Start
+    shell: ProcessId
+    policy: Policy
+    job: BatchJob | None
+    until: float
+
+
+def run(call: HookCall, places: Places, *, began: float) -> Ending:
+    """Make the guests of this start, or leave a refusal for the job's shell and do what the verdict says.
 
     Args:
         began: when Torque started the hook, in seconds since the epoch.
+
+    Returns:
+        What Torque and people are to be told.
 
     Raises:
         VTorqueError: not even a refusal could be left; the job's shell then runs nothing.
     """
     shell = ProcessId.of(call.parent)
+    policy, until = Policy(), began
     try:
         policy = site_policy.load(places.config)
-        job = open_batch(policy).job(call.job_id)
+        torque_home = pathlib.Path(policy.torque_home)
+        until = hook_call.deadline(call, torque_home, began=began, at_most_s=policy.prologue_timeout)
+        job = _ask(call, policy, until)
     except VTorqueError as error:
-        if call.marked:  # without a mark this may be anybody's job, which our trouble does not concern
-            _refuse(call, Start(call.job_id, 0, places), shell, error)
-        return
+        if not call.marked:  # this may be anybody's job, which our trouble does not concern
+            return Ending()
+        return _conclude(_Case(call, Start(call.job_id, 0, places), shell, policy, None, until), error)
     if not call.marked and not is_ours(job):
-        return
-    start = Start(call.job_id, job.start_count, places)
+        return Ending()
+    case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until)
+    try:
+        failed = find_loop(job) or _make(case, began)
+    except VTorqueError as error:
+        failed = error
+    except OSError as error:
+        failed = VTorqueError(f"the prologue of job {call.job_id} could not work", str(error))
+    if failed is None:
+        return Ending()
+    try:
+        return _conclude(case, failed)
+    finally:
+        _take_back(case)
+
+
+def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
+    """The server's word on the job; a server that is busy is asked again.
+
+    Raises:
+        UnknownJob: it answered that there is none.
+        SiteFault: it did not answer in all this time.
+    """
+    patience_s = max(LEAST_PATIENCE_S, min(PATIENCE_S, until - time.time())) if call.marked else UNMARKED_PATIENCE_S
+    deadline = Deadline.after(patience_s)
+    batch = open_batch(policy, timeout_s=CALL_S, deadline=deadline)
+    asked = 0
+    while True:
+        asked += 1
+        try:
+            return batch.job(call.job_id)
+        except UnknownJob:
+            raise
+        except SiteFault as error:
+            pause_s = PAUSES_S[min(asked, len(PAUSES_S)) - 1]
+            if not call.marked or deadline.left_s() <= pause_s:
+                why = f"{error.why}; asked {asked} times within {patience_s:.0f} s"
+                raise SiteFault(error.what, why, error.hint) from error
+            time.sleep(pause_s)  # nothing tells when a server answers again
+
+
+def _make(case: _Case, began: float) -> VTorqueError | None:
+    call, start, policy = case.call, case.start, case.policy
     records.make_directory(start.directory)
-    for name in (*FORMER, "error.json"):
+    for name in (*READY, "refusal.json", "verdict.json", "error.json"):
         (start.directory / name).unlink(missing_ok=True)
     torque_home = pathlib.Path(policy.torque_home)
-    until = hook_call.deadline(call, torque_home, began=began, at_most_s=policy.prologue_timeout)
-    try:
-        error_of_start = _make(call, start, policy, shell, began=began, until=until)
-    except VTorqueError as error:
-        error_of_start = error
-    except OSError as error:
-        error_of_start = VTorqueError(f"the prologue of job {call.job_id} could not work", str(error))
-    if error_of_start is not None:
-        try:  # first the word: Torque takes a prologue that it had to kill for a success
-            _refuse(call, start, shell, error_of_start)
-        finally:
-            _take_back(call, start, until)
-
-
-def _make(
-    call: HookCall, start: Start, policy: Policy, shell: ProcessId, *, began: float, until: float
-) -> VTorqueError | None:
-    torque_home = pathlib.Path(policy.torque_home)
-    if until <= time.time():
+    if case.until <= time.time():
         return SiteFault(
             f"$prologalarm {hook_call.read_alarm_s(torque_home)}", "leaves no time for a virtual machine to start"
         )
     nodefile = torque_home / "aux" / call.job_id
     with start.open_log(_uid(call.user)) as log:
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout)
-        playbook.note(log, f"prologue of job {call.job_id}, start {start.number}, until {until:.0f}")
+        playbook.note(log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
         playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")
-        error = playbook.play(start, "prologue", until=until, log=log, shell=shell)
+        error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell)
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         figure = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
@@ -92,31 +166,113 @@ def _make(
     return error
 
 
-def _take_back(call: HookCall, start: Start, until: float) -> None:
+def _conclude(case: _Case, error: VTorqueError) -> Ending:
+    """First the shell's word, for Torque takes a prologue that it had to kill for a success; then the verdict."""
+    unwritten = _refuse(case, error)
+    deadline = Deadline.after(playbook.verdict_time_s(case.until))
+    batch = open_batch(case.policy, timeout_s=VERDICT_CALL_S, deadline=deadline)
+    verdict, enforced = _judge(case, error, batch)
+    lines = outcome(verdict, enforced, case.call.job_id)
+    if enforced.action == REFUSE:
+        unwritten = _refuse(case, error, *lines)
+    _write_down(case, error, verdict, enforced, lines)
+    if unwritten is not None and enforced.action == REFUSE:
+        raise unwritten
+    told = () if enforced.action == REFUSE else message(error, verdict, lines)
+    what = f"job {case.call.job_id}, start {case.start.number}: {enforced.action}: {error}; {'; '.join(lines)}"
+    loud = enforced.action == HOLD or enforced.offline or enforced.failed or verdict.grave
+    return Ending(enforced.action != REFUSE, told, what if loud else "", verdict.grave or bool(enforced.failed))
+
+
+def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:
+    here = os.uname().nodename
+    try:
+        job = _job_now(case, batch)
+        nodes = None
+        if names_node(error):
+            try:
+                nodes = batch.nodes()
+            except SiteFault:
+                nodes = None
+        verdict = decide(error, job=job, nodes=nodes, policy=case.policy, node=here)
+        return verdict, enforce(verdict, batch, case.call.job_id, reason=f"{error.what}: {error.why}")
+    except (VTorqueError, OSError) as trouble:
+        verdict = decide(error, job=None, nodes=None, policy=case.policy, node=here)
+        return verdict, Enforced(REFUSE, "", (f"nothing more could be done: {trouble}",))
+
+
+def _job_now(case: _Case, batch: BatchSystem) -> BatchJob | None:
+    """The job of this start; None: the server was silent then, or it is at another start, which is not to be held."""
+    if case.job is None:
+        return None
+    try:
+        now = batch.job(case.call.job_id)
+    except UnknownJob:
+        return None
+    except SiteFault:
+        return case.job
+    return now if now.start_count == case.job.start_count else None
+
+
+def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | None:
+    """Leave the word that the job's shell prints instead of running the job.
+
+    Returns:
+        None, or why it could not be left: without any record too, the shell runs nothing.
+    """
+    start, words = case.start, (error.what, error.why, error.hint)
+    lines = (*lines, *advice(error, os.uname().nodename))
+    refusal = RefusalRecord(case.call.job_id, start.number, error.fault, *words, lines)
+    try:
+        records.make_directory(start.directory)
+        for name in (*READY, "verdict.json"):
+            (start.directory / name).unlink(missing_ok=True)
+        records.write_json(start.directory / "refusal.json", refusal, reader_uid=_uid(case.call.user))
+        records.point_shell(case.shell, start.directory, start.places.run_dir)
+    except OSError as failed:
+        return VTorqueError(f"{start.directory} was not written", str(failed))
+    except VTorqueError as failed:
+        return failed
+    return None
+
+
+def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: Enforced, lines: tuple[str, ...]) -> None:
+    """Into the job's log, and for its record; that it cannot be written changes no verdict."""
+    data = {
+        "fault": verdict.fault, "action": enforced.action, "try": verdict.tried, "of": verdict.of,
+        "node": enforced.offline, "note": verdict.note if enforced.offline else "",
+    }  # fmt: skip
+    with case.start.open_any_log(_reader(case.call.user)) as log:
+        try:
+            records.write(case.start.directory / "verdict.json", json.dumps(data))
+        except VTorqueError as failed:
+            playbook.note(log, str(failed))
+        verb = {REFUSE: "refused", REQUEUE: "tried again", HOLD: "held"}[enforced.action]
+        playbook.note(log, f"{verb}: {error}")
+        for line in lines:
+            playbook.note(log, line)
+
+
+def _take_back(case: _Case) -> None:
+    start = case.start
     if not (start.directory / "plan.json").exists() and not start.guests_directory.exists():
         return
-    with start.open_any_log(_uid(call.user)) as log:
-        node = call.mother_superior or os.uname().nodename
-        left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
+    with start.open_any_log(_reader(case.call.user)) as log:
+        node = case.call.mother_superior or os.uname().nodename
+        left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(case.until), log=log)
         if left is not None:
             playbook.note(log, f"left behind for the epilogue: {left}")
 
 
-def _refuse(call: HookCall, start: Start, shell: ProcessId, error: VTorqueError) -> None:
-    """Leave the word that the job's shell prints instead of running the job."""
-    node = os.uname().nodename
-    refusal = decide_verdict(error, job_id=call.job_id, start=start.number, node=node)
-    records.make_directory(start.directory)
-    for name in FORMER:
-        (start.directory / name).unlink(missing_ok=True)
-    records.write_json(start.directory / "refusal.json", refusal, reader_uid=_uid(call.user))
-    records.point_shell(shell, start.directory, start.places.run_dir)
-    with start.open_any_log(_uid(call.user)) as log:
-        playbook.note(log, f"refused: {error}")
-
-
 def _uid(user: str) -> int:
+    uid = _reader(user)
+    if uid is None:
+        raise SiteFault(f"user {user}", "is not known on this node")
+    return uid
+
+
+def _reader(user: str) -> int | None:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
-        raise SiteFault(f"user {user}", "is not known on this node") from None
+        return None

@@ -162,6 +162,50 @@ def number(low: int, high: int) -> Kind:
     return Kind(read, allowed)
 
 
+_PART = re.compile(r"([0-9]{1,6})\s*(%)?", re.ASCII)
+_GREATER = re.compile(r"max\(([^,()]*),([^,()]*)\)")
+
+
+def part_of_all() -> Kind:
+    """How many of all: a number (`3`), a share (`5 %`), or the greater of two (`max(2, 2 %)`).
+
+    Returns:
+        A kind that reads a str, of which `count_of` makes a number.
+    """
+    allowed = "a number, a share (5 %), or the greater of two: max(2, 2 %)"
+
+    def read(value: object) -> str:
+        word = str(value).strip()
+        if isinstance(value, bool):
+            raise BadValue(allowed)
+        for part in _parts(word):
+            found = _PART.fullmatch(part)
+            if not found or (found[2] and int(found[1]) > 100):
+                raise BadValue(allowed)
+        return word
+
+    return Kind(read, allowed)
+
+
+def count_of(part: str, everything: int) -> int:
+    """The number that a part of all means.
+
+    Args:
+        part: as `part_of_all` reads it.
+        everything: how many all are.
+
+    Returns:
+        A number; a share is rounded down.
+    """
+    found = [t.cast("re.Match[str]", _PART.fullmatch(one)) for one in _parts(part)]
+    return max(everything * int(one[1]) // 100 if one[2] else int(one[1]) for one in found)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    found = _GREATER.fullmatch(text)
+    return (found[1].strip(), found[2].strip()) if found else (text,)
+
+
 def size_mib(low: int, high: int) -> Kind:
     """A size as a whole number of MiB: a number with K, M, G or T (powers of 1024), MiB when bare.
 

@@ -3,55 +3,97 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The hooks' own work, called by the launcher (`templates/launchers/hook.sh.j2`), which chains the site's hooks.
 
-How this ends is never Torque's business: the launcher decides the hook's status.
+How this ends is never Torque's business, but for one status: `REQUEUE`, which the launcher turns into a 2.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import syslog
 import time
 import traceback
 import types
 import typing as t
 
 from ...module_utils import records
-from ...module_utils.errors import VTorqueError
+from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.job import epilogue, prologue
 from ...module_utils.job.hook_call import HookCall, hook_began, parse_call
 from ...module_utils.job.playbook import Places
+from ...module_utils.job.prologue import Ending
 
 LOG = "hooks.log"
+REQUEUE = 75
+"""EX_TEMPFAIL: no other end of ours has it, neither an error of Python's (1, 2, 120) nor a signal (128 and more)."""
+SYSLOG_S = 1.0
 
 
 def main(argv: t.Sequence[str] | None = None, places: Places | None = None) -> int:
     """Do what the hook's role asks.
 
     Returns:
-        0, or 1 when something failed, which is then said in one line on standard error (the job's .ER) and in the log.
+        0; `REQUEUE` when Torque is to end this start and queue the job again; or 1 when something failed, which is then
+        said in one line on standard error (the job's .ER) and in the log.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     places = places or Places()
     _settle()
     try:
         call = parse_call(words)
-        _dispatch(call, places)
+        ending = _dispatch(call, places)
     except (VTorqueError, OSError, subprocess.SubprocessError) as error:
-        os.write(2, f"vtorque: this job's hook failed: {error}\n".encode(errors="replace"))
+        _tell(printable(f"vtorque: this job's hook failed: {error}"))
         _keep(places, " ".join(map(repr, words[:6])), "".join(traceback.format_exception(error)))
         return 1
-    return 0
+    if ending.message:
+        _tell("\n".join(ending.message))
+    if ending.alarm:
+        _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm))
+        raise_alarm(ending.alarm, grave=ending.grave)
+    return REQUEUE if ending.requeue else 0
 
 
-def _dispatch(call: HookCall, places: Places) -> None:
+def _dispatch(call: HookCall, places: Places) -> Ending:
     if call.role == "prologue":
-        prologue.run(call, places, began=hook_began())
-    elif call.role == "epilogue":
+        return prologue.run(call, places, began=hook_began())
+    if call.role == "epilogue":
         epilogue.run(call, places, began=hook_began())
     else:
         epilogue.run_sister(call, places)
+    return Ending()
+
+
+def _tell(text: str) -> None:
+    """On standard error, the job's .ER; that nobody takes it (a full disk, a terminal that is gone) changes nothing."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))
+
+
+def raise_alarm(text: str, *, grave: bool) -> None:
+    """Tell the administrator by the system log; one that does not take it holds nobody up.
+
+    Args:
+        text: what happened.
+        grave: somebody should see to it now.
+    """
+
+    def late(_signal: int, _frame: types.FrameType | None) -> t.NoReturn:
+        raise TimeoutError
+
+    former = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, SYSLOG_S)
+    try:
+        syslog.openlog("vtorque", syslog.LOG_PID, syslog.LOG_DAEMON)
+        syslog.syslog(syslog.LOG_CRIT if grave else syslog.LOG_WARNING, printable(text)[:1000])
+    except OSError:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
 
 
 def _settle() -> None:

@@ -189,13 +189,32 @@ def test_our_program_gets_the_facts_and_a_clean_environment(hook: Hook) -> None:
     assert {name for name in variables if name not in ("PWD", "SHLVL", "_", "OLDPWD")} <= {"PATH", "LC_ALL", "LC_CTYPE"}
 
 
-@pytest.mark.parametrize("end", ["exit 1", "exit 2", "kill -9 $$"])
+@pytest.mark.parametrize(
+    "end",
+    [*(f"exit {status}" for status in (1, 2, 3, 74, 76, 120, 126, 127, 255)), "kill -9 $$", "kill -TERM $$",
+     "kill -SEGV $$", "exec /nonexistent", "exec python3 -I -m no_such_module", "exec python3 -I -c 1/0"],
+)  # fmt: skip
 @pytest.mark.parametrize(("role", "arguments", "rank"), ROLES)
 def test_our_failure_is_never_torques_business(
     hook: Hook, role: str, arguments: Arguments, rank: int, end: str
 ) -> None:
+    """A crash, a signal, a missing module: no end but one of ours is ever more than 0 to Torque."""
     hook.ours(end)
     assert hook.run(arguments(OURS), rank=rank) == 0
+
+
+@pytest.mark.parametrize(
+    ("role", "arguments", "rank", "status"),
+    [("prologue", prologue, 0, 2), ("prologue.parallel", prologue, 1, 0), ("epilogue", epilogue, 0, 0),
+     ("epilogue.parallel", epilogue, 2, 0)],
+)  # fmt: skip
+def test_verdict_that_queues_the_job_again_is_told_to_torque_by_the_prologue_alone(
+    hook: Hook, role: str, arguments: Arguments, rank: int, status: int
+) -> None:
+    hook.ours("exit 75")
+    hook.original(role)
+    assert hook.run(arguments(OURS), rank=rank) == status
+    assert "original" in hook.names()
 
 
 @pytest.mark.parametrize("status", [1, 2, 143, 255])

@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from ...errors import SiteFault
+from ...records import Deadline
 
 if t.TYPE_CHECKING:
     from ..policy import Policy
@@ -184,6 +185,17 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done, or was not there when it was read back.
         """
 
+    def comment(self, job_id: str, text: str) -> None:
+        """Leave a word on the job, where the batch system shows it; its scheduler may write another one over it.
+
+        Args:
+            job_id: as the batch system names it.
+            text: for people; characters that the batch system would misread are left out.
+
+        Raises:
+            SiteFault: it could not be done.
+        """
+
 
 def same_host(one: str, other: str) -> bool:
     """Do two names mean one host?  The batch system, the node itself and a node file may each spell it their way.
@@ -201,13 +213,16 @@ def same_host(one: str, other: str) -> bool:
     return one.partition(".")[0] == other.partition(".")[0]
 
 
-def open_batch(policy: Policy, *, front_end: bool = False, timeout_s: float = 10.0) -> BatchSystem:
+def open_batch(
+    policy: Policy, *, front_end: bool = False, timeout_s: float = 10.0, deadline: Deadline | None = None
+) -> BatchSystem:
     """The site's batch system.
 
     Args:
         policy: says where its commands are (the directory of the site's qsub).
         front_end: are we on a host that uses PBS_QSUB_ON_FE, not PBS_QSUB_ON_NODES?
         timeout_s: seconds that any one command may take.
+        deadline: when all of them must be done, if there is such a moment.
 
     Returns:
         Ready to be asked; nothing was asked yet.
@@ -217,4 +232,4 @@ def open_batch(policy: Policy, *, front_end: bool = False, timeout_s: float = 10
     from .torque import Torque
 
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
-    return Torque(pathlib.Path(qsub).parent, timeout_s=timeout_s)
+    return Torque(pathlib.Path(qsub).parent, timeout_s=timeout_s, deadline=deadline)

@@ -17,6 +17,7 @@ from xml.parsers import expat
 
 from ...errors import SiteFault
 from ...guestspec import HOST_NAME, JOB_ID
+from ...records import Deadline
 from . import NOTE_PREFIX, BatchJob, BatchNode, UnknownJob
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
@@ -41,11 +42,13 @@ class Torque:
     Args:
         tools: the directory with qstat, pbsnodes and qhold; hooks get a PATH that may not hold it.
         timeout_s: seconds that any one command may take; a server that hangs lets qstat wait for ever.
+        deadline: when all of them must be done, if there is such a moment; after it nothing is asked any more.
     """
 
-    def __init__(self, tools: pathlib.Path, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, tools: pathlib.Path, *, timeout_s: float = 10.0, deadline: Deadline | None = None) -> None:
         self.tools = tools
         self.timeout_s = timeout_s
+        self.deadline = deadline
 
     def job(self, job_id: str) -> BatchJob:
         """The job as the server sees it now (`qstat -x -f`); see `BatchSystem.job`."""
@@ -122,8 +125,23 @@ class Torque:
         if "u" not in held:
             raise SiteFault(f"job {job_id} is not held", f"qhold -h u was told; its holds are {held or 'none'}")
 
+    def comment(self, job_id: str, text: str) -> None:
+        """`qalter -W comment=`: works for operators, also from root's prologue; pbs_sched writes its own at a start.
+
+        `-W` is a list joined by commas with `=` in each entry, so that neither may stand in the text.
+
+        Raises:
+            SiteFault: see `BatchSystem.comment`.
+        """
+        _demand(JOB_ID, job_id, "job id")
+        words = " ".join(re.sub(r"[^A-Za-z0-9 ._:;/()%+@\[\]-]", " ", text).split())[:NOTE_LENGTH]
+        self._run("qalter", "-W", f"comment={words}", job_id)
+
     def _run(self, tool: str, *arguments: str) -> bytes:
         command = [str(self.tools / tool), *arguments]
+        timeout_s = self.timeout_s if self.deadline is None else self.deadline.left_s(self.timeout_s)
+        if timeout_s <= 0:
+            raise SiteFault(tool, "no time is left to ask the batch server")
         try:
             # a group of its own, so that whatever a site's wrapper started dies with it, but not a session of its
             # own: the MOM kills a late prologue by session, and this must go too
@@ -135,12 +153,12 @@ class Torque:
             raise SiteFault(command[0], f"cannot be run: {error.strerror}", "see PBS_QSUB_ON_NODES") from error
         with process:
             try:
-                out, words = process.communicate(timeout=self.timeout_s)
+                out, words = process.communicate(timeout=timeout_s)
             except BaseException as error:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 if isinstance(error, subprocess.TimeoutExpired):
-                    raise SiteFault(tool, f"the batch server did not answer within {self.timeout_s:g} s") from error
+                    raise SiteFault(tool, f"the batch server did not answer within {timeout_s:.3g} s") from error
                 raise
         if process.returncode == 0:
             return out
@@ -148,7 +166,7 @@ class Torque:
 
 
 def _failure(tool: str, subject: str, status: int, words: str) -> SiteFault:
-    if status == UNKNOWN_JOB and tool in ("qstat", "qhold"):
+    if status == UNKNOWN_JOB and tool in ("qstat", "qhold", "qalter"):
         return UnknownJob(f"job {subject}", "the batch server does not know it")
     said = next((line.strip() for line in words.splitlines() if line.strip()), "")
     if status == SERVER_GONE:

@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import errno
 import json
+import os
 import pathlib
 import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import bounded, epilogue, hook_call, playbook
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import (
+    bounded,
+    epilogue,
+    hook_call,
+    playbook,
+    prologue,
+)
 
 GONE = {"version": 1, "ok": True, "guests": [], "removed": [], "left": []}
 
@@ -27,16 +36,61 @@ def start_with_node(place: pathlib.Path, answer: dict[str, t.Any]) -> playbook.S
     return playbook.Start("12[1].th", 3, playbook.Places(place / "run", place / "state", node=(str(program),)))
 
 
-def test_the_removal_ends_before_torque_kills_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdict_and_removal_end_before_torque_kills_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after a playbook that had to be ended by force."""
     until = 1_000_000.0
+    killed = until + hook_call.RESERVE_S
     ended = until + playbook.SLACK_S + bounded.ENDING_S
     monkeypatch.setattr(time, "time", lambda: ended)
+    verdict_s = playbook.verdict_time_s(until)
+    assert verdict_s >= 2 * prologue.VERDICT_CALL_S  # an order that hangs, and another one
+    monkeypatch.setattr(time, "time", lambda: ended + verdict_s)
     removal_s = playbook.removal_time_s(until)
-    assert removal_s >= 5
-    assert ended + removal_s + bounded.ENDING_S + playbook.VERDICT_S <= until + hook_call.RESERVE_S
+    assert removal_s >= playbook.REMOVAL_LEAST_S
+    assert ended + verdict_s + removal_s + bounded.ENDING_S + playbook.WRITING_S <= killed
+
+
+def test_work_that_ends_early_leaves_verdict_and_removal_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    until = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: until - 100)
+    assert playbook.verdict_time_s(until) == playbook.VERDICT_S
     assert playbook.removal_time_s(until) == playbook.REMOVAL_S
+
+
+@pytest.mark.parametrize(
+    ("error", "node"),
+    [
+        ({"fault": "node", "what": "bridge", "cause": "bridge", "host": "t2.site"}, "t2.site"),
+        ({"fault": "node", "what": "bridge", "cause": "nonsense", "host": "t2.site"}, "t2.site"),
+    ],
+)
+def test_node_that_reported_a_fault_is_named(tmp_path: pathlib.Path, error: dict[str, str], node: str) -> None:
+    start = start_with_node(tmp_path, GONE)
+    records.make_directory(start.directory)
+    (start.directory / "error.json").write_text(json.dumps(error))
+    failing = dataclasses.replace(start, places=dataclasses.replace(start.places, ansible=("/bin/false",)))
+    with (tmp_path / "log").open("ab", buffering=0) as log:
+        found = playbook.play(failing, "prologue", until=time.time() + 60, log=log)
+    assert isinstance(found, NodeFault)
+    assert (found.node, found.cause) == (node, "bridge" if error["cause"] == "bridge" else "")
+
+
+@pytest.mark.parametrize(
+    ("number", "fault", "cause"),
+    [(errno.ENOSPC, "node", "disk"), (errno.EROFS, "node", "disk"), (errno.EIO, "node", "disk"),
+     (errno.EACCES, "unclear", ""), (errno.ELOOP, "unclear", "")],
+)  # fmt: skip
+def test_full_disk_of_the_records_is_proved_on_this_node(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int, fault: str, cause: str
+) -> None:
+    def fail(*_: object) -> t.NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    start = playbook.Start("12.th", 3, playbook.Places(tmp_path / "run", tmp_path / "state"))
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(VTorqueError) as caught:
+        start.open_log(None)
+    assert (caught.value.fault, caught.value.to_dict().get("cause", "")) == (fault, cause)
 
 
 def test_a_full_disk_stops_no_removal(tmp_path: pathlib.Path) -> None:

@@ -14,6 +14,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import NOTE_PREFIX, UnknownJob, torque
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -208,7 +209,7 @@ class Recorder:
 
     def __init__(self, here: pathlib.Path, **state: object) -> None:
         self.here = here
-        for tool in ("qstat", "pbsnodes", "qhold"):
+        for tool in ("qstat", "pbsnodes", "qhold", "qalter"):
             (here / tool).write_text(PROGRAM)
             (here / tool).chmod(0o755)
         (here / "state").write_text(json.dumps({"note": "", "state": "free", "holds": "n", **state}))
@@ -295,6 +296,35 @@ def test_hold_is_the_owners_to_release(tmp_path: pathlib.Path) -> None:
     recorder = Recorder(tmp_path)
     torque.Torque(tmp_path).hold("7.s")
     assert recorder.calls[0] == ["qhold", "-h", "u", "7.s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("held by vtorque: t1: no bridge", "held by vtorque: t1: no bridge"),
+        ("a=b,Hold_Types=n 'x' \"y\"\n\x1bz", "a b Hold_Types n x y z"),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_comment_is_one_value_of_one_attribute(tmp_path: pathlib.Path, text: str, written: str) -> None:
+    recorder = Recorder(tmp_path)
+    torque.Torque(tmp_path).comment("7.s", text)
+    assert recorder.calls == [["qalter", "-W", f"comment={written}", "7.s"]]
+
+
+def test_no_command_is_begun_after_the_deadline(tmp_path: pathlib.Path) -> None:
+    Recorder(tmp_path)
+    batch = torque.Torque(tmp_path, deadline=Deadline.after(-1))
+    with pytest.raises(SiteFault, match="no time is left"):
+        batch.job("7.s")
+    assert not (tmp_path / "calls").exists()
+
+
+def test_command_ends_at_the_deadline_of_all(tmp_path: pathlib.Path) -> None:
+    Recorder(tmp_path, hang=True)
+    os.mkfifo(tmp_path / "never")
+    with pytest.raises(SiteFault, match=r"did not answer within 0\.\d+ s"):
+        torque.Torque(tmp_path, timeout_s=600, deadline=Deadline.after(0.5)).job("7.s")
 
 
 def test_node_that_the_server_does_not_know(tmp_path: pathlib.Path) -> None:

@@ -1,16 +1,206 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is told what about a failure."""
+"""The table of symptoms: what becomes of the job, and of the node."""
 
 from __future__ import annotations
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict import decide_verdict
+import re
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    CAUSES,
+    ImageFault,
+    ImpostorFault,
+    NodeFault,
+    SiteFault,
+    UserFault,
+    VTorqueError,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, BatchNode
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict import (
+    LOOP_STARTS,
+    LoopFault,
+    Verdict,
+    advice,
+    decide,
+    find_loop,
+    names_node,
+    note_of,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+BRIDGE = NodeFault("t1: bridge br0", "is missing on this node", cause="bridge", node="t1")
 
 
-def test_verdict_never_blames_the_job_for_the_site() -> None:
-    refusal = decide_verdict(SiteFault("DHCP", "no answer"), job_id="1.th", start=1, node="t1")
-    assert refusal.hint == "this is not a fault of the job: tell the administrator that it failed on t1"
-    refusal = decide_verdict(UserFault("vcpus=99", "at most 4"), job_id="1.th", start=1, node="t1")
-    assert refusal.hint == ""
+def job_at(start: int, *, interactive: bool = False, hosts: tuple[str, ...] = ("t1",)) -> BatchJob:
+    """A job at a start."""
+    return BatchJob(
+        "7.th", "name", "alice", "fe", "alice", "alice", "R", "batch", hosts, start, "vtorque:abc", "", "/home/alice",
+        0, 41, interactive, 3600, {}, "", {}, "",
+    )  # fmt: skip
+
+
+def node(name: str, states: str = "free", note: str = "", *, slots: int = 4, properties: str = "") -> BatchNode:
+    """A node as the server tells of it."""
+    return BatchNode(name, frozenset(states.split(",")), slots, 0, frozenset(filter(None, [properties])), note)
+
+
+FREE = tuple(node(f"t{number}") for number in range(1, 6))
+
+
+def verdict_on(error: VTorqueError, start: int = 1, **changes: t.Any) -> Verdict:
+    """A verdict on a batch job of t1, where all nodes are free."""
+    known: dict[str, t.Any] = {"job": job_at(start), "nodes": FREE, "policy": Policy(), "node": "t1", **changes}
+    return decide(error, **known)
+
+
+@pytest.mark.parametrize(
+    ("error", "start", "action", "offline"),
+    [
+        (UserFault("img=x"), 1, "refuse", ""),
+        (UserFault("img=x"), 3, "refuse", ""),
+        (ImageFault("img=x"), 1, "refuse", ""),
+        *((NodeFault("x", cause=cause), 1, "requeue", "t1") for cause in CAUSES),
+        (BRIDGE, 2, "requeue", "t1"),
+        (BRIDGE, 3, "hold", "t1"),
+        (BRIDGE, 4, "requeue", "t1"),
+        (BRIDGE, 6, "hold", "t1"),
+        (NodeFault("x"), 1, "requeue", ""),
+        (NodeFault("x"), 3, "hold", ""),
+        (NodeFault("x", cause="disk", node="inventory"), 1, "requeue", ""),
+        (NodeFault("x", cause="disk", node="t2"), 1, "requeue", ""),
+        (SiteFault("DHCP"), 1, "requeue", ""),
+        (SiteFault("DHCP"), 3, "hold", ""),
+        (VTorqueError("guest"), 2, "requeue", ""),
+        (VTorqueError("guest"), 3, "hold", ""),
+        (VTorqueError("guest"), 0, "hold", ""),
+        (ImpostorFault("guest"), 1, "hold", ""),
+        (LoopFault("it"), 20, "hold", ""),
+    ],
+)
+def test_batch_job(error: VTorqueError, start: int, action: str, offline: str) -> None:
+    verdict = verdict_on(error, start)
+    assert (verdict.fault, verdict.action, verdict.offline) == (error.fault, action, offline)
+    assert bool(verdict.note) == bool(offline)
+    assert verdict.grave == isinstance(error, ImpostorFault)
+
+
+@pytest.mark.parametrize(
+    ("error", "offline"),
+    [
+        (UserFault("img=x"), ""), (ImageFault("img=x"), ""), (BRIDGE, "t1"), (SiteFault("DHCP"), ""),
+        (VTorqueError("guest"), ""), (ImpostorFault("guest"), ""), (LoopFault("it"), ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("start", [1, 3])
+def test_interactive_job_is_always_refused(error: VTorqueError, offline: str, start: int) -> None:
+    """A status other than 0 aborts it; its node may go offline all the same."""
+    verdict = verdict_on(error, job=job_at(start, interactive=True))
+    assert (verdict.action, verdict.offline) == ("refuse", offline)
+
+
+@pytest.mark.parametrize("error", [BRIDGE, SiteFault("DHCP"), VTorqueError("guest"), ImpostorFault("guest")])
+def test_silent_server_means_a_refusal_and_no_blame(error: VTorqueError) -> None:
+    assert verdict_on(error, job=None) == Verdict(error.fault, "refuse")
+
+
+@pytest.mark.parametrize(("retries", "actions"), [(1, "hhhh"), (2, "rhrh"), (3, "rrhr")])
+def test_bound_is_the_sites(retries: int, actions: str) -> None:
+    policy = Policy(node_fault_retries=retries)
+    verdicts = [verdict_on(SiteFault("DHCP"), start, policy=policy) for start in (1, 2, 3, 4)]
+    assert "".join(verdict.action[0] for verdict in verdicts) == actions
+    assert {verdict.of for verdict in verdicts} == {retries}
+    assert verdicts[3].tried == (1 if retries == 3 else retries)
+
+
+OURS = "vtorque: disk: full (job 1.th)"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "action", "offline", "words", "grave"),
+    [
+        ((node("t1"), node("t2")), {}, "requeue", "t1", "", False),
+        ((node("t1"), node("t2", note=OURS), *FREE[2:]), {}, "requeue", "t1", "", False),
+        # the brake
+        ((node("t1"), node("t2", note=OURS), node("t3", note=OURS), *FREE[3:]), {}, "hold", "", "2 of 5 nodes", True),
+        ((node("t1"), node("t2", note=OURS), *FREE[2:]), {"offline_brake": "1"}, "hold", "", "1 of 5", True),
+        (FREE, {"offline_brake": "0"}, "hold", "", "0 of 5", True),
+        ((node("t1"), node("t2", note=OURS), *FREE[2:]), {"offline_brake": "40 %"}, "requeue", "t1", "", False),
+        # the last one
+        ((node("t1"), node("t2", "down")), {}, "hold", "", "last node", True),
+        ((node("t1"), node("t2", "offline", "fan")), {}, "hold", "", "last node", True),
+        ((node("t1"), node("t2", slots=0)), {}, "hold", "", "last node", True),
+        ((node("t1"), node("t2", "job-exclusive")), {}, "requeue", "t1", "", False),
+        ((node("t1"), node("t2")), {"vm_node_property": "vm"}, "hold", "", "last node", True),
+        ((node("t1"), node("t2", properties="vm")), {"vm_node_property": "vm"}, "requeue", "t1", "", False),
+        ((node("t1"),), {}, "hold", "", "last node", True),
+        # what somebody else said
+        ((node("t1", note="fan is loud"), node("t2")), {}, "hold", "", "fan is loud", True),
+        ((node("t1", "down", "ERROR: prolog/epilog failed"), node("t2")), {}, "hold", "", "administrator", True),
+        ((node("t1", "offline"), node("t2")), {}, "requeue", "", "by an administrator", False),
+        ((node("t1", "offline", "fan"), node("t2")), {}, "requeue", "", "by an administrator", False),
+        # what we said before
+        ((node("t1", "offline", OURS), node("t2")), {}, "requeue", "", "offline already, by vTorque", False),
+        ((node("t1", "free", OURS), node("t2", note=OURS), node("t3")), {}, "requeue", "t1", "", False),
+        # names
+        ((node("t1.site"), node("t2.site")), {}, "requeue", "t1.site", "", False),
+        ((node("t10"), node("t2")), {}, "hold", "", "no nodes of that name", False),
+        ((node("t1.a"), node("t1.b")), {}, "hold", "", "2 nodes of that name", False),
+        (None, {}, "hold", "", "does not tell of its nodes", False),
+    ],
+)  # fmt: skip
+def test_node_with_a_proved_fault(
+    nodes: tuple[BatchNode, ...] | None, changes: dict[str, t.Any], action: str, offline: str, words: str, grave: bool
+) -> None:
+    """A job that would come back to it is held."""
+    verdict = verdict_on(BRIDGE, nodes=nodes, policy=Policy(**changes))
+    assert (verdict.action, verdict.offline, verdict.grave) == (action, offline, grave)
+    assert words in " ".join(verdict.words)
+    assert bool(verdict.words) == bool(words)
+
+
+def test_sister_goes_offline_for_what_it_proved_itself() -> None:
+    job = job_at(1, hosts=("t1", "t1", "t3.site"))
+    fault = NodeFault("t3: libvirt", "is dead", cause="libvirt", node="t3")
+    assert verdict_on(fault, job=job).offline == "t3"
+    assert verdict_on(NodeFault("disk", "is full", cause="disk"), job=job).offline == "t1"
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [(BRIDGE, True), (NodeFault("x"), False), (SiteFault("x"), False), (VTorqueError("x"), False)],
+)
+def test_only_a_cause_names_a_node(error: VTorqueError, named: bool) -> None:
+    assert names_node(error) is named
+    if not named:
+        assert verdict_on(error, nodes=None).action == "requeue"
+
+
+@pytest.mark.parametrize(("start", "loop"), [(0, False), (1, False), (19, False), (20, True), (21, False), (40, True)])
+def test_loop_that_is_not_ours_is_found_on_entry(start: int, loop: bool) -> None:
+    found = find_loop(job_at(start))
+    assert (found is not None) is loop
+    assert found is None or f"{start} times" in found.what
+    assert LOOP_STARTS == 20
+
+
+def test_advice_never_blames_the_job_for_the_site() -> None:
+    (line,) = advice(SiteFault("DHCP", "no answer"), "t1")
+    assert line == "this is not a fault of the job: tell the administrator that it failed on t1"
+    assert advice(UserFault("vcpus=99", "at most 4"), "t1") == ()
+
+
+def test_note_says_cause_words_and_job() -> None:
+    assert note_of(BRIDGE, "t1", "7.th") == "vtorque: bridge: bridge br0 is missing on this node (job 7.th)"
+
+
+@settings(deadline=None)
+@given(st.text(max_size=400), st.text(max_size=400))
+def test_note_is_short_printable_and_whole_at_both_ends(what: str, why: str) -> None:
+    note = note_of(NodeFault(what, why, cause="disk"), "t1", "72[1].th")
+    assert re.fullmatch(r"vtorque: disk: [A-Za-z0-9 ._:;,/()%+=@\[\]-]* \(job 72\[1\]\.th\)", note)
+    assert len(note) <= 200
