@@ -65,7 +65,7 @@ def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = 
             failed.append(f"the job cannot be held: {error}")
             return Enforced(REFUSE, offline, tuple(failed))
         with contextlib.suppress(SiteFault):  # a word more; the hold is what counts
-            batch.comment(job_id, f"held by vtorque: {reason}")
+            batch.comment(job_id, f"vtorque: held: {reason}")
     return Enforced(action, offline, tuple(failed))
 
 

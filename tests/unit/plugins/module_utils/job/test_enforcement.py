@@ -48,7 +48,7 @@ class Batch:
         self._do("hold")
 
     def comment(self, _job_id: str, text: str) -> None:
-        assert text == "held by vtorque: br0: is missing"
+        assert text == "vtorque: held: br0: is missing"
         self._do("comment")
 
 

@@ -9,6 +9,7 @@ import re
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     CAUSES,
     ImageFault,
@@ -196,6 +197,15 @@ def test_advice_never_blames_the_job_for_the_site() -> None:
 
 def test_note_says_cause_words_and_job() -> None:
     assert note_of(BRIDGE, "t1", "7.th") == "vtorque: bridge: bridge br0 is missing on this node (job 7.th)"
+
+
+PAGE = templates.COLLECTION_DIR.parent / "docs/admin/verdicts.md"
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_administrators_page_explains_the_note_of_each_cause(cause: str) -> None:
+    assert note_of(NodeFault("x", cause=cause), "t1", "7.th").startswith(f"vtorque: {cause}: ")
+    assert f"| `vtorque: {cause}:` |" in PAGE.read_text(encoding="utf-8")
 
 
 @settings(deadline=None)

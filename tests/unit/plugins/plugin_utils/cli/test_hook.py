@@ -333,7 +333,7 @@ def test_other_faults_requeue_the_job_or_hold_it(
     assert site.held() == ("held" in end)
     comment = [line for line in site.told() if line.startswith("qalter")]
     assert bool(comment) == site.held()
-    assert all(line.startswith("qalter -W comment=held by vtorque: ") for line in comment)
+    assert all(line.startswith("qalter -W comment=vtorque: held: ") for line in comment)
     key = f"12-1.th.{start}"
     assert site.refusal(key)["what"] == error.what  # whatever becomes of the status, nothing runs
     assert site.verdict(key) == {
