@@ -4,14 +4,17 @@
 """What is on this node and belongs to no living start, and its removal.
 
 Whether a start lives is the batch system's word, which is handed in: this wing knows none.  Nobody's word alone is
-enough: a server that was restored knows no job at all.  What somebody holds the lock of, what has a job's shell, and
-what the MOM has files of stays, and the rest must be found over twice.
+enough: a server that was restored knows no job at all.  What somebody is making, what has a job's shell, and what the
+MOM has files of stays, and the rest must be found over twice.  Who only watches guests (he shares the lock) protects
+nothing: he outlives his job when its epilogue is lost, and hears the tombstone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
+import os
 import pathlib
 import shutil
 import typing as t
@@ -203,7 +206,7 @@ def _judge(
     if _of_earlier_boot(start, settings):
         return _Judged(start, "earlier", _EARLIER)
     try:
-        if locks.is_held(locks.start_lock(settings, start.key)):
+        if _being_made(locks.start_lock(settings, start.key)):
             return _held(start, settings, is_alive, has_files)
         shell = traces.living_shell(settings, start.key)
         if shell is not None:
@@ -221,8 +224,23 @@ def _judge(
     return _Judged(start, "over", f"found over twice, {for_s:.0f} s apart")
 
 
+def _being_made(lock: pathlib.Path) -> bool:
+    """Does somebody hold this lock alone?  Who watches guests that are ready shares it."""
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles) -> _Judged:
-    """Somebody works or watches; said aloud when there is no job any more that it could be for."""
+    """Somebody works; said aloud when there is no job any more that it could be for."""
     holder = _holder(locks.start_lock(settings, start.key))
     with contextlib.suppress(VTorqueError):
         if not has_files(start.job_id) and not is_alive(start.job_id, start.number):
@@ -291,7 +309,7 @@ def _take_away(
 
 def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     # a tombstone would end whoever began to work for it meanwhile
-    if locks.is_held(locks.start_lock(settings, start.key)):
+    if _being_made(locks.start_lock(settings, start.key)):
         raise VTorqueError("somebody has begun to work for it meanwhile")
     things: tuple[str, ...] = ()
     if start.remains:

@@ -36,8 +36,8 @@ LEFT = 1
 
 EPILOG = f"""\
 What is taken away: virtual machines, their directories, slots and processes, and run directories, of starts of jobs
-that are over.  A start stays when somebody holds its lock, its job's shell lives, or the MOM on this node has files of
-its job.  Of the others the batch server is asked, and only what it calls over at two looks that are
+that are over.  A start stays when somebody is making its machines, its job's shell lives, or the MOM on this node has
+files of its job.  Of the others the batch server is asked, and only what it calls over at two looks that are
 {sweep.TWICE_S:.0f} s apart goes: call it again after a minute.  What is of an earlier boot of the node goes at once.
 
 exit status:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
@@ -200,7 +201,7 @@ def test_a_suspicion_of_another_boot_or_form_is_none(node: Node, changes: dict[s
 
 
 def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -> None:
-    """A worker's lock, the MOM's files and the job's shell protect one start each; the fourth is over."""
+    """A maker's lock, the MOM's files and the job's shell protect one start each; the fourth is over."""
     for number in (1, 2, 3, 4):
         node.start(number)
     node.run("3.head.1", shell=ProcessId.of(os.getpid()))
@@ -224,6 +225,27 @@ def test_who_holds_a_lock_for_no_job_is_named_and_left(node: Node) -> None:
         assert f"process {os.getpid()} holds its lock, although there is no such job" in left.why
         assert node.sweep(unknown).left == ()
     assert "vcn1-7" in node.things
+
+
+def test_who_watches_guests_of_a_lost_job_hears_that_it_is_over(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He holds the lock as long as the guests live, and nobody else would ever tell him."""
+    node.start(7)
+    lock = locks.start_lock(node.settings, "7.head.1")
+    records.make_directory(lock.parent)
+    watcher = lock.open("w")
+    fcntl.flock(watcher, fcntl.LOCK_SH)
+    real = sweep.guests.absent
+
+    def absent(*words: t.Any) -> tuple[str, ...]:
+        watcher.close()
+        return real(*words)
+
+    monkeypatch.setattr(sweep.guests, "absent", absent)
+    assert node.sweep(unknown).removed == ()
+    assert node.sweep(dead, lambda _job: True).removed == ()
+    assert node.sweep(dead, twice_s=3600.0).removed == ()
+    assert not watcher.closed
+    assert [said.key for said in node.sweep().removed] == ["7.head.1"]
 
 
 def test_unknown_is_never_over_and_keeps_no_other_start_waiting(node: Node) -> None:
@@ -346,7 +368,7 @@ def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_who_begins_to_work_between_look_and_removal_is_not_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     answers = iter([False, True])
-    monkeypatch.setattr(sweep.locks, "is_held", lambda _path: next(answers))
+    monkeypatch.setattr(sweep, "_being_made", lambda _path: next(answers))
     swept = node.sweep()
     assert "begun to work" in swept.left[0].why
     assert not locks.tombstone(node.settings, "7.head.1").exists()

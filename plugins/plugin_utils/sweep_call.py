@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The epilogue of a job calls the sweep when it sees something of another that nobody works for."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+
+from ..module_utils.job import bounded
+from ..module_utils.job.playbook import Places
+from ..module_utils.node import locks, traces
+from ..module_utils.node.settings import NodeSettings
+
+PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_sweep"
+
+
+def something_unheld(places: Places) -> bool:
+    """Is something here of a start that nobody works for and whose job has no shell?  Nobody is asked.
+
+    Args:
+        places: of this node.
+    """
+    settings = NodeSettings(node_name="", node_number=None, run_dir=places.run_dir, state_dir=places.state_dir)
+    keys = set(traces.run_keys(settings))
+    with contextlib.suppress(FileNotFoundError):
+        keys |= {path.name for path in settings.guests_dir.iterdir()}
+    return any(
+        not locks.is_held(locks.start_lock(settings, key)) and traces.living_shell(settings, key) is None
+        for key in keys
+    )
+
+
+def sweep_if_needed(places: Places) -> None:
+    """Start the sweep when there is something for it, and do not wait; it bounds itself.
+
+    Args:
+        places: of this node; the sweep looks at the node's own and at no other.
+    """
+    if (places.run_dir, places.state_dir) != (Places.run_dir, Places.state_dir):
+        return
+    with contextlib.suppress(OSError):
+        if something_unheld(places):
+            # a session of its own: the MOM ends a hook with everything of its session
+            subprocess.Popen(
+                bounded.program(PROGRAM), env=bounded.clean_environment(), cwd="/", start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip

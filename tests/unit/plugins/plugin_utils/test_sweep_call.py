@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When an epilogue calls the sweep, and how."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import sweep_call
+
+
+@pytest.fixture
+def places(tmp_path: pathlib.Path) -> Places:
+    return Places(run_dir=tmp_path / "run", state_dir=tmp_path / "state")
+
+
+def test_nothing_is_here(places: Places) -> None:
+    assert not sweep_call.something_unheld(places)
+
+
+@pytest.mark.parametrize("place", ["run/jobs", "state/guests"])
+def test_something_that_nobody_works_for(places: Places, place: str) -> None:
+    (places.run_dir.parent / place / "7.head.1").mkdir(parents=True)
+    assert sweep_call.something_unheld(places)
+
+
+def test_a_lock_holder_or_the_jobs_shell_is_enough(places: Places) -> None:
+    settings = NodeSettings(node_name="", node_number=None, run_dir=places.run_dir)
+    (places.state_dir / "guests" / "7.head.1").mkdir(parents=True)
+    refused = places.run_dir / "jobs" / "8.head.1"
+    records.make_directory(refused)
+    records.point_shell(ProcessId.of(os.getpid()), refused, places.run_dir)
+    with locks.held(locks.start_lock(settings, "7.head.1"), settings, Deadline.after(60.0)):
+        assert not sweep_call.something_unheld(places)
+    assert sweep_call.something_unheld(places)
+
+
+@pytest.mark.parametrize("something", [True, False])
+def test_the_sweep_runs_on_its_own_and_only_when_there_is_something(
+    places: Places, monkeypatch: pytest.MonkeyPatch, something: bool
+) -> None:
+    called: list[tuple[list[str], dict[str, t.Any]]] = []
+    monkeypatch.setattr(sweep_call.subprocess, "Popen", lambda words, **how: called.append((words, how)))
+    monkeypatch.setattr(sweep_call, "something_unheld", lambda _places: something)
+    sweep_call.sweep_if_needed(places)
+    assert called == [], "the sweep would look at other places than these"
+    sweep_call.sweep_if_needed(Places())
+    assert len(called) == something
+    for words, how in called:
+        assert words[1:] == ["-I", "-m", sweep_call.PROGRAM]
+        assert how["start_new_session"] is True
+        assert "LD_LIBRARY_PATH" not in how["env"]
