@@ -61,7 +61,12 @@ def _dispatch(call: HookCall, places: Places) -> Ending:
     if call.role == "prologue":
         return prologue.run(call, places, began=hook_began())
     if call.role == "epilogue":
-        epilogue.run(call, places, began=hook_began())
+        try:
+            epilogue.run(call, places, began=hook_began())
+        finally:
+            from .. import sweep_call  # 3 ms that a prologue does not pay
+
+            sweep_call.sweep_if_needed(places)
     else:
         epilogue.run_sister(call, places)
     return Ending()

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import os
 import pathlib
+import types
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hook_call import HookCall
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import sweep_call
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
 
 
 @pytest.fixture
@@ -59,3 +63,19 @@ def test_the_sweep_runs_on_its_own_and_only_when_there_is_something(
         assert words[1:] == ["-I", "-m", sweep_call.PROGRAM]
         assert how["start_new_session"] is True
         assert "LD_LIBRARY_PATH" not in how["env"]
+
+
+def test_an_epilogue_calls_it_also_when_it_failed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Places] = []
+
+    def fail(*_words: object, **_more: object) -> t.NoReturn:
+        raise VTorqueError("something", "is left")
+
+    monkeypatch.setattr(sweep_call, "sweep_if_needed", called.append)
+    monkeypatch.setattr(hook, "hook_began", lambda: 0.0)
+    for module, name in ((hook.prologue, "run"), (hook.epilogue, "run"), (hook.epilogue, "run_sister")):
+        monkeypatch.setattr(module, name, fail)
+    for role, times in (("prologue", 0), ("epilogue.parallel", 0), ("epilogue", 1)):
+        with pytest.raises(VTorqueError):
+            hook._dispatch(t.cast("HookCall", types.SimpleNamespace(role=role)), places)
+        assert called == [places] * times
