@@ -14,6 +14,8 @@ RUNNING = frozenset("RES")
 """Letters of a job whose guests are wanted: running, ending (its epilogue is at work), suspended."""
 RESTING = frozenset("QHWC")
 """Queued, held, waiting, complete: nothing of it is on any node."""
+SILENT = 3
+"""After so many questions without an answer no more is asked: each may have taken its whole time."""
 
 
 def start_lives(job: BatchJob, start: int, node: str) -> bool:
@@ -51,13 +53,22 @@ def by_server(batch: BatchSystem, node: str) -> t.Callable[[str, int], bool]:
         Takes job id and start; raises SiteFault when the server does not tell.
     """
     known: dict[str, BatchJob | SiteFault] = {}
+    silent: list[SiteFault] = []
+
+    def ask(job_id: str) -> BatchJob | SiteFault:
+        if len(silent) >= SILENT:
+            return silent[-1]
+        try:
+            return batch.job(job_id)
+        except UnknownJob as error:
+            return error
+        except SiteFault as error:
+            silent.append(error)
+            return error
 
     def is_alive(job_id: str, start: int) -> bool:
         if job_id not in known:
-            try:
-                known[job_id] = batch.job(job_id)
-            except SiteFault as error:
-                known[job_id] = error
+            known[job_id] = ask(job_id)
         word = known[job_id]
         if isinstance(word, UnknownJob):
             return False

@@ -125,7 +125,12 @@ def sweep(
     with _alone(settings, deadline):
         suspects = Suspects(settings.run_dir / "suspects.json")
         seen = _look(settings)
-        judged = [_judge(start, settings, is_alive, has_files, suspects, twice_s) for start in seen.starts]
+        judged = [
+            _Judged(start, "left", "no time was left to look at it")
+            if deadline.passed
+            else _judge(start, settings, is_alive, has_files, suspects, twice_s)
+            for start in seen.starts
+        ]
         due = [one for one in judged if one.verdict == "over"]
         if len(due) > mass and not any_number:
             why = f"{len(due)} starts at once are found over, more than {mass}: is the batch server's word true?"

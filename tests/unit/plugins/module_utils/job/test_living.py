@@ -87,6 +87,15 @@ def test_a_job_that_the_server_does_not_know_is_over_and_its_silence_is_not() ->
             is_alive("1.th", 1)
 
 
+def test_a_server_that_stays_silent_is_not_asked_for_every_job() -> None:
+    server = Server(SiteFault("qstat", "no answer"))
+    is_alive = living.by_server(server, "t1")  # type: ignore[arg-type]
+    for number in range(100):
+        with pytest.raises(SiteFault, match="no answer"):
+            is_alive(f"{number}.th", 1)
+    assert len(server.asked) == living.SILENT
+
+
 @pytest.mark.parametrize(
     ("name", "job_id", "has"),
     [

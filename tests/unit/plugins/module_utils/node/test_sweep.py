@@ -12,6 +12,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import typing as t
 import uuid
 
@@ -344,10 +345,19 @@ def test_what_would_not_go_is_told_and_keeps_nothing_else(node: Node, monkeypatc
 
 
 def test_when_no_time_is_left_the_rest_stays_and_is_told(node: Node) -> None:
-    node.start(7)
-    swept = sweep.sweep(node.settings, dead, no_files, Deadline.after(0.0), twice_s=0.0)
-    assert [said.key for said in swept.left] == ["7.head.1"]
-    assert "vcn1-7" in node.things
+    for number in (7, 8):
+        node.start(number)
+    at = time.monotonic() + 3600.0
+
+    def asks_for_long(_job: str, _start: int) -> bool:
+        node.patch.setattr(time, "monotonic", lambda: at)
+        return False
+
+    for is_alive in (asks_for_long, dead):
+        swept = sweep.sweep(node.settings, is_alive, no_files, Deadline(at), twice_s=0.0)
+        assert sorted(said.key for said in swept.left) == ["7.head.1", "8.head.1"]
+        assert all("no time was left" in said.why for said in swept.left)
+    assert node.things == {"7.head.1", "8.head.1", "vcn1-7", "vcn1-8"}
 
 
 def test_whose_it_is_cannot_be_told_is_said(node: Node) -> None:
