@@ -169,6 +169,8 @@ def _brake(bad: BatchNode, nodes: t.Sequence[BatchNode], policy: Policy) -> str:
     others = [one for one in nodes if one.name != bad.name]
     noted = sum(one.note.startswith(NOTE_PREFIX) for one in others)
     brake = count_of(policy.offline_brake, len(nodes))
+    if brake < 1:
+        return f"this site sets no node offline (offline_brake {policy.offline_brake})"
     if noted >= brake:
         return f"{noted} of {len(nodes)} nodes carry a note of vTorque already (offline_brake {policy.offline_brake})"
     if not any(_takes_jobs(one, policy) for one in others):

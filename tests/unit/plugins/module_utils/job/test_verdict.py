@@ -129,7 +129,7 @@ OURS = "vtorque: disk: full (job 1.th)"
         # the brake
         ((node("t1"), node("t2", note=OURS), node("t3", note=OURS), *FREE[3:]), {}, "hold", "", "2 of 5 nodes", True),
         ((node("t1"), node("t2", note=OURS), *FREE[2:]), {"offline_brake": "1"}, "hold", "", "1 of 5", True),
-        (FREE, {"offline_brake": "0"}, "hold", "", "0 of 5", True),
+        (FREE, {"offline_brake": "0"}, "hold", "", "sets no node offline", True),
         ((node("t1"), node("t2", note=OURS), *FREE[2:]), {"offline_brake": "40 %"}, "requeue", "t1", "", False),
         # the last one
         ((node("t1"), node("t2", "down")), {}, "hold", "", "last node", True),
