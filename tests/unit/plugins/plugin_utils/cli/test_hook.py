@@ -415,6 +415,18 @@ def test_start_that_is_over_for_the_server_is_only_refused(site: Site, later: st
     assert site.refusal()["fault"] == "site"
 
 
+@pytest.mark.parametrize("tool", ["pbsnodes", "qhold", "node"])
+def test_hook_that_is_killed_amid_its_verdict_leaves_a_refusal(site: Site, tool: str) -> None:
+    """Torque takes it for a success, and the launcher has no 75 from it."""
+    site.fail(BRIDGE)
+    site.program(tool, "#!/bin/sh\nkill -9 $PPID\n")
+    done = site.prologue()
+    assert done.returncode == 128 + signal.SIGKILL
+    assert site.refusal()["what"] == BRIDGE.what
+    assert not (site.directory / "ready.json").exists()
+    assert site.link.readlink() == site.directory
+
+
 @pytest.mark.parametrize("interactive", [False, True])
 def test_loop_that_is_not_ours_is_held_on_entry(site: Site, interactive: bool) -> None:
     site.job(start=20, interactive=interactive)
