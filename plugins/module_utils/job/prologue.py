@@ -137,8 +137,8 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
         except SiteFault as error:
             pause_s = PAUSES_S[min(asked, len(PAUSES_S)) - 1]
             if not call.marked or deadline.left_s() <= pause_s:
-                why = f"{error.why}; asked {asked} times within {patience_s:.0f} s"
-                raise SiteFault(error.what, why, error.hint) from error
+                often = f"; asked {asked} times in {patience_s:.0f} s" if asked > 1 else ""
+                raise SiteFault(error.what, f"{error.why}{often}", error.hint) from error
             time.sleep(pause_s)  # nothing tells when a server answers again
 
 
