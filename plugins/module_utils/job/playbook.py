@@ -83,10 +83,11 @@ class Start:
         """The job's log, to be added to; its owner may read it.
 
         Raises:
+            NodeFault: the disk is full or broken.
             VTorqueError: it cannot be opened.
         """
         path = self.record_directory / "vtorque.log"
-        try:
+        with _disk_judged(path):
             records.make_directory(path.parent)
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             if reader_uid is not None:
@@ -94,12 +95,6 @@ class Start:
                     [records.SETFACL, "-m", f"u:{reader_uid}:r", path], check=True, timeout=10,
                     stdin=subprocess.DEVNULL, capture_output=True,
                 )  # fmt: skip
-        except (OSError, subprocess.SubprocessError, VTorqueError) as error:
-            cause = error if isinstance(error, OSError) else error.__cause__
-            if isinstance(cause, OSError) and cause.errno in DISK_FAULTS:
-                hint = "free some space, or see to the disk"
-                raise NodeFault(f"{path} cannot be written", str(cause.strerror), hint, cause="disk") from error
-            raise VTorqueError(f"{path} cannot be written", str(error)) from error
         return os.fdopen(fd, "ab", buffering=0)
 
     def open_any_log(self, reader_uid: int | None) -> t.IO[bytes]:
@@ -110,11 +105,37 @@ class Start:
             return pathlib.Path(os.devnull).open("ab", buffering=0)
 
 
+@contextlib.contextmanager
+def _disk_judged(path: pathlib.Path) -> t.Iterator[None]:
+    """Tell a local disk that is full or broken, which is this node's fault, from whatever else the system refuses."""
+    try:
+        yield
+    except (OSError, subprocess.SubprocessError, VTorqueError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError) and cause.errno in DISK_FAULTS:
+            hint = "free some space, or see to the disk"
+            raise NodeFault(f"{path} cannot be written", str(cause.strerror), hint, cause="disk") from error
+        raise VTorqueError(f"{path} cannot be written", str(error)) from error
+
+
+def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
+    """Write the first line of a start: Ansible could not tell of a disk that is full, for its words go there too.
+
+    Raises:
+        NodeFault: the disk is full or broken.
+    """
+    with _disk_judged(start.record_directory / "vtorque.log"):
+        log.write(_line(text))
+
+
 def note(log: t.IO[bytes], text: str) -> None:
     """Add a line to the job's log; that it cannot be written stops nothing."""
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     with contextlib.suppress(OSError):
-        log.write(f"{stamp} {text}\n".encode(errors="replace"))
+        log.write(_line(text))
+
+
+def _line(text: str) -> bytes:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n".encode(errors="replace")
 
 
 def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float) -> None:

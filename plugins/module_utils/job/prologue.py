@@ -155,7 +155,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     nodefile = torque_home / "aux" / call.job_id
     with start.open_log(_uid(call.user)) as log:
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout)
-        playbook.note(log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
+        playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
         playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell)

@@ -93,6 +93,14 @@ def test_full_disk_of_the_records_is_proved_on_this_node(
     assert (caught.value.fault, caught.value.to_dict().get("cause", "")) == (fault, cause)
 
 
+def test_full_disk_is_found_before_ansible_is_started(tmp_path: pathlib.Path) -> None:
+    start = playbook.Start("12.th", 3, playbook.Places(tmp_path / "run", tmp_path / "state"))
+    with pathlib.Path("/dev/full").open("ab", buffering=0) as log, pytest.raises(NodeFault) as caught:
+        playbook.begin_log(start, log, "prologue")
+    assert (caught.value.cause, caught.value.why) == ("disk", "No space left on device")
+    assert str(tmp_path / "state") in caught.value.what
+
+
 def test_a_full_disk_stops_no_removal(tmp_path: pathlib.Path) -> None:
     start = start_with_node(tmp_path, GONE)
     with pathlib.Path("/dev/full").open("ab", buffering=0) as log:
