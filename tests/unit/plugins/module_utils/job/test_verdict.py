@@ -199,6 +199,46 @@ def test_note_says_cause_words_and_job() -> None:
     assert note_of(BRIDGE, "t1", "7.th") == "vtorque: bridge: bridge br0 is missing on this node (job 7.th)"
 
 
+NOTES = st.sampled_from(["", "", OURS, "fan", "vtorque is slow", "ERROR: prolog/epilog failed"])
+STATES = st.sampled_from(["free", "free", "job-exclusive", "offline", "down", "down,offline", "unknown"])
+NODES = st.lists(st.builds(lambda states, note: (states, note), STATES, NOTES), max_size=6).map(
+    lambda facts: tuple(node(f"t{number}", *fact) for number, fact in enumerate(facts, 1))
+)
+ERRORS = st.one_of(
+    st.sampled_from([UserFault("x"), ImageFault("x"), SiteFault("x"), VTorqueError("x"), ImpostorFault("x")]),
+    st.builds(
+        lambda cause, name: NodeFault("x", cause=cause, node=name),
+        st.sampled_from([*CAUSES, ""]),
+        st.sampled_from(["", "t1", "t2", "t3"]),
+    ),
+)
+
+
+@settings(deadline=None, max_examples=500)
+@given(ERRORS, NODES, st.integers(0, 40), st.booleans(), st.integers(1, 5), st.sampled_from(["0", "1", "50 %"]))
+def test_no_verdict_runs_a_job_in_circles_or_takes_a_site_down(
+    error: VTorqueError, nodes: tuple[BatchNode, ...], start: int, interactive: bool, retries: int, brake: str
+) -> None:
+    job = job_at(start, interactive=interactive, hosts=("t1", "t2"))
+    policy = Policy(node_fault_retries=retries, offline_brake=brake)
+    verdict = decide(error, job=job, nodes=nodes, policy=policy, node="t1")
+    if verdict.action == "requeue":
+        assert not interactive
+        assert start % retries != 0
+    if verdict.offline:
+        assert isinstance(error, NodeFault)
+        assert error.cause
+        (bad,) = [one for one in nodes if one.name == verdict.offline]
+        assert bad.name == (error.node or "t1")
+        assert not bad.offline
+        assert bad.note in ("", OURS)
+        others = [one for one in nodes if one is not bad]
+        assert any(one.states <= {"free", "job-exclusive"} for one in others)
+        assert sum(one.note == OURS for one in others) < (len(nodes) // 2 if brake == "50 %" else int(brake))
+    elif isinstance(error, NodeFault) and error.cause and error.node != "t3" and verdict.action == "requeue":
+        assert any(one.name == (error.node or "t1") and one.offline for one in nodes)
+
+
 PAGE = templates.COLLECTION_DIR.parent / "docs/admin/verdicts.md"
 
 
