@@ -125,21 +125,17 @@ def sweep(
     with _alone(settings, deadline):
         suspects = Suspects(settings.run_dir / "suspects.json")
         seen = _look(settings)
-        judged = [
-            _Judged(start, "left", "no time was left to look at it")
-            if deadline.passed
-            else _judge(start, settings, is_alive, has_files, suspects, twice_s)
-            for start in seen.starts
-        ]
+        judged = [_judge(start, settings, is_alive, has_files, suspects, twice_s, deadline) for start in seen.starts]
         due = [one for one in judged if one.verdict == "over"]
         if len(due) > mass and not any_number:
             why = f"{len(due)} starts at once are found over, more than {mass}: is the batch server's word true?"
-            judged = [_Judged(one.start, "left", why) if one.verdict == "over" else one for one in judged]
-        removed, failed = _take_away([one for one in judged if one.verdict in ("earlier", "over")],
-                                     settings, seen.silent, deadline)  # fmt: skip
+            judged = [_Judged(one.start, "left", why) if one in due else one for one in judged]
+        going = [one for one in judged if one.verdict in ("earlier", "over")]
+        removed, failed = _take_away(going, settings, seen.silent, deadline)
         removed += [Said("", "it spoke of nothing any more", things)] if (things := traces.tidy(settings)) else []
-        for one in removed:
-            suspects.clear(one.key)
+        # whatever showed life in between, the two looks begin anew
+        for key in [one.start.key for one in judged if one.verdict == "living"] + [said.key for said in removed]:
+            suspects.clear(key)
         suspects.keep_only({start.key for start in seen.starts})
         suspects.write()
     left = [Said(one.start.key, one.why) for one in judged if one.verdict == "left"]
@@ -205,12 +201,15 @@ _EARLIER = "it is of an earlier boot of this node"
 
 
 def _judge(
-    start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, suspects: Suspects, twice_s: float
-) -> _Judged:
+    start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, suspects: Suspects, twice_s: float,
+    deadline: Deadline,
+) -> _Judged:  # fmt: skip
     """One of `living`, `left`, `over`, `earlier`, and why."""
-    if _of_earlier_boot(start, settings):
-        return _Judged(start, "earlier", _EARLIER)
+    if deadline.passed:
+        return _Judged(start, "left", "no time was left to look at it")
     try:
+        if _of_earlier_boot(start, settings):
+            return _Judged(start, "earlier", _EARLIER)
         if _being_made(locks.start_lock(settings, start.key)):
             return _held(start, settings, is_alive, has_files)
         shell = traces.living_shell(settings, start.key)
@@ -219,9 +218,8 @@ def _judge(
         if has_files(start.job_id):
             return _Judged(start, "living", "the MOM here has files of its job")
         if is_alive(start.job_id, start.number):
-            suspects.clear(start.key)
             return _Judged(start, "living", "the batch server says so")
-    except VTorqueError as error:
+    except (VTorqueError, OSError) as error:
         return _Judged(start, "left", f"whether it lives is not known: {error}")
     for_s = suspects.suspected_s(start.key)
     if for_s < twice_s:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -166,12 +167,20 @@ def test_the_second_look_counts_from_the_first_one(node: Node) -> None:
         assert bool(node.sweep(twice_s=60.0).removed) is goes
 
 
-def test_a_start_that_lives_again_is_no_suspect_any_more(node: Node) -> None:
+@pytest.mark.parametrize("who", ["server", "mom", "shell", "maker"])
+def test_a_start_that_shows_life_again_is_no_suspect_any_more(node: Node, who: str) -> None:
     node.start(7)
     node.sweep(twice_s=3600.0)
-    node.sweep(alive)
+    lock = locks.start_lock(node.settings, "7.head.1")
+    with contextlib.ExitStack() as stack:
+        if who == "maker":
+            stack.enter_context(locks.held(lock, node.settings, Deadline.after(60.0)))
+        if who == "shell":
+            node.run("7.head.1", shell=ProcessId.of(os.getpid()))
+        swept = node.sweep(alive if who in ("server", "maker") else dead, lambda _job: who == "mom")
+    assert [said.key for said in swept.living] == ["7.head.1"]
     assert json.loads((node.settings.run_dir / "suspects.json").read_text())["suspects"] == {}
-    assert node.sweep(twice_s=0.001).removed == ()
+    assert node.sweep(twice_s=3600.0).removed == ()
 
 
 @pytest.mark.parametrize("garbage", ["", "[]", "{", '{"version": 1, "suspects": [1]}', "\0\xff", '{"suspects": {}}'])
