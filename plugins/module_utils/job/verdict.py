@@ -194,7 +194,7 @@ def note_of(error: NodeFault, node: str, job_id: str) -> str:
     Returns:
         `vtorque: <cause>: <words> (job <id>)`, of at most `NOTE_LENGTH` characters.
     """
-    what = f"{error.what} {error.why}".removeprefix(f"{node}: ")
+    what = f"{error.what}: {error.why}".removesuffix(": ").removeprefix(f"{node}: ")
     words = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+=@\[\]-]", " ", what).split())
     begin, end = f"{NOTE_PREFIX}{error.cause}: ", f" (job {job_id})"
     return f"{begin}{words[: NOTE_LENGTH - len(begin) - len(end)].rstrip()}{end}"

@@ -196,7 +196,7 @@ def test_advice_never_blames_the_job_for_the_site() -> None:
 
 
 def test_note_says_cause_words_and_job() -> None:
-    assert note_of(BRIDGE, "t1", "7.th") == "vtorque: bridge: bridge br0 is missing on this node (job 7.th)"
+    assert note_of(BRIDGE, "t1", "7.th") == "vtorque: bridge: bridge br0: is missing on this node (job 7.th)"
 
 
 NOTES = st.sampled_from(["", "", OURS, "fan", "vtorque is slow", "ERROR: prolog/epilog failed"])

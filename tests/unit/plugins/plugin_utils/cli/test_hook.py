@@ -301,7 +301,7 @@ def test_fault_of_the_job_leaves_a_refusal_for_its_shell(site: Site, error: VTor
 
 BRIDGE = NodeFault("t1: bridge br0", "is missing on this node", "make it", cause="bridge")
 HELD = "the job is held: qrls 12[1].th releases it for 3 more tries"
-NOTE = "vtorque: bridge: bridge br0 is missing on this node (job 12[1].th)"
+NOTE = "vtorque: bridge: bridge br0: is missing on this node (job 12[1].th)"
 
 
 @pytest.mark.parametrize(
