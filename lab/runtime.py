@@ -46,12 +46,18 @@ def install(checkout: pathlib.Path, runtime: pathlib.Path) -> str:
         (tarball,) = pathlib.Path(place).glob("*.tar.gz")
         # --offline and --no-deps: there are no dependencies, and nothing is to be asked of a server
         _galaxy(runtime, "install", str(tarball), "-p", str(libraries[0]), "--force", "--offline", "--no-deps")
+    # ansible-galaxy does not compile what it installs, and a node sees it read-only: each program would do it again
+    _run(runtime, "-m", "compileall", "-q", str(installed))
     stamp.write_text(digest, encoding="ascii")
     return f"{tarball.name} is installed in {runtime}"
 
 
 def _galaxy(runtime: pathlib.Path, *words: str) -> None:
-    command = [str(runtime / "bin/python"), "-m", "ansible", "galaxy", "collection", *words]
+    _run(runtime, "-m", "ansible", "galaxy", "collection", *words)
+
+
+def _run(runtime: pathlib.Path, *words: str) -> None:
+    command = [str(runtime / "bin/python"), *words]
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/root",
@@ -63,7 +69,7 @@ def _galaxy(runtime: pathlib.Path, *words: str) -> None:
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment, timeout=600
     )
     if done.returncode:
-        raise LabError(f"ansible-galaxy collection {words[0]} failed:\n{(done.stderr or done.stdout)[-2000:]}")
+        raise LabError(f"python {' '.join(words)} failed:\n{(done.stderr or done.stdout)[-2000:]}")
 
 
 def _digest(checkout: pathlib.Path) -> str:

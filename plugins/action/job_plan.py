@@ -12,7 +12,7 @@ import typing as t
 from ..module_utils import records
 from ..module_utils.errors import SiteFault, VTorqueError
 from ..module_utils.job import policy as site_policy
-from ..module_utils.job.batch import BatchJob, open_batch
+from ..module_utils.job.batch import BatchJob, kept, open_batch
 from ..module_utils.job.plan import JobPlan, make_plan
 from ..module_utils.job.request import Request
 from ..module_utils.node.images import find
@@ -35,7 +35,7 @@ class ActionModule(JobAction):
             remove([place.file("error.json"), *place.run_dir.glob("error.*.json")])
         with phase(place, "plan", when=not self.checking):
             policy = site_policy.load(pathlib.Path(args["config"]))
-            job = open_batch(policy).job(place.job_id)
+            job = kept.kept(place.job_id, place.run_dir) or open_batch(policy).job(place.job_id)
             if job.start_count != place.start:
                 raise VTorqueError(
                     f"start {place.start} of job {place.job_id}", f"the server speaks of start {job.start_count}"

@@ -47,8 +47,9 @@ seealso:
     plugin_type: module
 notes:
   - The name of the inventory file must end with C(pbs_nodefile.yml) or C(pbs_nodefile.yaml).
-  - When the batch server does not answer and the directory of the inventory file holds root's plan of this job, the
-    nodes come from there. So a job can be cleaned up while its server is gone.
+  - When the directory of the inventory file is the one of a start of the job, and holds root's plan, the nodes come
+    from there. So a job can be cleaned up while its server is gone, or after it was started again elsewhere. Before
+    there is a plan, what the prologue was told by the batch server is taken from there.
 """
 
 EXAMPLES = r"""
@@ -72,10 +73,10 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
 from ..module_utils import records
-from ..module_utils.errors import SiteFault, VTorqueError
+from ..module_utils.errors import VTorqueError
 from ..module_utils.guestspec import HOST_NAME, JOB_ID
 from ..module_utils.job import policy
-from ..module_utils.job.batch import open_batch, same_host
+from ..module_utils.job.batch import kept, open_batch, same_host
 from ..module_utils.job.plan import check_node_file
 
 SUFFIXES = ("pbs_nodefile.yml", "pbs_nodefile.yaml")
@@ -124,20 +125,16 @@ class InventoryModule(BaseInventoryPlugin):
     def _ask(
         self, job_id: str, directory: pathlib.Path, lines: tuple[str, ...] | None
     ) -> tuple[tuple[str, ...], int, pathlib.Path]:
-        try:
-            job = open_batch(policy.load(pathlib.Path(self.get_option("config")))).job(job_id)
-        except SiteFault:
-            known = planned(job_id, directory)
-            if known is None:
-                raise
+        known = planned(job_id, directory)
+        if known is not None:
             return known
         own = start_of(job_id, directory)
+        job = None if own is None else kept.kept(job_id, directory)
+        if job is None:
+            job = open_batch(policy.load(pathlib.Path(self.get_option("config")))).job(job_id)
         if own not in (None, job.start_count):
             # the job was started again meanwhile, perhaps elsewhere: the nodes of that start are none of ours
-            known = planned(job_id, directory)
-            if known is None:
-                raise VTorqueError(f"start {own} of job {job_id}", f"the server speaks of start {job.start_count}")
-            return known
+            raise VTorqueError(f"start {own} of job {job_id}", f"the server speaks of start {job.start_count}")
         if not job.nodes:
             raise VTorqueError(f"job {job_id}", f"has no nodes (state {job.state})", "it was not started")
         if lines is not None:

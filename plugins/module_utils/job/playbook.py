@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
 import typing as t
@@ -26,6 +25,7 @@ from .hook_call import RESERVE_S
 DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 INVENTORY = "job.pbs_nodefile.yml"
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
+PLAY_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
 LOG_TAIL = 1 << 16
 REMOVAL_S = 12.0
 REMOVAL_LEAST_S = 4.0
@@ -45,14 +45,14 @@ class Places:
         run_dir: what is true while the job runs.
         state_dir: guests and records.
         config: the site's configuration.
-        ansible: the call of Ansible; the name of the command (`playbook`) and its arguments follow.
+        ansible: the call of ansible-playbook; its arguments follow.
         node: the call of `vtorque-node`.
     """
 
     run_dir: pathlib.Path = records.RUN_DIR
     state_dir: pathlib.Path = records.STATE_DIR
     config: pathlib.Path = pathlib.Path("/etc/vtorque/vtorque.yml")
-    ansible: tuple[str, ...] = tuple(bounded.program("ansible"))
+    ansible: tuple[str, ...] = tuple(bounded.program(PLAY_PROGRAM))
     node: tuple[str, ...] = tuple(bounded.program(NODE_PROGRAM))
 
 
@@ -91,10 +91,7 @@ class Start:
             records.make_directory(path.parent)
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             if reader_uid is not None:
-                subprocess.run(
-                    [records.SETFACL, "-m", f"u:{reader_uid}:r", path], check=True, timeout=10,
-                    stdin=subprocess.DEVNULL, capture_output=True,
-                )  # fmt: skip
+                records.let_read(fd, reader_uid)
         return os.fdopen(fd, "ab", buffering=0)
 
     def open_any_log(self, reader_uid: int | None) -> t.IO[bytes]:
@@ -110,7 +107,7 @@ def _disk_judged(path: pathlib.Path) -> t.Iterator[None]:
     """Tell a local disk that is full or broken, which is this node's fault, from whatever else the system refuses."""
     try:
         yield
-    except (OSError, subprocess.SubprocessError, VTorqueError) as error:
+    except (OSError, VTorqueError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, OSError) and cause.errno in DISK_FAULTS:
             hint = "free some space, or see to the disk"
@@ -175,7 +172,7 @@ def play(
     known = {"ANSIBLE_CONFIG": str(start.directory / "ansible.cfg"), "VTORQUE_DEADLINE": f"{until:.3f}"}
     if shell is not None:
         known["VTORQUE_SHELL"] = str(shell)
-    command = [*start.places.ansible, "playbook", "-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}"]
+    command = [*start.places.ansible, "-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}"]
     clean = bounded.clean_environment(**known)
     try:
         code, _out = bounded.run(command, timeout_s=until + SLACK_S - time.time(), log=log, environment=clean)

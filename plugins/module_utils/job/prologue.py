@@ -17,7 +17,7 @@ from ..errors import SiteFault, VTorqueError
 from ..records import Deadline, ProcessId, RefusalRecord
 from . import hook_call, playbook
 from . import policy as site_policy
-from .batch import BatchJob, BatchSystem, UnknownJob, open_batch
+from .batch import BatchJob, BatchSystem, UnknownJob, kept, open_batch
 from .enforcement import Enforced, enforce, message, outcome
 from .guest_environment import NODE_PATHS
 from .hook_call import HookCall
@@ -155,6 +155,8 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     nodefile = torque_home / "aux" / call.job_id
     with start.open_log(_uid(call.user)) as log:
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout)
+        if case.job is not None:
+            kept.keep(case.job, start.directory)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
         playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")

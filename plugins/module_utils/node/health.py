@@ -188,7 +188,6 @@ def check_programs(settings: NodeSettings) -> None:
         (settings.qemu_img, "--version"),
         (settings.ssh, "-V"),
         (settings.flock, "--version"),
-        (pathlib.Path(records.SETFACL), "--version"),
     ):
         try:
             done = subprocess.run(

@@ -18,6 +18,8 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_plan, job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.kept import keep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
 
@@ -433,6 +435,16 @@ def test_the_plan_is_for_root_alone(run_dir: pathlib.Path, planning: t.Any) -> N
     assert result["guests"] == 1
     assert (run_dir / "plan.json").stat().st_mode & 0o777 == 0o400
     assert JobPlan.from_json((run_dir / "plan.json").read_text()) == planning.plan
+
+
+def test_what_the_prologue_was_told_is_not_asked_again(
+    run_dir: pathlib.Path, planning: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"job_id": JOB, "start_count": START, "exec_host": ("n1",), "variables": {}, "resource_list": {}}
+    names = [field.name for field in dataclasses.fields(BatchJob)]
+    keep(BatchJob(**{name: told.get(name, "") for name in names}), run_dir)
+    monkeypatch.setattr(job_plan, "open_batch", lambda policy: pytest.fail("the server was asked"))
+    assert act(job_plan, run_dir)["nodes"] == ["n1"]
 
 
 def test_a_plan_that_says_the_same_keeps_its_keys(run_dir: pathlib.Path, planning: t.Any) -> None:

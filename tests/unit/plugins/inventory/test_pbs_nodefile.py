@@ -16,7 +16,7 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.mikelangelo.vtorque.plugins.inventory import pbs_nodefile
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
 
 CANARY = "$(touch /tmp/canary) {{ lookup('pipe', 'id') }}"
 """Stands wherever the submitter of a job can write; it must not be found in the inventory."""
@@ -189,6 +189,15 @@ def test_a_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: path
     (where / "plan.json").write_text(json.dumps(plan))
     (where / "plan.json").chmod(0o400)
     inventory = parse(SiteFault("qstat", "no answer"), where=where, job_id="4711.head")
+    assert members(inventory, "mother_superior") == ["n2"]
+    assert variables(inventory, "n1")["vtorque_start"] == 2
+
+
+def test_what_the_prologue_was_told_is_not_asked_again(parse: t.Any, tmp_path: pathlib.Path) -> None:
+    where = tmp_path / "4711.head.2"
+    where.mkdir()
+    kept.keep(job("n2", "n1"), where)
+    inventory = parse(SiteFault("qstat", "nobody is to ask"), where=where, job_id="4711.head")
     assert members(inventory, "mother_superior") == ["n2"]
     assert variables(inventory, "n1")["vtorque_start"] == 2
 

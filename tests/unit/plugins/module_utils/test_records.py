@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 
 
@@ -27,3 +30,32 @@ def test_the_link_of_a_job_that_ends_meanwhile_is_passed_over(
 
     monkeypatch.setattr(pathlib.Path, "readlink", read)
     assert [link.name for link in records.shell_links(mine, tmp_path)] == ["11.1"]
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o660])
+def test_one_more_reader_is_what_setfacl_makes_of_him(tmp_path: pathlib.Path, mode: int) -> None:
+    """Also of a file whose group could read it: that right is gone, not handed on."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for path in (ours, theirs):
+        path.touch()
+        path.chmod(mode)
+    fd = os.open(ours, os.O_WRONLY)
+    records.let_read(fd, 4242)
+    os.close(fd)
+    subprocess.run(["setfacl", "-m", "u:4242:r,g::-,m::r", theirs], check=True, timeout=60)
+    assert os.getxattr(ours, "system.posix_acl_access") == os.getxattr(theirs, "system.posix_acl_access")
+    assert ours.stat().st_mode == theirs.stat().st_mode
+
+
+def test_a_record_that_somebody_may_read_is_there_whole_or_not_at_all(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system without ACLs is told, and leaves nothing."""
+
+    def refuse(*_args: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(records.os, "setxattr", refuse)
+    with pytest.raises(VTorqueError, match="not supported"):
+        records.write(tmp_path / "ready.json", "{}", reader_uid=4242)
+    assert list(tmp_path.iterdir()) == []

@@ -42,7 +42,6 @@ class Node:
         (self.bridge / "flags").write_text("0x1003\n")
         patch.setattr(neighbours, "SYS_NET", directory / "net")
         patch.setattr(neighbours, "node_address", lambda _bridge: "10.77.0.11")
-        patch.setattr(health.records, "SETFACL", "/usr/bin/true")
         patch.setattr(health, "kvm_usable", lambda _arch, _offered: "")
         self.offers(BOTH)
         self.has(free=10 * GIB)

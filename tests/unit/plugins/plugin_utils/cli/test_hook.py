@@ -54,13 +54,13 @@ QSTAT = """<?xml version="1.0"?>
 """Recorded on TORQUE 6.1.3, shortened, with another owner and start."""
 
 PLAYER = """#!/bin/sh
-# plays ansible: `playbook -i <run dir>/job.pbs_nodefile.yml mikelangelo.vtorque.<name>`
+# plays ansible-playbook: `-i <run dir>/job.pbs_nodefile.yml mikelangelo.vtorque.<name>`
 printf '%s\\n' "$*" "deadline=$VTORQUE_DEADLINE" "shell=$VTORQUE_SHELL" "config=$ANSIBLE_CONFIG" >>{place}/played
 env | cut -d= -f1 | sort | tr '\\n' ' ' >{place}/environment
 run_dir=${{ANSIBLE_CONFIG%/*}}
 ls /proc/self/fd | tr '\\n' ' ' >{place}/descriptors
 grep Sig /proc/self/status >{place}/signals
-case $4 in
+case $3 in
     *.prologue) {prologue} ;;
     *.epilogue) {epilogue} ;;
 esac
@@ -245,7 +245,7 @@ def readable_by(path: pathlib.Path) -> str:
 def test_prologue_plays_the_playbook_for_this_start(site: Site) -> None:
     done = site.prologue()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert site.played() == [f"playbook -i {site.directory}/job.pbs_nodefile.yml mikelangelo.vtorque.prologue"]
+    assert site.played() == [f"-i {site.directory}/job.pbs_nodefile.yml mikelangelo.vtorque.prologue"]
     lines = (site.place / "played").read_text().splitlines()
     assert f"shell={ProcessId.of(os.getpid())}" in lines
     assert f"config={site.directory}/ansible.cfg" in lines

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hooks' ansible-playbook is Ansible's, for all that it leaves out."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
+PLAY = """
+- name: A play
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: A task
+      {task}
+"""
+
+
+@pytest.fixture
+def play(tmp_path: pathlib.Path) -> t.Callable[..., subprocess.CompletedProcess[str]]:
+    """Play one task on a host; more arguments are Ansible's."""
+
+    def run(task: str, *more: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "play.yml").write_text(PLAY.format(task=task))
+        environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        environment |= {"LC_ALL": "C.UTF-8", "ANSIBLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+        # as a site has it: Ansible's own loader finds the collection where this program comes from
+        environment["ANSIBLE_COLLECTIONS_PATH"] = str(pathlib.Path(__file__).parents[8])
+        command = [sys.executable, "-m", PROGRAM, "-i", "node,", str(tmp_path / "play.yml"), *more]
+        return subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("task", "status"),
+    [("ansible.builtin.debug: {msg: well}", 0), ("ansible.builtin.fail: {msg: badly}", 2), ("no.such.thing:", 4)],
+)
+def test_status_is_ansibles_own(play: t.Any, tmp_path: pathlib.Path, task: str, status: int) -> None:
+    """What was said is out, and no temporary directory stays, although it ends at once."""
+    done = play(task, "-c", "local")
+    assert done.returncode == status, done.stderr
+    assert ("PLAY RECAP" in done.stdout) == (status != 4)
+    assert list((tmp_path / "home/tmp").iterdir()) == []
+
+
+def test_connections_are_found_when_they_are_needed(play: t.Any) -> None:
+    """They are not looked at beforehand: a host that nobody reaches by ssh is unreachable, with ssh's own words."""
+    done = play("ansible.builtin.raw: id", "-c", "ssh", "-e", "ansible_host=127.0.0.1 ansible_port=1")
+    assert done.returncode == 4
+    assert "Connection refused" in done.stdout
+
+
+def test_actions_of_the_collection_are_found(play: t.Any) -> None:
+    """By Ansible's loader, although Python has imported this program from the same place."""
+    done = play("mikelangelo.vtorque.job_record: {job_id: nonsense, start: 1}", "-c", "local")
+    assert done.returncode == 2
+    assert "not of the form" in done.stdout
