@@ -77,5 +77,5 @@ def test_an_epilogue_calls_it_also_when_it_failed(places: Places, monkeypatch: p
         monkeypatch.setattr(module, name, fail)
     for role, times in (("prologue", 0), ("epilogue.parallel", 0), ("epilogue", 1)):
         with pytest.raises(VTorqueError):
-            hook._dispatch(t.cast("HookCall", types.SimpleNamespace(role=role)), places)
+            hook._dispatch(t.cast(HookCall, types.SimpleNamespace(role=role)), places)
         assert called == [places] * times

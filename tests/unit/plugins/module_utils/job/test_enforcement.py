@@ -90,10 +90,16 @@ def test_verdict_is_done_or_a_safe_one(
     [
         (ELSEWHERE, Enforced("requeue", "t1"), [f"t1 is set offline: {NOTE}", "the job is tried again"]),
         (HELD, Enforced("hold"), ["the job is held: qrls 7.th releases it for 3 more tries"]),
-        (Verdict("site", "hold", tried=1, of=1), Enforced("hold"), ["the job is held: qrls 7.th releases it for one "
-                                                                   "more try"]),
-        (AGAIN, Enforced("hold", "", ("t1 is not set offline: x",)), ["t1 is not set offline: x",
-                                                                    "the job is held: qrls 7.th releases it"]),
+        (
+            Verdict("site", "hold", tried=1, of=1),
+            Enforced("hold"),
+            ["the job is held: qrls 7.th releases it for one more try"],
+        ),
+        (
+            AGAIN,
+            Enforced("hold", "", ("t1 is not set offline: x",)),
+            ["t1 is not set offline: x", "the job is held: qrls 7.th releases it"],
+        ),
         (HELD, Enforced("refuse", "", ("the job cannot be held: x",)), ["the job cannot be held: x"]),
         (Verdict("node", "hold", words=("the \x1b[31mbrake",), tried=1, of=3), Enforced("hold"),
          ["the ?[31mbrake", "the job is held: qrls 7.th releases it"]),

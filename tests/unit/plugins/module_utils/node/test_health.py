@@ -53,7 +53,7 @@ class Node:
                 if capabilities is None:
                     raise NodeFault(f"libvirt at {uri}", "gave no answer", cause="libvirt")
 
-            def __enter__(self) -> Connection:
+            def __enter__(self) -> t.Any:
                 return self
 
             def __exit__(self, *_error: object) -> None:
