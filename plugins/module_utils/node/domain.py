@@ -121,22 +121,23 @@ class Domains:
     Args:
         uri: `qemu:///system`, `test:///default`, `test+unix:///default?socket=...`.
         read_only: for looking alone.
+        connect_s: seconds that it may take to answer at all.
 
     Raises:
         NodeFault: libvirt does not answer, or its binding is missing.
     """
 
-    def __init__(self, uri: str, *, read_only: bool = False) -> None:
+    def __init__(self, uri: str, *, read_only: bool = False, connect_s: float = CONNECT_S) -> None:
         self.uri = uri
         self._libvirt = _libvirt()
         _EventLoop.start(self._libvirt)
-        self._connection = self._open(read_only)
+        self._connection = self._open(read_only, connect_s)
         self._heard: collections.deque[DomainEvent] = collections.deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._callback: int | None = None
         self._closed = False
 
-    def _open(self, read_only: bool) -> t.Any:
+    def _open(self, read_only: bool, connect_s: float) -> t.Any:
         """Open in a thread: a daemon that accepts and never answers would hold us for ever."""
         result: list[t.Any] = []
         function = self._libvirt.openReadOnly if read_only else self._libvirt.open
@@ -149,10 +150,10 @@ class Domains:
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        thread.join(CONNECT_S)
+        thread.join(min(connect_s, threading.TIMEOUT_MAX))
         if not result:
             raise NodeFault(
-                f"libvirt at {self.uri}", f"gave no answer within {CONNECT_S:.0f} s", _START_HINT, cause="libvirt"
+                f"libvirt at {self.uri}", f"gave no answer within {connect_s:.1f} s", _START_HINT, cause="libvirt"
             )
         if isinstance(result[0], self._libvirt.libvirtError):
             raise NodeFault(f"libvirt at {self.uri}", _words(result[0]), _START_HINT, cause="libvirt") from result[0]

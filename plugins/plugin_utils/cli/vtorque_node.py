@@ -9,6 +9,7 @@ node's own policy and templates.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,14 +17,13 @@ import pwd
 import signal
 import socket
 import sys
-import types
 import typing as t
 
 from ...module_utils.errors import UserFault, VTorqueError
 from ...module_utils.guestspec import FormError, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, open_batch, same_host
-from ...module_utils.node import guests
+from ...module_utils.node import ending, front, guests
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline
 
@@ -44,33 +44,29 @@ def main() -> int:
     Returns:
         0: there is an answer, which says whether it went well.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, _cancelled)
+    ending.raise_when_told()
     # sshd gives root's own; qemu and the job's owner must pass through what is made here
     os.umask(0o022)
     # a caller that went away must not end us in the middle of undoing
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    answer = respond(sys.stdin.buffer, os.environ)
-    os.write(1, json.dumps(answer, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n")
+    answer = respond(sys.stdin.buffer, os.environ, caller=1)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, json.dumps(answer, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n")
     return 0
 
 
-def _cancelled(number: int, _frame: types.FrameType | None) -> t.NoReturn:
-    # once: what is being undone is not interrupted again
-    for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(other, signal.SIG_IGN)
-    raise VTorqueError("the request was cancelled", f"signal {signal.Signals(number).name}")
-
-
 def respond(
-    stream: t.BinaryIO, environment: t.Mapping[str, str], *, load: t.Callable[[], site_policy.Policy] = site_policy.load
-) -> dict[str, t.Any]:
+    stream: t.BinaryIO, environment: t.Mapping[str, str], *,
+    load: t.Callable[[], site_policy.Policy] = site_policy.load,
+    caller: int | None = None,
+) -> dict[str, t.Any]:  # fmt: skip
     """The answer to what is asked on a stream.
 
     Args:
         stream: read until its end, or until it is too long.
         environment: holds SSH_CONNECTION when the request came by ssh.
         load: gives the site's policy.
+        caller: the descriptor on which the answer will be written.
     """
     part: NodePart | None = None
     settings: NodeSettings | None = None
@@ -84,14 +80,16 @@ def respond(
             removed = guests.absent(part.job_id, part.start, settings, deadline)
             left = guests.left(settings, part.job_id, part.start)
             return {"version": VERSION, "ok": True, "guests": [], "removed": list(removed), "left": list(left)}
-        found = guests.present(part, settings, deadline)
+        found = front.present(part, settings, deadline, caller=caller)
         return {"version": VERSION, "ok": True, "guests": [to_dict(g) for g in found], "removed": [], "left": []}
-    except (VTorqueError, OSError) as problem:
-        error = (
-            problem if isinstance(problem, VTorqueError) else VTorqueError("this node could not do it", str(problem))
-        )
-        here = guests.left(settings, part.job_id, part.start) if part and settings else ()
-        return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(here)}
+    except ending.Told as told:
+        error = VTorqueError("the request was cancelled", f"by {told}")
+    except VTorqueError as problem:
+        error = problem
+    except OSError as problem:
+        error = VTorqueError("this node could not do it", str(problem))
+    here = guests.left(settings, part.job_id, part.start) if part and settings else ()
+    return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(here)}
 
 
 def read_part(stream: t.BinaryIO) -> NodePart:

@@ -24,152 +24,25 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     VTorqueError,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
-    domain,
     guests,
     images,
     locks,
+    making,
     neighbours,
-    readiness,
     seed,
     slots,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain_xml import DomainFacts, read_facts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.remains import start_of
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, job_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import job_key
 
-KEY = guestspec.KeyPair(
-    "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n",
-    "ssh-ed25519 " + "A" * 68,
-)
-OWNER = guestspec.Owner("alice", 1001, 1001, "HPC Users", "/home/alice", "/bin/bash")
+if t.TYPE_CHECKING:
+    from .conftest import Node
+
 JOB = "7.head"
 
 
-def spec(rank: int = 0, **changes: t.Any) -> guestspec.GuestSpec:
-    one = guestspec.GuestSpec(
-        rank=rank, index=rank, image="tiny", distro="debian", arch="x86_64", vcpus=2, ram_mib=64, hypervisor="qemu",
-        fs_type="sharedfs", host_key=KEY, authorized_key=KEY.public,
-    )  # fmt: skip
-    return dataclasses.replace(one, **changes)
-
-
-def part(count: int = 1, start: int = 1, job_id: str = JOB, **changes: t.Any) -> guestspec.NodePart:
-    specs = tuple(spec(rank, **changes) for rank in range(count))
-    return guestspec.NodePart(1, "present", job_id, start, "cn1", 60.0, OWNER, specs)
-
-
-def soon() -> Deadline:
-    return Deadline.after(60.0)
-
-
-class FakeHypervisor:
-    """What libvirt would know; it outlives connections, as libvirt does."""
-
-    def __init__(self) -> None:
-        self.running: dict[str, DomainFacts] = {}
-        self.dead = False
-        self.refuses = ""
-
-    def connect(self, _uri: str) -> FakeHypervisor:
-        if self.dead:
-            raise NodeFault("libvirt", "is dead")
-        return self
-
-    def __enter__(self) -> FakeHypervisor:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        return None
-
-    def listen(self) -> None:
-        return None
-
-    def capabilities(self) -> domain.Capabilities:
-        return domain.Capabilities({"x86_64": ("qemu",)})
-
-    def list(self, *, ours: bool = True) -> tuple[DomainFacts, ...]:
-        return tuple(facts for facts in self.running.values() if facts.mark or not ours)
-
-    def facts(self, name: str) -> DomainFacts | None:
-        return self.running.get(name)
-
-    def create(self, xml: str) -> DomainFacts:
-        if self.refuses:
-            raise VTorqueError("the start of a domain", self.refuses)
-        facts = read_facts(xml, "running", False)
-        assert facts.name not in self.running
-        for disk in facts.disks:
-            assert pathlib.Path(disk).exists(), "a guest's files are there before it"
-        self.running[facts.name] = facts
-        (pathlib.Path(facts.disks[0]).parent / "console.log").write_text("Linux version 6.1\x1b[2J\n")
-        return facts
-
-    def destroy(self, name: str) -> bool:
-        return self.running.pop(name, None) is not None
-
-
-class Node:
-    """A node whose hypervisor and network are the test's."""
-
-    def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
-        self.hypervisor = FakeHypervisor()
-        self.seeds: list[seed.Seed] = []
-        self.flushed: list[set[str]] = []
-        pool = directory / "pool"
-        pool.mkdir(mode=0o755)
-        (pool / "tiny.img").write_bytes(b"\0" * (1 << 20))
-        (pool / "tiny.img").chmod(0o444)
-        self.settings = NodeSettings(
-            node_name="cn1", node_number=258, pool=pool, state_dir=directory / "state", run_dir=directory / "run",
-            template_dir=None, allow_emulation=True, host_ram_mib=0,
-        )  # fmt: skip
-        real = images.find
-        patch.setattr(images, "find", lambda name, where: real(name, where, owner_uid=os.getuid()))
-        patch.setattr(guests, "Domains", self.hypervisor.connect)
-        patch.setattr(neighbours, "bridge_index", lambda _bridge: 1)
-        patch.setattr(neighbours, "node_address", lambda _bridge: "10.77.0.11")
-        patch.setattr(neighbours, "flush", lambda macs, _bridge: self.flushed.append(set(macs)))
-        patch.setattr(neighbours, "SYS_NET", directory / "net")
-        patch.setattr(guests, "wait_ready", self.wait)
-        patch.setattr(seed, "render", self.render)
-        # records are root's; whoever runs this test is root enough
-        patch.setattr(guests.records, "read_json", lambda path: json.loads(path.read_text()))
-        patch.setattr(guests, "_keep_console", self.keep(guests._keep_console))
-
-    @staticmethod
-    def keep(real: t.Any) -> t.Any:
-        return lambda path, target, settings, _uid: real(path, target, settings, None)
-
-    def render(self, told: seed.Seed, _site: object) -> dict[str, str]:
-        self.seeds.append(told)
-        return {"user-data": "#cloud-config\n"}
-
-    def wait(self, waiting: t.Sequence[readiness.Awaited], *_more: object, **_options: object) -> dict[str, str]:
-        return {guest.name: f"10.77.0.{100 + number}" for number, guest in enumerate(waiting)}
-
-    def present(self, asked: guestspec.NodePart | None = None) -> tuple[guestspec.GuestFacts, ...]:
-        return guests.present(asked or part(), self.settings, soon())
-
-    def absent(self, start: int = 1) -> tuple[str, ...]:
-        return guests.absent(JOB, start, self.settings, soon())
-
-    @property
-    def things(self) -> list[str]:
-        """Everything that is here, but for what outlives a job."""
-        state = self.settings.state_dir
-        there = [path for path in state.rglob("*") if "records" not in path.parts] if state.exists() else []
-        files = [str(path.relative_to(state)) for path in there if path.name not in ("guests", "slots")]
-        return sorted([*files, *self.hypervisor.running])
-
-
-@pytest.fixture
-def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    return Node(tmp_path, monkeypatch)
-
-
 def test_name_and_mac_follow_from_node_and_slot(node: Node) -> None:
-    facts = node.present(part(2))
+    facts = node.present(node.part(2))
     assert [(f.rank, f.name, f.mac) for f in facts] == [
         (0, "vcn1-1", "52:54:00:01:02:01"),
         (1, "vcn1-2", "52:54:00:01:02:02"),
@@ -187,28 +60,28 @@ def test_the_answer_is_of_the_form_that_crosses_the_wire(node: Node) -> None:
 
 
 def test_every_guest_is_told_of_all_of_them_one_line_a_vcpu(node: Node) -> None:
-    node.present(part(2))
+    node.present(node.part(2))
     assert [told.node_file for told in node.seeds] == [("vcn1-1", "vcn1-1", "vcn1-2", "vcn1-2")] * 2
     assert len({told.token for told in node.seeds}) == 2
     assert len({told.instance_id for told in node.seeds}) == 2
 
 
 def test_a_second_present_finds_its_guests_and_answers_the_same(node: Node) -> None:
-    first = node.present(part(2))
-    assert node.present(part(2)) == first
+    first = node.present(node.part(2))
+    assert node.present(node.part(2)) == first
     assert len(node.seeds) == 2
 
 
 def test_a_guest_that_is_not_what_is_asked_for_is_made_anew(node: Node) -> None:
     node.present()
-    node.present(part(ram_mib=128))
+    node.present(node.part(ram_mib=128))
     assert list(node.hypervisor.running) == ["vcn1-1"]
     assert "128" in node.hypervisor.running["vcn1-1"].xml
 
 
 def test_a_guest_that_died_is_made_anew(node: Node) -> None:
     node.present()
-    node.hypervisor.running.clear()
+    node.hypervisor.forget()
     node.present()
     assert list(node.hypervisor.running) == ["vcn1-1"]
     assert sorted(slots.taken(node.settings)) == [1]
@@ -216,7 +89,7 @@ def test_a_guest_that_died_is_made_anew(node: Node) -> None:
 
 def test_two_starts_share_nothing(node: Node) -> None:
     first = node.present()
-    second = node.present(part(start=2))
+    second = node.present(node.part(start=2))
     assert {first[0].mac, first[0].name}.isdisjoint({second[0].mac, second[0].name})
     node.absent(1)
     assert list(node.hypervisor.running) == [second[0].name]
@@ -225,7 +98,7 @@ def test_two_starts_share_nothing(node: Node) -> None:
 
 def test_a_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its slot and its files go between our look at the directory and our look at them."""
-    node.present(part(start=9))
+    node.present(node.part(start=9))
     going = node.settings.slots_dir / "1"
     gone = node.settings.start_dir(JOB, 9)
     readlink = pathlib.Path.readlink
@@ -247,7 +120,7 @@ def test_a_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: 
     assert slots.taken(node.settings) == {}
     for name in ("scandir", "listdir"):
         monkeypatch.setattr(os, name, ending(getattr(os, name)))
-    assert guests._promised(node.settings) == 0
+    assert making._promised(node.settings) == 0
     assert not gone.exists()
 
 
@@ -269,13 +142,13 @@ def test_kernel_and_initrd_are_copies_because_libvirt_chowns_them(node: Node, tm
     (tmp_path / "vmlinuz").write_bytes(b"kernel")
     boot = images.Boot("kernel", tmp_path / "vmlinuz", None, "quiet")
     (tmp_path / "guest").mkdir()
-    own = guests._own_kernel(images.Image("i@1", tmp_path / "d", "qcow2", boot), tmp_path / "guest")
+    own = making._own_kernel(images.Image("i@1", tmp_path / "d", "qcow2", boot), tmp_path / "guest")
     assert own == images.Boot("kernel", tmp_path / "guest" / "vmlinuz", None, "quiet")
     assert (tmp_path / "guest" / "vmlinuz").read_bytes() == b"kernel"
 
 
 def test_absent_leaves_nothing_but_the_console(node: Node) -> None:
-    node.present(part(2))
+    node.present(node.part(2))
     removed = node.absent()
     assert removed == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
     assert node.things == []
@@ -287,7 +160,7 @@ def test_absent_leaves_nothing_but_the_console(node: Node) -> None:
 
 def test_absent_is_idempotent_and_bears_nothing_to_do(node: Node) -> None:
     assert node.absent() == ()
-    node.present(part(start=2))
+    node.present(node.part(start=2))
     node.absent(2)
     assert node.absent(2) == ()
 
@@ -311,69 +184,56 @@ def test_the_word_that_a_start_is_over_is_forgotten_when_nobody_can_come_late(no
     assert len(node.present()) == 1
 
 
-def test_a_present_that_is_overtaken_by_absent_undoes_itself(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def overtaken(*words: t.Any, **more: t.Any) -> dict[str, str]:
-        locks.bury(node.settings, job_key(JOB, 1))
-        return node.wait(*words, **more)
-
-    monkeypatch.setattr(guests, "wait_ready", overtaken)
-    with pytest.raises(VTorqueError, match="is over"):
-        node.present()
-    assert node.things == []
-
-
 STEPS = {
     "image": (images, "find"),
     "slot": (slots, "take"),
     "address of the node": (neighbours, "node_address"),
     "overlay": (images, "make_overlay"),
     "seed": (seed, "write_iso"),
-    "domain XML": (guests, "render_xml"),
+    "domain XML": (making, "render_xml"),
     "forgetting old addresses": (neighbours, "flush"),
-    "waiting": (guests, "wait_ready"),
+    "waiting": (making, "wait_ready"),
 }
-
-
-@pytest.mark.parametrize("end", [VTorqueError("no"), KeyboardInterrupt()], ids=["fault", "signal"])
-@pytest.mark.parametrize("step", STEPS)
-def test_whatever_fails_takes_everything_with_it(
-    node: Node, monkeypatch: pytest.MonkeyPatch, step: str, end: BaseException
-) -> None:
-    room, name = STEPS[step]
-    real, calls = getattr(room, name), []
-
-    def fails(*words: t.Any, **more: t.Any) -> t.Any:
-        # of two guests the second fails, so that there is something to undo
-        calls.append(1)
-        if len(calls) == (2 if step in ("overlay", "seed", "domain XML") else 1):
-            raise end
-        return real(*words, **more)
-
-    monkeypatch.setattr(room, name, fails)
-    with pytest.raises(type(end)):
-        node.present(part(2))
-    assert node.things == []
-
-
-def test_a_domain_that_does_not_start_leaves_nothing(node: Node) -> None:
-    node.hypervisor.refuses = "no such machine"
-    with pytest.raises(VTorqueError, match="no such machine"):
-        node.present()
-    assert node.things == []
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_absent_after_any_prefix_of_present_leaves_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """As if present had been killed there: nothing was undone."""
     room, name = STEPS[step]
     with monkeypatch.context() as patch:
         patch.setattr(room, name, _raise)
-        patch.setattr(guests, "_remove", lambda *_words: ())
         with pytest.raises(KeyboardInterrupt):
-            node.present(part(2))
+            node.present(node.part(2))
     node.absent()
+    assert node.things == []
+
+
+def test_who_hears_the_steps_may_end_the_making_at_any(node: Node) -> None:
+    heard: list[str] = []
+    guests.present(node.part(), node.settings, node.soon(), heard.append)
+    assert heard == [
+        "libvirt", "what is there already", "slots and directories", "the disk of vcn1-1", "the seed of vcn1-1",
+        "the start of vcn1-1", "the start of vcn1-1 by libvirt", "the wait for vcn1-1", "the facts of the guests",
+        "the answer",
+    ]  # fmt: skip
+
+
+def test_a_tombstone_is_seen_between_any_two_steps(node: Node) -> None:
+    for number in range(10):
+        start = number + 1
+        steps = iter(range(number, -1, -1))
+
+        def bury(_what: str, start: int = start, steps: t.Iterator[int] = steps) -> None:
+            if next(steps, 1) == 0:
+                locks.bury(node.settings, job_key(JOB, start))
+
+        if number == 9:  # after the last step there is nothing to end
+            assert guests.present(node.part(start=start), node.settings, node.soon(), bury)
+        else:
+            with pytest.raises(VTorqueError, match="is over"):
+                guests.present(node.part(start=start), node.settings, node.soon(), bury)
+        node.absent(start)
     assert node.things == []
 
 
@@ -409,7 +269,7 @@ def test_a_qemu_that_libvirt_forgot_is_seen_and_ended(node: Node) -> None:
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
     with qemu_that_libvirt_forgot(disk, disk) as process:
-        node.hypervisor.running.clear()
+        node.hypervisor.forget()
         assert f"process {process.pid} of 7.head.1" in guests.left(node.settings, JOB)
         assert f"process {process.pid}" in node.absent()
         assert process.wait(60) == -9
@@ -426,8 +286,8 @@ def test_a_process_that_only_names_a_guests_file_is_left_alone(node: Node) -> No
 
 
 def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
-    node.present(part(start=2))
-    node.present(part(job_id="17.head"))
+    node.present(node.part(start=2))
+    node.present(node.part(job_id="17.head"))
     assert all("17.head" not in line for line in guests.left(node.settings, JOB))
     assert guests.left(node.settings, JOB, 1) == ()
     assert len(guests.left(node.settings)) == len(guests.left(node.settings, JOB)) * 2
@@ -451,7 +311,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(
 ) -> None:
     node.settings = dataclasses.replace(node.settings, **settings)
     with pytest.raises(fault, match=words) as caught:
-        node.present(part(**changes))
+        node.present(node.part(**changes))
     assert caught.value.__class__ is fault
     assert node.things == []
 
@@ -471,7 +331,6 @@ def test_a_full_disk_is_the_nodes_fault_wherever_it_shows(
     with pytest.raises(VTorqueError) as caught:
         node.present()
     assert caught.value.fault == fault
-    assert node.things == []
 
 
 def test_a_missing_bridge_is_the_nodes_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,20 +341,6 @@ def test_a_missing_bridge_is_the_nodes_fault(node: Node, monkeypatch: pytest.Mon
     with pytest.raises(NodeFault, match="br0"):
         node.present()
     assert node.things == []
-
-
-def test_a_start_at_work_is_not_worked_on_twice(node: Node) -> None:
-    lock = locks.start_lock(node.settings, job_key(JOB, 1))
-    with locks.held(lock, node.settings, soon()), pytest.raises(VTorqueError, match=f"process {os.getpid()} held it"):
-        guests.present(part(), node.settings, Deadline.after(0.2))
-
-
-def test_a_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
-    lock = locks.start_lock(node.settings, "1.head.1")
-    assert not locks.is_held(lock)
-    with locks.held(lock, node.settings, soon()):
-        assert locks.is_held(lock)
-    assert not locks.is_held(lock)
 
 
 @pytest.mark.parametrize(("job_id", "start"), [("7.head", 1), ("72[1].head.site.org", 12), ("7.h-1.x", 0)])

@@ -68,7 +68,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
                 raise here.job
             return here.job
 
-    def present(part: guestspec.NodePart, *_more: object) -> tuple[guestspec.GuestFacts, ...]:
+    def present(part: guestspec.NodePart, *_more: object, **_caller: object) -> tuple[guestspec.GuestFacts, ...]:
         here.asked.append("present")
         if here.error:
             raise here.error
@@ -82,7 +82,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
     monkeypatch.setattr(vtorque_node, "open_batch", lambda _policy: Batch())
     monkeypatch.setattr(vtorque_node, "host_name", lambda: "cn1")
-    monkeypatch.setattr(vtorque_node.guests, "present", present)
+    monkeypatch.setattr(vtorque_node.front, "present", present)
     monkeypatch.setattr(vtorque_node.guests, "absent", absent)
     monkeypatch.setattr(vtorque_node.guests, "left", lambda *_words: ("slot 1",) if here.error else ())
     addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
@@ -240,7 +240,7 @@ def test_the_program_answers_in_one_line_and_exits_0() -> None:
 def test_the_umask_of_the_caller_closes_no_directory() -> None:
     program = f"""
 import os, {vtorque_node.__name__} as node
-node.respond = lambda *_words: {{"umask": os.umask(0)}}
+node.respond = lambda *_words, **_caller: {{"umask": os.umask(0)}}
 node.main()
 """
     done = subprocess.run(

@@ -1,0 +1,245 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests made: a slot, a disk, a seed and a domain for each, and the wait until all are ready."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import pathlib
+import secrets
+import shutil
+import typing as t
+import uuid
+
+from .. import records
+from ..errors import NodeFault, UserFault
+from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
+from ..records import Deadline, Timings, job_key
+from . import images, neighbours, seed, slots
+from .console import Console
+from .domain import Domains, DomainSpec, render_xml
+from .kept import Kept, read_kept, write_kept
+from .readiness import Awaited, wait_ready, write_known_hosts
+from .settings import NodeSettings
+
+RESERVE_S = 8.0
+"""Seconds of the deadline that are kept to undo what was begun, and to say so."""
+Step = t.Callable[[str], None]
+"""Called before and after all that leaves something behind, with what comes next; it raises to end the making."""
+
+
+@dataclasses.dataclass
+class _Guest:
+    spec: GuestSpec
+    kept: Kept
+    directory: pathlib.Path
+    timings: Timings
+    image: images.Image
+
+
+def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
+    """The guests of this start, when all of them run, are ready, and are what is asked for; else ().
+
+    Raises:
+        NodeFault: libvirt does not answer.
+    """
+    directory = settings.start_dir(part.job_id, part.start)
+    found = {}
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        kept = read_kept(path)
+        facts = domains.facts(path.name)
+        if kept is None or facts is None or facts.state != "running" or facts.uuid != kept.uuid:
+            return ()
+        with contextlib.suppress(FileNotFoundError):
+            ready = from_dict(GuestFacts, records.read_json(path / "facts.json"))
+            found[(kept.rank, kept.spec_digest)] = ready
+    wanted = {(spec.rank, _digest(spec, part)) for spec in part.guests}
+    return tuple(found[key] for key in sorted(found)) if set(found) == wanted else ()
+
+
+def make(
+    part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step
+) -> tuple[GuestFacts, ...]:
+    """Make the guests of a start and wait until all are ready.
+
+    What was made stays when it fails: whoever holds the lock of the start takes it away.
+
+    Args:
+        part: what is asked; its guests.
+        domains: has listened since before this.
+        deadline: when there must be an answer.
+        step: may end the making between any two of its steps.
+
+    Returns:
+        The guests, by rank.
+
+    Raises:
+        VTorqueError: they are not ready; the class says whose fault it is.
+    """
+    step("slots and directories")
+    guests = _plan(part, settings, domains, deadline)
+    names = tuple(guest.kept.name for guest in guests for _vcpu in range(guest.spec.vcpus))
+    here = neighbours.node_address(settings.bridge)
+    for guest in guests:
+        _start(guest, part, settings, domains, deadline, step, here=here, node_file=names)
+    step("the wait for " + ", ".join(guest.kept.name for guest in guests))
+    proven = _wait(guests, settings, domains, deadline)
+    step("the facts of the guests")
+    facts = []
+    for guest in guests:
+        timings = {phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()}
+        one = GuestFacts(guest.spec.rank, guest.kept.name, guest.kept.mac, proven[guest.kept.name], timings)
+        records.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
+        facts.append(one)
+    step("the answer")
+    return tuple(sorted(facts, key=lambda one: one.rank))
+
+
+def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:
+    """The proven address of each guest, by its name."""
+    macs = {guest.kept.mac for guest in guests}
+    neighbours.flush(macs, settings.bridge)
+    waiting = [_awaited(guest, len(guests), settings, deadline) for guest in guests]
+    until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - RESERVE_S)))
+    with neighbours.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates:
+        return wait_ready(
+            waiting, domains, candidates, until, ssh=settings.ssh, ssh_timeout_s=settings.ssh_timeout_s
+        )  # fmt: skip
+
+
+def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_Guest]:
+    """Slots, names and directories of all guests, before the first is made: each is told of all."""
+    found = {spec.image: images.find(spec.image, settings.pool) for spec in part.guests}
+    for spec in part.guests:
+        image = found[spec.image]
+        if image.arch and image.arch != spec.arch:
+            raise UserFault(f"arch={spec.arch}", f"image {image.name} is for {image.arch}")
+    settings.mac(0)  # refuses a node without a number before anything is there
+    names = {facts.name for facts in domains.list(ours=False)}
+
+    def busy(slot: int) -> bool:
+        return settings.guest_name(slot) in names or (neighbours.SYS_NET / settings.tap_name(slot)).exists()
+
+    key = job_key(part.job_id, part.start)
+    given = slots.take(settings, key, len(part.guests), deadline, busy=busy)
+    boot = records.boot_id()
+    guests = []
+    for spec, slot in zip(part.guests, given, strict=True):
+        kept = Kept(
+            spec.rank, slot, settings.guest_name(slot), settings.mac(slot), str(uuid.uuid4()), secrets.token_hex(16),
+            part.owner.uid, _digest(spec, part), boot,
+        )  # fmt: skip
+        directory = settings.start_dir(part.job_id, part.start) / kept.name
+        _make_directory(settings, directory)
+        write_kept(directory, kept)
+        guests.append(_Guest(spec, kept, directory, Timings(), found[spec.image]))
+    return guests
+
+
+def _make_directory(settings: NodeSettings, directory: pathlib.Path) -> None:
+    """Root's alone, and passable: qemu's own user reaches what libvirt gives it, and lists nothing."""
+    try:
+        for path in (settings.state_dir, settings.guests_dir, directory.parent, directory):
+            path.mkdir(mode=0o711, parents=True, exist_ok=True)
+            path.chmod(0o711)
+    except OSError as error:
+        raise NodeFault(f"{directory} was not made", error.strerror or str(error), cause="disk") from error
+
+
+def _digest(spec: GuestSpec, part: NodePart) -> str:
+    """Of all that a guest is made of; keys are part of it."""
+    text = json.dumps([to_dict(spec), to_dict(part.owner)], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _start(
+    guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, *,
+    here: str, node_file: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Disk, seed, domain; the guest boots from here on."""
+    directory, kept, spec, image = guest.directory, guest.kept, guest.spec, guest.image
+    step(f"the disk of {kept.name}")
+    with guest.timings.phase("disk"):
+        images.make_overlay(image, directory / "disk.qcow2", deadline, reserved_bytes=_promised(settings))
+        boot = _own_kernel(image, directory)
+    step(f"the seed of {kept.name}")
+    with guest.timings.phase("seed"):
+        told = seed.Seed(
+            name=kept.name, instance_id=kept.uuid, mac=kept.mac, distro=spec.distro, job_id=part.job_id,
+            token=kept.token, node_address=here, torque_home=str(settings.torque_home), owner=part.owner,
+            host_key=spec.host_key, authorized_key=spec.authorized_key, node_file=node_file,
+            domain=settings.domain or "", name_servers=_some(settings.name_server),
+            search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
+        )  # fmt: skip
+        seed.write_iso(seed.render(told, settings.template_dir), directory / "seed.iso")
+        write_known_hosts(directory / "known_hosts", spec.host_key.public)
+    step(f"the start of {kept.name}")
+    with guest.timings.phase("start"):
+        (directory / "console.log").touch(mode=0o600)
+        xml = render_xml(
+            DomainSpec(
+                name=kept.name, uuid=kept.uuid, job_id=part.job_id, start=part.start, owner=part.owner.user,
+                rank=spec.rank, node=settings.node_name, hypervisor=spec.hypervisor, arch=spec.arch,
+                ram_mib=spec.ram_mib, vcpus=spec.vcpus, disk=directory / "disk.qcow2", image=image.path,
+                image_format=image.format, seed=directory / "seed.iso", console=directory / "console.log",
+                bridge=settings.bridge, tap=settings.tap_name(kept.slot), mac=kept.mac, boot_mode=boot.mode,
+                kernel=boot.kernel, initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
+                network_filter=settings.network_filter,
+            ),
+            site_dir=settings.template_dir,
+        )  # fmt: skip
+        records.write(directory / "domain.xml", xml)
+        step(f"the start of {kept.name} by libvirt")
+        domains.create(xml)
+
+
+def _some(text: str | None) -> tuple[str, ...]:
+    return (text,) if text else ()
+
+
+def _own_kernel(image: images.Image, directory: pathlib.Path) -> images.Boot:
+    """Copies of kernel and initrd: libvirt chowns the files that a domain boots from, and knows no exception."""
+    kernel, initrd = image.boot.kernel, image.boot.initrd
+    if kernel is not None:
+        kernel = pathlib.Path(shutil.copyfile(kernel, directory / "vmlinuz"))
+    if initrd is not None:
+        initrd = pathlib.Path(shutil.copyfile(initrd, directory / "initrd"))
+    return dataclasses.replace(image.boot, kernel=kernel, initrd=initrd)
+
+
+def _promised(settings: NodeSettings) -> int:
+    """Bytes by which the overlays on this node may still grow: nothing else may count on them."""
+    promised = 0
+    guests = [guest for start in _entries(settings.guests_dir) for guest in _entries(start)]
+    for overlay in (guest / "disk.qcow2" for guest in guests):
+        with contextlib.suppress(OSError):
+            with overlay.open("rb") as stream:
+                header = stream.read(32)
+            # qcow2: the size that a guest sees is a big-endian number at byte 24 (QEMU, docs/interop/qcow2.txt)
+            promised += max(0, int.from_bytes(header[24:32], "big") - overlay.stat().st_blocks * 512)
+    return promised
+
+
+def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
+    """What is in a directory; nothing when it has just been taken away, as another start's may be at any time."""
+    try:
+        return list(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _awaited(guest: _Guest, count: int, settings: NodeSettings, deadline: Deadline) -> Awaited:
+    expected: tuple[neighbours.Candidate, ...] = ()
+    if settings.ip_to_mac_script is not None:
+        address = neighbours.ask_static_map(
+            settings.ip_to_mac_script, settings.node_name, count, guest.kept.slot, deadline
+        )
+        expected = (neighbours.Candidate(address, "static map"),)
+    console = Console(guest.directory / "console.log", guest.kept.token)
+    return Awaited(
+        guest.kept.name, guest.kept.mac, guest.directory / "known_hosts", console, guest.timings, expected
+    )  # fmt: skip

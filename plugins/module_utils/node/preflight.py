@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Can this node make these guests at all?  Asked before anything is made."""
+
+from __future__ import annotations
+
+import pathlib
+
+from ..errors import NodeFault, UserFault
+from ..guestspec import GuestSpec, NodePart
+from . import neighbours
+from .domain import Capabilities, kvm_usable
+from .settings import NodeSettings
+
+
+def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> None:
+    """Can this node make these guests at all?
+
+    Raises:
+        NodeFault: it cannot; proved here.
+        UserFault: the request asks for what this site does not allow.
+    """
+    neighbours.bridge_index(settings.bridge)
+    for spec in part.guests:
+        if spec.fs_type != "sharedfs":
+            raise UserFault(f"fs_type={spec.fs_type}", "not available on this site yet", "fs_type=sharedfs")
+        _check_virtualisation(spec, settings, offered)
+    wanted = sum(spec.ram_mib for spec in part.guests)
+    have = _memory_mib() - settings.host_ram_mib
+    if wanted > have:
+        raise UserFault(
+            f"ram: {wanted} MiB for the guests on {settings.node_name}", f"the node has {max(0, have)} MiB for guests",
+            f"{settings.host_ram_mib} MiB are kept for the host",
+        )  # fmt: skip
+
+
+def _check_virtualisation(spec: GuestSpec, settings: NodeSettings, offered: Capabilities) -> None:
+    if spec.hypervisor == "qemu":
+        if not settings.allow_emulation:
+            raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
+        if "qemu" not in offered.domains.get(spec.arch, ()):
+            raise NodeFault(
+                f"arch={spec.arch}",
+                f"libvirt on {settings.node_name} cannot emulate it",
+                "install its qemu-system",
+                cause="virtualisation",
+            )
+        return
+    why = kvm_usable(spec.arch, offered)
+    if why:
+        raise NodeFault(
+            f"{settings.node_name} has no usable virtualisation", why,
+            "switch it on in the firmware, load kvm; hypervisor=qemu is software emulation, where the site allows it",
+            cause="virtualisation",
+        )  # fmt: skip
+
+
+def _memory_mib() -> int:
+    first = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()[0]
+    return int(first.split()[1]) >> 10

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything of a start taken away from this node."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import shutil
+
+from .. import records
+from ..errors import NodeFault, VTorqueError
+from ..records import job_key
+from . import neighbours, slots
+from .console import plain
+from .domain import Domains
+from .kept import read_kept
+from .remains import end_processes
+from .settings import NodeSettings
+
+
+def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
+    """Take away everything of a start: domains first, slots last, so that no name or MAC is free too early."""
+    key = job_key(job_id, start)
+    removed: list[str] = []
+    macs: set[str] = set()
+    for facts in domains.list():
+        if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start):
+            macs |= set(facts.macs)
+            if domains.destroy(facts.name):
+                removed.append(f"domain {facts.name}")
+    removed += [f"process {pid}" for pid in end_processes(settings.guests_dir, key)]
+    directory = settings.start_dir(job_id, start)
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        kept = read_kept(path)
+        if kept is not None:
+            macs.add(kept.mac)
+        keep_console(path, settings.record_dir(job_id, start), settings, kept.owner_uid if kept else None)
+    _delete(directory, removed)
+    if macs:
+        # without a bridge there is nothing to forget
+        with contextlib.suppress(NodeFault):
+            neighbours.flush(macs, settings.bridge)
+    removed += [f"slot {slot}" for slot in slots.free(settings, key)]
+    return tuple(removed)
+
+
+def _delete(directory: pathlib.Path, removed: list[str]) -> None:
+    if not directory.is_dir():
+        return
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        raise NodeFault(f"{directory} was not removed", str(error), cause="disk") from error
+    removed.append(f"directory {directory.name}")
+
+
+def keep_console(guest: pathlib.Path, target: pathlib.Path, settings: NodeSettings, owner_uid: int | None) -> None:
+    """The end of a console outlives its guest, harmless on a terminal; that it cannot be kept stops no removal."""
+    try:
+        with (guest / "console.log").open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - settings.console_keep_bytes))
+            text = stream.read(settings.console_keep_bytes).decode("utf-8", "replace")
+        if text:
+            target.parent.mkdir(mode=0o711, exist_ok=True)
+            target.mkdir(mode=0o711, exist_ok=True)
+            lines = "\n".join(map(plain, text.splitlines()))
+            records.write(target / f"{guest.name}.console.log", f"{lines}\n", reader_uid=owner_uid)
+    except (OSError, VTorqueError):
+        return

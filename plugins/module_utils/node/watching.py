@@ -1,0 +1,250 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that are ready are watched for the life of the job: one that ends or is paused is lost, and that is said.
+
+That libvirt does not answer is never "the guest is gone".  What proves it: libvirt's own word, or the kernel's that
+the guest's process has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import threading
+import time
+import typing as t
+
+from .. import records
+from ..errors import VTorqueError
+from ..guestspec import NodePart
+from ..records import LostRecord, job_key
+from . import remains
+from .console import Console
+from .domain import DomainEvent, Domains
+from .ending import Noted
+from .locks import OverWatch
+from .maker import readable
+from .settings import NodeSettings
+
+FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
+"""Between two attempts to reach a libvirt that was lost."""
+WORD_S = 1.0
+"""How long after the end of a guest's process libvirt may say why it ended."""
+_ENDED = {"stopped", "shutdown", "crashed"}
+_READY = "ready.json"
+
+
+@dataclasses.dataclass
+class _Guest:
+    """One guest; `process` is a descriptor of its process, or None when that was not found."""
+
+    name: str
+    directory: pathlib.Path
+    process: int | None
+    ended_at: float | None = None
+    lost: bool = False
+
+
+class _Connecting:
+    """One attempt to reach libvirt, in a thread: a daemon that accepts and stays silent keeps nobody else waiting."""
+
+    def __init__(self, uri: str) -> None:
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._result: Domains | None = None
+        self._uri = uri
+        threading.Thread(target=self._work, daemon=True, name="libvirt-connect").start()
+
+    def _work(self) -> None:
+        try:
+            with contextlib.suppress(VTorqueError):
+                domains = Domains(self._uri, connect_s=float("inf"))
+                domains.listen()
+                self._result = domains
+        finally:
+            os.eventfd_write(self._bell, 1)
+
+    def fileno(self) -> int:
+        return self._bell
+
+    def result(self) -> Domains | None:
+        """Once `fileno` is readable: a connection that listens, or None."""
+        os.close(self._bell)
+        return self._result
+
+
+class Watching:
+    """The guests of one start on this node.
+
+    Args:
+        part: whose guests they are.
+        settings: this node's own word.
+        log: takes a line for the job's log.
+
+    Attributes:
+        domains: the connection to libvirt, None while there is none.
+    """
+
+    def __init__(self, part: NodePart, settings: NodeSettings, log: t.Callable[[str], None]) -> None:
+        self._part, self._settings, self._log = part, settings, log
+        self._key = job_key(part.job_id, part.start)
+        self.domains: Domains | None = None
+        self._connecting: _Connecting | None = None
+        self._retry_at = 0.0
+        self._pause_s = FIRST_PAUSE_S
+        directory = settings.start_dir(part.job_id, part.start)
+        found = _processes(settings.guests_dir, self._key)
+        self._guests = {
+            path.name: _Guest(path.name, path, found.get(path.name))
+            for path in (sorted(directory.iterdir()) if directory.is_dir() else [])
+        }
+
+    def run(self, over: OverWatch, noted: Noted) -> str:
+        """Watch until the start is over or this process is told to end.
+
+        Returns:
+            Which of the two, in words.
+        """
+        while True:
+            self._connect()
+            heard = readable((over.fileno(), noted.fileno(), *self._filenos()), self._due_s())
+            # first: what ends because the start is over is not lost
+            if over.over():
+                return "the start is over"
+            if noted.told():
+                return f"told by {noted.told()}"
+            self._hear(heard)
+
+    def close(self) -> None:
+        """Let go of libvirt and of the processes."""
+        self._drop()
+        for guest in self._guests.values():
+            self._forget_process(guest)
+
+    def _filenos(self) -> list[int]:
+        found = [guest.process for guest in self._guests.values() if guest.process is not None and not guest.ended_at]
+        if self.domains is not None:
+            found.append(self.domains.fileno())
+        if self._connecting is not None:
+            found.append(self._connecting.fileno())
+        return found
+
+    def _due_s(self) -> float:
+        due = [guest.ended_at + WORD_S for guest in self._guests.values() if guest.ended_at and not guest.lost]
+        if self.domains is None and self._connecting is None:
+            due.append(self._retry_at)
+        return max(0.0, min(due) - time.monotonic()) if due else float("inf")
+
+    # -- libvirt
+
+    def _connect(self) -> None:
+        if self.domains is None and self._connecting is None and time.monotonic() >= self._retry_at:
+            self._connecting = _Connecting(self._settings.libvirt_uri)
+
+    def _hear(self, heard: set[int]) -> None:
+        if self._connecting is not None and self._connecting.fileno() in heard:
+            self.domains, self._connecting = self._connecting.result(), None
+            self._look()
+        if self.domains is not None and self.domains.fileno() in heard:
+            for event in self.domains.events():
+                self._take(event)
+        now = time.monotonic()
+        for guest in self._guests.values():
+            if guest.process in heard:
+                guest.ended_at = now
+            if guest.ended_at and now >= guest.ended_at + WORD_S:
+                self._lose(guest, "its process ended")
+
+    def _look(self) -> None:
+        """What happened while nobody listened; each attempt that fails is followed by a longer pause."""
+        if self.domains is None:
+            self._later()
+            return
+        try:
+            states = {name: self.domains.facts(name) for name in self._guests}
+        except VTorqueError:
+            self._drop()
+            self._later()
+            return
+        self._pause_s = FIRST_PAUSE_S
+        self._log(f"worker {os.getpid()} watches the guests of start {self._key}")
+        for name, facts in states.items():
+            guest = self._guests[name]
+            if facts is not None and facts.state == "paused":
+                self._lose(guest, "it is paused")
+            elif facts is None and (guest.process is None or guest.ended_at):
+                self._lose(guest, "libvirt no longer knows it")
+            elif facts is None:
+                self._log(f"libvirt does not know guest {name}, whose process lives")
+
+    def _later(self) -> None:
+        self._retry_at = time.monotonic() + self._pause_s
+        self._pause_s = min(self._pause_s * 2, LAST_PAUSE_S)
+
+    def _drop(self) -> None:
+        domains, self.domains = self.domains, None
+        if domains is not None:
+            domains.close()
+
+    def _take(self, event: DomainEvent) -> None:
+        if event.kind == "lost":
+            self._log(f"libvirt was lost ({event.reason or 'no reason'}); its guests may live")
+            self._drop()
+            self._later()
+        guest = self._guests.get(event.name)
+        if guest is None:
+            return
+        if event.kind in _ENDED:
+            self._lose(guest, event.reason or event.kind)
+        elif event.kind == "suspended":
+            self._lose(guest, f"it was paused: {event.reason}" if event.reason else "it was paused")
+
+    # -- what is said
+
+    def _lose(self, guest: _Guest, reason: str) -> None:
+        self._forget_process(guest)
+        if guest.lost:
+            return
+        guest.lost = True
+        console = Console(guest.directory / "console.log", token="")
+        with contextlib.suppress(OSError, VTorqueError):
+            console.read()
+        console.close()
+        words = console.last_words()
+        self._log(f"guest {guest.name} is lost: {reason}; {words or 'its console is silent'}")
+        place = self._settings.run_dir / "jobs" / self._key
+        # only the mother superior has it; the job's shell runs there
+        if not place.is_dir() or (place / "lost.json").exists():
+            return
+        lost = LostRecord(guest.name, self._settings.node_name, reason, words, round(time.time(), 3))
+        try:
+            records.write_json(place / "lost.json", lost, reader_uid=self._part.owner.uid)
+            with contextlib.suppress(FileNotFoundError):  # nobody watches it yet; who comes looks first
+                os.utime(place / _READY)
+        except (OSError, VTorqueError) as error:
+            self._log(f"lost.json was not written: {error}")
+
+    @staticmethod
+    def _forget_process(guest: _Guest) -> None:
+        if guest.process is not None:
+            os.close(guest.process)
+            guest.process = None
+
+
+def _processes(guests_dir: pathlib.Path, key: str) -> dict[str, int]:
+    """A descriptor of each guest's process, by the guest's name."""
+    found: dict[str, int] = {}
+    prefix = f"{guests_dir}/{key}/"
+    for pid, owner in remains.processes(guests_dir):
+        if owner != key:
+            continue
+        with contextlib.suppress(OSError):  # it ended meanwhile: libvirt says so
+            handle = os.pidfd_open(pid)
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+            name = words.partition(prefix)[2].partition("/")[0]
+            former = found.setdefault(name, handle)
+            if former != handle:
+                os.close(handle)
+    return found

@@ -1,0 +1,247 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The worker of a start: its guests are made, watched for the life of the job, and taken away, under its lock.
+
+asked (front.py)   reads the request, waits for the answer, passes on that nobody waits for it any more; ends
+worker             a session of its own; decides what happens, and is never in a call that may not return while
+                   guests are made; stays
+maker (maker.py)   makes the guests, with everything that has to be imported for it; ends when they are ready
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import time
+import traceback
+import typing as t
+
+from ..errors import NodeFault, VTorqueError
+from ..records import Deadline, ProcessId
+from . import ending, guests, locks
+from .maker import Maker, Order, readable
+from .settings import NodeSettings
+from .watching import Watching
+
+LATE_S = 5.0
+"""So long before its deadline a making that has not ended is ended from outside: it must be undone by then."""
+GRACE_S = 2.0
+"""Between the request to end and the end: a call of libvirt's returns meanwhile, or does not."""
+SHARE_S = 5.0
+
+
+def begin(order: Order) -> tuple[int, int]:
+    """Start the worker of a start.
+
+    Returns:
+        Its process id, and a descriptor from which its answer can be read: one line of JSON with `guests` or `error`.
+        It lives on when we end, but for our end before it answered, which it takes for a cancel.
+    """
+    hearing, answering = os.pipe2(os.O_CLOEXEC)
+    with ending.held_back():
+        pid = os.fork()
+        if pid == 0:
+            _live(order, answering)
+    os.close(answering)
+    return pid, hearing
+
+
+def _live(order: Order, answering: int) -> t.NoReturn:
+    """The child's whole life."""
+    try:
+        os.setsid()
+        os.chdir("/")
+        answering = _own_descriptors(order, answering)
+        ending.settle()
+        noted = ending.Noted()  # for good: what was before it is the caller's
+        ending.hear_again()
+        _Worker(order, noted, answering).run()
+    except BaseException:  # nobody above us would say it
+        log(traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def _own_descriptors(order: Order, answering: int) -> int:
+    """The caller waits for the end of his pipes: nothing of his stays open here.  What we say goes to the job's log."""
+    log = order.settings.record_dir(order.part.job_id, order.part.start) / "vtorque.log"
+    nothing = os.open(os.devnull, os.O_RDWR)
+    said = nothing
+    with contextlib.suppress(OSError):
+        said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+    kept = os.dup(answering)
+    for number, source in enumerate((nothing, said, said)):
+        os.dup2(source, number)
+    os.dup2(kept, 3)
+    os.set_inheritable(3, False)
+    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    return 3
+
+
+@dataclasses.dataclass
+class _Worker:
+    order: Order
+    noted: ending.Noted
+    answering: int
+
+    @property
+    def settings(self) -> NodeSettings:
+        return self.order.settings
+
+    def run(self) -> None:
+        try:
+            with guests.disk_judged(self.settings):
+                lock = locks.Lock(locks.start_lock(self.settings, self.order.key))
+                over = locks.OverWatch(self.settings, self.order.key)
+        except VTorqueError as error:
+            self._answer({"error": error.to_dict()})
+            return
+        with over:
+            maker, why = self._make(lock, over)
+            made = maker.answer is not None and "guests" in maker.answer
+            if why is None and made and maker.ours:
+                if not self._share(lock):
+                    self._answer({"error": self._over().to_dict()})
+                    return
+                why = self._over() if over.over() else None
+            if why is None and made and self._answer(maker.answer):
+                if maker.ours:
+                    self._stay(lock, over)
+            elif maker.ours:
+                self._undo(lock, maker, why)
+            else:
+                self._answer({"error": why.to_dict()} if why else maker.answer)
+
+    # -- while the guests are made
+
+    def _make(self, lock: locks.Lock, over: locks.OverWatch) -> tuple[Maker, VTorqueError | None]:
+        """Until the maker has ended; with the reason when we ended it."""
+        maker = Maker(self.order, lock)
+        why: VTorqueError | None = None
+        began = time.monotonic()
+        wake_at = self.order.deadline.at - LATE_S
+        while True:
+            others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
+            heard = readable((maker.fileno(), *others), max(0.0, wake_at - time.monotonic()))
+            if maker.fileno() in heard and not maker.hear():
+                break
+            if why is None:
+                why = self._reason(over, maker, began)
+                if why is not None:
+                    if maker.ours:
+                        self._bury()
+                    maker.tell_to_end()
+                    wake_at = time.monotonic() + GRACE_S
+            elif time.monotonic() >= wake_at:
+                maker.kill()
+                wake_at = float("inf")
+        status = maker.reap()
+        if maker.answer is None and why is None:
+            why = VTorqueError(
+                f"the guests of start {self.order.key} were not made",
+                f"the process that made them ended with status {status} at {maker.doing}",
+            )
+        return maker, why
+
+    def _reason(self, over: locks.OverWatch, maker: Maker, began: float) -> VTorqueError | None:
+        """Why the making must end now; None: it need not."""
+        if over.over():
+            return self._over()
+        if self.noted.told():
+            return VTorqueError("the request was cancelled", f"{self.noted.told()} at {maker.doing}")
+        if _abandoned(self.answering):
+            return VTorqueError("the request was cancelled", f"nobody waits for its answer any more, at {maker.doing}")
+        if self.order.deadline.left_s() <= LATE_S:
+            return VTorqueError(
+                f"the guests of start {self.order.key} were not made in time",
+                f"{time.monotonic() - began:.0f} s had passed at {maker.doing}",
+            )
+        return None
+
+    def _share(self, lock: locks.Lock) -> bool:
+        """From now on others may look at the guests; whoever wants to take them away still waits for us.
+
+        Between the two kinds of lock the kernel may let another in, who takes the guests away: then False.
+        """
+        try:
+            lock.take(self.settings, Deadline.after(SHARE_S), shared=True)
+        except locks.HeldTooLong:
+            return False
+        return lock.current()
+
+    def _over(self) -> VTorqueError:
+        return VTorqueError(
+            f"start {self.order.key} is over on {self.settings.node_name}", "its guests were taken away meanwhile"
+        )
+
+    def _undo(self, lock: locks.Lock, maker: Maker, why: VTorqueError | None) -> None:
+        """Nothing of a start that failed stays, and nobody begins it again."""
+        self._bury()
+        error: dict[str, t.Any] = why.to_dict() if why else (maker.answer or {})["error"]
+        try:
+            removed = guests.take_away(self.order.part.job_id, self.order.part.start, self.settings)
+            lock.sign(ProcessId.of(os.getpid()), removed)
+        except NodeFault as fault:
+            # that it cannot even be undone proves more than what was seen first
+            error = fault.to_dict() if error["fault"] == VTorqueError.fault else error
+            log(f"not undone: {fault}")
+        except VTorqueError as fault:
+            log(f"not undone: {fault}")
+        lock.close()  # who has the answer may count on it
+        self._answer({"error": error})
+
+    def _bury(self) -> None:
+        try:
+            locks.bury(self.settings, self.order.key)
+        except OSError as error:
+            log(f"the tombstone was not set: {error}")
+
+    def _answer(self, answer: dict[str, t.Any] | None) -> bool:
+        """Give the answer, once; False when nobody waits for it."""
+        data = json.dumps(answer, ensure_ascii=True).encode("ascii") + b"\n"
+        try:
+            while data:
+                data = data[os.write(self.answering, data) :]
+        except BrokenPipeError:
+            return False
+        os.close(self.answering)
+        return True
+
+    # -- while the job runs
+
+    def _stay(self, lock: locks.Lock, over: locks.OverWatch) -> None:
+        """Until the start is over or we are told to end; then nothing of it stays."""
+        watching = Watching(self.order.part, self.settings, log)
+        try:
+            why = watching.run(over, self.noted)
+            log(f"worker {os.getpid()} takes the guests away: {why}")
+            if over.over() and watching.domains is None:
+                log("without libvirt: left to whoever ended the start")
+                return
+            self._bury()
+            removed = guests.take_away(
+                self.order.part.job_id, self.order.part.start, self.settings, watching.domains
+            )  # fmt: skip
+            lock.sign(ProcessId.of(os.getpid()), removed)
+            log(f"worker {os.getpid()} took away: {', '.join(removed) or 'nothing'}")
+        except VTorqueError as error:
+            log(f"left to whoever cleans up: {error}")
+        finally:
+            watching.close()
+
+
+def _abandoned(fd: int) -> bool:
+    """Has the reader of this pipe gone away?"""
+    poll = select.poll()
+    poll.register(fd, 0)
+    return bool(poll.poll(0))
+
+
+def log(text: str) -> None:
+    """A line in the job's log; that it cannot be written stops nothing."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n".encode(errors="replace"))

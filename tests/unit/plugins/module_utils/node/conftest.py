@@ -1,0 +1,343 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node whose hypervisor and network are the test's, and whose files and processes are real."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import signal
+import typing as t
+
+import inotify_simple
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
+    domain,
+    front,
+    guests,
+    images,
+    locks,
+    making,
+    neighbours,
+    readiness,
+    seed,
+    watching,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain_xml import DomainFacts, read_facts
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, job_key
+
+KEY = guestspec.KeyPair(
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n",
+    "ssh-ed25519 " + "A" * 68,
+)
+OWNER = guestspec.Owner("alice", 1001, 1001, "HPC Users", "/home/alice", "/bin/bash")
+JOB = "7.head"
+PATIENCE_S = 120
+"""Generous: these machines are busy, and no test measures time."""
+
+
+def spec(rank: int = 0, **changes: t.Any) -> guestspec.GuestSpec:
+    one = guestspec.GuestSpec(
+        rank=rank, index=rank, image="tiny", distro="debian", arch="x86_64", vcpus=2, ram_mib=64, hypervisor="qemu",
+        fs_type="sharedfs", host_key=KEY, authorized_key=KEY.public,
+    )  # fmt: skip
+    return dataclasses.replace(one, **changes)
+
+
+class Hypervisor:
+    """What libvirt would know, in files: it outlives connections and processes, as libvirt does."""
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.place = place
+        place.mkdir()
+        self.refuses = ""
+
+    @property
+    def running(self) -> dict[str, DomainFacts]:
+        return {
+            path.stem: read_facts(path.read_text(), "paused" if self._paused(path.stem) else "running", False)
+            for path in sorted(self.place.glob("*.xml"))
+        }
+
+    def _paused(self, name: str) -> bool:
+        return (self.place / f"{name}.paused").exists()
+
+    @property
+    def dead(self) -> bool:
+        return (self.place / "dead").exists()
+
+    @dead.setter
+    def dead(self, value: bool) -> None:
+        if value:
+            (self.place / "dead").touch()
+        else:
+            (self.place / "dead").unlink()
+
+    def forget(self) -> None:
+        """All domains end."""
+        for path in self.place.glob("*.xml"):
+            path.unlink()
+
+    def pause(self, name: str) -> None:
+        (self.place / f"{name}.paused").touch()
+
+    def connect(self, _uri: str, **_how: object) -> Connection:
+        if self.dead:
+            raise NodeFault("libvirt", "is dead", cause="libvirt")
+        return Connection(self)
+
+
+class Connection:
+    """Like `domain.Domains`."""
+
+    def __init__(self, hypervisor: Hypervisor) -> None:
+        self.hypervisor = hypervisor
+        self._heard = inotify_simple.INotify(nonblocking=True)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._heard.close()
+
+    def listen(self) -> None:
+        flags = inotify_simple.flags
+        self._heard.add_watch(str(self.hypervisor.place), flags.CREATE | flags.DELETE)
+
+    def fileno(self) -> int:
+        return int(self._heard.fileno())
+
+    def events(self) -> tuple[domain.DomainEvent, ...]:
+        found = []
+        for event in self._heard.read(timeout=0):
+            name, _dot, kind = event.name.partition(".")
+            if name == "dead" and event.mask & inotify_simple.flags.CREATE:
+                found.append(domain.DomainEvent("", "lost", "libvirt ended"))
+            elif kind == "paused":
+                found.append(domain.DomainEvent(name, "suspended", "an I/O error (no room left on the disk?)"))
+            elif kind == "xml" and event.mask & inotify_simple.flags.DELETE:
+                found.append(domain.DomainEvent(name, "stopped", "it was destroyed"))
+        return tuple(found)
+
+    def capabilities(self) -> domain.Capabilities:
+        return domain.Capabilities({"x86_64": ("qemu",)})
+
+    def list(self, *, ours: bool = True) -> tuple[DomainFacts, ...]:
+        return tuple(facts for facts in self.hypervisor.running.values() if facts.mark or not ours)
+
+    def facts(self, name: str) -> DomainFacts | None:
+        if self.hypervisor.dead:
+            raise NodeFault("libvirt", "is dead", cause="libvirt")
+        return self.hypervisor.running.get(name)
+
+    def create(self, xml: str) -> DomainFacts:
+        if self.hypervisor.refuses:
+            raise VTorqueError("the start of a domain", self.hypervisor.refuses)
+        facts = read_facts(xml, "running", False)
+        assert facts.name not in self.hypervisor.running
+        for disk in facts.disks:
+            assert pathlib.Path(disk).exists(), "a guest's files are there before it"
+        new = self.hypervisor.place / f".{facts.name}"
+        new.write_text(xml)
+        new.rename(self.hypervisor.place / f"{facts.name}.xml")
+        (pathlib.Path(facts.disks[0]).parent / "console.log").write_text("Linux version 6.1\x1b[2J\n")
+        return facts
+
+    def destroy(self, name: str) -> bool:
+        there = (self.hypervisor.place / f"{name}.xml").exists()
+        (self.hypervisor.place / f"{name}.xml").unlink(missing_ok=True)
+        return there
+
+
+class Asked:
+    """A request in a process of its own, as `vtorque-node` is one; `answer` waits for it."""
+
+    def __init__(self, node: Node, part: guestspec.NodePart, deadline: Deadline) -> None:
+        self._hearing, saying = os.pipe()
+        self.caller, callers_end = os.pipe()
+        """Close it, and nobody waits for the answer any more."""
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.caller)
+            with contextlib.suppress(BaseException):
+                os.write(saying, json.dumps(self._ask(node, part, deadline, callers_end)).encode())
+            os._exit(0)
+        os.close(saying)
+        os.close(callers_end)
+
+    @staticmethod
+    def _ask(node: Node, part: guestspec.NodePart, deadline: Deadline, caller: int) -> dict[str, t.Any]:
+        try:
+            found = front.present(part, node.settings, deadline, caller=caller)
+            return {"guests": [guestspec.to_dict(one) for one in found]}
+        except VTorqueError as error:
+            return {"error": error.to_dict()}
+
+    def answer(self) -> dict[str, t.Any]:
+        assert select.select([self._hearing], [], [], PATIENCE_S)[0], "no answer"
+        data = b""
+        while more := os.read(self._hearing, 1 << 16):
+            data += more
+        os.waitpid(self.pid, 0)
+        return t.cast("dict[str, t.Any]", json.loads(data or b"{}"))
+
+
+class Node:
+    """A node, and requests to it."""
+
+    def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+        self.hypervisor = Hypervisor(directory / "libvirt")
+        self.seeds: list[seed.Seed] = []
+        self.flushed: list[set[str]] = []
+        pool = directory / "pool"
+        pool.mkdir(mode=0o755)
+        (pool / "tiny.img").write_bytes(b"\0" * (1 << 20))
+        (pool / "tiny.img").chmod(0o444)
+        self.settings = NodeSettings(
+            node_name="cn1", node_number=258, pool=pool, state_dir=directory / "state", run_dir=directory / "run",
+            template_dir=None, allow_emulation=True, host_ram_mib=0,
+        )  # fmt: skip
+        real = images.find
+        patch.setattr(images, "find", lambda name, where: real(name, where, owner_uid=os.getuid()))
+        for room in (guests, watching):
+            patch.setattr(room, "Domains", self.hypervisor.connect)
+        patch.setattr(neighbours, "bridge_index", lambda _bridge: 1)
+        patch.setattr(neighbours, "node_address", lambda _bridge: "10.77.0.11")
+        patch.setattr(neighbours, "flush", lambda macs, _bridge: self.flushed.append(set(macs)))
+        patch.setattr(neighbours, "SYS_NET", directory / "net")
+        patch.setattr(making, "wait_ready", self.wait)
+        patch.setattr(seed, "render", self.render)
+        # records are root's; whoever runs this test is root enough
+        patch.setattr(records, "read_json", lambda path: json.loads(path.read_text()))
+        # the guests' owner need not be a user of this machine
+        write = records.write
+        patch.setattr(records, "write", lambda path, text, **_reader: write(path, text))
+
+    def render(self, told: seed.Seed, _site: object) -> dict[str, str]:
+        self.seeds.append(told)
+        return {"user-data": "#cloud-config\n"}
+
+    def wait(self, waiting: t.Sequence[readiness.Awaited], *_more: object, **_options: object) -> dict[str, str]:
+        return {guest.name: f"10.77.0.{100 + number}" for number, guest in enumerate(waiting)}
+
+    @staticmethod
+    def part(count: int = 1, start: int = 1, job_id: str = JOB, **changes: t.Any) -> guestspec.NodePart:
+        specs = tuple(spec(rank, **changes) for rank in range(count))
+        return guestspec.NodePart(1, "present", job_id, start, "cn1", 60.0, OWNER, specs)
+
+    @staticmethod
+    def soon() -> Deadline:
+        return Deadline.after(PATIENCE_S)
+
+    def present(self, asked: guestspec.NodePart | None = None) -> tuple[guestspec.GuestFacts, ...]:
+        """The guests made here and now, without a worker."""
+        return guests.present(asked or self.part(), self.settings, self.soon())
+
+    def absent(self, start: int = 1) -> tuple[str, ...]:
+        return guests.absent(JOB, start, self.settings, self.soon())
+
+    def ask(self, asked: guestspec.NodePart | None = None, deadline: Deadline | None = None) -> Asked:
+        """What `vtorque-node` does with a request."""
+        return Asked(self, asked or self.part(), deadline or self.soon())
+
+    # -- workers
+
+    @property
+    def lock(self) -> pathlib.Path:
+        return locks.start_lock(self.settings, job_key(JOB, 1))
+
+    @property
+    def worker(self) -> int:
+        """The process that holds the lock of the start."""
+        assert locks.is_held(self.lock)
+        return int(self.lock.read_text().split()[0])
+
+    @property
+    def run_directory(self) -> pathlib.Path:
+        """The mother superior's; made when it is asked for."""
+        path = records.run_directory(JOB, 1, self.settings.run_dir)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def reached(self, room: t.Any, name: str) -> t.Callable[[], None]:
+        """Let a function of a room never return; what is given back waits until somebody is in it."""
+        mark = self.settings.pool.parent / f"reached {name}"
+
+        def stay(*_words: object, **_more: object) -> t.NoReturn:
+            mark.touch()
+            while True:
+                signal.pause()
+
+        self.patch.setattr(room, name, stay)
+        return lambda: self.wait_for_file(mark)
+
+    @staticmethod
+    def wait_for_the_end_of(pid: int) -> None:
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        with contextlib.closing(os.fdopen(handle)):
+            assert select.select([handle], [], [], PATIENCE_S)[0], f"process {pid} does not end"
+
+    def wait_for(self, path: pathlib.Path) -> dict[str, t.Any]:
+        """A record that somebody writes."""
+        self.wait_for_file(path)
+        return t.cast("dict[str, t.Any]", json.loads(path.read_text()))
+
+    @staticmethod
+    def wait_for_file(path: pathlib.Path) -> None:
+        with contextlib.closing(inotify_simple.INotify()) as watch:
+            watch.add_watch(str(path.parent), inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO)
+            until = Deadline.after(PATIENCE_S)
+            while not path.exists():
+                assert not until.passed, f"{path} does not come"
+                watch.read(timeout=1000)
+
+    def open_log(self) -> None:
+        """As the hook of a mother superior does."""
+        self.log.parent.mkdir(parents=True)
+        self.log.touch()
+
+    @property
+    def log(self) -> pathlib.Path:
+        return self.settings.record_dir(JOB, 1) / "vtorque.log"
+
+    def wait_for_words(self, words: str) -> None:
+        """In the job's log."""
+        with contextlib.closing(inotify_simple.INotify()) as watch:
+            watch.add_watch(str(self.log), inotify_simple.flags.MODIFY)
+            until = Deadline.after(PATIENCE_S)
+            while words not in self.log.read_text():
+                assert not until.passed, self.log.read_text()
+                watch.read(timeout=1000)
+
+    @property
+    def things(self) -> list[str]:
+        """Everything that is here, but for what outlives a job."""
+        state = self.settings.state_dir
+        there = [path for path in state.rglob("*") if "records" not in path.parts] if state.exists() else []
+        files = [str(path.relative_to(state)) for path in there if path.name not in ("guests", "slots")]
+        return sorted([*files, *self.hypervisor.running])
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Node]:
+    here = Node(tmp_path, monkeypatch)
+    yield here
+    # a worker that a test left is nobody's
+    for lock in (tmp_path / "run/locks").glob("*"):
+        if lock.name != "slots" and locks.is_held(lock):
+            os.kill(int(lock.read_text().split()[0]), signal.SIGKILL)

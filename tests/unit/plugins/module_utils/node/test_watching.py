@@ -1,0 +1,132 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that are lost while their job runs are told of, and those that only seem so are not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import typing as t
+
+import inotify_simple
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import front, watching
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import LostRecord
+
+if t.TYPE_CHECKING:
+    from .conftest import Node
+
+
+@pytest.fixture
+def running(node: Node) -> Node:
+    """A node whose guest is ready, and watched."""
+    node.patch.setattr(watching, "FIRST_PAUSE_S", 0.05)
+    node.patch.setattr(watching, "LAST_PAUSE_S", 0.05)
+    node.open_log()
+    (node.run_directory / "ready.json").write_text("{}")
+    front.present(node.part(2), node.settings, node.soon())
+    node.wait_for_words("watches the guests")
+    return node
+
+
+def test_a_guest_that_ends_is_told_of_with_the_reason_and_its_last_words(running: Node) -> None:
+    watch = inotify_simple.INotify()
+    watch.add_watch(str(running.run_directory / "ready.json"), inotify_simple.flags.ATTRIB)
+    (running.hypervisor.place / "vcn1-2.xml").unlink()
+    lost = LostRecord.from_dict(running.wait_for(running.run_directory / "lost.json"))
+    assert (lost.guest, lost.node, lost.reason, lost.console) == (
+        "vcn1-2", "cn1", "it was destroyed", "Linux version 6.1",
+    )  # fmt: skip
+    assert watch.read(timeout=60_000), "the job's shell watches ready.json"
+    watch.close()
+    running.wait_for_words("guest vcn1-2 is lost: it was destroyed")
+
+
+def test_a_guest_that_is_paused_is_lost(running: Node) -> None:
+    running.hypervisor.pause("vcn1-1")
+    lost = running.wait_for(running.run_directory / "lost.json")
+    assert lost["reason"] == "it was paused: an I/O error (no room left on the disk?)"
+
+
+def test_the_first_that_is_lost_is_the_one_that_is_told(running: Node) -> None:
+    (running.hypervisor.place / "vcn1-2.xml").unlink()
+    running.wait_for(running.run_directory / "lost.json")
+    (running.hypervisor.place / "vcn1-1.xml").unlink()
+    running.wait_for_words("guest vcn1-1 is lost")
+    assert running.wait_for(running.run_directory / "lost.json")["guest"] == "vcn1-2"
+
+
+def test_the_end_of_the_start_is_no_loss(running: Node) -> None:
+    assert "domain vcn1-1" in running.absent()
+    assert not (running.run_directory / "lost.json").exists()
+
+
+def test_without_a_run_directory_the_log_has_it(node: Node) -> None:
+    """On a sister."""
+    node.open_log()
+    front.present(node.part(), node.settings, node.soon())
+    node.hypervisor.forget()
+    node.wait_for_words("guest vcn1-1 is lost")
+    assert not (node.settings.run_dir / "jobs").exists()
+
+
+def test_a_libvirt_that_is_lost_is_no_guest_that_is_lost(running: Node) -> None:
+    running.hypervisor.dead = True
+    running.wait_for_words("libvirt was lost (libvirt ended); its guests may live")
+    running.hypervisor.dead = False
+    # heard again: what happens from now on is known
+    (running.hypervisor.place / "vcn1-1.xml").unlink()
+    lost = running.wait_for(running.run_directory / "lost.json")
+    assert lost["guest"] == "vcn1-1"
+    assert "vcn1-2 is lost" not in running.log.read_text()
+
+
+def test_what_ended_while_libvirt_was_away_is_seen_when_it_is_back(running: Node) -> None:
+    running.hypervisor.dead = True
+    running.wait_for_words("libvirt was lost")
+    (running.hypervisor.place / "vcn1-1.xml").unlink()
+    running.hypervisor.dead = False
+    lost = running.wait_for(running.run_directory / "lost.json")
+    assert lost["guest"] == "vcn1-1"
+    assert lost["reason"] in ("libvirt no longer knows it", "it was destroyed")
+
+
+QEMU = "import os, sys; os.open(sys.argv[1], os.O_RDONLY); print('up', flush=True); sys.stdin.read()"
+
+
+def test_the_kernels_word_counts_when_libvirt_has_none(node: Node) -> None:
+    """The guest's process ends while libvirt is away."""
+    node.open_log()
+    (node.run_directory / "ready.json").write_text("{}")
+    node.patch.setattr(watching, "FIRST_PAUSE_S", 3600.0)
+    node.present()
+    disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
+    with subprocess.Popen(
+        ["qemu-system-test", "-c", QEMU, str(disk), str(disk)], executable=sys.executable,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        front.present(node.part(), node.settings, node.soon())
+        node.wait_for_words("watches the guests")
+        node.hypervisor.dead = True
+        node.wait_for_words("libvirt was lost")
+        assert not (node.run_directory / "lost.json").exists()
+        process.kill()
+    assert node.wait_for(node.run_directory / "lost.json")["reason"] == "its process ended"
+
+
+def test_a_start_can_end_while_libvirt_is_away(running: Node) -> None:
+    """Who ends it does without the worker what can be done."""
+    running.hypervisor.dead = True
+    running.wait_for_words("libvirt was lost")
+    pid = running.worker
+    os.kill(pid, signal.SIGTERM)
+    running.wait_for_the_end_of(pid)
+    assert "left to whoever cleans up" in running.log.read_text()
+    running.hypervisor.dead = False
+    assert "domain vcn1-1" in running.absent()
+    assert running.things == []

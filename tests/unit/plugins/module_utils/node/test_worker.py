@@ -1,0 +1,342 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The worker of a start: whatever dies, and whenever, nothing is left; processes, locks and files are real."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, UserFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
+    front,
+    guests,
+    images,
+    locks,
+    making,
+    neighbours,
+    seed,
+    slots,
+    worker,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, job_key
+
+if t.TYPE_CHECKING:
+    from .conftest import Node
+
+STEPS = {
+    "image": (images, "find"),
+    "slot": (slots, "take"),
+    "guest's directory": (making, "_make_directory"),
+    "what it says": (making, "write_kept"),
+    "address of the node": (neighbours, "node_address"),
+    "overlay": (images, "make_overlay"),
+    "seed": (seed, "write_iso"),
+    "domain XML": (making, "render_xml"),
+    "start of the domain": (guests, "Domains"),
+    "forgetting old addresses": (neighbours, "flush"),
+    "waiting": (making, "wait_ready"),
+}
+
+
+def at(node: Node, step: str, happens: t.Callable[[], None], *, after: bool = False) -> None:
+    """Let something happen before or after a step; of two guests at the second, so that there is something to undo."""
+    room, name = STEPS[step]
+    calls: list[int] = []
+
+    def wrap(real: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        def changed(*words: t.Any, **more: t.Any) -> t.Any:
+            calls.append(1)
+            second = name in ("make_overlay", "write_iso", "render_xml", "create")
+            hit = is_maker() and len(calls) == (2 if second else 1)
+            if hit and not after:
+                happens()
+            result = real(*words, **more)
+            if hit and after:
+                happens()
+            return result
+
+        return changed
+
+    if name == "Domains":
+
+        def connect(*words: t.Any, **more: t.Any) -> t.Any:
+            connection = node.hypervisor.connect(*words, **more)
+            connection.create = wrap(connection.create)  # type: ignore[method-assign]
+            return connection
+
+        name = "create"
+        node.patch.setattr(room, "Domains", connect)
+    else:
+        node.patch.setattr(room, name, wrap(getattr(room, name)))
+
+
+def is_maker() -> bool:
+    """Who undoes goes through some of the same steps."""
+    return os.getpgid(0) == os.getpid() != os.getsid(0)
+
+
+def parent_of(pid: int) -> int:
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def kill(*whom: str) -> t.Callable[[], None]:
+    """What the maker does to itself and to those above it."""
+
+    def strike() -> None:
+        maker, its_worker = os.getpid(), os.getppid()
+        pids = {"maker": maker, "worker": its_worker, "front": parent_of(its_worker)}
+        for one in whom:
+            os.kill(pids[one], signal.SIGKILL)
+        signal.pause()  # until the kernel does to us what it did to the worker
+
+    return strike
+
+
+def over(node: Node) -> bool:
+    return locks.tombstone(node.settings, job_key("7.head", 1)).exists()
+
+
+def test_the_worker_stays_and_holds_the_lock(node: Node) -> None:
+    found = front.present(node.part(2), node.settings, node.soon())
+    assert [one.name for one in found] == ["vcn1-1", "vcn1-2"]
+    assert locks.is_held(node.lock)
+    assert os.getsid(node.worker) == node.worker
+    assert os.readlink(f"/proc/{node.worker}/fd/1") == "/dev/null"
+    pid = node.worker
+    assert node.absent() == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
+    assert node.things == []
+    node.wait_for_the_end_of(pid)
+
+
+def test_the_worker_writes_in_the_jobs_log(node: Node) -> None:
+    node.open_log()
+    front.present(node.part(), node.settings, node.soon())
+    pid = node.worker
+    node.wait_for_words(f"worker {pid} watches the guests of start 7.head.1")
+    node.absent()
+    node.wait_for_words(f"worker {pid} took away: domain vcn1-1, directory 7.head.1, slot 1")
+    node.wait_for_the_end_of(pid)
+
+
+def test_nothing_of_the_callers_stays_open_in_the_worker(node: Node) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    front.present(node.part(), node.settings, node.soon(), caller=writing)
+    os.close(writing)
+    assert os.read(reading, 1) == b""  # a caller reads until the last end is closed
+
+
+def test_who_asks_again_gets_the_same_answer_and_no_second_worker(node: Node) -> None:
+    first = front.present(node.part(2), node.settings, node.soon())
+    pid = node.worker
+    assert front.present(node.part(2), node.settings, node.soon()) == first
+    assert node.worker == pid
+    assert not over(node)
+
+
+def test_who_asks_for_something_else_is_refused_and_disturbs_nothing(node: Node) -> None:
+    front.present(node.part(), node.settings, node.soon())
+    with pytest.raises(VTorqueError, match=f"process {node.worker} watches them"):
+        front.present(node.part(ram_mib=128), node.settings, node.soon())
+    assert list(node.hypervisor.running) == ["vcn1-1"]
+    assert not over(node)
+    assert locks.is_held(node.lock)
+
+
+def test_who_asks_after_the_worker_was_killed_becomes_the_worker(node: Node) -> None:
+    first = front.present(node.part(), node.settings, node.soon())
+    killed = node.worker
+    os.kill(killed, signal.SIGKILL)
+    node.wait_for_the_end_of(killed)
+    assert front.present(node.part(), node.settings, node.soon()) == first
+    assert node.worker != killed
+
+
+def test_a_start_that_is_over_is_refused(node: Node) -> None:
+    node.absent()
+    with pytest.raises(VTorqueError, match="is over"):
+        front.present(node.part(), node.settings, node.soon())
+    assert node.things == []
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_fails_takes_everything_with_it_and_keeps_its_class(node: Node, step: str) -> None:
+    def fail() -> None:
+        raise UserFault("no", "because")
+
+    at(node, step, fail)
+    with pytest.raises(UserFault, match="no: because"):
+        front.present(node.part(2), node.settings, node.soon())
+    assert node.things == []
+    assert over(node)
+    assert not locks.is_held(node.lock)
+
+
+def test_a_fault_of_ours_is_answered_and_undone(node: Node) -> None:
+    def fail() -> None:
+        raise KeyError("x")
+
+    at(node, "seed", fail)
+    with pytest.raises(VTorqueError, match="a fault in vTorque itself: KeyError"):
+        front.present(node.part(2), node.settings, node.soon())
+    assert node.things == []
+
+
+def test_what_cannot_even_be_undone_is_the_nodes_fault(node: Node) -> None:
+    def fail() -> None:
+        node.hypervisor.dead = True
+        raise VTorqueError("no answer")
+
+    at(node, "start of the domain", fail)
+    with pytest.raises(NodeFault) as caught:
+        front.present(node.part(2), node.settings, node.soon())
+    assert caught.value.cause == "libvirt"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "whom", [("maker",), ("worker",), ("front",), ("worker", "maker"), ("front", "worker", "maker")], ids="+".join
+)
+@pytest.mark.parametrize("step", STEPS)
+def test_whoever_is_killed_at_any_step_nothing_is_left(
+    node: Node, step: str, whom: tuple[str, ...], after: bool
+) -> None:
+    """As long as one of them lives it is undone at once; in any case when the epilogue has come."""
+    at(node, step, kill(*whom), after=after)
+    answer = node.ask(node.part(2)).answer()
+    assert "guests" not in answer
+    if "front" not in whom:
+        assert "killed" in answer["error"]["why"] or "ended with status -9" in answer["error"]["why"]
+        assert node.things == []
+    node.absent()
+    assert node.things == []
+    assert not locks.is_held(node.lock)
+
+
+def test_a_worker_that_is_killed_while_the_job_runs_leaves_its_guests_to_the_epilogue(node: Node) -> None:
+    front.present(node.part(2), node.settings, node.soon())
+    pid = node.worker
+    os.kill(pid, signal.SIGKILL)
+    node.wait_for_the_end_of(pid)
+    assert len(node.hypervisor.running) == 2
+    assert not locks.is_held(node.lock)
+    assert node.absent() == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
+    assert node.things == []
+
+
+def test_absent_overtakes_a_present_that_waits_for_its_guests(node: Node) -> None:
+    wait = node.reached(making, "wait_ready")
+    asked = node.ask(node.part(2))
+    wait()
+    assert node.absent() == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
+    assert node.things == []
+    assert "is over" in asked.answer()["error"]["what"]
+
+
+def test_a_caller_who_went_away_is_a_cancel(node: Node) -> None:
+    wait = node.reached(making, "wait_ready")
+    asked = node.ask()
+    wait()
+    os.close(asked.caller)
+    assert asked.answer()["error"]["what"] == "the request was cancelled"
+    assert node.things == []
+    assert over(node)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_is_a_cancel(node: Node, number: int) -> None:
+    wait = node.reached(making, "wait_ready")
+    asked = node.ask()
+    wait()
+    os.kill(asked.pid, number)
+    error = asked.answer()["error"]
+    assert (error["what"], error["why"]) == ("the request was cancelled", "SIGTERM at the wait for vcn1-1")
+    assert node.things == []
+
+
+def test_a_cancel_does_not_wait_for_a_call_that_never_returns(node: Node) -> None:
+    """As libvirt's may be: no signal ends it but KILL."""
+    node.patch.setattr(worker, "GRACE_S", 0.1)
+
+    def hang() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        node.hypervisor.pause("reached")
+        while True:
+            signal.pause()
+
+    at(node, "start of the domain", hang)
+    asked = node.ask(node.part(2))
+    node.wait_for_file(node.hypervisor.place / "reached.paused")
+    os.kill(asked.pid, signal.SIGTERM)
+    assert asked.answer()["error"]["why"] == "SIGTERM at the start of vcn1-2 by libvirt"
+    assert node.things == []
+
+
+def test_the_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
+    node.patch.setattr(worker, "GRACE_S", 0.1)
+    wait = node.reached(making, "wait_ready")
+    asked = node.ask(deadline=Deadline.after(worker.LATE_S + 2.0))
+    wait()
+    error = asked.answer()["error"]
+    assert error["what"] == "the guests of start 7.head.1 were not made in time"
+    assert error["why"].endswith("had passed at the wait for vcn1-1")
+    assert node.things == []
+
+
+def test_a_worker_that_is_told_to_end_takes_its_guests_with_it(node: Node) -> None:
+    front.present(node.part(), node.settings, node.soon())
+    pid = node.worker
+    os.kill(pid, signal.SIGTERM)
+    node.wait_for_the_end_of(pid)
+    assert node.things == []
+    assert over(node)
+
+
+def test_a_worker_that_hears_nothing_is_ended(node: Node) -> None:
+    front.present(node.part(), node.settings, node.soon())
+    pid = node.worker
+    os.kill(pid, signal.SIGSTOP)
+    assert guests.absent("7.head", 1, node.settings, Deadline.after(6.0)) == (
+        "domain vcn1-1", "directory 7.head.1", "slot 1",
+    )  # fmt: skip
+    assert node.things == []
+    node.wait_for_the_end_of(pid)
+
+
+def test_a_lock_that_a_stranger_holds_is_waited_for_and_he_is_not_ended(node: Node) -> None:
+    """The file names a process that never had it open."""
+    lock = locks.Lock(node.lock)
+    assert lock.take_now()
+    lock.sign(locks.ProcessId.of(os.getppid()))
+    with pytest.raises(VTorqueError, match=f"process {os.getppid()} held it for too long"):
+        guests.absent("7.head", 1, node.settings, Deadline.after(0.3))
+    lock.close()
+
+
+def test_a_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
+    path = locks.start_lock(node.settings, "1.head.1")
+    assert not locks.is_held(path)
+    with locks.held(path, node.settings, node.soon()):
+        assert locks.is_held(path)
+        assert not locks.is_watched(path)
+    assert not locks.is_held(path)
+
+
+def test_a_lock_tells_making_from_watching(node: Node) -> None:
+    wait = node.reached(making, "wait_ready")
+    node.ask()
+    wait()
+    assert (locks.is_held(node.lock), locks.is_watched(node.lock)) == (True, False)
+    node.absent()
+    assert not locks.is_watched(node.lock)
+    node.patch.undo()
+
+
+def test_a_lock_of_guests_that_are_watched_says_so(node: Node) -> None:
+    front.present(node.part(), node.settings, node.soon())
+    assert (locks.is_held(node.lock), locks.is_watched(node.lock)) == (True, True)
