@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import json
+import multiprocessing
 import os
 import pathlib
 import shlex
@@ -25,6 +27,8 @@ from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, pha
 from ..plugin_utils.job_files import guests_file, read_guests, read_plan
 from ..plugin_utils.node_answer import read_answer
 
+PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2
+"""linux/prctl.h"""
 MARGIN_S = 2.0
 """What the node answers must still cross the connection and be recorded."""
 
@@ -64,7 +68,7 @@ class ActionModule(JobAction):
         """Run the node's program with the request on its standard input: one round trip, nothing uploaded."""
         request = json.dumps(guestspec.to_dict(part), ensure_ascii=True).encode("ascii")
         try:
-            with alarm(timeout_s + MARGIN_S, f"vtorque-node on {part.node}"):
+            with dying_with_ansible(), alarm(timeout_s + MARGIN_S, f"vtorque-node on {part.node}"):
                 return self._connection.exec_command(shlex.quote(str(program)), in_data=request, sudoable=False)
         except AnsibleConnectionFailure as error:
             raise VTorqueError(f"{part.node} was not reached", str(error.message)[:500]) from error
@@ -138,6 +142,31 @@ def part_of(place: JobPlace, host: str, wanted: str, timeout_s: float) -> guests
 def shown(guest: guestspec.GuestFacts) -> dict[str, t.Any]:
     """A guest as results and diffs show it."""
     return {"rank": guest.rank, "name": guest.name, "mac": guest.mac, "address": guest.address}
+
+
+@contextlib.contextmanager
+def dying_with_ansible() -> t.Iterator[None]:
+    """Meanwhile this process is killed when ansible-playbook ends, however it ends.
+
+    Ansible serves each host in a process of its own, which outlives an ansible-playbook that was killed.  When it goes
+    too, the node hears that nobody waits for its answer any more: at once over a local connection; over ssh when the
+    ssh it leaves behind is ended by the hook.
+
+    Raises:
+        VTorqueError: ansible-playbook has ended already.
+    """
+    libc = ctypes.CDLL(None)
+    before = ctypes.c_int()
+    libc.prctl(PR_GET_PDEATHSIG, ctypes.byref(before), 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    try:
+        ansible = multiprocessing.parent_process()
+        # None: no process of its own, as in a test
+        if ansible is not None and os.getppid() != ansible.pid:
+            raise VTorqueError("nobody was asked for guests", "ansible-playbook has ended meanwhile")
+        yield
+    finally:
+        libc.prctl(PR_SET_PDEATHSIG, before.value, 0, 0, 0)
 
 
 @contextlib.contextmanager

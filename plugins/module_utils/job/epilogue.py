@@ -11,18 +11,23 @@ import os
 import pathlib
 import pwd
 import shutil
+import subprocess
+import tempfile
 import time
 import typing as t
 
-from .. import records
+from .. import guestspec, records
 from ..errors import VTorqueError
-from . import hook_call, playbook
+from ..guestspec import NodePart
+from . import bounded, hook_call, playbook
 from . import policy as site_policy
 from .hook_call import HookCall
 from .playbook import INVENTORY, Places, Start
 
-SISTER_S = 4.0
-"""A sister's MOM waits for its hook, and takes the node down when it is late: the launcher kills it after 9 s."""
+SISTER_S = 60.0
+"""For the removal on a sister, which its MOM does not wait for."""
+COPIED = ("refusal", "verdict", "lost")
+"""Records of the run directory that the job's record keeps, each under its own name."""
 
 
 def run(call: HookCall, places: Places, *, began: float) -> None:
@@ -90,8 +95,9 @@ def _close_record(call: HookCall, start: Start, began: float) -> None:
     known: dict[str, t.Any] = {"version": 1, "job_id": call.job_id, "start": start.number, "user": call.user}
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         known.update(records.read_json(path))
-    with contextlib.suppress(FileNotFoundError, VTorqueError):
-        known["refusal"] = records.read_json(start.directory / "refusal.json")
+    for name in COPIED:
+        with contextlib.suppress(FileNotFoundError, VTorqueError):
+            known[name] = records.read_json(start.directory / f"{name}.json")
     phases = known.setdefault("phases", {})
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
@@ -110,20 +116,38 @@ def _forget(start: Start) -> None:
 
 
 def run_sister(call: HookCall, places: Places) -> None:
-    """Remove what is on this node, at once: Torque ends the sisters while the job may still run.
+    """Begin to remove what is on this node, at once: Torque ends the sisters while the job may still run.
+
+    The removal goes on by itself, in a session of its own: a sister's MOM is blocked meanwhile, and takes the node
+    down when its hook is late.
 
     Raises:
-        VTorqueError: something of the job is left.
+        VTorqueError: it was not begun for some start.
     """
-    left: VTorqueError | None = None
-    until = time.time() + SISTER_S
-    for number in records.starts_of(call.job_id, places.state_dir / "guests"):
+    failed: VTorqueError | None = None
+    numbers = {*records.starts_of(call.job_id, places.state_dir / "guests")}
+    numbers |= {*records.starts_of(call.job_id, places.run_dir / "locks")}  # begun, and nothing made yet
+    for number in sorted(numbers):
         start = Start(call.job_id, number, places)
-        with start.open_any_log(None) as log:
-            rest = playbook.remove_here(start, os.uname().nodename, timeout_s=until - time.time(), log=log)
-        left = rest or left
-    if left is not None:
-        raise left
+        try:
+            with start.open_any_log(None) as log:
+                playbook.note(log, f"epilogue.parallel of job {call.job_id}, start {number}")
+                _remove_detached(start, log)
+        except OSError as error:
+            failed = VTorqueError(f"the removal of job {call.job_id} was not begun", str(error))
+    if failed is not None:
+        raise failed
+
+
+def _remove_detached(start: Start, log: t.IO[bytes]) -> None:
+    part = NodePart.removal(start.job_id, start.number, os.uname().nodename, SISTER_S)
+    with tempfile.TemporaryFile() as said:
+        said.write(json.dumps(guestspec.to_dict(part)).encode())
+        said.seek(0)
+        subprocess.Popen(  # pylint: disable=consider-using-with
+            start.places.node, env=bounded.clean_environment(), cwd="/", start_new_session=True,
+            stdin=said, stdout=log, stderr=log,
+        )  # fmt: skip
 
 
 def _uid(user: str) -> int | None:

@@ -15,17 +15,21 @@ import secrets
 import selectors
 import signal
 import subprocess
+import termios
 import time
 import types
 import typing as t
 
 from ..errors import VTorqueError
 from ..records import ReadyGuest, ReadyRecord
+from .lost_guest import GuestLost, LostWatch, ends_with
 
 SSH = "/usr/bin/ssh"
 SETPRIV = "/usr/bin/setpriv"
 QUIET_S = 5.0
 """How long after the job's end its output may be silent and still open: a daemon of the job's may hold it."""
+WORD_S = 3.0
+"""How long after a connection broke the node may still find out that the guest is lost."""
 
 OPTIONS = (
     "BatchMode=yes", "StrictHostKeyChecking=yes", "GlobalKnownHostsFile=none", "CheckHostIP=no", "VerifyHostKeyDNS=no",
@@ -149,18 +153,22 @@ class Conversation:
     """One run of the far end: what we say to it, what it prints, and how it ended.
 
     Args:
+        watch: hears when a guest is lost: then the connection is ended, which the guest would leave open for long.
         output: descriptors for the job's standard output and error.
     """
 
     def __init__(
-        self, record: ReadyRecord, directory: pathlib.Path, verb: str, said: bytes, *, output: tuple[int, int] = (1, 2)
-    ) -> None:
+        self, record: ReadyRecord, directory: pathlib.Path, verb: str, said: bytes, watch: LostWatch, *,
+        output: tuple[int, int] = (1, 2),
+    ) -> None:  # fmt: skip
         token = secrets.token_hex(16)
         self._call = command(record, directory, [verb, token])
         self._guest = f"guest {record.guests[0].name} ({record.guests[0].address})"
         self._said = bytearray(said)
         self._marks = (Marks(token), Marks(token))
         self._output = output
+        self._watch = watch
+        self._lost: GuestLost | None = None
         self._selector = selectors.DefaultSelector()
         self.signals: list[int] = []
 
@@ -169,7 +177,8 @@ class Conversation:
 
         Raises:
             VTorqueError: nothing was run in the guest; says why.
-            ConnectionLost: the job had begun.
+            GuestLost: a guest was lost; the job had begun.
+            ConnectionLost: the connection broke without that; the job had begun.
         """
         with contextlib.ExitStack() as stack:
             wakeup = stack.enter_context(_caught())
@@ -183,15 +192,21 @@ class Conversation:
             self._talk(process, wakeup)
         return self._ended()
 
-    def _talk(self, process: subprocess.Popen[bytes], wakeup: int) -> None:
+    def _open(self, process: subprocess.Popen[bytes], wakeup: int) -> dict[int, int]:
+        """The job's streams, as descriptors; everything that is waited for is registered."""
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise VTorqueError("the connection to the guest", "was started without its streams")
         streams = {process.stdout.fileno(): 0, process.stderr.fileno(): 1}
-        for fd in (*streams, wakeup):
-            self._selector.register(fd, selectors.EVENT_READ)
+        for fd in (*streams, wakeup, self._watch.fileno()):
+            if fd >= 0:
+                self._selector.register(fd, selectors.EVENT_READ)
         self._stdin = process.stdin.fileno()
         os.set_blocking(self._stdin, False)
         self._selector.register(self._stdin, selectors.EVENT_WRITE)
+        return streams
+
+    def _talk(self, process: subprocess.Popen[bytes], wakeup: int) -> None:
+        streams = self._open(process, wakeup)
         quiet_since = time.monotonic()
         while streams:
             timeout = QUIET_S if self._marks[1].end else None
@@ -201,13 +216,20 @@ class Conversation:
             elif timeout is not None and time.monotonic() - quiet_since >= timeout:
                 break
             for fd in ready:
-                if fd == wakeup:
+                if fd == self._watch.fileno():
+                    self._look(process)
+                elif fd == wakeup:
                     self._pass_on(os.read(wakeup, 4096))
                 elif fd == self._stdin:
                     self._say()
                 elif not self._hear(fd, streams[fd]):
                     self._selector.unregister(fd)
                     del streams[fd]
+
+    def _look(self, process: subprocess.Popen[bytes]) -> None:
+        self._lost = self._lost or self._watch.lost()
+        if self._lost is not None:  # what ssh has heard until now still arrives
+            process.kill()
 
     def _hear(self, fd: int, which: int) -> bool:
         data = os.read(fd, 1 << 18)
@@ -245,6 +267,11 @@ class Conversation:
             return End("signal", str(int(signal.SIGINT))) if interrupted else end
         if end is not None:
             raise VTorqueError("nothing was run", end.words)
+        lost = self._lost or self._watch.wait(WORD_S)
+        if lost is not None:
+            if err.begun:
+                raise lost
+            raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
         if err.begun:
             raise ConnectionLost(
                 f"the connection to {self._guest} was lost",
@@ -299,26 +326,48 @@ def _write(fd: int, data: bytes) -> None:
             raise VTorqueError("the job was ended", f"its output cannot be written: {error.strerror}") from error
 
 
-def session(record: ReadyRecord, directory: pathlib.Path, place: str, *, term: str) -> int:
+def _run_session(call: list[str], watch: LostWatch, term: str) -> int:
+    """The status of ssh; a guest that is lost ends it, and the terminal is again as it was.
+
+    Raises:
+        GuestLost: see above.
+    """
+    before = termios.tcgetattr(0) if os.isatty(0) else None
+    with subprocess.Popen(call, env=environment(term), cwd="/", restore_signals=True) as process:
+        lost = ends_with(process.pid, watch)
+        if lost is None:
+            return process.wait()
+        process.kill()
+    if before is not None:
+        termios.tcsetattr(0, termios.TCSANOW, before)
+        os.write(2, b"\n")  # below what the session left in the line
+    raise lost
+
+
+def session(record: ReadyRecord, directory: pathlib.Path, place: str, watch: LostWatch, *, term: str) -> int:
     """An interactive session on this terminal, in a job that `bring` has taken to the guest.
 
     Args:
         place: where the guest keeps it.
+        watch: hears when a guest is lost.
         term: kind of the user's terminal.
 
     Returns:
         The exit status of the session.
 
     Raises:
-        ConnectionLost: the connection broke.
+        GuestLost: a guest was lost.
+        ConnectionLost: the connection broke without that.
     """
     if not re.fullmatch(r"/[A-Za-z0-9._/-]{1,200}", place):
         raise VTorqueError("nothing was run", "the guest named an absurd place for the session")
     call = command(record, directory, ["session", place], terminal=True)
     # in the session of the terminal: the keyboard and the window's size are ssh's business
-    code = subprocess.call(call, env=environment(term), cwd="/", restore_signals=True)
+    code = _run_session(call, watch, term)
     if code != 255:
         return code if code >= 0 else 128 - code
+    if (lost := watch.wait(WORD_S)) is not None:
+        raise lost
     with contextlib.suppress(subprocess.TimeoutExpired):  # a guest that hangs has not said how the session ended
         asked = subprocess.run(
             command(record, directory, ["status", place]), env=environment(), cwd="/", stdin=subprocess.DEVNULL,

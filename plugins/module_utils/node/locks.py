@@ -158,21 +158,6 @@ def is_held(path: pathlib.Path) -> bool:
     return False
 
 
-def is_watched(path: pathlib.Path) -> bool:
-    """Is it held by nobody but who watches guests that are ready?  Then he hears the tombstone, and nothing is made."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(fd)
-    return is_held(path)
-
-
 def end_holder(path: pathlib.Path) -> None:
     """End the process that holds a lock and hears nothing any more; nobody, when it is not sure who that is."""
     try:

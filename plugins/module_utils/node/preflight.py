@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pathlib
 
-from ..errors import NodeFault, UserFault
-from ..guestspec import GuestSpec, NodePart
+from ..errors import UserFault
+from ..guestspec import NodePart
 from . import neighbours
-from .domain import Capabilities, kvm_usable
+from .domain import Capabilities
+from .health import check_virtualisation
 from .settings import NodeSettings
 
 
@@ -25,34 +26,15 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
     for spec in part.guests:
         if spec.fs_type != "sharedfs":
             raise UserFault(f"fs_type={spec.fs_type}", "not available on this site yet", "fs_type=sharedfs")
-        _check_virtualisation(spec, settings, offered)
+        if spec.hypervisor == "qemu" and not settings.allow_emulation:
+            raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
+        check_virtualisation(spec.hypervisor, spec.arch, settings, offered)
     wanted = sum(spec.ram_mib for spec in part.guests)
     have = _memory_mib() - settings.host_ram_mib
     if wanted > have:
         raise UserFault(
             f"ram: {wanted} MiB for the guests on {settings.node_name}", f"the node has {max(0, have)} MiB for guests",
             f"{settings.host_ram_mib} MiB are kept for the host",
-        )  # fmt: skip
-
-
-def _check_virtualisation(spec: GuestSpec, settings: NodeSettings, offered: Capabilities) -> None:
-    if spec.hypervisor == "qemu":
-        if not settings.allow_emulation:
-            raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
-        if "qemu" not in offered.domains.get(spec.arch, ()):
-            raise NodeFault(
-                f"arch={spec.arch}",
-                f"libvirt on {settings.node_name} cannot emulate it",
-                "install its qemu-system",
-                cause="virtualisation",
-            )
-        return
-    why = kvm_usable(spec.arch, offered)
-    if why:
-        raise NodeFault(
-            f"{settings.node_name} has no usable virtualisation", why,
-            "switch it on in the firmware, load kvm; hypervisor=qemu is software emulation, where the site allows it",
-            cause="virtualisation",
         )  # fmt: skip
 
 

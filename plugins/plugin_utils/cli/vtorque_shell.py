@@ -8,8 +8,8 @@
     []              a terminal (qsub -I)            the user's login shell, on a terminal
     [-c, COMMAND]   a terminal (qsub -I -x)         the user's login shell, with -c COMMAND
 
-The exit status is the job's.  When nothing was run in the guest it is 1 (`NOTHING_RUN`), when the connection broke
-after the job had begun 69 (`LOST`); standard error says so in lines that begin with `vtorque: `.
+The exit status is the job's.  When nothing was run in the guest it is 1 (`NOTHING_RUN`), when a guest was lost or the
+connection broke after the job had begun 69 (`LOST`); standard error says so in lines that begin with `vtorque: `.
 """
 
 from __future__ import annotations
@@ -26,12 +26,25 @@ import typing as t
 from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.job import far_end, own_record
 from ...module_utils.job.guest_environment import JobStart, guest_variables, read_environ
+from ...module_utils.job.lost_guest import GuestLost, LostWatch
 from ...module_utils.records import ReadyRecord, RefusalRecord
 
 NOTHING_RUN = 1
 LOST = 69
 ENVIRONMENT_FD = 3
 LINE_LIMIT = 1 << 20
+
+
+class Refused(VTorqueError):
+    """Root decided that this start runs nothing.
+
+    Attributes:
+        lines: what more there is to say.
+    """
+
+    def __init__(self, record: RefusalRecord) -> None:
+        super().__init__(f"this job did not run: {record.what}", record.why, record.hint)
+        self.lines = record.lines
 
 
 def main(argv: t.Sequence[str] | None = None) -> int:
@@ -44,8 +57,12 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
         end = _run(arguments)
+    except GuestLost as error:
+        return _say(error, LOST, error.lines)
     except far_end.ConnectionLost as error:
         return _say(error, LOST)
+    except Refused as error:
+        return _say(error, NOTHING_RUN, error.lines)
     except VTorqueError as error:
         return _say(error, NOTHING_RUN)
     except OSError as error:
@@ -65,18 +82,22 @@ def _run(arguments: list[str]) -> far_end.End:
         )  # fmt: skip
     directory, record = own_record.find(job_id)
     if isinstance(record, RefusalRecord):
-        raise VTorqueError(f"this job did not run: {record.what}", record.why, record.hint)
+        raise Refused(record)
     variables = guest_variables(job, record.guests)
     start = JobStart(variables, _umask(), directory=job.get(b"PBS_O_INITDIR", b""), shell=record.user_shell.encode())
     command = _command(arguments)
-    if os.isatty(0):
-        return _interactive(record, directory, dataclasses.replace(start, command=command))
-    if command:
+    interactive = os.isatty(0)
+    if command and not interactive:
         raise VTorqueError("nothing was run", "a command without a terminal is not how the batch system starts jobs")
-    return _batch(record, directory, start)
+    with LostWatch(directory) as watch:
+        if (lost := watch.lost()) is not None:
+            raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
+        if interactive:
+            return _interactive(record, directory, dataclasses.replace(start, command=command), watch)
+        return _batch(record, directory, start, watch)
 
 
-def _batch(record: ReadyRecord, directory: t.Any, start: JobStart) -> far_end.End:
+def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch) -> far_end.End:
     line = _read_all(0, LINE_LIMIT)
     path = line.partition(b"\n")[0].partition(b" ")[0]
     if not path.startswith(b"/"):
@@ -89,13 +110,13 @@ def _batch(record: ReadyRecord, directory: t.Any, start: JobStart) -> far_end.En
     except OSError as error:
         raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
     said = _message(dataclasses.replace(start, script=path, line=line), script)
-    return far_end.Conversation(record, directory, "batch", said).run()
+    return far_end.Conversation(record, directory, "batch", said, watch).run()
 
 
-def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart) -> far_end.End:
-    brought = far_end.Conversation(record, directory, "bring", _message(start, b"")).run()
+def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch) -> far_end.End:
+    brought = far_end.Conversation(record, directory, "bring", _message(start, b""), watch).run()
     term = start.variables.get(b"TERM", b"").decode(errors="replace")
-    return far_end.End("exit", str(far_end.session(record, directory, brought.words, term=term)))
+    return far_end.End("exit", str(far_end.session(record, directory, brought.words, watch, term=term)))
 
 
 def _message(start: JobStart, script: bytes) -> bytes:
@@ -136,10 +157,9 @@ def _umask() -> int:
     return mask
 
 
-def _say(error: VTorqueError, status: int) -> int:
+def _say(error: VTorqueError, status: int, more: t.Sequence[str] = ()) -> int:
     text = f"vtorque: {error.what}" + (f": {error.why}" if error.why else "")
-    lines = [text, *([f"  {error.hint}"] if error.hint else [])]
-    for line in lines:
+    for line in (text, *(f"  {line}" for line in (error.hint, *more) if line)):
         os.write(2, f"{printable(line)}\n".encode(errors="replace"))
     return status
 

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
 import pathlib
+import signal
 import types
 import typing as t
 from unittest import mock
@@ -286,6 +288,35 @@ def test_a_peer_that_stays_silent_is_given_up(run_dir: pathlib.Path, plan: JobPl
 
     monkeypatch.setattr(job_guests, "MARGIN_S", 0.0)
     assert "gave no answer within" in act(job_guests, run_dir, Silent(), timeout=0.1)["msg"]
+
+
+def death_signal() -> int:
+    number = ctypes.c_int()
+    ctypes.CDLL(None).prctl(job_guests.PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0)
+    return number.value
+
+
+def test_a_call_dies_with_ansible_and_nothing_else_does(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    during: list[int] = []
+
+    class Watched(Node):
+        def exec_command(self, cmd: str, in_data: bytes, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+            during.append(death_signal())
+            return super().exec_command(cmd, in_data, sudoable)
+
+    act(job_guests, run_dir, Watched(good(FACTS)), timeout=9)
+    assert during == [signal.SIGKILL]
+    assert death_signal() == 0
+
+
+def test_a_call_is_not_begun_when_ansible_is_gone(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_guests.multiprocessing, "parent_process", lambda: types.SimpleNamespace(pid=os.getpid()))
+    node = Node(good(FACTS))
+    assert "ansible-playbook has ended" in act(job_guests, run_dir, node, timeout=9)["msg"]
+    assert node.commands == []
+    assert death_signal() == 0
 
 
 @pytest.mark.parametrize("module", [job_guests, job_plan, job_record])

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import far_end
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.lost_guest import LostWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, ReadyGuest, ReadyRecord
 
 GUEST = ReadyGuest(0, "v1-1", "n1", "10.0.0.1")
@@ -21,7 +22,8 @@ def test_a_guest_that_hangs_after_a_session_is_a_lost_connection(monkeypatch: py
     def hang(command: t.Sequence[str], **_how: object) -> t.NoReturn:
         raise subprocess.TimeoutExpired(command, 60)
 
-    monkeypatch.setattr(subprocess, "call", lambda *_words, **_how: 255)
+    monkeypatch.setattr(far_end, "_run_session", lambda *_words: 255)
+    monkeypatch.setattr(far_end, "WORD_S", 0.0)
     monkeypatch.setattr(subprocess, "run", hang)
     with pytest.raises(far_end.ConnectionLost):
-        far_end.session(RECORD, pathlib.Path("/run"), "/tmp/vtorque.1", term="xterm")
+        far_end.session(RECORD, pathlib.Path("/run"), "/tmp/vtorque.1", LostWatch(pathlib.Path("/run")), term="xterm")

@@ -132,13 +132,14 @@ def test_a_sister_removes_every_start_whatever_becomes_of_the_first(
         (tmp_path / f"state/guests/7.th.{number}").mkdir(parents=True)
     tried = []
 
-    def remove(start: playbook.Start, _node: str, **_more: object) -> VTorqueError | None:
+    def remove(start: playbook.Start, _log: object) -> None:
         tried.append(start.number)
-        return VTorqueError("start 1", "still runs") if start.number == 1 else None
+        if start.number == 1:
+            raise OSError("no such program")
 
-    monkeypatch.setattr(playbook, "remove_here", remove)
+    monkeypatch.setattr(epilogue, "_remove_detached", remove)
     call = hook_call.parse_call(["epilogue.parallel", "yes", "1", "t1", "7.th", "alice", *[""] * 9])
-    with pytest.raises(VTorqueError, match="still runs"):
+    with pytest.raises(VTorqueError, match="no such program"):
         epilogue.run_sister(call, places)
     assert tried == [1, 2]
 

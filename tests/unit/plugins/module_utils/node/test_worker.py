@@ -323,20 +323,30 @@ def test_a_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
     assert not locks.is_held(path)
     with locks.held(path, node.settings, node.soon()):
         assert locks.is_held(path)
-        assert not locks.is_watched(path)
     assert not locks.is_held(path)
 
 
-def test_a_lock_tells_making_from_watching(node: Node) -> None:
+def shares(node: Node) -> bool:
+    """May another look at the guests of the start?"""
+    lock = locks.Lock(node.lock)
+    try:
+        lock.take(node.settings, Deadline.after(0.0), shared=True)
+    except locks.HeldTooLong:
+        return False
+    finally:
+        lock.close()
+    return True
+
+
+def test_the_lock_is_held_alone_while_guests_are_made(node: Node) -> None:
     wait = node.reached(making, "wait_ready")
-    node.ask()
+    asked = node.ask()
     wait()
-    assert (locks.is_held(node.lock), locks.is_watched(node.lock)) == (True, False)
-    node.absent()
-    assert not locks.is_watched(node.lock)
-    node.patch.undo()
+    assert (locks.is_held(node.lock), shares(node)) == (True, False)
+    os.kill(asked.pid, signal.SIGTERM)
+    asked.answer()
 
 
-def test_a_lock_of_guests_that_are_watched_says_so(node: Node) -> None:
+def test_the_lock_is_shared_while_guests_are_watched(node: Node) -> None:
     front.present(node.part(), node.settings, node.soon())
-    assert (locks.is_held(node.lock), locks.is_watched(node.lock)) == (True, True)
+    assert (locks.is_held(node.lock), shares(node)) == (True, True)

@@ -21,9 +21,15 @@ import tempfile
 import time
 import typing as t
 
+import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, templates
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, ReadyGuest, ReadyRecord
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import (
+    LostRecord,
+    ProcessId,
+    ReadyGuest,
+    ReadyRecord,
+)
 
 PATIENCE_S = 120
 """Generous: these machines are busy, and no test measures time."""
@@ -120,6 +126,7 @@ class JobPlace:
         for part in ("plugins/module_utils", "plugins/plugin_utils"):
             target = packages / "ansible_collections/mikelangelo/vtorque" / part
             shutil.copytree(COLLECTION / part, target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(inotify_simple.__file__, packages)
         (self.prefix / "bin").mkdir()
         self.program = self.prefix / "bin/vtorque-shell"
         text = templates.render("launchers/vtorque-shell.sh.j2", site_dir=None, prefix=str(self.prefix))
@@ -154,6 +161,17 @@ class JobPlace:
         records.write(self.directory / "known_hosts", f"v1-1 {self.host_key}\n", reader_uid=self.uid)
         records.write_json(self.directory / "ready.json", self.record(shell, **changes), reader_uid=self.uid)
         records.point_shell(shell, self.directory, self.run_dir)
+
+    def lose(self, *, heard: bool = True) -> None:
+        """What the worker on the node does when the guest has ended.
+
+        Args:
+            heard: the job's shell is told.
+        """
+        lost = LostRecord("v1-1", "node1", "it crashed", "one | Kernel panic\x1b[2J", 5.0)
+        records.write_json(self.directory / "lost.json", lost, reader_uid=self.uid)
+        if heard:
+            os.utime(self.directory / "ready.json")
 
     def write_script(self, content: bytes) -> pathlib.Path:
         path = self.root / "jobs" / f"{JOB_ID}.SC"

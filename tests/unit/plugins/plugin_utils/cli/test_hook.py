@@ -649,6 +649,14 @@ def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
     assert (record["exit_status"], record["ended"]) == (-11, 5.0)
 
 
+@pytest.mark.parametrize("name", ["verdict", "lost"])
+def test_epilogue_keeps_what_else_was_left_for_the_record(site: Site, name: str) -> None:
+    assert site.prologue().returncode == 0
+    records.write(site.directory / f"{name}.json", json.dumps({"x": 1}))
+    assert site.epilogue().returncode == 0
+    assert site.record()[name] == {"x": 1}
+
+
 def test_epilogue_without_a_prologue_does_nothing(site: Site) -> None:
     done = site.epilogue()
     assert (done.returncode, done.stderr) == (0, "")
@@ -716,10 +724,21 @@ def test_epilogue_without_a_policy_still_cleans(site: Site) -> None:
     nothing_left(site)
 
 
-def test_sister_removes_what_is_on_it(site: Site) -> None:
-    site.make_guest()
+@pytest.mark.parametrize("trace", ["state/guests", "run/locks"])
+def test_sister_begins_to_remove_what_is_on_it_and_is_not_waited_for(site: Site, trace: str) -> None:
+    (site.place / trace / KEY).mkdir(parents=True)
+    gate = site.place / "gate"
+    os.mkfifo(gate)
+    site.program("node", NODE.format(place=site.place, answer=GONE).replace("cat >>", f"read word <{gate}; cat >>"))
     done = site.epilogue(role="epilogue.parallel")
     assert done.returncode == 0
+    assert site.asked() == []
+    gate.write_text("go\n")  # opens when the program waits for it
+    log = site.state_dir / "records" / KEY / "vtorque.log"
+    until = time.monotonic() + 60
+    while '"left": []' not in log.read_text():
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.05)
     (part,) = site.asked()
     assert (part.do, part.start, part.node) == ("absent", 3, os.uname().nodename)
     assert not (site.place / "told").exists()

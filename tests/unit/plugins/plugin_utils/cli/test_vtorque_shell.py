@@ -274,6 +274,51 @@ def test_a_broken_connection_is_told_apart_from_a_status(job_place: JobPlace) ->
     job_place.wait_until(lambda: not job_place.processes(b"sleep\x001000"))
 
 
+LOST = (
+    b"vtorque: guest v1-1 on node1 was lost: it crashed\n"
+    b"  the last lines of its console: one | Kernel panic?[2J\n"
+    b"  more is in /var/lib/vtorque/records/4711.head.1: vtorque.log, and when the job has ended v1-1.console.log\n"
+)
+
+
+def test_a_lost_guest_ends_the_job_at_once_with_the_reason(job_place: JobPlace) -> None:
+    """Its connection would stay open: here the guest's sshd even goes on."""
+    process = job_place.start_batch(b"echo up; echo words >&2; sleep 1000\n")
+    started(process)
+    job_place.lose()
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, err) == (69, b"", b"words\n" + LOST)
+    job_place.wait_until(lambda: not job_place.processes(b"/usr/bin/ssh"))
+
+
+def test_a_connection_that_breaks_before_the_word_comes_is_told_with_it(job_place: JobPlace) -> None:
+    process = job_place.start_batch(b"echo up; sleep 1000\n")
+    started(process)
+    job_place.lose(heard=False)
+    for pid in job_place.processes(b"/usr/bin/ssh"):
+        os.kill(pid, signal.SIGKILL)
+    _out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err) == (69, LOST)
+
+
+def test_a_touched_record_alone_ends_nothing(job_place: JobPlace) -> None:
+    process = job_place.start_batch(b"echo up; until [ -e seen ]; do sleep 0.1; done; rm seen; echo last\n")
+    started(process)
+    os.utime(job_place.directory / "ready.json")
+    (job_place.root / "home/seen").touch()
+    os.chown(job_place.root / "home/seen", job_place.uid, job_place.uid)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, err) == (0, b"last\n", b"")
+
+
+def test_a_guest_that_is_lost_before_the_job_began_runs_nothing(job_place: JobPlace) -> None:
+    def ready(shell: ProcessId) -> None:
+        job_place.make_ready(shell)
+        job_place.lose()
+
+    refused(run_with(job_place, ready), b"nothing was run: guest v1-1 on node1 was lost: it crashed", b"Kernel panic")
+
+
 def refused(answer: t.Any, *words: bytes) -> None:
     """Nothing ran, and one clear message says why."""
     assert answer.status == 1
@@ -348,12 +393,14 @@ def test_record_that_another_could_have_written(job_place: JobPlace, change: str
 def test_refusal_is_printed_and_nothing_runs(job_place: JobPlace) -> None:
     def refuse(shell: ProcessId) -> None:
         job_place.make_ready(shell)
-        word = RefusalRecord(JOB_ID, 1, "user", "img=debain12", "no such image in the pool\n\x1b[2J", "did you mean x?")
+        word = RefusalRecord(JOB_ID, 1, "user", "img=debain12", "no such image in the pool\n\x1b[2J", "did you mean x?",
+                             ("node01 is offline", "line\ttwo"))  # fmt: skip
         records.write_json(job_place.directory / "refusal.json", word, reader_uid=job_place.uid)
 
     answer = run_with(job_place, refuse)
     (job_place.directory / "refusal.json").unlink()
-    refused(answer, b"vtorque: this job did not run: img=debain12: no such image in the pool??[2J\n  did you mean x?\n")
+    text = b"vtorque: this job did not run: img=debain12: no such image in the pool??[2J\n  did you mean x?\n"
+    assert (answer.status, answer.out, answer.err) == (1, b"", text + b"  node01 is offline\n  line?two\n")
 
 
 def test_record_round_trip(job_place: JobPlace) -> None:

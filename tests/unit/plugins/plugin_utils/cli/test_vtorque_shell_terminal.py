@@ -79,6 +79,18 @@ def test_interactive_session(job_place: JobPlace) -> None:
     assert terminal.end() == 44
 
 
+def test_a_lost_guest_ends_the_session_and_gives_the_terminal_back(job_place: JobPlace) -> None:
+    terminal = Terminal(job_place)
+    before = termios.tcgetattr(terminal.master)
+    terminal.type(b"echo up$((1+1)); sleep 1000\n")
+    terminal.until(rb"up2\r\n")
+    assert termios.tcgetattr(terminal.master)[3] != before[3]
+    job_place.lose()
+    terminal.until(rb"\r\nvtorque: guest v1-1 on node1 was lost: it crashed\r\n")
+    assert termios.tcgetattr(terminal.master)[3] == before[3]
+    assert terminal.end() == 69
+
+
 @pytest.mark.parametrize("status", [0, 7, 255])
 def test_interactive_command(job_place: JobPlace, status: int) -> None:
     """`qsub -I -x`: as `-c COMMAND`; 255 of the command is not taken for a broken connection."""
