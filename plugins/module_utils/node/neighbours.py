@@ -102,6 +102,11 @@ def node_address(bridge: str) -> str:
     return addresses[0]
 
 
+def prepare() -> None:
+    """Import what `flush` needs: 0.1 s that may pass while somebody else works."""
+    import pyroute2  # noqa: F401
+
+
 def flush(macs: t.Collection[str], bridge: str) -> tuple[str, ...]:
     """Forget where these MAC addresses were: they come again with other guests, and an old entry would be believed.
 

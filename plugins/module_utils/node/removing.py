@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import shutil
+import threading
 
 from .. import records
 from ..errors import NodeFault, VTorqueError
@@ -25,11 +26,15 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     key = job_key(job_id, start)
     removed: list[str] = []
     macs: set[str] = set()
-    for facts in domains.list():
-        if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start):
-            macs |= set(facts.macs)
-            if domains.destroy(facts.name):
-                removed.append(f"domain {facts.name}")
+    mine = [
+        facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
+    ]  # fmt: skip
+    if mine:  # libvirt takes as long to end a qemu
+        threading.Thread(target=neighbours.prepare, daemon=True).start()
+    for facts in mine:
+        macs |= set(facts.macs)
+        if domains.destroy(facts.name):
+            removed.append(f"domain {facts.name}")
     removed += [f"process {pid}" for pid in end_processes(settings.guests_dir, key)]
     directory = settings.start_dir(job_id, start)
     for path in sorted(directory.iterdir()) if directory.is_dir() else []:
