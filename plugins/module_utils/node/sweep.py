@@ -24,7 +24,9 @@ from ..errors import NodeFault, VTorqueError
 from ..records import Deadline
 from . import guests, locks, slots, traces
 from .domain import Domains
+from .kept import read_kept
 from .remains import Remain, remains, remains_without_libvirt, start_of
+from .removing import keep_console
 from .settings import NodeSettings
 from .suspects import Suspects
 
@@ -330,6 +332,10 @@ def _remove_earlier(start: Start, settings: NodeSettings) -> tuple[str, ...]:
     directory = settings.start_dir(start.job_id, start.number)
     things = []
     if directory.is_dir():
+        for guest in sorted(directory.iterdir()):
+            kept = read_kept(guest)
+            record = settings.record_dir(start.job_id, start.number)
+            keep_console(guest, record, settings, kept.owner_uid if kept else None)
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]

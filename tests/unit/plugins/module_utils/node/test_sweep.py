@@ -323,6 +323,13 @@ def test_what_is_of_an_earlier_boot_goes_at_once_without_anybodys_word(node: Nod
     assert node.things == {"8.head.1", "9.head.1", "vcn1-8", "vcn1-9"}
 
 
+def test_the_console_of_a_guest_that_lost_its_power_is_kept(node: Node) -> None:
+    node.start(7, domain=False, boot=EARLIER)
+    (node.settings.start_dir("7.head", 1) / "vcn1-7" / "console.log").write_text("Kernel panic\x1b[2J\n")
+    sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
+    assert "Kernel panic" in (node.settings.record_dir("7.head", 1) / "vcn1-7.console.log").read_text()
+
+
 def test_earlier_is_only_what_nobody_works_on_and_what_says_so_whole(node: Node) -> None:
     held = node.start(1, domain=False, boot=EARLIER)
     node.start(2, domain=False, boot=EARLIER)
