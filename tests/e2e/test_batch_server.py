@@ -5,43 +5,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import typing as t
-
 import pytest
 
 from .conftest import Site
-from .trouble import check_refused, revive
+from .trouble import check_refused, gates, open_gate, revive
 
-GATE = "/run/lab/gate"
-PRESETUP = f"""#!/bin/sh
-# every job waits here, before the hooks, until somebody reads
-echo waiting >{GATE}
-"""
-OVER = "#!/bin/sh\necho $1 >>/run/lab/over\n"
 HANGS = ("kill -STOP $(cat /run/lab/server.pid)", "kill -CONT $(cat /run/lab/server.pid)")
 GONE = ("kill $(cat /run/lab/server.pid); rm /run/lab-torque/cn1.sock", revive("batch"))
-
-
-@contextlib.contextmanager
-def gates(site: Site, *nodes: str) -> t.Iterator[None]:
-    """Jobs wait at a gate of these nodes before their first hook, and the site's own epilogue notes their end."""
-    config, hook = "/var/spool/torque/mom_priv/config", "/etc/vtorque/site-hooks/epilogue"
-    for node in nodes:
-        for path, text in (("/run/lab/presetup", PRESETUP), (hook, OVER)):
-            done = site.on(node, "/bin/sh", "-c", f"cat >{path} && chmod 755 {path}", stdin=text)
-            assert done.returncode == 0, done.stderr
-        site.root(node, f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; momctl -r")
-    try:
-        yield
-    finally:
-        for node in nodes:
-            site.root(node, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; momctl -r")
-
-
-def open_gate(site: Site, node: str) -> None:
-    """Let the job pass that waits at the gate; returns when it is there."""
-    assert site.root(node, f"cat {GATE}") == "waiting\n"
 
 
 def ended_on(site: Site, node: str) -> list[str]:

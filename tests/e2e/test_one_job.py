@@ -10,6 +10,7 @@ import re
 import pytest
 
 from .conftest import Site
+from .trouble import wait_in_guest
 
 
 def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:
@@ -103,7 +104,7 @@ def test_signals_of_qsig_reach_the_script(site: Site) -> None:
     """URG, which the login shell that leads the session survives: the script's own trap decides."""
     script = "trap 'echo caught; exit 7' URG; echo up; while :; do sleep 1 & wait $!; done\n"
     job_id = site.submit(stdin=script)
-    running_in_guest(site, job_id)
+    wait_in_guest(site, job_id)
     assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
     assert (ended.exit_status, ended.out) == (7, "up\ncaught\n")
@@ -112,7 +113,7 @@ def test_signals_of_qsig_reach_the_script(site: Site) -> None:
 def test_qsig_ends_a_job_as_on_bare_metal(site: Site) -> None:
     """USR1 kills the login shell that leads the session (256 + 10), and then the rest."""
     job_id = site.submit(stdin="echo up; sleep 600\n")
-    running_in_guest(site, job_id)
+    wait_in_guest(site, job_id)
     assert site.on("fe", "qsig", "-s", "USR1", job_id, user="alice").returncode == 0
     assert site.end(job_id).exit_status == 266
 
@@ -120,7 +121,7 @@ def test_qsig_ends_a_job_as_on_bare_metal(site: Site) -> None:
 def test_qdel_ends_the_job_in_its_guest(site: Site) -> None:
     """TERM reaches the guest before Torque's KILL ends the job's shell (271: ended by TERM, as on bare metal)."""
     job_id = site.submit(stdin="echo up; sleep 600\n")
-    running_in_guest(site, job_id)
+    wait_in_guest(site, job_id)
     assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
     assert (ended.exit_status, ended.out) == (271, "up\n")
@@ -135,13 +136,6 @@ def test_bare_job_knows_nothing_of_it(site: Site) -> None:
     assert ended.out.strip() in ("cn1", "cn2")
     assert ended.err == ""
     assert {node: trace(site, node) for node in ("cn1", "cn2")} == before
-
-
-def running_in_guest(site: Site, job_id: str) -> None:
-    """Wait until the script of the job has written its first line."""
-    node = site.wait_state(job_id, "R")["exec_host"].partition("/")[0]
-    path = f"/var/spool/torque/spool/{job_id}.OU"
-    site.wait_for("the script's first line", lambda: "up" in site.on(node, "cat", path).stdout)
 
 
 def trace(site: Site, node: str) -> str:

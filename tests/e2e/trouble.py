@@ -12,11 +12,19 @@ import pathlib
 import shutil
 import typing as t
 
-from .conftest import CHECKOUT, Ended, Site
+from .conftest import CHECKOUT, Ended, Result, Site
 
 POOL = CHECKOUT / "build/pool"
 NODES = ("cn1", "cn2")
 CONFIG = "/etc/vtorque/vtorque.yml"
+WAITS = "trap 'echo on; exit 0' URG; echo up; while :; do sleep 1 & wait $!; done\n"
+"""Ends well when the signal comes."""
+GATE = "/run/lab/gate"
+PRESETUP = f"""#!/bin/sh
+# every job waits here, before the hooks, until somebody reads
+echo waiting >{GATE}
+"""
+OVER = "#!/bin/sh\necho $1 >>/run/lab/over\n"
 
 
 def request(**keys: str) -> str:
@@ -59,7 +67,7 @@ def check_held(site: Site, job_id: str, *words: str) -> dict[str, str]:
     assert (facts["job_state"], facts["Hold_Types"]) == ("H", "u")
     text = site.read(facts["Error_Path"].partition(":")[2])
     check_message(text, *words, f"qrls {job_id}")
-    assert facts["comment"].startswith("vtorque: ")
+    assert facts["comment"].startswith("vtorque: held: ")
     return facts
 
 
@@ -136,3 +144,42 @@ def mounted(site: Site, node: str, place: str, *, options: str, then: str = "tru
         yield
     finally:
         site.root(node, f"umount {place}")
+
+
+@contextlib.contextmanager
+def gates(site: Site, *nodes: str) -> t.Iterator[None]:
+    """Jobs wait at a gate of these nodes before their first hook, and the site's own epilogue notes their end."""
+    config, hook = "/var/spool/torque/mom_priv/config", "/etc/vtorque/site-hooks/epilogue"
+    for node in nodes:
+        for path, text in (("/run/lab/presetup", PRESETUP), (hook, OVER)):
+            done = site.on(node, "/bin/sh", "-c", f"cat >{path} && chmod 755 {path}", stdin=text)
+            assert done.returncode == 0, done.stderr
+        site.root(node, f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; momctl -r")
+    try:
+        yield
+    finally:
+        for node in nodes:
+            site.root(node, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; momctl -r")
+
+
+def open_gate(site: Site, node: str) -> None:
+    """Let the job pass that waits at the gate; returns when it is there."""
+    assert site.root(node, f"cat {GATE}") == "waiting\n"
+
+
+def sweep(site: Site, node: str, *options: str) -> Result[str]:
+    """What the timer of a node does every few minutes."""
+    return site.on(node, "vtorque-sweep", *options)
+
+
+def wait_in_guest(site: Site, job_id: str) -> str:
+    """Wait until the script of a job has written its first line, `up`; the job's node."""
+    node = site.runs(job_id)
+    path = f"/var/spool/torque/spool/{job_id}.OU"
+    site.wait_for("the script's first line", lambda: "up" in site.on(node, "cat", path).stdout)
+    return node
+
+
+def guest_on(site: Site, node: str) -> str:
+    """The one guest that a node has; "" when it has none."""
+    return site.root(node, "virsh list --name").strip()

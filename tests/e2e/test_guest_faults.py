@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that do not come up: no node is blamed for them, and the job says what was seen of its guest."""
+
+from __future__ import annotations
+
+import contextlib
+
+from .conftest import Site
+from .trouble import (
+    changed,
+    check_held,
+    check_refused,
+    drop,
+    image,
+    replace,
+)
+
+NEVER_UP = {
+    "panic": "Kernel panic",
+    "off": "ended before it was ready",
+    "restart": "ended before it was ready",
+    "mute": "was not ready within 20 s",
+    "garbage": "kernel",
+}
+"""Images that do not come up, and what is told of them."""
+
+
+def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
+    """Whatever the guest does instead, its job is held with what was seen of it, after the tries the site allows."""
+    with contextlib.ExitStack() as stack:
+        for name in NEVER_UP:
+            place = stack.enter_context(image(name, fault=name))
+            if name == "garbage":
+                replace(place / "vmlinuz", b"garbage" * 1000)
+        stack.enter_context(changed(site, timeout=20, node_fault_retries=1))
+        jobs = {name: site.submit("-vm", f"img={name}", stdin="echo RAN\n") for name in NEVER_UP}
+        for name, words in NEVER_UP.items():
+            assert check_held(site, jobs[name], words)["start_count"] == "1"
+        drop(site, *jobs.values())
+    assert all(node.usable and not node.note for node in site.nodes().values())
+
+
+def test_image_whose_disk_is_garbage_is_refused(site: Site) -> None:
+    """Every node would read the same: the job ends at once, and its owner knows which image."""
+    with image("spoilt") as place:
+        disk = place / "disk.qcow2"
+        replace(disk, b"?" * disk.stat().st_size)
+        check_refused(site.job("-vm", "img=spoilt", stdin="echo RAN\n"), "spoilt")
+    assert all(node.usable and not node.note for node in site.nodes().values())
+
+
+def test_somebody_who_answers_in_a_guests_place(site: Site) -> None:
+    """Another host key than the one that was made for the guest: held at once, whatever tries the site allows."""
+    with image("impostor", fault="host-key"):
+        job_id = site.submit("-vm", "img=impostor", stdin="echo RAN\n")
+        facts = check_held(site, job_id, "another host key")
+        assert facts["start_count"] == "1"
+        assert any("another host key" in site.kept(node, job_id, name="vtorque.log") for node in ("cn1", "cn2"))
+        drop(site, job_id)

@@ -1,0 +1,199 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Faults that a node proves of itself: it goes offline with our note, and its job runs elsewhere or is held."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import typing as t
+
+import pytest
+
+from .conftest import Node, Site, check_nothing_left
+from .terminal import Terminal
+from .trouble import NODES, changed, check_held, check_message, drop, gates, open_gate, revive, sweep
+
+WELL = Node(frozenset({"free"}), "")
+
+
+def check_offline(node: Node, cause: str, job_id: str, *words: str) -> None:
+    """It takes no jobs, and its note says in our words why and since which job."""
+    assert "offline" in node.states
+    assert node.note.startswith(f"vtorque: {cause}: ")
+    assert node.note.endswith(f"(job {job_id})")
+    for word in words:
+        assert word in node.note
+
+
+def test_job_runs_on_another_node_and_the_note_is_taken_back(site: Site) -> None:
+    """The user gets his job's output and nothing else; our note goes when its cause is mended, not before."""
+    with changed(site, ("cn1",), bridge="br99"):
+        job_id = site.submit(stdin="hostname\n")
+        ended = site.end(job_id)
+        assert (ended.node, ended.exit_status, ended.err) == ("cn2", 0, "")
+        assert ended.out.startswith("vcn2-")
+        assert site.facts(job_id)["start_count"] == "2"
+        nodes = site.nodes()
+        check_offline(nodes["cn1"], "bridge", job_id, "br99")
+        assert nodes["cn2"] == WELL
+        sweep(site, "cn1")
+        assert site.nodes() == nodes
+    done = sweep(site, "cn1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert site.nodes()["cn1"] == WELL
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """Something that is wrong with a node.
+
+    Attributes:
+        cause: as the note names it.
+        words: what the user and the administrator are told.
+        breaks: the line of shell that makes it so.
+        mends: takes it back.
+        request: the keys of a request that meets it.
+    """
+
+    cause: str
+    words: str
+    breaks: str
+    mends: str
+    request: str = "img=tiny"
+
+
+STATE = "/var/lib/vtorque"
+FAULTS = {
+    "no libvirt": Fault("libvirt", "libvirt", "kill -9 $(cat /run/libvirtd.pid)", revive("libvirt")),
+    "no virtualisation": Fault(
+        "virtualisation", "virtualisation", "[ ! -e /dev/kvm ] || mv /dev/kvm /dev/kvm.away",
+        "[ ! -e /dev/kvm.away ] || mv /dev/kvm.away /dev/kvm", "hypervisor=kvm",
+    ),
+    "no room": Fault(
+        "disk", STATE,
+        f"mount -t tmpfs -o size=100m,mode=711 trouble {STATE} && head -c 60m /dev/zero >{STATE}/used",
+        f"umount {STATE}",
+    ),
+    "full disk": Fault(
+        "disk", STATE,
+        f"mount -t tmpfs -o size=1m,mode=711 trouble {STATE}; head -c 2m /dev/zero >{STATE}/full || true",
+        f"umount {STATE}",
+    ),
+    "no qemu-img": Fault(
+        "programs", "qemu-img", "mount --bind /dev/null /usr/bin/qemu-img", "umount /usr/bin/qemu-img"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
+    """The job that only this node may run waits for it; its error file says what happened."""
+    fault = FAULTS[name]
+    site.root("cn1", fault.breaks)
+    try:
+        job_id = site.submit("-l", "nodes=cn1:ppn=2", "-vm", fault.request, stdin="echo RAN\n")
+        facts = site.wait_state(job_id, "QHC")
+        assert (facts["job_state"], facts["start_count"]) == ("Q", "1")
+        check_offline(site.nodes()["cn1"], fault.cause, job_id, fault.words)
+        check_message(site.read(facts["Error_Path"].partition(":")[2]), fault.words, "cn1", "offline")
+        drop(site, job_id)
+    finally:
+        site.root("cn1", fault.mends)
+    assert sweep(site, "cn1").returncode == 0
+    assert site.nodes()["cn1"] == WELL
+
+
+def test_last_usable_node_stays_and_the_job_is_held_until_its_owner_releases_it(site: Site) -> None:
+    """A fault that all nodes have takes the site down to one node and no further; `qrls` tries again."""
+    with changed(site, bridge="br99"):
+        job_id = site.submit(stdin="hostname\n")
+        facts = check_held(site, job_id, "br99", "last")
+        assert facts["start_count"] == "2"
+        nodes = site.nodes()
+        check_offline(nodes["cn1"], "bridge", job_id, "br99")
+        assert nodes["cn2"] == WELL
+    assert sweep(site, "cn1").returncode == 0
+    assert site.on("fe", "qrls", job_id, user="alice").returncode == 0
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.err) == (0, "")
+    assert ended.out.startswith("vcn")
+
+
+NOTE = "rack 4 moves on Friday (Jo, 4711)"
+
+
+def test_note_of_an_administrator_is_never_replaced(site: Site) -> None:
+    """A node that bears his note is not ours to set offline; as it would take the job again, the job is held."""
+    site.root("fe", f"pbsnodes -N '{NOTE}' cn1")
+    try:
+        with changed(site, ("cn1",), bridge="br99"):
+            job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+            facts = check_held(site, job_id, "br99", "administrator")
+            assert facts["start_count"] == "1"
+            sweep(site, "cn1")
+            assert site.nodes()["cn1"] == dataclasses.replace(WELL, note=NOTE)
+        sweep(site, "cn1")
+        assert site.nodes()["cn1"].note == NOTE
+    finally:
+        site.root("fe", "pbsnodes -N '' cn1")
+    drop(site, job_id)
+
+
+def test_node_that_an_administrator_set_offline_meanwhile(site: Site) -> None:
+    """His note stands, and the job waits for the node or goes elsewhere."""
+    with changed(site, ("cn1",), bridge="br99"), gates(site, "cn1"):
+        job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+        site.runs(job_id)
+        site.root("fe", f"pbsnodes -o -N '{NOTE}' cn1")
+        try:
+            open_gate(site, "cn1")
+            facts = site.wait_state(job_id, "QHC")
+            assert (facts["job_state"], facts["start_count"]) == ("Q", "1")
+            after = site.nodes()["cn1"]
+            assert (after.note, "offline" in after.states) == (NOTE, True)
+            drop(site, job_id)
+        finally:
+            site.root("fe", "pbsnodes -c -N '' cn1")
+
+
+def test_interactive_job_on_a_broken_node_ends_with_the_reason(site: Site) -> None:
+    """Nobody waits at a terminal for a node to be mended: it is told, and not queued again."""
+    with changed(site, ("cn1",), bridge="br99"):
+        terminal = Terminal(site, "vsub", "-I", "-l", "nodes=cn1:ppn=2")
+        terminal.expect("br99")
+        terminal.close()
+        facts = site.wait_state(terminal.job_id, "CHQ")
+        assert (facts["job_state"], facts["start_count"]) == ("C", "1")
+        assert "vtorque: this job did not run" in terminal.seen
+        assert "Traceback" not in terminal.seen
+        check_offline(site.nodes()["cn1"], "bridge", terminal.job_id)
+    assert sweep(site, "cn1").returncode == 0
+
+
+@pytest.fixture
+def wide_site() -> t.Iterator[Site]:
+    """A lab of three compute nodes beside that of all tests."""
+    here = Site(os.environ.get("VTORQUE_LAB", "/run/vtorque-lab") + "-wide")
+    with contextlib.ExitStack() as stack:
+        stack.callback(here.run, "down")
+        here.up("--nodes", "fe,cn1,cn2,cn3")
+        yield here
+
+
+def test_brake_keeps_a_fault_of_the_site_from_taking_node_after_node(wide_site: Site) -> None:
+    """As many nodes as the site allows go offline; then the job is held, and it is said loudly."""
+    nodes = (*NODES, "cn3")
+    with changed(wide_site, nodes, bridge="br99", offline_brake="1"):
+        job_id = wide_site.submit(stdin="echo RAN\n")
+        facts = check_held(wide_site, job_id, "br99", "brake")
+        assert facts["start_count"] == "2"
+        shown = wide_site.nodes()
+        check_offline(shown["cn1"], "bridge", job_id, "br99")
+        assert (shown["cn2"], shown["cn3"]) == (WELL, WELL)
+        assert "brake" in wide_site.root("cn2", "cat /var/lib/vtorque/log/hooks.log")
+    drop(wide_site, job_id)
+    assert sweep(wide_site, "cn1").returncode == 0
+    check_nothing_left(wide_site)

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Faults around the nodes: nothing goes offline, the job is tried again a few times and then held with the reason."""
+
+from __future__ import annotations
+
+from .conftest import Site
+from .trouble import NODES, changed, check_held, check_message, check_refused, drop, image, mounted
+
+
+def check_nobody_blamed(site: Site) -> None:
+    """No node is offline, and none bears a note."""
+    assert all(node.usable and not node.note for node in site.nodes().values())
+
+
+def test_silent_dhcp_server(site: Site) -> None:
+    """The guest lives and gets no address: tried as often as the site says, on whatever node."""
+    with image("impatient", fault="impatient"), changed(site, node_fault_retries=2):
+        site.root("fe", "kill -STOP $(cat /run/dnsmasq.pid)")
+        try:
+            job_id = site.submit("-vm", "img=impatient", stdin="echo RAN\n")
+            facts = check_held(site, job_id, "DHCP", "2 of 2")
+            assert facts["start_count"] == "2"
+        finally:
+            site.root("fe", "kill -CONT $(cat /run/dnsmasq.pid)")
+        check_nobody_blamed(site)
+        drop(site, job_id)
+
+
+def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
+    """What was waited for, how long, and what was seen on its console."""
+    with image("idle", fault="idle"), changed(site, timeout=25, node_fault_retries=1):
+        job_id = site.submit("-vm", "img=idle", stdin="echo RAN\n")
+        check_held(site, job_id, "was not ready within 25 s", "still starting", "1 of 1")
+        check_nobody_blamed(site)
+        node = next(node for node in NODES if site.kept(node, job_id))
+        assert "still starting" in site.root(node, f"cat /var/lib/vtorque/records/{job_id}.1/*.console.log")
+        drop(site, job_id)
+
+
+def test_pool_that_others_can_write(site: Site) -> None:
+    """A node's pool cannot be trusted: whoever can write there chooses what everybody's guests run."""
+    with mounted(site, "cn1", "/opt/vm-images", options="mode=777"), changed(site, node_fault_retries=1):
+        job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+        check_held(site, job_id, "/opt/vm-images")
+        check_nobody_blamed(site)
+        drop(site, job_id)
+
+
+def test_configuration_that_is_broken(site: Site) -> None:
+    """The key that is wrong, and where it stands."""
+    with changed(site, ("cn1",), brigde="br0"):
+        ended = site.job("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+        assert ended.exit_status not in (0, -999)
+        assert ended.out == ""
+        check_message(ended.err, "brigde")
+        check_nobody_blamed(site)
+
+
+def test_home_without_room_hinders_no_job(site: Site) -> None:
+    """Nothing of ours is written under a home: a user over his quota gets his job's output where there is room."""
+    site.root("fe", "mkdir -p -m 1777 /home/public")
+    with mounted(site, "cn1", "/home/alice", options="size=4k,nr_inodes=1,uid=1001,gid=1001,mode=755"):
+        assert site.on("cn1", "touch", "/home/alice/x", user="alice").returncode != 0
+        output = [word for stream in "oe" for word in (f"-{stream}", f"fe:/home/public/quota.{stream}")]
+        ended = site.job("-l", "nodes=cn1:ppn=2", *output, stdin="id -un; echo complaint >&2\n")
+    assert (ended.exit_status, ended.out, ended.err) == (0, "alice\n", "complaint\n")
+    site.root("fe", "rm -r /home/public")
+
+
+def test_exit_in_the_users_own_files(site: Site) -> None:
+    """A shell that ends in its profile ends the job, as on bare metal; one that lets nobody in is told as such."""
+    with image("profile", fault="profile"), image("rc-file", fault="rc-file"):
+        jobs = [site.submit("-vm", f"img={name}", stdin="echo RAN\n") for name in ("profile", "rc-file")]
+        profile, rc_file = (site.end(job_id) for job_id in jobs)
+    assert (profile.exit_status, profile.out, profile.err) == (3, "", "")
+    check_refused(rc_file, "ended the session before the job began")
+    check_nobody_blamed(site)
