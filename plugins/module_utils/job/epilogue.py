@@ -144,7 +144,7 @@ def _remove_detached(start: Start, log: t.IO[bytes]) -> None:
     with tempfile.TemporaryFile() as said:
         said.write(json.dumps(guestspec.to_dict(part)).encode())
         said.seek(0)
-        subprocess.Popen(  # pylint: disable=consider-using-with
+        subprocess.Popen(
             start.places.node, env=bounded.clean_environment(), cwd="/", start_new_session=True,
             stdin=said, stdout=log, stderr=log,
         )  # fmt: skip

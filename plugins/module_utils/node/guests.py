@@ -140,15 +140,18 @@ def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains 
             return remove(job_id, start, settings, opened)
 
 
-def left(settings: NodeSettings, job_id: str | None = None, start: int | None = None) -> tuple[str, ...]:
+def left(
+    settings: NodeSettings, job_id: str | None = None, start: int | None = None, *, connect_s: float = CONNECT_S
+) -> tuple[str, ...]:
     """What of vTorque's guests is here, as words; that libvirt does not answer is one of them.
 
     Args:
         job_id: only of this job; None: of any, and what cannot be told whose it is.
         start: only of this start of it.
+        connect_s: seconds that libvirt may take to answer at all.
     """
     try:
-        with Domains(settings.libvirt_uri) as domains:
+        with Domains(settings.libvirt_uri, connect_s=connect_s) as domains:
             there: tuple[Remain | str, ...] = remains(settings, domains)
     except NodeFault as error:
         there = (f"unknown: {error}", *remains_without_libvirt(settings))

@@ -30,6 +30,8 @@ from ...module_utils.records import Deadline
 VERSION = 1
 LIMIT = 1 << 20
 """Bytes of a request that are read; one guest needs less than 3 KiB."""
+LOOK_S = 2.0
+"""For libvirt's answer to what is left, once the work is done or has failed."""
 LEASES = (
     pathlib.Path("/var/lib/misc/dnsmasq.leases"),
     pathlib.Path("/var/lib/dnsmasq/dnsmasq.leases"),
@@ -78,7 +80,7 @@ def respond(
         check(part, policy, settings, environment)
         if part.do == "absent":
             removed = guests.absent(part.job_id, part.start, settings, deadline)
-            left = guests.left(settings, part.job_id, part.start)
+            left = guests.left(settings, part.job_id, part.start, connect_s=max(0.5, deadline.left_s(LOOK_S)))
             return {"version": VERSION, "ok": True, "guests": [], "removed": list(removed), "left": list(left)}
         found = front.present(part, settings, deadline, caller=caller)
         return {"version": VERSION, "ok": True, "guests": [to_dict(g) for g in found], "removed": [], "left": []}
@@ -88,7 +90,8 @@ def respond(
         error = problem
     except OSError as problem:
         error = VTorqueError("this node could not do it", str(problem))
-    here = guests.left(settings, part.job_id, part.start) if part and settings else ()
+    # what failed may be libvirt's silence, which has used up the time
+    here = guests.left(settings, part.job_id, part.start, connect_s=LOOK_S) if part and settings else ()
     return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(here)}
 
 

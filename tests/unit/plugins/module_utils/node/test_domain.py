@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import socket
 import typing as t
 
 import pytest
@@ -105,6 +106,15 @@ def test_a_name_that_is_taken_is_an_error_that_blames_nobody(domains: Domains) -
 def test_a_libvirt_that_is_not_there_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
     with pytest.raises(NodeFault, match="is libvirtd"):
         Domains(f"qemu+unix:///system?socket={tmp_path}/none")
+
+
+def test_a_libvirt_that_accepts_and_stays_silent_is_not_waited_for_beyond_the_bound(tmp_path: pathlib.Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent"))
+        silent.listen()
+        with pytest.raises(NodeFault, match=r"gave no answer within 0\.2 s") as caught:
+            Domains(f"qemu+unix:///system?socket={tmp_path}/silent", connect_s=0.2)
+    assert caught.value.cause == "libvirt"
 
 
 def test_silence_of_libvirt_is_never_a_missing_domain(domains: Domains) -> None:

@@ -350,3 +350,10 @@ def test_a_key_tells_job_and_start(job_id: str, start: int) -> None:
 
 def test_what_is_no_key_tells_nothing() -> None:
     assert start_of("lost+found") is None
+
+
+def test_absent_sets_its_tombstone_although_libvirt_is_silent(node: Node) -> None:
+    node.hypervisor.dead = True
+    with pytest.raises(NodeFault):
+        node.absent()
+    assert locks.tombstone(node.settings, job_key(JOB, 1)).exists()

@@ -84,7 +84,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(vtorque_node, "host_name", lambda: "cn1")
     monkeypatch.setattr(vtorque_node.front, "present", present)
     monkeypatch.setattr(vtorque_node.guests, "absent", absent)
-    monkeypatch.setattr(vtorque_node.guests, "left", lambda *_words: ("slot 1",) if here.error else ())
+    monkeypatch.setattr(vtorque_node.guests, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
     addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
 
     def getaddrinfo(host: str, *_words: object, **_more: object) -> list[t.Any]:
