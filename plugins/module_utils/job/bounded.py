@@ -69,6 +69,39 @@ def _run(
         command, env=environment, cwd="/", process_group=0,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE if capture else log, stderr=log,
     )  # fmt: skip
+    return _await(process, others, timeout_s, said)
+
+
+def begin(command: t.Sequence[str | pathlib.Path], environment: t.Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a program that waits for its standard input; `finish` or `abandon` sees to its end."""
+    return subprocess.Popen(
+        command, env=dict(environment), cwd="/", process_group=0,
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[bytes], *, timeout_s: float, said: bytes) -> int | None:
+    """`run`, for a program that was begun; says it what is to be done, and returns its exit status likewise."""
+    if timeout_s <= 0:
+        abandon(process)
+        return None
+    with _adopting_orphans():
+        return _await(process, _children() - {process.pid}, timeout_s, said)[0]
+
+
+def abandon(process: subprocess.Popen[bytes]) -> None:
+    """End a program that was begun and has nothing to do."""
+    if process.poll() is None:
+        _signal_group(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+def _await(
+    process: subprocess.Popen[bytes], others: set[int], timeout_s: float, said: bytes
+) -> tuple[int | None, bytes]:
     code: int | None = None
     out = b""
     try:

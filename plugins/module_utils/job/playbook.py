@@ -21,6 +21,7 @@ from ..errors import NodeFault, VTorqueError, error_from_dict
 from ..guestspec import NodePart
 from . import bounded
 from .hook_call import RESERVE_S
+from .player import Player
 
 DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 INVENTORY = "job.pbs_nodefile.yml"
@@ -135,8 +136,13 @@ def _line(text: str) -> bytes:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n".encode(errors="replace")
 
 
-def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float) -> None:
+def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float, player: Player) -> None:
     """Write what Ansible needs for this start: its settings and the inventory.
+
+    Args:
+        nodefile: the job's node file, if there is one.
+        ssh_timeout_s: seconds for one connection to another node.
+        player: gets the settings.
 
     Raises:
         VTorqueError: they were not written.
@@ -148,14 +154,18 @@ def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float) -
         source["config"] = str(start.places.config)
     records.write(start.directory / INVENTORY, json.dumps(source))  # JSON is YAML
     prefix = str(pathlib.Path(sys.prefix).parent)
-    settings = templates.render(
-        "ansible.cfg.j2", prefix=prefix, run_dir=str(start.directory), ssh_timeout=int(ssh_timeout_s)
-    )
-    records.write(start.directory / "ansible.cfg", settings)
+    run_dir = str(start.places.run_dir)
+    player.settle(templates.render("ansible.cfg.j2", prefix=prefix, run_dir=run_dir, ssh_timeout=int(ssh_timeout_s)))
 
 
 def play(
-    start: Start, name: str, *, until: float, log: t.IO[bytes], shell: records.ProcessId | None = None
+    start: Start,
+    name: str,
+    *,
+    until: float,
+    log: t.IO[bytes],
+    shell: records.ProcessId | None = None,
+    player: Player | None = None,
 ) -> VTorqueError | None:
     """Run one of the job's playbooks.
 
@@ -164,18 +174,19 @@ def play(
         until: when it is ended, in seconds since the epoch.
         log: where its output goes.
         shell: the process that becomes the job's shell.
+        player: who plays, and has perhaps loaded already; None: a new one.
 
     Returns:
         None when all went well, else what failed.
     """
     begin = os.fstat(log.fileno()).st_size
-    known = {"ANSIBLE_CONFIG": str(start.directory / "ansible.cfg"), "VTORQUE_DEADLINE": f"{until:.3f}"}
+    told = {"VTORQUE_DEADLINE": f"{until:.3f}"}
     if shell is not None:
-        known["VTORQUE_SHELL"] = str(shell)
-    command = [*start.places.ansible, "-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}"]
-    clean = bounded.clean_environment(**known)
+        told["VTORQUE_SHELL"] = str(shell)
+    player = player or Player(start.places.ansible, start.places.run_dir)
+    arguments = ("-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}")
     try:
-        code, _out = bounded.run(command, timeout_s=until + SLACK_S - time.time(), log=log, environment=clean)
+        code = player.play(arguments, told, timeout_s=until + SLACK_S - time.time(), log=log)
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:

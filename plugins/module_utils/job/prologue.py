@@ -23,6 +23,7 @@ from .guest_environment import NODE_PATHS
 from .hook_call import HookCall
 from .parameters import Policy
 from .playbook import Places, Start
+from .player import Player
 from .request import MARKER
 from .verdict import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, names_node
 
@@ -75,6 +76,7 @@ class _Case:
     policy: Policy
     job: BatchJob | None
     until: float
+    player: Player
 
 
 def run(call: HookCall, places: Places, *, began: float) -> Ending:
@@ -89,6 +91,13 @@ def run(call: HookCall, places: Places, *, began: float) -> Ending:
     Raises:
         VTorqueError: not even a refusal could be left; the job's shell then runs nothing.
     """
+    with Player(places.ansible, places.run_dir) as player:
+        if call.marked:
+            player.begin()
+        return _run(call, places, player, began)
+
+
+def _run(call: HookCall, places: Places, player: Player, began: float) -> Ending:
     shell = ProcessId.of(call.parent)
     policy, until = Policy(), began
     try:
@@ -99,10 +108,10 @@ def run(call: HookCall, places: Places, *, began: float) -> Ending:
     except VTorqueError as error:
         if not call.marked:  # this may be anybody's job, which our trouble does not concern
             return Ending()
-        return _conclude(_Case(call, Start(call.job_id, 0, places), shell, policy, None, until), error)
+        return _conclude(_Case(call, Start(call.job_id, 0, places), shell, policy, None, until, player), error)
     if not call.marked and not is_ours(job):
         return Ending()
-    case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until)
+    case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until, player)
     try:
         failed = find_loop(job) or _make(case, began)
     except VTorqueError as error:
@@ -154,13 +163,13 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         )
     nodefile = torque_home / "aux" / call.job_id
     with start.open_log(_uid(call.user)) as log:
-        playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout)
+        playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout, case.player)
         if case.job is not None:
             kept.keep(case.job, start.directory)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
         playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")
-        error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell)
+        error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player)
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         figure = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}

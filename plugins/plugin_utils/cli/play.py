@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """ansible-playbook, for a hook in a hurry: the same program, begun by its module and ended without its farewell.
 
+    play ARGUMENT...      ansible-playbook ARGUMENT...
+    play                  loads, then reads what to play from standard input: {"arguments", "environment", "log"}
+
 `python -m ansible playbook` reads the metadata of its package to find what is imported here by name, Ansible reads all
 connection plugins there are before it needs one, and Python takes so large an interpreter apart piece by piece: that is
 half of the 0.9 s of processor time that an empty play costs.
@@ -12,14 +15,26 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
+import json
 import os
 import shutil
 import sys
 import typing as t
 
+NEEDED = (
+    "ansible.executor.task_executor",
+    "ansible.plugins.strategy.linear",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "cryptography.hazmat.primitives.serialization",
+    "netaddr",
+    "xml.etree.ElementTree",
+)
+"""What a play of ours imports on its way, and so can have been imported before."""
+
 
 def main() -> int:
-    """Play what the arguments name; its exit status."""
+    """Play; the exit status."""
     gc.disable()  # one short run: nothing that it would find is worth the search
     # what Python imported to begin us is not what Ansible's own loader of collections makes of the same names
     for name in [name for name in sys.modules if name.partition(".")[0] == "ansible_collections"]:
@@ -27,11 +42,27 @@ def main() -> int:
     from ansible.cli.playbook import PlaybookCLI
 
     _load_what_is_used()
+    arguments = sys.argv[1:] or _hear()
     try:
-        PlaybookCLI.cli_executor(["ansible-playbook", *sys.argv[1:]])
+        PlaybookCLI.cli_executor(["ansible-playbook", *arguments])
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0
+
+
+def _hear() -> list[str]:
+    """Load all that is needed, then wait to be told what to play; the end of standard input means nothing."""
+    for name in NEEDED:
+        importlib.import_module(name)
+    text = sys.stdin.buffer.read()
+    if not text:
+        leave(0)
+    told = json.loads(text)
+    os.environ.update(told["environment"])
+    log = os.open(told["log"], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    return list(told["arguments"])
 
 
 def _load_what_is_used() -> None:
@@ -46,7 +77,7 @@ def _load_what_is_used() -> None:
         setattr(plugins, "all", find)  # noqa: B010 - a method of theirs
 
 
-def leave(status: int) -> None:
+def leave(status: int) -> t.NoReturn:
     """End at once; what Ansible would still have done is to remove its own directory of temporary files."""
     from ansible import constants
 

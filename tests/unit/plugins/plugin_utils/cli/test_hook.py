@@ -57,7 +57,7 @@ PLAYER = """#!/bin/sh
 # plays ansible-playbook: `-i <run dir>/job.pbs_nodefile.yml mikelangelo.vtorque.<name>`
 printf '%s\\n' "$*" "deadline=$VTORQUE_DEADLINE" "shell=$VTORQUE_SHELL" "config=$ANSIBLE_CONFIG" >>{place}/played
 env | cut -d= -f1 | sort | tr '\\n' ' ' >{place}/environment
-run_dir=${{ANSIBLE_CONFIG%/*}}
+run_dir=${{2%/*}}
 ls /proc/self/fd | tr '\\n' ' ' >{place}/descriptors
 grep Sig /proc/self/status >{place}/signals
 case $3 in
@@ -248,7 +248,7 @@ def test_prologue_plays_the_playbook_for_this_start(site: Site) -> None:
     assert site.played() == [f"-i {site.directory}/job.pbs_nodefile.yml mikelangelo.vtorque.prologue"]
     lines = (site.place / "played").read_text().splitlines()
     assert f"shell={ProcessId.of(os.getpid())}" in lines
-    assert f"config={site.directory}/ansible.cfg" in lines
+    assert f"config={site.place}/run/ansible.cfg" in lines
     assert json.loads((site.directory / "job.pbs_nodefile.yml").read_text()) == {
         "plugin": "mikelangelo.vtorque.pbs_nodefile", "job_id": JOB_ID, "config": str(site.place / "etc/vtorque.yml"),
         "nodefile": str(site.torque_home / "aux" / JOB_ID),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -28,16 +29,22 @@ PLAY = """
 def play(tmp_path: pathlib.Path) -> t.Callable[..., subprocess.CompletedProcess[str]]:
     """Play one task on a host; more arguments are Ansible's."""
 
-    def run(task: str, *more: str) -> subprocess.CompletedProcess[str]:
+    def run(task: str, *more: str, early: bool = False) -> subprocess.CompletedProcess[str]:
         (tmp_path / "play.yml").write_text(PLAY.format(task=task))
         environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         environment |= {"LC_ALL": "C.UTF-8", "ANSIBLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
         # as a site has it: Ansible's own loader finds the collection where this program comes from
         environment["ANSIBLE_COLLECTIONS_PATH"] = str(pathlib.Path(__file__).parents[8])
-        command = [sys.executable, "-m", PROGRAM, "-i", "node,", str(tmp_path / "play.yml"), *more]
-        return subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
-        )
+        command = [sys.executable, "-m", PROGRAM]
+        arguments = ["-i", "node,", str(tmp_path / "play.yml"), *more]
+        log = tmp_path / "log"
+        log.write_text("before\n")
+        said = json.dumps({"arguments": arguments, "environment": {"TOLD": "later"}, "log": str(log)}) if early else ""
+        done = subprocess.run(
+            command if early else [*command, *arguments],
+            env=environment, input=said, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        return subprocess.CompletedProcess(command, done.returncode, done.stdout or log.read_text(), done.stderr)
 
     return run
 
@@ -52,6 +59,16 @@ def test_status_is_ansibles_own(play: t.Any, tmp_path: pathlib.Path, task: str, 
     assert done.returncode == status, done.stderr
     assert ("PLAY RECAP" in done.stdout) == (status != 4)
     assert list((tmp_path / "home/tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(("variable", "status"), [("later", 0), ("else", 2)])
+def test_one_that_loaded_before_it_was_told_plays_the_same(play: t.Any, variable: str, status: int) -> None:
+    """Its output is added to the log, and what it was told is in its environment."""
+    condition = f"lookup('ansible.builtin.env', 'TOLD') == '{variable}'"
+    done = play(f'ansible.builtin.assert: {{that: "{condition}"}}', "-c", "local", early=True)
+    assert done.returncode == status, done.stderr
+    assert done.stdout.startswith("before\n")
+    assert "PLAY RECAP" in done.stdout
 
 
 def test_connections_are_found_when_they_are_needed(play: t.Any) -> None:
