@@ -48,7 +48,7 @@ def present(
     with ending.Noted() as noted:
         pid, hearing = worker.begin(order)
         try:
-            answer = _wait(order, pid, hearing, noted, caller)
+            answer, cancelled = _wait(order, pid, hearing, noted, caller)
         finally:
             os.close(hearing)
     if answer is None:
@@ -56,18 +56,22 @@ def present(
     data = json.loads(answer)
     if "guests" not in data:
         raise error_from_dict(data["error"])
+    if cancelled:  # the answer was under way already; the worker takes the guests away all the same
+        raise VTorqueError("the request was cancelled", "when the guests were ready")
     return tuple(from_dict(GuestFacts, one) for one in data["guests"])
 
 
-def _wait(order: Order, pid: int, hearing: int, noted: ending.Noted, caller: int | None) -> bytes | None:
-    """The worker's answer; None when it ended without one."""
+def _wait(
+    order: Order, pid: int, hearing: int, noted: ending.Noted, caller: int | None
+) -> tuple[bytes | None, bool]:  # fmt: skip
+    """The worker's answer, None when it ended without one; and whether it was told to end."""
     poll = select.poll()
     poll.register(hearing, select.POLLIN)
     poll.register(noted.fileno(), select.POLLIN)
     if caller is not None:
         poll.register(caller, 0)  # nothing but that its other end is gone
     until = Deadline.after(order.deadline.left_s() + ANSWER_S)
-    answer = b""
+    answer, cancelled = b"", False
     began = time.monotonic()
     while not until.passed:
         heard = {fd for fd, _events in poll.poll(until.left_s(86_400.0) * 1000 + 1)}
@@ -75,15 +79,15 @@ def _wait(order: Order, pid: int, hearing: int, noted: ending.Noted, caller: int
             data = os.read(hearing, CHUNK)
             answer += data
             if answer.endswith(b"\n"):
-                return answer
+                return answer, cancelled
             if not data:
-                return None
+                return None, cancelled
         elif heard:  # a signal, or the caller went away: the worker undoes what it began, and says so
             for fd in (noted.fileno(), *([] if caller is None else [caller])):
                 poll.unregister(fd)
             os.kill(pid, signal.SIGTERM)
             until = Deadline.after(UNDO_S)
-            caller = None
+            cancelled = True
     raise VTorqueError(
         f"the worker of start {order.key} (process {pid}) on {order.settings.node_name}",
         f"gave no answer within {time.monotonic() - began:.0f} s",

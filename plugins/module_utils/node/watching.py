@@ -32,8 +32,8 @@ from .settings import NodeSettings
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
 """Between two attempts to reach a libvirt that was lost."""
 WORD_S = 1.0
-"""How long after the end of a guest's process libvirt may say why it ended."""
-_ENDED = {"stopped", "shutdown", "crashed"}
+"""How long after the end of a guest's process libvirt may say why it ended; a guest that shuts down ends soon."""
+_ENDED = {"stopped", "crashed"}
 _READY = "ready.json"
 
 
@@ -45,6 +45,7 @@ class _Guest:
     directory: pathlib.Path
     process: int | None
     ended_at: float | None = None
+    ended_how: str = "its process ended"
     lost: bool = False
 
 
@@ -155,7 +156,7 @@ class Watching:
             if guest.process in heard:
                 guest.ended_at = now
             if guest.ended_at and now >= guest.ended_at + WORD_S:
-                self._lose(guest, "its process ended")
+                self._lose(guest, guest.ended_how)
 
     def _look(self) -> None:
         """What happened while nobody listened; each attempt that fails is followed by a longer pause."""
@@ -196,7 +197,10 @@ class Watching:
         guest = self._guests.get(event.name)
         if guest is None:
             return
-        if event.kind in _ENDED:
+        if event.kind == "shutdown":  # `stopped` follows, and says whether the guest or somebody else did it
+            guest.ended_at = guest.ended_at or time.monotonic()
+            guest.ended_how = event.reason or guest.ended_how
+        elif event.kind in _ENDED:
             self._lose(guest, event.reason or event.kind)
         elif event.kind == "suspended":
             self._lose(guest, f"it was paused: {event.reason}" if event.reason else "it was paused")

@@ -108,10 +108,13 @@ class _Worker:
                     self._answer({"error": self._over().to_dict()})
                     return
                 why = self._over() if over.over() else None
-            if why is None and made and self._answer(maker.answer):
-                if maker.ours:
-                    self._stay(lock, over)
-            elif maker.ours:
+            if why is None and made:
+                if self._answer(maker.answer):
+                    if maker.ours:
+                        self._stay(lock, over)
+                    return
+                why = VTorqueError("the request was cancelled", "nobody waits for its answer any more")
+            if maker.ours:
                 self._undo(lock, maker, why)
             else:
                 self._answer({"error": why.to_dict()} if why else maker.answer)

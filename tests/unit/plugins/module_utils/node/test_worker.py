@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import select
 import signal
 import typing as t
 
@@ -275,6 +276,39 @@ def test_a_cancel_does_not_wait_for_a_call_that_never_returns(node: Node) -> Non
     os.kill(asked.pid, signal.SIGTERM)
     assert asked.answer()["error"]["why"] == "SIGTERM at the start of vcn1-2 by libvirt"
     assert node.things == []
+
+
+def test_an_answer_that_nobody_reads_is_a_cancel(node: Node) -> None:
+    """Who asked is killed when the guests are ready, and before he is told."""
+    share = worker._Worker._share
+
+    def kill_who_asked(self: worker._Worker, lock: locks.Lock) -> bool:
+        who = os.getppid()
+        handle = os.pidfd_open(who)
+        os.kill(who, signal.SIGKILL)
+        select.select([handle], [], [])
+        return share(self, lock)
+
+    node.patch.setattr(worker._Worker, "_share", kill_who_asked)
+    assert node.ask(node.part(2)).answer() == {}
+    node.wait_for_file(locks.tombstone(node.settings, job_key("7.head", 1)))
+    with locks.held(node.lock, node.settings, node.soon()) as took_away:
+        assert "domain vcn1-1" in took_away
+    assert node.things == []
+
+
+def test_a_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
+    share = worker._Worker._share
+
+    def cancel(self: worker._Worker, lock: locks.Lock) -> bool:
+        os.kill(os.getppid(), signal.SIGTERM)
+        assert select.select([self.noted], [], [], 60)[0], "who asked passes it on"
+        return share(self, lock)
+
+    node.patch.setattr(worker._Worker, "_share", cancel)
+    assert node.ask().answer()["error"]["what"] == "the request was cancelled"
+    with locks.held(node.lock, node.settings, node.soon()):
+        assert node.things == []
 
 
 def test_the_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
