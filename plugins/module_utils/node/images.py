@@ -299,8 +299,10 @@ def make_overlay(
         )
     argv: list[str | pathlib.Path] = [qemu_img, "create", "-q", "-f", "qcow2", "-b", image.path]
     argv += ["-F", image.format, path]
-    _run(argv, deadline, NodeFault)
+    # qemu-img makes a new file readable by all, and whoever has it open once reads the guest's disk for good
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)
+    _run(argv, deadline, NodeFault)
     return size
 
 

@@ -78,10 +78,10 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
 
 
 def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
-    """Every qemu that has a guest's file open, with the key of the guest's start.
+    """Every qemu that has a guest's disk open, with the key of the guest's start.
 
-    Its arguments only say where to look: anybody can write any.  The open file proves it, for nobody but root and
-    qemu's own user can open one.
+    Its arguments only say where to look: anybody can write any.  The open disk proves it, for nobody but root and
+    qemu's own user can open one; other files of a guest are open to all who know their names.
     """
     pattern = re.compile(re.escape(f"{guests_dir}/") + r"([^/\0]+)/")
     found = []
@@ -90,13 +90,15 @@ def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
         with contextlib.suppress(OSError):
             arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
             owner = pattern.search(arguments)
-            if owner and "qemu" in arguments.partition("\0")[0] and _has_open(process, f"{guests_dir}/{owner[1]}/"):
+            if owner and "qemu" in arguments.partition("\0")[0] and _has_disk(process, f"{guests_dir}/{owner[1]}"):
                 found.append((int(process.name), owner[1]))
     return tuple(found)
 
 
-def _has_open(process: pathlib.Path, prefix: str) -> bool:
-    return any(str(descriptor.readlink()).startswith(prefix) for descriptor in (process / "fd").iterdir())
+def _has_disk(process: pathlib.Path, directory: str) -> bool:
+    # the kernel adds a word where the file was removed
+    disk = re.compile(re.escape(directory) + r"/[^/]+/disk\.qcow2( \(deleted\))?")
+    return any(disk.fullmatch(str(descriptor.readlink())) for descriptor in (process / "fd").iterdir())
 
 
 def end_processes(guests_dir: pathlib.Path, key: str, timeout_s: float = 10.0) -> tuple[int, ...]:

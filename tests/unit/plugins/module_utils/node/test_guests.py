@@ -275,10 +275,12 @@ def test_a_qemu_that_libvirt_forgot_is_seen_and_ended(node: Node) -> None:
         assert process.wait(60) == -9
 
 
-def test_a_process_that_only_names_a_guests_file_is_left_alone(node: Node) -> None:
+@pytest.mark.parametrize("opens", ["/dev/null", "known_hosts"])
+def test_a_process_that_only_names_a_guests_disk_is_left_alone(node: Node, opens: str) -> None:
+    """Any user of the node can write such arguments, and open what is no secret of a guest's."""
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
-    with qemu_that_libvirt_forgot(disk, pathlib.Path("/dev/null")) as process:
+    with qemu_that_libvirt_forgot(disk, disk.parent / opens) as process:
         assert not any("process" in line for line in guests.left(node.settings, JOB))
         assert not any("process" in line for line in node.absent())
         assert process.poll() is None

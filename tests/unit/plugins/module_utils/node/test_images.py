@@ -243,6 +243,22 @@ def test_an_overlay_names_its_base_and_leaves_it_alone(pool: pathlib.Path, name:
     assert (tmp_path / "overlay.qcow2").stat().st_mode & 0o777 == 0o600
 
 
+def test_an_overlay_is_never_readable_by_others(pool: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Not for a moment: who has it open once reads all that the guest ever writes."""
+    modes = tmp_path / "modes"
+    program = tmp_path / "qemu-img"
+    program.write_text(
+        f'#!/bin/sh\nqemu-img "$@" || exit\nfor last; do :; done\n[ "$1" != create ] || stat -c %a "$last" >{modes}\n'
+    )
+    program.chmod(0o755)
+    former = os.umask(0o022)
+    try:
+        images.make_overlay(find("old", pool), tmp_path / "disk.qcow2", Deadline.after(SOON), qemu_img=program)
+    finally:
+        os.umask(former)
+    assert modes.read_text() == "600\n"
+
+
 @pytest.mark.parametrize("option", ["backing", "data"])
 def test_an_image_that_leans_on_another_file_is_refused(
     pool: pathlib.Path, option: str, tmp_path: pathlib.Path
