@@ -149,7 +149,7 @@ def check_disk(settings: NodeSettings, image: str = "") -> None:
             "free some space, or see to the disk", cause="disk",
         ) from error  # fmt: skip
     wanted = max([LEAST_ROOM_BYTES, *(size for size in _sizes(settings.pool, image) if size <= disk.total)])
-    promised = images.promised_bytes(place)
+    promised = images.taken_by_guests(place).promised_bytes
     if wanted + promised > disk.free:
         raise NodeFault(
             f"no room for a guest's disk under {settings.state_dir}",

@@ -164,7 +164,9 @@ def _start(
     directory, kept, spec, image = guest.directory, guest.kept, guest.spec, guest.image
     step(f"the disk of {kept.name}")
     with guest.timings.phase("disk"):
-        images.make_overlay(image, directory / "disk.qcow2", deadline, reserved_bytes=_promised(settings))
+        images.make_overlay(
+            image, directory / "disk.qcow2", deadline, taken=images.taken_by_guests(settings.guests_dir)
+        )
         boot = _own_kernel(image, directory)
     step(f"the seed of {kept.name}")
     with guest.timings.phase("seed"):
@@ -209,27 +211,6 @@ def _own_kernel(image: images.Image, directory: pathlib.Path) -> images.Boot:
     if initrd is not None:
         initrd = pathlib.Path(shutil.copyfile(initrd, directory / "initrd"))
     return dataclasses.replace(image.boot, kernel=kernel, initrd=initrd)
-
-
-def _promised(settings: NodeSettings) -> int:
-    """Bytes by which the overlays on this node may still grow: nothing else may count on them."""
-    promised = 0
-    guests = [guest for start in _entries(settings.guests_dir) for guest in _entries(start)]
-    for overlay in (guest / "disk.qcow2" for guest in guests):
-        with contextlib.suppress(OSError):
-            with overlay.open("rb") as stream:
-                header = stream.read(32)
-            # qcow2: the size that a guest sees is a big-endian number at byte 24 (QEMU, docs/interop/qcow2.txt)
-            promised += max(0, int.from_bytes(header[24:32], "big") - overlay.stat().st_blocks * 512)
-    return promised
-
-
-def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
-    """What is in a directory; nothing when it has just been taken away, as another start's may be at any time."""
-    try:
-        return list(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _awaited(guest: _Guest, count: int, settings: NodeSettings, deadline: Deadline) -> Awaited:

@@ -120,7 +120,7 @@ def test_a_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: 
     assert slots.taken(node.settings) == {}
     for name in ("scandir", "listdir"):
         monkeypatch.setattr(os, name, ending(getattr(os, name)))
-    assert making._promised(node.settings) == 0
+    assert images.taken_by_guests(node.settings.guests_dir) == images.Taken()
     assert not gone.exists()
 
 

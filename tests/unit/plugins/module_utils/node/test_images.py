@@ -289,11 +289,29 @@ def test_a_disk_of_another_size_than_its_record_says_is_the_images_fault(
         images.make_overlay(find("tiny", pool), tmp_path / "overlay.qcow2", Deadline.after(SOON))
 
 
+@pytest.mark.parametrize(
+    ("taken", "fault"),
+    [
+        (images.Taken(), NodeFault),
+        (images.Taken(held_bytes=4 << 20), NodeFault),
+        (images.Taken(held_bytes=8 << 20), SiteFault),
+        (images.Taken(held_bytes=8 << 20, promised_bytes=1 << 60), SiteFault),
+    ],
+)
+def test_a_disk_that_guests_fill_is_no_fault_of_the_node(
+    pool: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, taken: images.Taken, fault: type
+) -> None:
+    """Else a user who asks for enough guests could set a node offline that is well; 16 MiB are asked for."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1 << 30, 1 << 30, 8 << 20))
+    with pytest.raises(fault, match="no room"):
+        images.make_overlay(find("tiny", pool), tmp_path / "overlay.qcow2", Deadline.after(SOON), taken=taken)
+    assert not (tmp_path / "overlay.qcow2").exists()
+
+
 def test_promised_space_is_not_given_twice(pool: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(NodeFault, match="no room"):
-        images.make_overlay(
-            find("tiny", pool), tmp_path / "overlay.qcow2", Deadline.after(SOON), reserved_bytes=1 << 60
-        )
+    taken = images.Taken(promised_bytes=1 << 60)
+    with pytest.raises(SiteFault, match="promised to other guests"):
+        images.make_overlay(find("tiny", pool), tmp_path / "overlay.qcow2", Deadline.after(SOON), taken=taken)
     assert not (tmp_path / "overlay.qcow2").exists()
 
 
