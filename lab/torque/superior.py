@@ -168,7 +168,10 @@ class Superior:
 
     def _from_child(self, _events: int) -> None:
         assert self._control is not None
-        data = self._control.recv(4096)
+        try:
+            data = self._control.recv(4096)
+        except ConnectionResetError:  # it was ended before it had read our last word
+            data = b""
         if not data:
             self._close_control()
             return
