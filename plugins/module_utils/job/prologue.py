@@ -79,10 +79,11 @@ class _Case:
     player: Player
 
 
-def run(call: HookCall, places: Places, *, began: float) -> Ending:
+def run(call: HookCall, places: Places, player: Player, *, began: float) -> Ending:
     """Make the guests of this start, or leave a refusal for the job's shell and do what the verdict says.
 
     Args:
+        player: plays the playbook; it may have begun to load.
         began: when Torque started the hook, in seconds since the epoch.
 
     Returns:
@@ -91,13 +92,6 @@ def run(call: HookCall, places: Places, *, began: float) -> Ending:
     Raises:
         VTorqueError: not even a refusal could be left; the job's shell then runs nothing.
     """
-    with Player(places.ansible, places.run_dir) as player:
-        if call.marked:
-            player.begin()
-        return _run(call, places, player, began)
-
-
-def _run(call: HookCall, places: Places, player: Player, began: float) -> Ending:
     shell = ProcessId.of(call.parent)
     policy, until = Policy(), began
     try:

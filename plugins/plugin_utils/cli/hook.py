@@ -21,10 +21,12 @@ import typing as t
 
 from ...module_utils import records
 from ...module_utils.errors import VTorqueError, printable
-from ...module_utils.job import epilogue, prologue
 from ...module_utils.job.hook_call import HookCall, hook_began, parse_call
 from ...module_utils.job.playbook import Places
-from ...module_utils.job.prologue import Ending
+from ...module_utils.job.player import Player
+
+if t.TYPE_CHECKING:
+    from ...module_utils.job.prologue import Ending
 
 LOG = "hooks.log"
 REQUEUE = 75
@@ -49,6 +51,8 @@ def main(argv: t.Sequence[str] | None = None, places: Places | None = None) -> i
         _tell(printable(f"vtorque: this job's hook failed: {error}"))
         _keep(places, " ".join(map(repr, words[:6])), "".join(traceback.format_exception(error)))
         return 1
+    if ending is None:
+        return 0
     if ending.message:
         _tell("\n".join(ending.message))
     if ending.alarm:
@@ -57,9 +61,16 @@ def main(argv: t.Sequence[str] | None = None, places: Places | None = None) -> i
     return REQUEUE if ending.requeue else 0
 
 
-def _dispatch(call: HookCall, places: Places) -> Ending:
+def _dispatch(call: HookCall, places: Places) -> Ending | None:
     if call.role == "prologue":
-        return prologue.run(call, places, began=hook_began())
+        with Player(places.ansible, places.run_dir) as player:
+            if call.marked:
+                player.begin()
+            from ...module_utils.job import prologue  # while Ansible loads beside us
+
+            return prologue.run(call, places, player, began=hook_began())
+    from ...module_utils.job import epilogue
+
     if call.role == "epilogue":
         try:
             epilogue.run(call, places, began=hook_began())
@@ -69,7 +80,7 @@ def _dispatch(call: HookCall, places: Places) -> Ending:
             sweep_call.sweep_if_needed(places)
     else:
         epilogue.run_sister(call, places)
-    return Ending()
+    return None
 
 
 def _tell(text: str) -> None:

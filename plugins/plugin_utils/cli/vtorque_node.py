@@ -22,10 +22,10 @@ import typing as t
 from ...module_utils.errors import UserFault, VTorqueError
 from ...module_utils.guestspec import FormError, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
-from ...module_utils.job.batch import BatchJob, open_batch, same_host
+from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
 from ...module_utils.node import ending, front, guests
 from ...module_utils.node.settings import NodeSettings
-from ...module_utils.records import Deadline
+from ...module_utils.records import Deadline, run_directory
 
 VERSION = 1
 LIMIT = 1 << 20
@@ -147,6 +147,7 @@ def check(part: NodePart, policy: site_policy.Policy, settings: NodeSettings, en
     """Is it this node that is asked, by whom it must be, for a job that is here?
 
     To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's.
+    What the prologue of this very start was told on this node, its root need not ask again.
 
     Raises:
         VTorqueError: it is not; says what disagrees.
@@ -157,7 +158,9 @@ def check(part: NodePart, policy: site_policy.Policy, settings: NodeSettings, en
     connection = environment.get("SSH_CONNECTION", "")
     if part.do == "absent" and not connection:
         return
-    job = open_batch(policy).job(part.job_id)
+    directory = run_directory(part.job_id, part.start, settings.run_dir)
+    told = None if connection else kept.kept(part.job_id, directory)
+    job = told or open_batch(policy).job(part.job_id)
     if connection:
         check_peer(job, connection)
     if part.do == "present":

@@ -13,6 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import epilogue, prologue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hook_call import HookCall
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks
@@ -73,9 +74,9 @@ def test_an_epilogue_calls_it_also_when_it_failed(places: Places, monkeypatch: p
 
     monkeypatch.setattr(sweep_call, "sweep_if_needed", called.append)
     monkeypatch.setattr(hook, "hook_began", lambda: 0.0)
-    for module, name in ((hook.prologue, "run"), (hook.epilogue, "run"), (hook.epilogue, "run_sister")):
+    for module, name in ((prologue, "run"), (epilogue, "run"), (epilogue, "run_sister")):
         monkeypatch.setattr(module, name, fail)
     for role, times in (("prologue", 0), ("epilogue.parallel", 0), ("epilogue", 1)):
         with pytest.raises(VTorqueError):
-            hook._dispatch(t.cast(HookCall, types.SimpleNamespace(role=role)), places)
+            hook._dispatch(t.cast(HookCall, types.SimpleNamespace(role=role, marked=False)), places)
         assert called == [places] * times

@@ -18,7 +18,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node
 
@@ -100,6 +100,21 @@ def test_present_answers_with_the_guests(world: World) -> None:
     answer = world.ask(PART)
     assert answer == {"version": 1, "ok": True, "guests": [guestspec.to_dict(FACTS)], "removed": [], "left": []}
     assert world.asked == ["qstat 7.head", "present"]
+
+
+@pytest.mark.parametrize(("connection", "asked"), [("", []), ("10.77.0.11 1 10.77.0.11 22", ["qstat 7.head"])])
+def test_what_the_prologue_was_told_here_is_not_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, connection: str, asked: list[str]
+) -> None:
+    """By the node's own root; a caller from elsewhere is held against the server's word of now."""
+    directory = tmp_path / "jobs/7.head.2"
+    directory.mkdir(parents=True)
+    kept.keep(JOB, directory)
+    real = vtorque_node.settings_of
+    monkeypatch.setattr(vtorque_node, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    world.environment = {"SSH_CONNECTION": connection} if connection else {}
+    assert world.ask(PART)["ok"]
+    assert world.asked == [*asked, "present"]
 
 
 def test_absent_by_the_nodes_own_root_needs_no_server(world: World) -> None:
