@@ -10,7 +10,7 @@ import typing as t
 
 from .figures import Pair, compare
 from .recorded import read_call
-from .site import USER, Site, Trouble
+from .site import USER, Program, Site, Trouble
 
 SCRIPT = "/home/alice/bench.sh"
 TEXT = "#!/bin/sh\necho begun\n"
@@ -111,8 +111,12 @@ def job(site: Site, guest: Guest) -> dict[str, t.Any]:
     """
     with site.program("cn1", "job_watch") as watch:
         watch.line()
-        site.ask("fe", "submit", guest.request, SCRIPT, user=USER)
-        seen: dict[str, t.Any] = watch.line()
+        return _follow(site, guest, watch)
+
+
+def _follow(site: Site, guest: Guest, watch: Program) -> dict[str, t.Any]:
+    site.ask("fe", "submit", guest.request, SCRIPT, user=USER)
+    seen: dict[str, t.Any] = watch.line()
     if seen["first_line"] is None:
         raise Trouble(f"job {seen['job']} wrote nothing: {seen['record']}")
     return seen
@@ -120,9 +124,12 @@ def job(site: Site, guest: Guest) -> dict[str, t.Any]:
 
 def watched_job(site: Site, guest: Guest) -> dict[str, t.Any]:
     """The greatest memory of all programs that one job made run on its node."""
-    with site.program("cn1", "memory_watch") as watch:
+    # who looks at the job is there first, and so is none of its programs
+    with site.program("cn1", "job_watch") as watch:
         watch.line()
-        job(site, guest)
-        watch.finish()
-        seen: dict[str, t.Any] = watch.line()
+        with site.program("cn1", "memory_watch") as memory:
+            memory.line()
+            _follow(site, guest, watch)
+            memory.finish()
+            seen: dict[str, t.Any] = memory.line()
     return seen
