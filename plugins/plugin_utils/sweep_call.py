@@ -29,6 +29,7 @@ def something_unheld(places: Places) -> bool:
     return any(
         not locks.is_held(locks.start_lock(settings, key)) and traces.living_shell(settings, key) is None
         for key in keys
+        if key[:1].isdigit()  # what is no start's, `lost+found` among it, is nothing to hurry for
     )
 
 

@@ -12,7 +12,6 @@ import pathlib
 import pwd
 import shutil
 import subprocess
-import tempfile
 import time
 import typing as t
 
@@ -141,7 +140,8 @@ def run_sister(call: HookCall, places: Places) -> None:
 
 def _remove_detached(start: Start, log: t.IO[bytes]) -> None:
     part = NodePart.removal(start.job_id, start.number, os.uname().nodename, SISTER_S)
-    with tempfile.TemporaryFile() as said:
+    # in memory: anybody may fill /tmp
+    with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as said:
         said.write(json.dumps(guestspec.to_dict(part)).encode())
         said.seek(0)
         subprocess.Popen(

@@ -105,5 +105,6 @@ class Player:
 
     def _tidy(self, pid: int) -> None:
         """What Ansible would have removed itself: its temporary files, in a directory with its number."""
-        for path in (self._run_dir / HOME).glob(f"ansible-local-{pid}*"):
+        # the number, then eight letters and digits (tempfile.mkdtemp): exact, for others play too
+        for path in (self._run_dir / HOME).glob(f"ansible-local-{pid}{'?' * 8}"):
             shutil.rmtree(path, ignore_errors=True)

@@ -148,7 +148,7 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
     records.make_directory(start.directory)
-    for name in (*READY, "refusal.json", "verdict.json", "error.json"):
+    for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json"):
         (start.directory / name).unlink(missing_ok=True)
     torque_home = pathlib.Path(policy.torque_home)
     if case.until <= time.time():

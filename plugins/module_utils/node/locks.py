@@ -83,14 +83,16 @@ class Lock:
         return (mine.st_dev, mine.st_ino) == (now.st_dev, now.st_ino)
 
     def sign(self, holder: ProcessId, took_away: t.Sequence[str] = ()) -> None:
-        """Say who holds it, and what he took away.
+        """Say who holds it, and what he took away; a full /run, where nothing can be said, lets nobody off his work.
 
         Args:
             holder: the process.
             took_away: words for the next who holds it.
         """
-        os.truncate(self._fd, 0)
-        os.pwrite(self._fd, f"{holder.pid} {holder.start_ticks}\n{json.dumps(list(took_away))}\n".encode("ascii"), 0)
+        words = f"{holder.pid} {holder.start_ticks}\n{json.dumps(list(took_away))}\n"
+        with contextlib.suppress(OSError):
+            os.truncate(self._fd, 0)
+            os.pwrite(self._fd, words.encode("ascii"), 0)
 
     def holder(self) -> str:
         """The number of the process that signed it last; "" when nobody did."""

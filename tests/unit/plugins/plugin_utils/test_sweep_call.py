@@ -32,6 +32,12 @@ def test_nothing_is_here(places: Places) -> None:
     assert not sweep_call.something_unheld(places)
 
 
+def test_what_is_no_starts_calls_no_sweep_at_each_epilogue(places: Places) -> None:
+    """Guests may have a file system of their own."""
+    (places.state_dir / "guests" / "lost+found").mkdir(parents=True)
+    assert not sweep_call.something_unheld(places)
+
+
 @pytest.mark.parametrize("place", ["run/jobs", "state/guests"])
 def test_something_that_nobody_works_for(places: Places, place: str) -> None:
     (places.run_dir.parent / place / "7.head.1").mkdir(parents=True)

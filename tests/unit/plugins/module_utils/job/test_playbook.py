@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import pathlib
+import tempfile
 import time
 import typing as t
 
@@ -142,6 +143,17 @@ def test_a_sister_removes_every_start_whatever_becomes_of_the_first(
     with pytest.raises(VTorqueError, match="no such program"):
         epilogue.run_sister(call, places)
     assert tried == [1, 2]
+
+
+def test_a_full_tmp_keeps_no_sister_from_beginning(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every user may fill it."""
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
+    asked = []
+    monkeypatch.setattr(epilogue.subprocess, "Popen", lambda _words, **how: asked.append(json.load(how["stdin"])))
+    start = start_with_node(tmp_path, GONE)
+    with (tmp_path / "log").open("ab", buffering=0) as log:
+        epilogue._remove_detached(start, log)
+    assert [part["do"] for part in asked] == ["absent"]
 
 
 def test_run_adopts_no_orphans_for_good(tmp_path: pathlib.Path) -> None:

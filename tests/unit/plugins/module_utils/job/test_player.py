@@ -19,7 +19,7 @@ place = pathlib.Path({place!r})
 with (place / "begun").open("a") as stream:
     stream.write(os.environ["ANSIBLE_CONFIG"] + "\\n")
 (place / "home").mkdir(exist_ok=True)
-(place / "run/ansible" / f"ansible-local-{{os.getpid()}}x").mkdir(parents=True)
+(place / "run/ansible" / f"ansible-local-{{os.getpid()}}abcdefg_").mkdir(parents=True)
 told = {{"arguments": sys.argv[1:], "environment": dict(os.environ)}}
 if not sys.argv[1:]:
     told = json.loads(sys.stdin.read() or sys.exit(0))
@@ -114,6 +114,15 @@ def test_one_that_is_late_is_ended_and_leaves_no_files(world: t.Any, tmp_path: p
     player.begin()
     assert play(player, tmp_path, timeout_s=1.0)[0] is None
     assert list((tmp_path / "run/ansible").iterdir()) == []
+
+
+def test_the_files_of_another_that_plays_stay(world: t.Any, tmp_path: pathlib.Path) -> None:
+    """Process 123 was late, and process 1234 plays for another job."""
+    names = ("ansible-local-1234abcd_123", "ansible-local-123abcd_123")
+    for name in names:
+        (tmp_path / "run/ansible" / name).mkdir(parents=True)
+    world()._tidy(123)
+    assert [path.name for path in (tmp_path / "run/ansible").iterdir()] == [names[0]]
 
 
 def test_the_request_is_one_document(world: t.Any, tmp_path: pathlib.Path) -> None:

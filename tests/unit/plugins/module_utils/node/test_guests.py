@@ -318,6 +318,18 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(
     assert node.things == []
 
 
+def test_a_full_run_keeps_nothing_from_being_taken_away(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty files can still be made there, and hold locks; words find no room."""
+
+    def full(*_words: object) -> t.NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    node.present()
+    monkeypatch.setattr(os, "pwrite", full)
+    assert node.absent() == ("domain vcn1-1", "directory 7.head.1", "slot 1")
+    assert node.things == []
+
+
 @pytest.mark.parametrize(("number", "fault"), [(errno.ENOSPC, "node"), (errno.EROFS, "node"), (errno.EPERM, "unclear")])
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_full_disk_is_the_nodes_fault_wherever_it_shows(

@@ -487,11 +487,14 @@ def test_success_without_a_ready_record_is_a_failure(site: Site) -> None:
 
 
 def test_former_word_of_the_same_start_does_not_count(site: Site) -> None:
+    """A server that was restored counts its jobs from a number that was given before."""
     site.fail(UserFault("old"))
     assert site.prologue().returncode == 0
+    records.write(site.directory / "lost.json", "{}")
     site.play(READY)
     assert site.prologue().returncode == 0
     assert not (site.directory / "refusal.json").exists()
+    assert not (site.directory / "lost.json").exists()
     assert (site.directory / "ready.json").exists()
 
 
