@@ -230,6 +230,14 @@ def test_site_prologue_killed_by_a_signal_is_a_success_as_for_torque(hook: Hook)
     assert hook.names() == ["original", "ours"]
 
 
+@pytest.mark.parametrize("end", ["exit 1", "exit 127", "kill -9 $$", "exec /nonexistent"])
+def test_a_python_that_does_not_work_is_never_torques_business(hook: Hook, end: str) -> None:
+    """Else each VM job of a node with a broken venv would be started again and again, twice a second."""
+    hook.original("prologue", "sys.exit(3)")
+    hook._write(hook.place / "opt/venv/bin/python", f"#!/bin/sh\n{end}\n")
+    assert hook.run(prologue(OURS)) == 0
+
+
 def test_site_prologue_of_our_job_meets_what_torque_gives(hook: Hook) -> None:
     hook.original("prologue")
     assert hook.run(prologue(OURS)) == 0
@@ -237,6 +245,15 @@ def test_site_prologue_of_our_job_meets_what_torque_gives(hook: Hook) -> None:
     assert argv == prologue(OURS)
     assert variables == {**ENVIRONMENT, "PBS_NODENUM": "0"}
     assert (closed, cwd) == ([], str(hook.place))
+
+
+def test_site_prologue_of_our_job_writes_to_the_job_and_gets_no_descriptor_of_ours(hook: Hook) -> None:
+    """A daemon that it leaves would keep ours open, and the job waiting."""
+    hook.original("prologue", 'print([fd for fd in range(3, 99) if os.path.exists(f"/proc/self/fd/{fd}")])')
+    said = hook.place / "job.OU"
+    with said.open("wb") as stream:
+        assert hook.run(prologue(OURS), stdout=stream) == 0
+    assert said.read_text() == "[]\n"
 
 
 def test_epilogue_is_ours_first_then_the_sites(hook: Hook) -> None:
