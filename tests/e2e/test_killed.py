@@ -1,0 +1,86 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""kill -9 of each program of ours while a guest is being made or runs, and jobs that are deleted meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+
+import pytest
+
+from .conftest import Site
+from .trouble import NODES, WAITS, changed, check_held, check_refused, drop, guest_on, image, wait_in_guest
+
+HOOK = "pgrep -f '[c]li.hook prologue'"
+PLAYBOOK = "pgrep -o -f '[c]li.play'"
+TASK = "pgrep -n -f '[c]li.play'"
+ASKED = "pgrep -o -f '[c]li.vtorque_node'"
+MAKER = "pgrep -n -f '[c]li.vtorque_node'"
+WORKER = "read pid rest </run/vtorque/locks/$(ls /run/vtorque/locks | grep fe) && echo $pid"
+"""Lines of shell that find programs on a node: the hook, Ansible and its process for the task, and of `vtorque-node`
+the one that was asked, the worker that stays, and its child that makes the guests."""
+
+
+@contextlib.contextmanager
+def never_ready(site: Site) -> t.Iterator[str]:
+    """An image whose guests are being waited for as long as a test needs; one try a job."""
+    with image("idle", fault="idle"), changed(site, node_fault_retries=1, timeout=100):
+        yield "img=idle"
+
+
+def booting(site: Site, job_id: str) -> str:
+    """Wait until a guest of the job boots; the node."""
+    node = site.runs(job_id)
+    site.wait_for(f"a guest on {node}", lambda: guest_on(site, node))
+    return node
+
+
+def kill(site: Site, node: str, finder: str) -> None:
+    """kill -9 of what a line of shell finds on a node; it must find one process."""
+    (pid,) = site.root(node, finder).split()
+    site.root(node, f"kill -9 {pid}")
+
+
+@pytest.mark.parametrize(
+    "victims", [(PLAYBOOK, ASKED), (WORKER, HOOK), (TASK, MAKER)],
+    ids=["playbook and vtorque-node", "worker and hook", "task and maker"],
+)  # fmt: skip
+def test_program_killed_while_a_guest_boots(site: Site, victims: tuple[str, str]) -> None:
+    """The job is held, or without a verdict ends without having run; no node is blamed and nothing stays."""
+    with never_ready(site) as request:
+        jobs = [site.submit("-l", f"nodes={node}:ppn=2", "-vm", request, stdin="echo RAN\n") for node in NODES]
+        for job_id, victim in zip(jobs, victims, strict=True):
+            kill(site, booting(site, job_id), victim)
+        for job_id, victim in zip(jobs, victims, strict=True):
+            if victim is HOOK:
+                ended = site.end(job_id)
+                # the launcher's shell has a word of its own for it: Killed
+                check_refused(dataclasses.replace(ended, err=ended.err.removeprefix("Killed\n")), "nothing was run")
+            else:
+                check_held(site, job_id)
+                drop(site, job_id)
+    assert all(node.usable and not node.note for node in site.nodes().values())
+
+
+def test_worker_killed_under_a_job(site: Site) -> None:
+    """Nobody watches the guest any more; the job ends well all the same, and the epilogue takes the guest."""
+    job_id = site.submit(stdin=WAITS)
+    node = wait_in_guest(site, job_id)
+    kill(site, node, WORKER)
+    assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
+
+
+def test_job_deleted_while_its_guest_boots(site: Site) -> None:
+    """qdel returns when the prologue has ended, and then there is nothing of the job."""
+    with never_ready(site) as request, changed(site, timeout=15, node_fault_retries=3):
+        job_id = site.submit("-vm", request, stdin="echo RAN\n")
+        booting(site, job_id)
+        drop(site, job_id)
+        facts = site.wait_state(job_id, "CQH")
+    assert (facts["job_state"], facts["start_count"]) == ("C", "1")
+    assert "RAN" not in site.end(job_id).out

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that are lost while their job runs, and one that only libvirt loses for a while."""
+
+from __future__ import annotations
+
+from .conftest import Site
+from .trouble import WAITS, check_message, guest_on, revive, wait_in_guest
+
+
+def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
+    """The job ends at once with 69, and says which guest it was and what libvirt told of it."""
+    jobs = [site.submit(stdin="echo up; sleep 600\n") for _ in range(2)]
+    acts = {job_id: act for job_id, act in zip(jobs, ("destroy", "suspend"), strict=True)}
+    for job_id, act in acts.items():
+        node = wait_in_guest(site, job_id)
+        guest = guest_on(site, node)
+        site.root(node, f"virsh {act} {guest}")
+        ended = site.end(job_id)
+        assert (ended.exit_status, ended.out) == (69, "up\n")
+        check_message(ended.err, guest, "destroyed" if act == "destroy" else "paused")
+        assert '"lost"' in site.kept(node, job_id)
+
+
+def test_libvirt_that_dies_under_a_job(site: Site) -> None:
+    """The guest lives on without it, and its job ends well when it is back by then."""
+    job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin=WAITS)
+    node = wait_in_guest(site, job_id)
+    site.root(node, "kill -9 $(cat /run/libvirtd.pid)")
+    site.root(node, revive("libvirt"))
+    assert site.facts(job_id)["job_state"] == "R"
+    assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node that loses its power under a job, and comes back."""
+
+from __future__ import annotations
+
+from .conftest import Site
+from .trouble import drop, sweep, wait_in_guest
+
+
+def test_what_an_earlier_boot_left_is_gone_before_the_first_job(site: Site) -> None:
+    """`vtorque-sweep --boot`, which a node runs before its MOM, asks nobody: what is of another boot lives no more."""
+    job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo up; sleep 600\n")
+    wait_in_guest(site, job_id)
+    # the server gives a lost job to its node again; this one is to wait
+    assert site.on("fe", "qhold", "-h", "u", job_id, user="alice").returncode == 0
+    assert site.run("lose", "cn1").returncode == 0
+    site.wait_for("the server to miss the node", lambda: "down" in site.nodes()["cn1"].states)
+    assert site.run("back", "cn1").returncode == 0
+    site.wait_state(job_id, "H")
+    assert any("guest directory" in thing for thing in site.left())
+    site.root("fe", "kill -STOP $(cat /run/lab/server.pid)")
+    try:
+        done = sweep(site, "cn1", "--boot")
+    finally:
+        site.root("fe", "kill -CONT $(cat /run/lab/server.pid)")
+    assert (done.returncode, done.stderr) == (0, "")
+    drop(site, job_id)
+    assert site.left() == []
+    ended = site.job("-l", "nodes=cn1:ppn=2", stdin="echo again\n")
+    assert (ended.exit_status, ended.out) == (0, "again\n")
