@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
+import ipaddress
 import json
 import os
 import pathlib
 import re
 import select
 import socket
+import struct
 import subprocess
 import time
 import typing as t
@@ -27,6 +30,8 @@ from ..records import Deadline
 
 SYS_NET = pathlib.Path("/sys/class/net")
 BUFFER = 1 << 20
+SIOCGIFADDR = 0x8915
+"""linux/sockios.h"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +64,11 @@ def usable_address(text: object) -> str | None:
 
     A link-local address is none: it means nothing without an interface, and it is not what other guests are told.
     """
-    import netaddr
-
     try:
-        address = netaddr.IPAddress(str(text))
-    except (netaddr.AddrFormatError, ValueError):
+        address = ipaddress.ip_address(str(text))
+    except ValueError:
         return None
-    if address.is_loopback() or address.is_link_local() or address.is_multicast() or int(address) == 0:
+    if address.is_loopback or address.is_link_local or address.is_multicast or int(address) == 0:
         return None
     return None if str(address) == "255.255.255.255" else str(address)
 
@@ -85,15 +88,32 @@ def bridge_index(bridge: str) -> int:
     return socket.if_nametoindex(bridge)
 
 
+def _first_address(bridge: str) -> str | None:
+    """Its first IPv4 address, if a guest can use it: netdevice(7) tells it at once, to load all of netlink takes 0.1 s.
+
+    A guest does not boot before its seed is written, and that holds this address.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asking:
+        try:
+            told = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", bridge.encode()[:15]))
+        except OSError:  # it has none
+            return None
+    # a name of 16 bytes, then a sockaddr_in: family, port, address
+    return usable_address(socket.inet_ntoa(told[20:24]))
+
+
 def node_address(bridge: str) -> str:
     """The node's own address on the bridge: where a guest speaks to first; IPv4 before IPv6.
 
     Raises:
         NodeFault: the bridge is missing or has no address.
     """
+    index = bridge_index(bridge)
+    first = _first_address(bridge)
+    if first is not None:
+        return first
     from pyroute2 import IPRoute
 
-    index = bridge_index(bridge)
     with IPRoute() as route:
         found = [usable_address(reply.get_attr("IFA_ADDRESS")) for reply in route.get_addr(index=index)]
     addresses = sorted(filter(None, found), key=lambda address: ":" in address)

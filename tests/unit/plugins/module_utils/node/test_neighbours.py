@@ -148,6 +148,7 @@ def test_a_search_that_finds_nothing_says_where_it_looked(tmp_path: pathlib.Path
 
 KERNEL = """
 import subprocess, sys, threading
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import neighbours
 MAC, OTHER = "52:54:00:00:01:01", "52:54:00:00:01:02"
 def ip(words): subprocess.run(["ip", *words.split()], check=True)
@@ -158,6 +159,14 @@ for bridge, address in (("br0", "10.77.0.1/24"), ("br1", "10.78.0.1/24")):
     ip(f"addr add {address} dev {bridge}")
     ip(f"link set {bridge} up")
 assert neighbours.node_address("br0") == "10.77.0.1"
+ip("link add br2 type bridge")
+for address, found in (("", None), ("169.254.7.7/16", None), ("fd00::7/64", "fd00::7"), ("10.79.0.1/24", "10.79.0.1")):
+    if address:
+        ip(f"addr add {address} dev br2")
+    try:
+        assert neighbours.node_address("br2") == found, "what a guest can use, IPv4 before IPv6"
+    except NodeFault as error:
+        assert found is None and "has no address" in error.why
 neigh(f"10.77.0.9 lladdr {MAC} dev br0 nud stale")
 neigh(f"10.77.0.8 lladdr {OTHER} dev br0 nud reachable")
 with neighbours.Neighbours([MAC], bridge="br0") as search:
