@@ -101,7 +101,7 @@ class Player:
         self.end()
 
     def _environment(self) -> dict[str, str]:
-        return bounded.clean_environment(ANSIBLE_CONFIG=str(self.settings))
+        return bounded.clean_environment(ANSIBLE_CONFIG=str(self.settings), VTORQUE_HOOK=str(os.getpid()))
 
     def _tidy(self, pid: int) -> None:
         """What Ansible would have removed itself: its temporary files, in a directory with its number."""

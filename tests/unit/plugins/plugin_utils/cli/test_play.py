@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import select
 import subprocess
 import sys
 import typing as t
@@ -69,6 +70,40 @@ def test_one_that_loaded_before_it_was_told_plays_the_same(play: t.Any, variable
     assert done.returncode == status, done.stderr
     assert done.stdout.startswith("before\n")
     assert "PLAY RECAP" in done.stdout
+
+
+HOOK = """
+import os, subprocess, sys
+process = subprocess.Popen([sys.executable, "-m", *sys.argv[1:]], env={**os.environ, "VTORQUE_HOOK": str(os.getpid())})
+print(process.pid, flush=True)
+process.wait()
+"""
+
+
+@pytest.mark.parametrize("when", ["after it began", "before"])
+def test_a_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path, when: str) -> None:
+    """However it is killed, and in whatever the playbook waits."""
+    for name in ("reached", "gate"):
+        os.mkfifo(tmp_path / name)
+    tasks = f"ansible.builtin.raw: echo >{tmp_path}/reached; cat {tmp_path}/gate"
+    (tmp_path / "play.yml").write_text(PLAY.format(task=tasks))
+    command = [PROGRAM, "-i", "node,", "-c", "local", str(tmp_path / "play.yml")]
+    if when == "before":
+        done = subprocess.run(
+            [sys.executable, "-m", *command], env={**os.environ, "VTORQUE_HOOK": "1"}, timeout=120, check=False
+        )
+        assert done.returncode == 1
+        return
+    environment = {**os.environ, "ANSIBLE_HOME": str(tmp_path / "home")}
+    with subprocess.Popen([sys.executable, "-c", HOOK, *command], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        playbook = os.pidfd_open(int(process.stdout.readline()))
+        (tmp_path / "reached").read_text()
+        process.kill()
+        ended = select.select([playbook], [], [], 120)[0]
+        os.close(playbook)
+        (tmp_path / "gate").write_text("")  # what Ansible began for the task ends too
+        assert ended, "the playbook goes on"
 
 
 def test_connections_are_found_when_they_are_needed(play: t.Any) -> None:
