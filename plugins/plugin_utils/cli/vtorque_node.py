@@ -19,7 +19,7 @@ import socket
 import sys
 import typing as t
 
-from ...module_utils.errors import UserFault, VTorqueError
+from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.guestspec import FormError, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
@@ -75,7 +75,7 @@ def respond(
     try:
         part = read_part(stream)
         deadline = Deadline.after(part.timeout_s)
-        policy = load()
+        policy = _policy(load, part)
         settings = settings_of(policy, host_name())
         check(part, policy, settings, environment)
         if part.do == "absent":
@@ -93,6 +93,16 @@ def respond(
     # what failed may be libvirt's silence, which has used up the time
     here = guests.left(settings, part.job_id, part.start, connect_s=LOOK_S) if part and settings else ()
     return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(here)}
+
+
+def _policy(load: t.Callable[[], site_policy.Policy], part: NodePart) -> site_policy.Policy:
+    try:
+        return load()
+    except SiteFault:
+        # a configuration that somebody is changing must not keep what is over
+        if part.do == "absent":
+            return site_policy.Policy()
+        raise
 
 
 def read_part(stream: t.BinaryIO) -> NodePart:

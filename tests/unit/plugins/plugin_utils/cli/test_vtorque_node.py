@@ -124,6 +124,21 @@ def test_absent_by_the_nodes_own_root_needs_no_server(world: World) -> None:
     assert world.asked == ["absent 7.head 2"]
 
 
+def test_a_broken_configuration_lets_nothing_be_made_and_everything_be_taken_away(world: World) -> None:
+    def broken() -> t.NoReturn:
+        raise SiteFault("vtorque.yml", "line 3: no such parameter")
+
+    asked = {
+        do: dataclasses.replace(PART, do=do, guests=PART.guests[: do == "present"]) for do in ("present", "absent")
+    }
+    answers = {
+        do: vtorque_node.respond(io.BytesIO(json.dumps(guestspec.to_dict(part)).encode()), {}, load=broken)
+        for do, part in asked.items()
+    }
+    assert (answers["present"]["error"]["fault"], answers["absent"]["removed"]) == ("site", ["domain vcn1-1"])
+    assert world.asked == ["absent 7.head 2"]
+
+
 def test_an_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: World) -> None:
     world.error = NodeFault("bridge br0", "is missing", "see vtorque.yml")
     answer = world.ask(PART)
