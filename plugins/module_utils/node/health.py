@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
 import shutil
@@ -28,42 +27,26 @@ LEAST_ROOM_BYTES = 64 << 20
 _IFF_UP = 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Usual:
-    """What a job of this site gets that asks for nothing in particular: a node is well when it can give that.
-
-    Attributes:
-        hypervisor: `kvm`, `skvm`, or `qemu` for software emulation.
-        image: of the pool; "": whichever is the largest.
-    """
-
-    hypervisor: str = "kvm"
-    arch: str = "x86_64"
-    image: str = ""
-
-
-def troubles(settings: NodeSettings, cause: str = "", usual: Usual | None = None) -> tuple[NodeFault, ...]:
+def troubles(settings: NodeSettings, cause: str = "") -> tuple[NodeFault, ...]:
     """What is wrong with this node now.
 
     Args:
         cause: test this alone; anything that is none of `errors.CAUSES`: test everything.
-        usual: what the node must be able to give.
 
     Returns:
         One fault for each cause that did not test good; () when all is well.
     """
-    wanted = usual or Usual()
-    checks: dict[str, t.Callable[[], object]] = {
-        "libvirt": lambda: check_libvirt(settings),
-        "virtualisation": lambda: check_virtualisation(wanted.hypervisor, wanted.arch, settings),
-        "bridge": lambda: check_bridge(settings),
-        "disk": lambda: check_disk(settings, wanted.image),
-        "programs": lambda: check_programs(settings),
+    checks: dict[str, t.Callable[[NodeSettings], object]] = {
+        "libvirt": check_libvirt,
+        "virtualisation": check_virtualisation,
+        "bridge": check_bridge,
+        "disk": check_disk,
+        "programs": check_programs,
     }
     found = []
     for name in [cause] if cause in checks else list(checks):
         try:
-            checks[name]()
+            checks[name](settings)
         except NodeFault as fault:
             found.append(fault)
         except (VTorqueError, OSError) as error:
@@ -82,34 +65,39 @@ def check_libvirt(settings: NodeSettings) -> Capabilities:
         return domains.capabilities()
 
 
-def check_virtualisation(
-    hypervisor: str, arch: str, settings: NodeSettings, offered: Capabilities | None = None
-) -> None:
-    """Can this node run guests of this kind?
+def check_virtualisation(settings: NodeSettings, offered: Capabilities | None = None) -> None:
+    """Can this node run the guests of a job that asks for nothing in particular?
+
+    More is not expected of it: a user who asks for what this site's nodes were never meant to give proves nothing.
 
     Args:
-        hypervisor: `qemu` is software emulation, everything else needs KVM.
-        arch: of the guests.
         offered: what libvirt said; None: it is asked.
 
     Raises:
         NodeFault: it cannot.
     """
-    offered = offered or check_libvirt(settings)
+    missing = lack(settings.hypervisor_default, settings.arch_default, offered or check_libvirt(settings))
+    if missing:
+        hint = "switch it on in the firmware and load kvm, or install the emulator (qemu-system)"
+        raise NodeFault(*missing, hint, cause="virtualisation")
+
+
+def lack(hypervisor: str, arch: str, offered: Capabilities) -> tuple[str, str] | None:
+    """What of guests of this kind a node cannot run, and why.
+
+    Args:
+        hypervisor: `qemu` is software emulation, everything else needs KVM.
+        arch: of the guests.
+        offered: what libvirt said.
+
+    Returns:
+        Both in words; None: it can run them.
+    """
     if hypervisor == "qemu":
-        if "qemu" not in offered.domains.get(arch, ()):
-            raise NodeFault(
-                f"arch={arch}", f"libvirt on {settings.node_name} cannot emulate it", "install its qemu-system",
-                cause="virtualisation",
-            )  # fmt: skip
-        return
+        able = "qemu" in offered.domains.get(arch, ())
+        return None if able else (f"arch={arch}", "libvirt on this node cannot emulate it")
     why = kvm_usable(arch, offered)
-    if why:
-        raise NodeFault(
-            f"{settings.node_name} has no usable virtualisation", why,
-            "switch it on in the firmware, load kvm; hypervisor=qemu is software emulation, where the site allows it",
-            cause="virtualisation",
-        )  # fmt: skip
+    return (f"hypervisor={hypervisor}", f"this node has no usable virtualisation: {why}") if why else None
 
 
 def check_bridge(settings: NodeSettings) -> str:
@@ -125,11 +113,10 @@ def check_bridge(settings: NodeSettings) -> str:
     return address
 
 
-def check_disk(settings: NodeSettings, image: str = "") -> None:
-    """Can a guest's disk be made here?
+def check_disk(settings: NodeSettings) -> None:
+    """Can a guest's disk be made here, of the largest image that could ever fit?
 
-    Args:
-        image: the guest's; "": the largest that could ever fit.  A pool that cannot be read is no fault of the node's.
+    A pool that cannot be read is no fault of the node's.
 
     Raises:
         NodeFault: nothing can be written, or there is no room.
@@ -148,7 +135,7 @@ def check_disk(settings: NodeSettings, image: str = "") -> None:
             f"the disk of {settings.state_dir} on {settings.node_name}", str(error),
             "free some space, or see to the disk", cause="disk",
         ) from error  # fmt: skip
-    wanted = max([LEAST_ROOM_BYTES, *(size for size in _sizes(settings.pool, image) if size <= disk.total)])
+    wanted = max([LEAST_ROOM_BYTES, *(size for size in _sizes(settings.pool) if size <= disk.total)])
     promised = images.taken_by_guests(place).promised_bytes
     if wanted + promised > disk.free:
         raise NodeFault(
@@ -159,14 +146,13 @@ def check_disk(settings: NodeSettings, image: str = "") -> None:
         )
 
 
-def _sizes(pool: pathlib.Path, image: str) -> tuple[int, ...]:
-    """Sizes in bytes of the disks of this image, or of every image; () when the pool does not say it in time."""
+def _sizes(pool: pathlib.Path) -> tuple[int, ...]:
+    """Sizes in bytes of the images' disks; () when the pool does not say it in time."""
     found: list[int] = []
 
     def work() -> None:
         try:
-            known = [images.find(image, pool)] if image else [one for _name, one in images.list_images(pool)]
-            for one in known:
+            for _name, one in images.list_images(pool):
                 if isinstance(one, images.Image):
                     found.append(one.virtual_bytes or (one.path.stat().st_size if one.format == "raw" else 0))
         except (VTorqueError, OSError):

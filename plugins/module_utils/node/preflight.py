@@ -8,10 +8,10 @@ from __future__ import annotations
 import pathlib
 
 from ..errors import UserFault
-from ..guestspec import NodePart
+from ..guestspec import GuestSpec, NodePart
 from . import neighbours
 from .domain import Capabilities
-from .health import check_virtualisation
+from .health import check_virtualisation, lack
 from .settings import NodeSettings
 
 
@@ -28,7 +28,7 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
             raise UserFault(f"fs_type={spec.fs_type}", "not available on this site yet", "fs_type=sharedfs")
         if spec.hypervisor == "qemu" and not settings.allow_emulation:
             raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
-        check_virtualisation(spec.hypervisor, spec.arch, settings, offered)
+        _check_hypervisor(spec, settings, offered)
     wanted = sum(spec.ram_mib for spec in part.guests)
     have = _memory_mib() - settings.host_ram_mib
     if wanted > have:
@@ -36,6 +36,16 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
             f"ram: {wanted} MiB for the guests on {settings.node_name}", f"the node has {max(0, have)} MiB for guests",
             f"{settings.host_ram_mib} MiB are kept for the host",
         )  # fmt: skip
+
+
+def _check_hypervisor(spec: GuestSpec, settings: NodeSettings, offered: Capabilities) -> None:
+    missing = lack(spec.hypervisor, spec.arch, offered)
+    if missing is None:
+        return
+    # the node's fault where it cannot run what the site's jobs usually get; else nobody said that it could
+    check_virtualisation(settings, offered)
+    emulated = settings.allow_emulation and spec.hypervisor != "qemu"
+    raise UserFault(*missing, "hypervisor=qemu" if emulated else "")
 
 
 def _memory_mib() -> int:

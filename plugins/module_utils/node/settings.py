@@ -28,6 +28,8 @@ class NodeSettings:
         state_dir: holds `guests`, `slots` and `records`; local to the node, survives a reboot.
         run_dir: holds locks and tombstones; gone with a reboot, as the guests are.
         template_dir: the site's own templates, searched first.
+        hypervisor_default: what a job of this site gets that does not ask: `kvm`, `skvm` or `qemu`.
+        arch_default: the same for the architecture.
         host_ram_mib: memory in MiB that is kept free for the host.
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
@@ -48,6 +50,8 @@ class NodeSettings:
     libvirt_uri: str = "qemu:///system"
     bridge: str = "br0"
     allow_emulation: bool = False
+    hypervisor_default: str = "kvm"
+    arch_default: str = "x86_64"
     host_ram_mib: int = 2048
     max_guests: int = 4
     leases_files: tuple[pathlib.Path, ...] = ()

@@ -139,6 +139,8 @@ def settings_of(policy: site_policy.Policy, node_name: str) -> NodeSettings:
         libvirt_uri=policy.libvirt_uri,
         bridge=policy.bridge,
         allow_emulation=policy.allow_emulation,
+        hypervisor_default=policy.hypervisor_default,
+        arch_default=policy.arch_default,
         host_ram_mib=policy.host_os_ram_mb,
         max_guests=policy.max_vms_per_node,
         leases_files=tuple(leases),

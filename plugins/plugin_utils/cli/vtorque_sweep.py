@@ -113,9 +113,8 @@ def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_nu
     swept = sweep.sweep(
         settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
     )
-    usual = health.Usual(policy.hypervisor_default, policy.arch_default, policy.img_default or "")
     try:
-        note = own_note.take_back(batch, node, lambda cause: health.troubles(settings, cause, usual))
+        note = own_note.take_back(batch, node, lambda cause: health.troubles(settings, cause))
     except VTorqueError as error:
         swept = dataclasses.replace(
             swept, left=(*swept.left, sweep.Said("", f"whether this node carries a note of ours is not known: {error}"))

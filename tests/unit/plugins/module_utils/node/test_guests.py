@@ -299,8 +299,10 @@ def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
     ("changes", "settings", "fault", "words"),
     [
         ({"hypervisor": "kvm"}, {}, NodeFault, "no usable virtualisation"),
+        ({"hypervisor": "kvm"}, {"hypervisor_default": "qemu"}, UserFault, "no usable virtualisation.*hypervisor=qemu"),
         ({}, {"allow_emulation": False}, UserFault, "allows no software emulation"),
-        ({"arch": "aarch64"}, {}, NodeFault, "cannot emulate"),
+        ({"arch": "aarch64"}, {"hypervisor_default": "qemu"}, UserFault, "cannot emulate"),
+        ({"arch": "aarch64"}, {"hypervisor_default": "qemu", "arch_default": "aarch64"}, NodeFault, "cannot emulate"),
         ({"fs_type": "ramdisk"}, {}, UserFault, "not available"),
         ({"ram_mib": 2**24}, {}, UserFault, "kept for the host"),
         ({"image": "tyni"}, {}, UserFault, "did you mean tiny"),

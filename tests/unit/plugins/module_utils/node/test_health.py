@@ -16,7 +16,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 
 BOTH = Capabilities({"x86_64": ("kvm", "qemu")})
-EMULATED = health.Usual("qemu")
 GIB = 1 << 30
 
 
@@ -74,10 +73,9 @@ class Node:
             for size in sizes
         )
         self.patch.setattr(images, "list_images", lambda _pool: known)
-        self.patch.setattr(images, "find", lambda name, _pool: dict(known)[name])
 
-    def troubles(self, cause: str = "", usual: health.Usual | None = None) -> list[str]:
-        found = health.troubles(self.settings, cause, usual)
+    def troubles(self, cause: str = "") -> list[str]:
+        found = health.troubles(self.settings, cause)
         assert all(fault.cause in CAUSES for fault in found)
         return [f"{fault.cause}: {fault}" for fault in found]
 
@@ -100,20 +98,21 @@ def test_a_libvirt_that_is_silent_is_a_trouble_and_virtualisation_cannot_be_told
 @pytest.mark.parametrize(
     ("usual", "offered", "kvm", "words"),
     [
-        (health.Usual("kvm"), BOTH, "", ""),
-        (health.Usual("kvm"), BOTH, "/dev/kvm is missing", "/dev/kvm is missing"),
-        (health.Usual("skvm"), BOTH, "/dev/kvm is missing", "/dev/kvm is missing"),
-        (EMULATED, BOTH, "/dev/kvm is missing", ""),
-        (EMULATED, Capabilities({"x86_64": ("kvm",)}), "", "cannot emulate"),
-        (health.Usual("qemu", "aarch64"), BOTH, "", "arch=aarch64"),
+        (("kvm", "x86_64"), BOTH, "", ""),
+        (("kvm", "x86_64"), BOTH, "/dev/kvm is missing", "/dev/kvm is missing"),
+        (("skvm", "x86_64"), BOTH, "/dev/kvm is missing", "/dev/kvm is missing"),
+        (("qemu", "x86_64"), BOTH, "/dev/kvm is missing", ""),
+        (("qemu", "x86_64"), Capabilities({"x86_64": ("kvm",)}), "", "cannot emulate"),
+        (("qemu", "aarch64"), BOTH, "", "arch=aarch64"),
     ],
 )
 def test_virtualisation_is_tested_for_what_the_sites_jobs_use(
-    node: Node, usual: health.Usual, offered: Capabilities, kvm: str, words: str
+    node: Node, usual: tuple[str, str], offered: Capabilities, kvm: str, words: str
 ) -> None:
     node.offers(offered)
+    node.settings = dataclasses.replace(node.settings, hypervisor_default=usual[0], arch_default=usual[1])
     node.patch.setattr(health, "kvm_usable", lambda _arch, _offered: kvm)
-    found = node.troubles("virtualisation", usual)
+    found = node.troubles("virtualisation")
     assert [words in word and word.startswith("virtualisation") for word in found] == ([True] if words else [])
 
 
@@ -126,31 +125,33 @@ def test_a_bridge_that_is_down_or_gone_is_a_trouble(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "usual", "free", "well"),
+    ("sizes", "free", "well"),
     [
-        ((2 * GIB,), "", 3 * GIB, True),
-        ((2 * GIB,), "", 1 * GIB, False),
-        ((2 * GIB, 8 * GIB), "", 3 * GIB, False),
-        ((2 * GIB, 8 * GIB), str(2 * GIB), 3 * GIB, True),
-        ((2 * GIB, 200 * GIB), "", 3 * GIB, True),
-        ((), "", 1 * GIB, True),
-        ((), "", 1 << 20, False),
-        ((2 * GIB,), "gone", 1 * GIB, True),
+        ((2 * GIB,), 3 * GIB, True),
+        ((2 * GIB,), 1 * GIB, False),
+        ((2 * GIB, 8 * GIB), 3 * GIB, False),
+        ((2 * GIB, 200 * GIB), 3 * GIB, True),
+        ((), 1 * GIB, True),
+        ((), 1 << 20, False),
     ],
 )
-def test_a_disk_needs_room_for_the_usual_guest(
-    node: Node, sizes: tuple[int, ...], usual: str, free: int, well: bool
+def test_a_disk_needs_room_for_the_largest_guest_that_it_could_bear(
+    node: Node, sizes: tuple[int, ...], free: int, well: bool
 ) -> None:
     node.images(*sizes)
     node.has(free=free)
-    real = images.find
-    node.patch.setattr(images, "find", lambda name, pool: missing() if name == "gone" else real(name, pool))
-    found = node.troubles("disk", health.Usual(image=usual))
+    found = node.troubles("disk")
     assert bool(found) is not well
     assert all("no room" in word for word in found)
 
 
-def missing() -> t.NoReturn:
+def test_a_pool_that_cannot_be_read_is_no_trouble_of_the_node(node: Node) -> None:
+    node.has(free=1 * GIB)
+    node.patch.setattr(images, "list_images", missing)
+    assert node.troubles("disk") == []
+
+
+def missing(_pool: pathlib.Path) -> t.NoReturn:
     raise SiteFault("image pool", "cannot be read")
 
 

@@ -245,11 +245,12 @@ def test_the_settings_are_the_policys_word() -> None:
     policy = dataclasses.replace(
         Policy(), bridge="br7", mac_prefix="52:54:01", node_number=5, vm_img_dir="/pool", libvirt_uri="test:///default",
         allow_emulation=True, max_vms_per_node=9, ntp_server_2="10.0.0.9", timeout=99, ssh_timeout=7,
-        ip_to_mac_script="/map",
+        ip_to_mac_script="/map", hypervisor_default="qemu", arch_default="aarch64",
     )  # fmt: skip
     settings = vtorque_node.settings_of(policy, "cn1")
     assert (settings.bridge, settings.mac(1), settings.pool) == ("br7", "52:54:01:00:05:01", pathlib.Path("/pool"))
     assert (settings.libvirt_uri, settings.allow_emulation, settings.max_guests) == ("test:///default", True, 9)
+    assert (settings.hypervisor_default, settings.arch_default) == ("qemu", "aarch64")
     assert (settings.ntp_servers, settings.ready_timeout_s, settings.ssh_timeout_s) == (("10.0.0.9",), 99.0, 7.0)
     # a script that is named and not switched on is not called
     assert settings.ip_to_mac_script is None
