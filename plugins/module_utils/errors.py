@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import typing as t
 
 
@@ -74,6 +75,22 @@ class NodeFault(VTorqueError):
     def to_dict(self) -> dict[str, str]:
         """See `VTorqueError.to_dict`; with the cause."""
         return {**super().to_dict(), "cause": self.cause}
+
+
+_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def broken_disk(error: BaseException) -> OSError | None:
+    """The system's word that a local disk is full or broken, in an error or in what caused it.
+
+    Args:
+        error: what was raised while something was written.
+
+    Returns:
+        None: it is something else.
+    """
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return cause if isinstance(cause, OSError) and cause.errno in _DISK_FAULTS else None
 
 
 class SiteFault(VTorqueError):

@@ -267,6 +267,34 @@ def shell_links(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tup
     return tuple(found)
 
 
+def remove_run(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[str, ...]:
+    """Take away what the job's shell could believe: first the links, then keys and records.
+
+    Args:
+        directory: of a start.
+        run_dir: root's directory of what is true while jobs run.
+
+    Returns:
+        What was removed, as words.
+
+    Raises:
+        VTorqueError: something would not go.
+    """
+    import shutil  # 5 ms that a prologue does not pay
+
+    removed = []
+    try:
+        for link in shell_links(directory, run_dir):
+            link.unlink(missing_ok=True)
+            removed.append(f"shell link {link.name}")
+        if directory.is_dir():
+            shutil.rmtree(directory)
+            removed.append(f"run directory {directory.name}")
+    except OSError as error:
+        raise VTorqueError(f"{directory} was not removed", str(error)) from error
+    return tuple(removed)
+
+
 def let_read(fd: int, uid: int) -> None:
     """Let one more user read a file: what `setfacl -m u:UID:r` does, without starting a program.
 

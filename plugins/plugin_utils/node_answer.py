@@ -61,7 +61,7 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     left = _words(_list(data, "left", asked))
     if part.do == "absent" and left:
         raise NodeFault(
-            f"{part.node} is not clean", f"left: {', '.join(left)}", "look at the node, then run vmgr gc there"
+            f"{part.node} is not clean", f"left: {', '.join(left)}", "look at the node, then run vtorque-sweep there"
         )
     _check_guests(part, guests, asked)
     return Answer(tuple(sorted(guests, key=lambda guest: guest.rank)), _words(_list(data, "removed", asked)))

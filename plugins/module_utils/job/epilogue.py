@@ -9,8 +9,6 @@ import contextlib
 import json
 import os
 import pathlib
-import pwd
-import shutil
 import subprocess
 import time
 import typing as t
@@ -63,7 +61,7 @@ def _torque_home(places: Places) -> pathlib.Path:
 
 def _end(call: HookCall, start: Start, began: float, until: float, *, alone: bool) -> VTorqueError | None:
     left = None
-    with start.open_any_log(_uid(call.user)) as log:
+    with start.open_any_log(call.uid) as log:
         made = (start.directory / "plan.json").exists() or start.guests_directory.exists()
         if made:
             left = None if alone else _play(start, until, log)
@@ -76,7 +74,10 @@ def _end(call: HookCall, start: Start, began: float, until: float, *, alone: boo
             _close_record(call, start, began)
         except VTorqueError as error:
             left = left or error
-    _forget(start)
+    try:
+        records.remove_run(start.directory, start.places.run_dir)
+    except VTorqueError as error:
+        left = left or error
     return left
 
 
@@ -103,15 +104,7 @@ def _close_record(call: HookCall, start: Start, began: float) -> None:
     phases["epilogue"] = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
-    records.write(path, json.dumps(known), reader_uid=_uid(call.user))
-
-
-def _forget(start: Start) -> None:
-    """Take away what the job's shell could believe: first the links, then keys and records."""
-    for link in records.shell_links(start.directory, start.places.run_dir):
-        link.unlink(missing_ok=True)
-    if start.directory.exists():
-        shutil.rmtree(start.directory)
+    records.write(path, json.dumps(known), reader_uid=call.uid)
 
 
 def run_sister(call: HookCall, places: Places) -> None:
@@ -148,10 +141,3 @@ def _remove_detached(start: Start, log: t.IO[bytes]) -> None:
             start.places.node, env=bounded.clean_environment(), cwd="/", start_new_session=True,
             stdin=said, stdout=log, stderr=log,
         )  # fmt: skip
-
-
-def _uid(user: str) -> int | None:
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import pwd
 import re
 import time
 import typing as t
@@ -46,6 +47,14 @@ class HookCall:
     job_id: str
     user: str
     exit_status: int | None
+
+    @property
+    def uid(self) -> int | None:
+        """The user's, as this node knows him; None when it does not."""
+        try:
+            return pwd.getpwnam(self.user).pw_uid
+        except KeyError:
+            return None
 
 
 def parse_call(words: t.Sequence[str]) -> HookCall:

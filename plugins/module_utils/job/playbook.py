@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import json
 import os
 import pathlib
@@ -17,13 +16,12 @@ import time
 import typing as t
 
 from .. import guestspec, records, templates
-from ..errors import NodeFault, VTorqueError, error_from_dict
+from ..errors import NodeFault, VTorqueError, broken_disk, error_from_dict
 from ..guestspec import NodePart
 from . import bounded
 from .hook_call import RESERVE_S
 from .player import Player
 
-DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 INVENTORY = "job.pbs_nodefile.yml"
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
 PLAY_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
@@ -109,10 +107,9 @@ def _disk_judged(path: pathlib.Path) -> t.Iterator[None]:
     try:
         yield
     except (OSError, VTorqueError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__
-        if isinstance(cause, OSError) and cause.errno in DISK_FAULTS:
+        if disk := broken_disk(error):
             hint = "free some space, or see to the disk"
-            raise NodeFault(f"{path} cannot be written", str(cause.strerror), hint, cause="disk") from error
+            raise NodeFault(f"{path} cannot be written", str(disk.strerror), hint, cause="disk") from error
         raise VTorqueError(f"{path} cannot be written", str(error)) from error
 
 

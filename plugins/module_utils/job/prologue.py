@@ -9,7 +9,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import pwd
 import time
 
 from .. import records
@@ -156,7 +155,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             f"$prologalarm {hook_call.read_alarm_s(torque_home)}", "leaves no time for a virtual machine to start"
         )
     nodefile = torque_home / "aux" / call.job_id
-    with start.open_log(_uid(call.user)) as log:
+    with start.open_log(_uid(call)) as log:
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout, case.player)
         if case.job is not None:
             kept.keep(case.job, start.directory)
@@ -232,7 +231,7 @@ def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | Non
         records.make_directory(start.directory)
         for name in (*READY, "verdict.json"):
             (start.directory / name).unlink(missing_ok=True)
-        records.write_json(start.directory / "refusal.json", refusal, reader_uid=_uid(case.call.user))
+        records.write_json(start.directory / "refusal.json", refusal, reader_uid=_uid(case.call))
         records.point_shell(case.shell, start.directory, start.places.run_dir)
     except OSError as failed:
         return VTorqueError(f"{start.directory} was not written", str(failed))
@@ -247,7 +246,7 @@ def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: En
         "fault": verdict.fault, "action": enforced.action, "try": verdict.tried, "of": verdict.of,
         "node": enforced.offline, "note": verdict.note if enforced.offline else "",
     }  # fmt: skip
-    with case.start.open_any_log(_reader(case.call.user)) as log:
+    with case.start.open_any_log(case.call.uid) as log:
         try:
             records.write(case.start.directory / "verdict.json", json.dumps(data))
         except VTorqueError as failed:
@@ -262,22 +261,15 @@ def _take_back(case: _Case) -> None:
     start = case.start
     if not (start.directory / "plan.json").exists() and not start.guests_directory.exists():
         return
-    with start.open_any_log(_reader(case.call.user)) as log:
+    with start.open_any_log(case.call.uid) as log:
         node = case.call.mother_superior or os.uname().nodename
         left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(case.until), log=log)
         if left is not None:
             playbook.note(log, f"left behind for the epilogue: {left}")
 
 
-def _uid(user: str) -> int:
-    uid = _reader(user)
+def _uid(call: HookCall) -> int:
+    uid = call.uid
     if uid is None:
-        raise SiteFault(f"user {user}", "is not known on this node")
+        raise SiteFault(f"user {call.user}", "is not known on this node")
     return uid
-
-
-def _reader(user: str) -> int | None:
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return None

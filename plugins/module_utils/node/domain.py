@@ -227,13 +227,6 @@ class Domains:
             for arch in root.iterfind("guest/arch")
         })  # fmt: skip
 
-    def has_filter(self, name: str) -> bool:
-        """Does libvirt know this network filter, and can it apply filters at all?"""
-        with contextlib.suppress(self._libvirt.libvirtError):
-            self._connection.nwfilterLookupByName(name)
-            return True
-        return False
-
     # -- what is done
 
     def create(self, xml: str) -> DomainFacts:

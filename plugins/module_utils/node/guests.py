@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import typing as t
 
-from ..errors import NodeFault, VTorqueError
+from ..errors import NodeFault, VTorqueError, broken_disk
 from ..guestspec import GuestFacts, NodePart
 from ..records import Deadline, job_key
 from . import locks
@@ -21,7 +20,6 @@ from .settings import NodeSettings
 if t.TYPE_CHECKING:
     from .making import Step
 
-_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 HUNG_SHARE = 2 / 3
 """How much of its time `absent` waits for whoever holds the lock, before it ends that process."""
 
@@ -173,11 +171,10 @@ def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
     try:
         yield
     except (OSError, VTorqueError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__
-        if isinstance(cause, OSError) and cause.errno in _DISK_FAULTS:
+        if disk := broken_disk(error):
             raise NodeFault(
                 f"the disk of {settings.state_dir} on {settings.node_name}",
-                str(cause),
+                str(disk),
                 "free some space, or see to the disk",
                 cause="disk",
             ) from error

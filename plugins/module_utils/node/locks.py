@@ -147,12 +147,21 @@ def _taken(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> Lo
 
 def is_held(path: pathlib.Path) -> bool:
     """Does anybody hold this lock, who works on the start or watches its guests?"""
+    return _is_refused(path, fcntl.LOCK_EX)
+
+
+def is_held_alone(path: pathlib.Path) -> bool:
+    """Does anybody work on the start?  Who watches guests that are ready shares the lock."""
+    return _is_refused(path, fcntl.LOCK_SH)
+
+
+def _is_refused(path: pathlib.Path, way: int) -> bool:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, way | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
@@ -160,16 +169,27 @@ def is_held(path: pathlib.Path) -> bool:
     return False
 
 
-def end_holder(path: pathlib.Path) -> None:
-    """End the process that holds a lock and hears nothing any more; nobody, when it is not sure who that is."""
+def signer(path: pathlib.Path) -> ProcessId | None:
+    """The process that signed this lock last; None when nobody did."""
     try:
         pid, ticks = map(int, path.read_text(encoding="ascii").split("\n")[0].split())
-        handle = os.pidfd_open(pid)
     except (OSError, ValueError):
+        return None
+    return ProcessId(pid, ticks)
+
+
+def end_holder(path: pathlib.Path) -> None:
+    """End the process that holds a lock and hears nothing any more; nobody, when it is not sure who that is."""
+    holder = signer(path)
+    if holder is None:
+        return
+    try:
+        handle = os.pidfd_open(holder.pid)
+    except OSError:
         return
     try:
         # the number may have become another's before we had the handle, and the file may name who held it once
-        if ProcessId.of(pid) == ProcessId(pid, ticks) and _has_open(pid, path):
+        if ProcessId.of(holder.pid) == holder and _has_open(holder.pid, path):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             select.select([handle], [], [], ENDING_S)
     except (OSError, ValueError):

@@ -165,7 +165,11 @@ def _start(
     step(f"the disk of {kept.name}")
     with guest.timings.phase("disk"):
         images.make_overlay(
-            image, directory / "disk.qcow2", deadline, taken=images.taken_by_guests(settings.guests_dir)
+            image,
+            directory / "disk.qcow2",
+            deadline,
+            taken=images.taken_by_guests(settings.guests_dir),
+            qemu_img=settings.qemu_img,
         )
         boot = _own_kernel(image, directory)
     step(f"the seed of {kept.name}")

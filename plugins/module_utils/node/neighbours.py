@@ -30,6 +30,7 @@ from ..records import Deadline
 
 SYS_NET = pathlib.Path("/sys/class/net")
 BUFFER = 1 << 20
+STATIC_MAP_S = 10.0
 SIOCGIFADDR = 0x8915
 """linux/sockios.h"""
 
@@ -305,9 +306,7 @@ def _libvirt_leases(text: str) -> list[tuple[str, str, str]]:
     return [(str(row.get("expiry-time")), str(row.get("mac-address")), str(row.get("ip-address"))) for row in rows]
 
 
-def ask_static_map(
-    script: pathlib.Path, node: str, guests_per_node: int, guest: int, deadline: Deadline, *, at_most_s: float = 10.0
-) -> str:
+def ask_static_map(script: pathlib.Path, node: str, guests_per_node: int, guest: int, deadline: Deadline) -> str:
     """The address that the site's own map gives a guest (`ip_to_mac_script`).
 
     Args:
@@ -326,8 +325,8 @@ def ask_static_map(
                 raise SiteFault(str(path), "can be written by others than root: not run", "see ip_to_mac_script")
         done = subprocess.run(
             [str(script), node, str(guests_per_node), str(guest)], capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=deadline.left_s(at_most_s), env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-            check=False,
+            stdin=subprocess.DEVNULL, timeout=deadline.left_s(STATIC_MAP_S), check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise SiteFault(

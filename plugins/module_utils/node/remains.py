@@ -21,6 +21,7 @@ from .neighbours import SYS_NET
 from .settings import NodeSettings
 
 PROC = pathlib.Path("/proc")
+KILLED_S = 10.0
 _KEY = re.compile(r"([0-9]+)(?:-([0-9]+))?\.(.+)\.([0-9]+)")
 
 
@@ -101,7 +102,7 @@ def _has_disk(process: pathlib.Path, directory: str) -> bool:
     return any(disk.fullmatch(str(descriptor.readlink())) for descriptor in (process / "fd").iterdir())
 
 
-def end_processes(guests_dir: pathlib.Path, key: str, timeout_s: float = 10.0) -> tuple[int, ...]:
+def end_processes(guests_dir: pathlib.Path, key: str) -> tuple[int, ...]:
     """End what of a start libvirt no longer knows: a qemu that outlived libvirt's memory of it.
 
     Raises:
@@ -117,8 +118,8 @@ def end_processes(guests_dir: pathlib.Path, key: str, timeout_s: float = 10.0) -
             # the number may have become another's before we had the handle
             if (pid, key) in processes(guests_dir):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
-                if not select.select([handle], [], [], timeout_s)[0]:
-                    raise NodeFault(f"process {pid} of {key}", f"did not end within {timeout_s:.0f} s of a KILL")
+                if not select.select([handle], [], [], KILLED_S)[0]:
+                    raise NodeFault(f"process {pid} of {key}", f"did not end within {KILLED_S:.0f} s of a KILL")
                 ended.append(pid)
         except ProcessLookupError:
             continue

@@ -47,11 +47,11 @@ def take(
             raise VTorqueError(
                 f"{count} more guests on {settings.node_name}",
                 f"it bears {settings.max_guests}, and has {len(now)}: {owners}",
-                "see max_vms_per_node in vtorque.yml; what belongs to no job is taken away by vmgr gc",
+                "see max_vms_per_node in vtorque.yml; what belongs to no job is taken away by vtorque-sweep",
             )  # fmt: skip
         free = [slot for slot in range(1, MAX_SLOT + 1) if slot not in now and not busy(slot)][:count]
         if len(free) < count:
-            raise VTorqueError(f"{count} more guests on {settings.node_name}", "no slot is free", "see vmgr gc")
+            raise VTorqueError(f"{count} more guests on {settings.node_name}", "no slot is free", "see vtorque-sweep")
         for slot in free:
             # fails when it is there, so that a lock that failed us would show
             (settings.slots_dir / str(slot)).symlink_to(f"{key}/{settings.guest_name(slot)}")

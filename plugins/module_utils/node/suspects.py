@@ -20,13 +20,12 @@ class Suspects:
 
     Args:
         path: the file.  Whatever is wrong with it costs another minute, and nothing else.
-        now_s: seconds since boot; tests set it.
     """
 
-    def __init__(self, path: pathlib.Path, now_s: float | None = None) -> None:
+    def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         # counts while the machine sleeps, and does not jump when somebody sets the clock
-        self.now_s = time.clock_gettime(time.CLOCK_BOOTTIME) if now_s is None else now_s
+        self.now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._first_s = self._read()
 
     def _read(self) -> dict[str, float]:

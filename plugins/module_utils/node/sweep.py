@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
-import os
 import pathlib
 import shutil
 import typing as t
@@ -212,7 +210,7 @@ def _judge(
     try:
         if _of_earlier_boot(start, settings):
             return _Judged(start, "earlier", _EARLIER)
-        if _being_made(locks.start_lock(settings, start.key)):
+        if locks.is_held_alone(locks.start_lock(settings, start.key)):
             return _held(start, settings, is_alive, has_files)
         shell = traces.living_shell(settings, start.key)
         if shell is not None:
@@ -229,37 +227,14 @@ def _judge(
     return _Judged(start, "over", f"found over twice, {for_s:.0f} s apart")
 
 
-def _being_made(lock: pathlib.Path) -> bool:
-    """Does somebody hold this lock alone?  Who watches guests that are ready shares it."""
-    try:
-        fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
 def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles) -> _Judged:
     """Somebody works; said aloud when there is no job any more that it could be for."""
-    holder = _holder(locks.start_lock(settings, start.key))
+    signer = locks.signer(locks.start_lock(settings, start.key))
+    holder = f"process {signer.pid if signer else 'unknown'}"
     with contextlib.suppress(VTorqueError):
         if not has_files(start.job_id) and not is_alive(start.job_id, start.number):
-            return _Judged(
-                start, "left", f"process {holder} holds its lock, although there is no such job any more: end it"
-            )
-    return _Judged(start, "living", f"process {holder} is at work for it")
-
-
-def _holder(lock: pathlib.Path) -> str:
-    try:
-        return (lock.read_text(encoding="ascii", errors="replace").split() or ["unknown"])[0]
-    except OSError:
-        return "unknown"
+            return _Judged(start, "left", f"{holder} holds its lock, although there is no such job any more: end it")
+    return _Judged(start, "living", f"{holder} is at work for it")
 
 
 def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
@@ -314,7 +289,7 @@ def _take_away(
 
 def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     # a tombstone would end whoever began to work for it meanwhile
-    if _being_made(locks.start_lock(settings, start.key)):
+    if locks.is_held_alone(locks.start_lock(settings, start.key)):
         raise VTorqueError("somebody has begun to work for it meanwhile")
     things: tuple[str, ...] = ()
     if start.remains:
@@ -323,7 +298,7 @@ def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tu
             raise VTorqueError("still here", ", ".join(here))
     else:
         locks.bury(settings, start.key)
-    return (*things, *traces.remove_run(settings, start.key))
+    return (*things, *records.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))
 
 
 def _remove_earlier(start: Start, settings: NodeSettings) -> tuple[str, ...]:
@@ -339,4 +314,4 @@ def _remove_earlier(start: Start, settings: NodeSettings) -> tuple[str, ...]:
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]
-    return (*things, *traces.remove_run(settings, start.key))
+    return (*things, *records.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))

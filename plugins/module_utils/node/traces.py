@@ -10,11 +10,9 @@ import fcntl
 import os
 import pathlib
 import re
-import shutil
 import time
 
 from .. import records
-from ..errors import VTorqueError
 from ..records import ProcessId
 from .locks import STONE_KEPT_S
 from .settings import NodeSettings
@@ -39,29 +37,6 @@ def living_shell(settings: NodeSettings, key: str) -> ProcessId | None:
         if shell is not None and _lives(shell):
             return shell
     return None
-
-
-def remove_run(settings: NodeSettings, key: str) -> tuple[str, ...]:
-    """Take away what the job's shell could believe: first the links, then keys and records.
-
-    Returns:
-        What was removed, as words.
-
-    Raises:
-        VTorqueError: something would not go.
-    """
-    directory = settings.run_dir / "jobs" / key
-    removed = []
-    try:
-        for link in records.shell_links(directory, settings.run_dir):
-            link.unlink(missing_ok=True)
-            removed.append(f"shell link {link.name}")
-        if directory.is_dir():
-            shutil.rmtree(directory)
-            removed.append(f"run directory {key}")
-    except OSError as error:
-        raise VTorqueError(f"{directory} was not removed", str(error)) from error
-    return tuple(removed)
 
 
 def tidy(settings: NodeSettings) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -30,6 +31,19 @@ def test_the_link_of_a_job_that_ends_meanwhile_is_passed_over(
 
     monkeypatch.setattr(pathlib.Path, "readlink", read)
     assert [link.name for link in records.shell_links(mine, tmp_path)] == ["11.1"]
+
+
+def test_links_go_before_what_they_lead_to(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = records.run_directory("7.head", 1, tmp_path)
+    directory.mkdir(parents=True)
+    (directory / "job_key").write_text("secret")
+    records.point_shell(ProcessId(1, 1), directory, tmp_path)
+    seen = []
+    real = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", lambda path: (seen.append(records.shell_links(path, tmp_path)), real(path)))
+    assert records.remove_run(directory, tmp_path) == ("shell link 1.1", "run directory 7.head.1")
+    assert seen == [()]
+    assert records.remove_run(directory, tmp_path) == ()
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o660])

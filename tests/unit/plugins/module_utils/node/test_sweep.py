@@ -394,7 +394,7 @@ def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_who_begins_to_work_between_look_and_removal_is_not_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     answers = iter([False, True])
-    monkeypatch.setattr(sweep, "_being_made", lambda _path: next(answers))
+    monkeypatch.setattr(sweep.locks, "is_held_alone", lambda _path: next(answers))
     swept = node.sweep()
     assert "begun to work" in swept.left[0].why
     assert not locks.tombstone(node.settings, "7.head.1").exists()

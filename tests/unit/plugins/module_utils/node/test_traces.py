@@ -90,21 +90,6 @@ def test_a_lock_that_somebody_holds_stays_however_old_it_is(settings: NodeSettin
         assert locks.is_held(lock)
 
 
-def test_links_go_before_what_they_lead_to(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = settings.run_dir / "jobs" / "7.head.1"
-    directory.mkdir()
-    (directory / "job_key").write_text("secret")
-    records.point_shell(GONE, directory, settings.run_dir)
-    seen = []
-    real = traces.shutil.rmtree
-    monkeypatch.setattr(
-        traces.shutil, "rmtree", lambda path: (seen.append(records.shell_links(path, settings.run_dir)), real(path))
-    )
-    assert traces.remove_run(settings, "7.head.1") == (f"shell link {GONE}", "run directory 7.head.1")
-    assert seen == [()]
-    assert traces.remove_run(settings, "7.head.1") == ()
-
-
 def test_nothing_of_ours_was_ever_here(tmp_path: pathlib.Path) -> None:
     settings = NodeSettings(node_name="cn1", node_number=1, state_dir=tmp_path / "s", run_dir=tmp_path / "r")
     assert traces.tidy(settings) == ()
