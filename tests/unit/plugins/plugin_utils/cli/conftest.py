@@ -31,6 +31,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import
     ReadyRecord,
 )
 
+from .hook_site import Site
+
 PATIENCE_S = 120
 """Generous: these machines are busy, and no test measures time."""
 COLLECTION = templates.COLLECTION_DIR.parent
@@ -274,3 +276,10 @@ def job_place(request: pytest.FixtureRequest) -> t.Iterator[JobPlace]:
     """A guest like Debian (dash, coreutils, user's shell bash), and one that is all busybox (user's shell sh)."""
     busybox = request.param == "busybox"
     yield from _job_place("/bin/sh" if busybox else "/bin/bash", busybox)
+
+
+@pytest.fixture
+def site() -> t.Iterator[Site]:
+    """A node on which the hooks' program runs."""
+    with tempfile.TemporaryDirectory(prefix="vtorque-hook-") as place:
+        yield Site(pathlib.Path(place))

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The epilogues, run as the launcher runs them: nothing of the job is left, and its record is closed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import time
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    UserFault,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
+
+from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left, readable_by
+
+
+def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    records.point_shell(ProcessId.of(os.getpid()), site.directory, site.run_dir)
+    site.make_guest()
+    done = site.epilogue("37")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert site.played()[-1].endswith("mikelangelo.vtorque.epilogue")
+    nothing_left(site)
+    record = site.record()
+    assert (record["exit_status"], record["job_id"], record["start"], record["user"]) == (37, JOB_ID, 3, USER)
+    assert set(record["phases"]) == {"prologue", "epilogue"}
+    assert record["ended"] <= time.time()
+    assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.state_dir / "records" / KEY / "record.json")
+
+
+def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    known = {"version": 1, "guests": [{"name": "vt1-1"}], "phases": {"plan": {"began": 1, "seconds": 2}}, "ended": 5.0}
+    records.write(site.state_dir / "records" / KEY / "record.json", json.dumps(known))
+    assert site.epilogue("-11").returncode == 0
+    record = site.record()
+    assert record["guests"] == [{"name": "vt1-1"}]
+    assert set(record["phases"]) == {"plan", "prologue", "epilogue"}
+    assert (record["exit_status"], record["ended"]) == (-11, 5.0)
+
+
+@pytest.mark.parametrize("name", ["verdict", "lost"])
+def test_epilogue_keeps_what_else_was_left_for_the_record(site: Site, name: str) -> None:
+    assert site.prologue().returncode == 0
+    records.write(site.directory / f"{name}.json", json.dumps({"x": 1}))
+    assert site.epilogue().returncode == 0
+    assert site.record()[name] == {"x": 1}
+
+
+def test_epilogue_without_a_prologue_does_nothing(site: Site) -> None:
+    done = site.epilogue()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not site.run_dir.exists()
+    assert not site.state_dir.exists()
+    assert site.played() == []
+
+
+def test_epilogue_of_a_refused_job_leaves_the_reason_in_the_record(site: Site) -> None:
+    site.play("printf '%s' '{}' >\"$run_dir/error.json\"; chmod 400 \"$run_dir/error.json\"; exit 2".replace(
+        "{}", json.dumps(UserFault("img=x", "no such image").to_dict())))  # fmt: skip
+    assert site.prologue().returncode == 0
+    assert site.epilogue("1").returncode == 0
+    nothing_left(site)
+    assert site.record()["refusal"]["what"] == "img=x"
+    assert len(site.played()) == 1  # nothing was made: no playbook for its removal
+    assert site.asked() == []
+
+
+@pytest.mark.parametrize("fault", ["exit 4", "sleep 1000", "kill -9 $$"])
+def test_epilogue_cleans_by_itself_when_the_playbook_fails(site: Site, fault: str) -> None:
+    assert site.prologue().returncode == 0
+    (site.torque_home / "mom_priv/config").write_text("$prologalarm 30\n")
+    site.make_guest()
+    site.play(READY, fault)
+    assert site.epilogue().returncode == 0
+    assert [part.start for part in site.asked()] == [3]
+    nothing_left(site)
+
+
+def test_epilogue_of_a_half_made_start(site: Site) -> None:
+    """Guests and no run directory: a node that was rebooted, a prologue that was killed."""
+    site.make_guest()
+    (site.run_dir / "jobs").mkdir(parents=True)
+    assert site.epilogue("-4").returncode == 0
+    assert [part.start for part in site.asked()] == [3]
+    nothing_left(site)
+
+
+def test_epilogue_finds_every_start_of_this_job_and_of_no_other(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    for key in ("12-1.th.2", "12-11.th.3", "12.th.3", "112-1.th.1"):
+        (site.run_dir / "jobs" / key).mkdir()
+    assert site.epilogue().returncode == 0
+    assert sorted(path.name for path in (site.run_dir / "jobs").iterdir()) == ["112-1.th.1", "12-11.th.3", "12.th.3"]
+
+
+def test_epilogue_says_what_is_left_and_keeps_no_keys(site: Site) -> None:
+    site.node(
+        '{"version": 1, "ok": false, "error": {"fault": "node", "what": "vt1-1", "why": "still runs", "hint": ""}}'
+    )
+    assert site.prologue().returncode == 0
+    site.make_guest()
+    site.play(READY, "exit 4")
+    done = site.epilogue()
+    assert done.returncode == 1
+    assert "vt1-1: still runs" in done.stderr
+    assert list((site.run_dir / "jobs").iterdir()) == []
+
+
+def test_epilogue_without_a_policy_still_cleans(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    site.policy("nonsense: 1\n")
+    assert site.epilogue().returncode == 0
+    nothing_left(site)
+
+
+@pytest.mark.parametrize("trace", ["state/guests", "run/locks"])
+def test_sister_begins_to_remove_what_is_on_it_and_is_not_waited_for(site: Site, trace: str) -> None:
+    (site.place / trace / KEY).mkdir(parents=True)
+    gate = site.place / "gate"
+    os.mkfifo(gate)
+    site.program("node", NODE.format(place=site.place, answer=GONE).replace("cat >>", f"read word <{gate}; cat >>"))
+    done = site.epilogue(role="epilogue.parallel")
+    assert done.returncode == 0
+    assert site.asked() == []
+    gate.write_text("go\n")  # opens when the program waits for it
+    log = site.state_dir / "records" / KEY / "vtorque.log"
+    until = time.monotonic() + 60
+    while '"left": []' not in log.read_text():
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.05)
+    (part,) = site.asked()
+    assert (part.do, part.start, part.node) == ("absent", 3, os.uname().nodename)
+    assert not (site.place / "told").exists()
+
+
+def test_sister_without_guests_does_nothing(site: Site) -> None:
+    assert site.epilogue(role="epilogue.parallel").returncode == 0
+    assert site.asked() == []
+    assert not site.state_dir.exists()
