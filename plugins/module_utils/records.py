@@ -383,6 +383,15 @@ def read_json(path: pathlib.Path, *, limit: int = 1 << 20) -> dict[str, t.Any]:
     return data
 
 
+def log_line(text: str) -> bytes:
+    """A line of a log, with the time before it.
+
+    Args:
+        text: of any characters.
+    """
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n".encode(errors="replace")
+
+
 class Timings:
     """Seconds that each phase took, in the order in which the phases began.
 

@@ -120,17 +120,13 @@ def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
         NodeFault: the disk is full or broken.
     """
     with _disk_judged(start.record_directory / "vtorque.log"):
-        log.write(_line(text))
+        log.write(records.log_line(text))
 
 
 def note(log: t.IO[bytes], text: str) -> None:
     """Add a line to the job's log; that it cannot be written stops nothing."""
     with contextlib.suppress(OSError):
-        log.write(_line(text))
-
-
-def _line(text: str) -> bytes:
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n".encode(errors="replace")
+        log.write(records.log_line(text))
 
 
 def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float, player: Player) -> None:

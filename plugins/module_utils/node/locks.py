@@ -30,6 +30,13 @@ class HeldTooLong(VTorqueError):
     """Somebody else held a lock until the deadline."""
 
 
+class StartOver(VTorqueError):
+    """A start is over: whoever comes later makes nothing any more."""
+
+    def __init__(self, settings: NodeSettings, key: str) -> None:
+        super().__init__(f"start {key} is over on {settings.node_name}", "its guests were taken away meanwhile")
+
+
 class Lock:
     """A lock's file, open: whoever is forked from us holds the lock with us, and it ends with the last of us.
 
@@ -227,9 +234,9 @@ def bury(settings: NodeSettings, key: str) -> None:
 
 
 def refuse_if_over(settings: NodeSettings, key: str) -> None:
-    """Raises VTorqueError when the start is over."""
+    """Raises StartOver when the start is over."""
     if tombstone(settings, key).exists():
-        raise VTorqueError(f"start {key} is over on {settings.node_name}", "its guests were taken away meanwhile")
+        raise StartOver(settings, key)
 
 
 class OverWatch:

@@ -20,6 +20,7 @@ import time
 import traceback
 import typing as t
 
+from .. import records
 from ..errors import NodeFault, VTorqueError
 from ..records import Deadline, ProcessId
 from . import ending, guests, locks
@@ -105,9 +106,9 @@ class _Worker:
             made = maker.answer is not None and "guests" in maker.answer
             if why is None and made and maker.ours:
                 if not self._share(lock):
-                    self._answer({"error": self._over().to_dict()})
+                    self._answer({"error": locks.StartOver(self.settings, self.order.key).to_dict()})
                     return
-                why = self._over() if over.over() else None
+                why = locks.StartOver(self.settings, self.order.key) if over.over() else None
             if why is None and made:
                 if self._answer(maker.answer):
                     if maker.ours:
@@ -153,7 +154,7 @@ class _Worker:
     def _reason(self, over: locks.OverWatch, maker: Maker, began: float) -> VTorqueError | None:
         """Why the making must end now; None: it need not."""
         if over.over():
-            return self._over()
+            return locks.StartOver(self.settings, self.order.key)
         if self.noted.told():
             return VTorqueError("the request was cancelled", f"{self.noted.told()} at {maker.doing}")
         if _abandoned(self.answering):
@@ -175,11 +176,6 @@ class _Worker:
         except locks.HeldTooLong:
             return False
         return lock.current()
-
-    def _over(self) -> VTorqueError:
-        return VTorqueError(
-            f"start {self.order.key} is over on {self.settings.node_name}", "its guests were taken away meanwhile"
-        )
 
     def _undo(self, lock: locks.Lock, maker: Maker, why: VTorqueError | None) -> None:
         """Nothing of a start that failed stays, and nobody begins it again."""
@@ -247,4 +243,4 @@ def _abandoned(fd: int) -> bool:
 def log(text: str) -> None:
     """A line in the job's log; that it cannot be written stops nothing."""
     with contextlib.suppress(OSError):
-        os.write(2, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n".encode(errors="replace"))
+        os.write(2, records.log_line(text))

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import syslog
-import time
 import traceback
 import types
 import typing as t
@@ -129,8 +128,8 @@ def _keep(places: Places, call: str, text: str) -> None:
         path = places.state_dir / "log" / LOG
         records.make_directory(path.parent)
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "a", encoding="utf-8") as stream:
-            stream.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {call}\n{text}\n")
+        with os.fdopen(fd, "ab") as stream:
+            stream.write(records.log_line(f"{call}\n{text}"))
     except (OSError, VTorqueError):
         return
 
