@@ -81,7 +81,16 @@ def begin(command: t.Sequence[str | pathlib.Path], environment: t.Mapping[str, s
 
 
 def finish(process: subprocess.Popen[bytes], *, timeout_s: float, said: bytes) -> int | None:
-    """`run`, for a program that was begun; says it what is to be done, and returns its exit status likewise."""
+    """`run`, for a program that was begun.
+
+    Args:
+        process: as `begin` returned it.
+        timeout_s: seconds; none left means that it is ended at once.
+        said: its standard input.
+
+    Returns:
+        Its exit status (negative for a signal), None when it was ended at its deadline.
+    """
     if timeout_s <= 0:
         abandon(process)
         return None

@@ -116,6 +116,11 @@ def _disk_judged(path: pathlib.Path) -> t.Iterator[None]:
 def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
     """Write the first line of a start: Ansible could not tell of a disk that is full, for its words go there too.
 
+    Args:
+        start: whose log it is.
+        log: open to be added to.
+        text: without the time.
+
     Raises:
         NodeFault: the disk is full or broken.
     """

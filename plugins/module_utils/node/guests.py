@@ -71,6 +71,11 @@ def present(
 def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[GuestFacts, ...]:
     """The guests of a start when all of them live and are what is asked for, else (); nothing is made or taken away.
 
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own word.
+        deadline: bounds the connection to libvirt.
+
     Raises:
         NodeFault: libvirt does not answer.
     """
@@ -85,6 +90,12 @@ def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) 
 
     Who works on the start or watches its guests hears the tombstone, takes them away and ends; what was killed left
     that to us.  What does not end is ended.
+
+    Args:
+        job_id: of the job.
+        start: its start_count.
+        settings: this node's own word.
+        deadline: when there must be an answer.
 
     Returns:
         What was removed by whomever, as words; () when there was nothing.

@@ -44,6 +44,11 @@ class _Guest:
 def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
     """The guests of this start, when all of them run, are ready, and are what is asked for; else ().
 
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own word.
+        domains: a connection to libvirt.
+
     Raises:
         NodeFault: libvirt does not answer.
     """

@@ -18,6 +18,11 @@ from .settings import NodeSettings
 def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> None:
     """Can this node make these guests at all?
 
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own word.
+        offered: what libvirt said.
+
     Raises:
         NodeFault: it cannot; proved here.
         UserFault: the request asks for what this site does not allow.

@@ -22,7 +22,20 @@ from .settings import NodeSettings
 
 
 def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
-    """Take away everything of a start: domains first, slots last, so that no name or MAC is free too early."""
+    """Take away everything of a start: domains first, slots last, so that no name or MAC is free too early.
+
+    Args:
+        job_id: of the job.
+        start: its start_count.
+        settings: this node's own word.
+        domains: a connection to libvirt.
+
+    Returns:
+        What was removed, as words.
+
+    Raises:
+        NodeFault: libvirt does not answer, a process did not end, or the disk is broken.
+    """
     key = job_key(job_id, start)
     removed: list[str] = []
     macs: set[str] = set()
@@ -62,7 +75,14 @@ def _delete(directory: pathlib.Path, removed: list[str]) -> None:
 
 
 def keep_console(guest: pathlib.Path, target: pathlib.Path, settings: NodeSettings, owner_uid: int | None) -> None:
-    """The end of a console outlives its guest, harmless on a terminal; that it cannot be kept stops no removal."""
+    """The end of a console outlives its guest, harmless on a terminal; that it cannot be kept stops no removal.
+
+    Args:
+        guest: its directory.
+        target: the directory of the job's record.
+        settings: says how much is kept.
+        owner_uid: who may read it besides root; None: nobody.
+    """
     try:
         with (guest / "console.log").open("rb") as stream:
             size = stream.seek(0, 2)

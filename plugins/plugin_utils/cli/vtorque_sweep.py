@@ -107,7 +107,17 @@ def boot(node: str, deadline: Deadline) -> Report:
 
 
 def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_number: bool) -> Report:
-    """What belongs to no living start, and our note."""
+    """What belongs to no living start, and our note.
+
+    Args:
+        node: this node.
+        policy: the site's.
+        deadline: when to end.
+        any_number: take away more than `sweep.MASS` starts at once, too.
+
+    Raises:
+        VTorqueError: see `sweep.sweep`.
+    """
     settings = settings_of(policy, node)
     batch = open_batch(policy, timeout_s=CALL_S)
     swept = sweep.sweep(
