@@ -10,6 +10,7 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
 import time
 
 from .. import records
@@ -22,6 +23,7 @@ LOCK_KEPT_S = 86_400.0
 WRITING_S = 3600.0
 """No file of ours takes that long to write: whoever has the writer's number by then is another process."""
 _HALF = re.compile(r"\..+\.([0-9]+)")
+_PLAYBOOK = re.compile(r"ansible-local-([0-9]+)[a-z0-9_]{8}")
 _SHELL = re.compile(r"([0-9]{1,10})\.([0-9]{1,20})")
 
 
@@ -48,6 +50,7 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
     return (
         *_dangling_links(settings),
         *_half_files(settings),
+        *_playbooks(settings),
         *_old_stones(settings),
         *_old_locks(settings),
     )
@@ -77,8 +80,20 @@ def _half_files(settings: NodeSettings) -> list[str]:
     for path in (path for place in places for path in _entries(place)):
         half = _HALF.fullmatch(path.name)
         if half and not path.is_dir() and not _writes_still(int(half[1]), path):
-            path.unlink(missing_ok=True)
-            removed.append(f"half a file {path.name}")
+            with contextlib.suppress(OSError):  # a disk that takes nothing keeps no start from being swept
+                path.unlink(missing_ok=True)
+                removed.append(f"half a file {path.name}")
+    return removed
+
+
+def _playbooks(settings: NodeSettings) -> list[str]:
+    """Ansible's own directories, where it was killed; a name is its process number and eight letters and digits."""
+    removed = []
+    for path in _entries(settings.run_dir / "ansible"):
+        found = _PLAYBOOK.fullmatch(path.name)
+        if found and path.is_dir() and not _writes_still(int(found[1]), path):
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(f"temporary files {path.name}")
     return removed
 
 

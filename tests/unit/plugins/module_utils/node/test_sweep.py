@@ -341,6 +341,21 @@ def test_earlier_is_only_what_nobody_works_on_and_what_says_so_whole(node: Node)
         assert sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0)) == sweep.Swept()
 
 
+def test_a_guest_that_runs_is_of_this_boot_whatever_its_files_say(node: Node) -> None:
+    node.start(7, boot=EARLIER)
+    assert node.sweep(alive).removed == ()
+    assert node.things == {"7.head.1", "vcn1-7"}
+
+
+def test_what_is_still_here_after_its_removal_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = node.start(7)
+    monkeypatch.setattr(sweep.guests, "absent", lambda *_words: ("domain vcn1-7",))
+    swept = node.sweep()
+    assert swept.removed == ()
+    assert [said.key for said in swept.left] == [key]
+    assert "still here" in swept.left[0].why
+
+
 def test_what_would_not_go_is_told_and_keeps_nothing_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     node.start(8)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import time
@@ -72,6 +73,39 @@ def test_half_a_file_goes_with_its_writer(
     os.utime(directory / name, (time.time() - age_s,) * 2)
     assert traces.tidy(settings) == ((f"half a file {name}",) if goes else ())
     assert (directory / name).exists() is not goes
+
+
+@pytest.mark.parametrize(
+    ("name", "age_s", "goes"),
+    [
+        (f"ansible-local-{NO_PROCESS}abc_1239", 0.0, True),
+        (f"ansible-local-{os.getpid()}abc_1239", 0.0, False),
+        (f"ansible-local-{os.getpid()}abc_1239", 7200.0, True),
+        (f"ansible-local-{NO_PROCESS}", 7200.0, False),
+        ("tmp", 7200.0, False),
+    ],
+)
+def test_temporary_files_go_with_their_playbook(settings: NodeSettings, name: str, age_s: float, goes: bool) -> None:
+    """One that was killed leaves them."""
+    directory = settings.run_dir / "ansible" / name
+    directory.mkdir(parents=True)
+    (directory / "something").touch()
+    os.utime(directory, (time.time() - age_s,) * 2)
+    assert traces.tidy(settings) == ((f"temporary files {name}",) if goes else ())
+    assert directory.exists() is not goes
+
+
+def test_a_disk_that_takes_nothing_keeps_nothing_else_waiting(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(_path: pathlib.Path, **_how: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    directory = settings.state_dir / "records" / "7.head.1"
+    directory.mkdir(parents=True)
+    (directory / f".record.json.{NO_PROCESS}").touch()
+    monkeypatch.setattr(pathlib.Path, "unlink", read_only)
+    assert traces.tidy(settings) == ()
 
 
 def test_old_words_and_locks_are_forgotten_and_young_ones_kept(settings: NodeSettings) -> None:
