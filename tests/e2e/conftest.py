@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -179,11 +180,18 @@ class Site:
 
     def left(self) -> list[str]:
         """What there still is of any job: on the nodes, in the queue, in the nodes' notes.  Nothing, it is hoped."""
-        on_nodes = json.loads(self.run("left", "--json").stdout)
-        things = [f"{node}: {thing}" for node, found in on_nodes.items() for thing in found]
-        things += [f"{node}: {thing}" for node in on_nodes for thing in self.root(node, AT_WORK).splitlines()]
-        things += [f"job {job_id} in state {state}" for job_id, state in self.jobs().items() if state != "C"]
-        for name, node in self.nodes().items():
+
+        def at_work(node: str) -> list[str]:
+            return [f"{node}: {thing}" for thing in self.root(node, AT_WORK).splitlines()]
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # every test ends with this: side by side
+            on_nodes, jobs, nodes = pool.submit(self.run, "left", "--json"), pool.submit(self.jobs), self.nodes()
+            working = pool.map(at_work, ("fe", *nodes))
+        found = json.loads(on_nodes.result().stdout)
+        things = [f"{node}: {thing}" for node, there in found.items() for thing in there]
+        things += [thing for there in working for thing in there]
+        things += [f"job {job_id} in state {state}" for job_id, state in jobs.result().items() if state != "C"]
+        for name, node in nodes.items():
             if node.note or not node.usable:
                 things.append(f"node {name} is {','.join(sorted(node.states))}: {node.note}")
         return things

@@ -282,6 +282,8 @@ class Conversation:
         raise VTorqueError(
             "nothing was run",
             f"no connection to {self._guest}: {said or 'it ended the session before the job began'}"[:600],
+            # ssh itself would have said something
+            "" if said else "an exit in a start file of the login shell (.bashrc, .profile) does that",
         )
 
 

@@ -283,7 +283,7 @@ LOST = (
 
 def test_a_lost_guest_ends_the_job_at_once_with_the_reason(job_place: JobPlace) -> None:
     """Its connection would stay open: here the guest's sshd even goes on."""
-    process = job_place.start_batch(b"echo up; echo words >&2; sleep 1000\n")
+    process = job_place.start_batch(b"echo words >&2; echo up; sleep 1000\n")
     started(process)
     assert process.stderr
     assert process.stderr.readline() == b"words\n"
