@@ -52,11 +52,11 @@ def main(argv: t.Sequence[str] | None = None, places: Places | None = None) -> i
         return 1
     if ending is None:
         return 0
-    if ending.message:
-        _tell("\n".join(ending.message))
     if ending.alarm:
         _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm))
         raise_alarm(ending.alarm, grave=ending.grave)
+    if ending.message:  # last: the job's error file may be a pipe of its owner's, who need not read it
+        _tell("\n".join(ending.message))
     return REQUEUE if ending.requeue else 0
 
 

@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
     VTorqueError,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.prologue import Ending
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.hook import REQUEUE
 
@@ -190,6 +191,18 @@ def test_alarm_reaches_the_system_log(monkeypatch: pytest.MonkeyPatch, grave: bo
     monkeypatch.setattr(syslog, "syslog", lambda priority, text: said.append((priority, text)))
     hook.raise_alarm("t1 is set offline \x1b[2J", grave=grave)
     assert said == [(getattr(syslog, level), "t1 is set offline ?[2J")]
+
+
+def test_the_administrator_is_told_before_the_jobs_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job's error file may be a pipe of its owner's (`-k e`), who need not read it: there the hook may end."""
+    told: list[str] = []
+    ending = Ending(requeue=True, message=("held",), alarm="t1 is set offline", grave=True)
+    monkeypatch.setattr(hook, "_settle", lambda: None)
+    monkeypatch.setattr(hook, "_dispatch", lambda _call, _places: ending)
+    for name in ("_keep", "raise_alarm", "_tell"):
+        monkeypatch.setattr(hook, name, lambda *_words, _name=name, **_how: told.append(_name))
+    assert hook.main(["prologue", "yes", "1", "t1", JOB_ID, USER]) == REQUEUE
+    assert told == ["_keep", "raise_alarm", "_tell"]
 
 
 def test_system_log_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
