@@ -11,7 +11,7 @@ import re
 import time
 import typing as t
 
-from ..module_utils import records
+from ..module_utils import records, shell_links
 from ..module_utils.errors import VTorqueError
 from ..module_utils.guestspec import GuestFacts, GuestSpec
 from ..module_utils.job.plan import JobPlan
@@ -56,7 +56,7 @@ class ActionModule(JobAction):
             guests=tuple(ready_guest(plan, node, facts) for node, facts in guests),
             user_shell=plan.user_shell,
         )
-        changed = not (records.shell_link(shell, place.root).is_symlink() and says(place.file("ready.json"), ready))
+        changed = not (shell_links.link_of(shell, place.root).is_symlink() and says(place.file("ready.json"), ready))
         if changed:
             uid = plan.owner.uid
             with phase(place, "record"):
@@ -64,11 +64,11 @@ class ActionModule(JobAction):
                 records.write(place.file("known_hosts"), known_hosts(plan, guests), reader_uid=uid)
                 records.write_json(place.file("ready.json"), ready, reader_uid=uid)
             self._keep(place, kept, plan, guests)
-            records.point_shell(shell, place.run_dir, place.root)  # last: the shell believes nothing that is not linked
+            shell_links.point(shell, place.run_dir, place.root)  # last: the shell believes nothing that is not linked
         return Outcome(changed, before, after)
 
     def _absent(self, place: JobPlace, kept: pathlib.Path, before: list[str]) -> Outcome:
-        links = records.shell_links(place.run_dir, place.root)
+        links = shell_links.links_to(place.run_dir, place.root)
         if self.checking:
             return Outcome(bool(before or links), before, [])
         plan = read_plan(place)

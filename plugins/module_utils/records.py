@@ -3,12 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ready, refusal and job records: what root writes about a job, and how it is read back safely.
 
-    /run/vtorque/jobs/<job>.<start>/      0711 root: ready.json or refusal.json, known_hosts, job_key, plan.json
-    /run/vtorque/shells/<pid>.<ticks>     link to the above, named by the process that becomes the job's shell
-    /var/lib/vtorque/records/<job>/       record.json, log and consoles; they outlive the job
-
-The link is how the job's shell finds the record of *this very start* without asking the server: the process
-that runs `prologue` is the one that becomes the job shell (batch), or both have the same parent (interactive).
+/run/vtorque/jobs/<job>.<start>/         0711 root: ready.json or refusal.json, known_hosts, job_key, plan.json
+/var/lib/vtorque/records/<job>.<start>/  record.json, log and consoles; they outlive the job
 """
 
 from __future__ import annotations
@@ -219,80 +215,6 @@ def make_directory(path: pathlib.Path) -> None:
                 part.chmod(0o711)
     except OSError as error:
         raise VTorqueError(f"{path} was not made", str(error)) from error
-
-
-def shell_link(shell: ProcessId, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Path:
-    """Where the process that becomes the job's shell looks for what root left for it."""
-    return run_dir / "shells" / str(shell)
-
-
-def point_shell(shell: ProcessId, directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> None:
-    """Let the job's shell find the directory of its start; a former link is replaced in one step.
-
-    Args:
-        shell: the process that becomes the job's shell.
-        directory: of its start.
-        run_dir: root's directory of what is true while jobs run.
-
-    Raises:
-        VTorqueError: the link was not made.
-    """
-    link = shell_link(shell, run_dir)
-    make_directory(link.parent)
-    new = link.with_name(f".{link.name}.{os.getpid()}")
-    try:
-        new.symlink_to(directory)
-        new.rename(link)
-    except OSError as error:
-        raise VTorqueError(f"{link} was not made", str(error)) from error
-
-
-def shell_links(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[pathlib.Path, ...]:
-    """Every link through which a shell finds this directory.
-
-    Args:
-        directory: of a start.
-        run_dir: root's directory of what is true while jobs run.
-
-    Returns:
-        Paths of the links.
-    """
-    shells = run_dir / "shells"
-    found = []
-    for link in shells.iterdir() if shells.is_dir() else ():
-        # another job may end while we look
-        with contextlib.suppress(FileNotFoundError):
-            if link.is_symlink() and link.readlink().name == directory.name:
-                found.append(link)
-    return tuple(found)
-
-
-def remove_run(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[str, ...]:
-    """Take away what the job's shell could believe: first the links, then keys and records.
-
-    Args:
-        directory: of a start.
-        run_dir: root's directory of what is true while jobs run.
-
-    Returns:
-        What was removed, as words.
-
-    Raises:
-        VTorqueError: something would not go.
-    """
-    import shutil  # 5 ms that a prologue does not pay
-
-    removed = []
-    try:
-        for link in shell_links(directory, run_dir):
-            link.unlink(missing_ok=True)
-            removed.append(f"shell link {link.name}")
-        if directory.is_dir():
-            shutil.rmtree(directory)
-            removed.append(f"run directory {directory.name}")
-    except OSError as error:
-        raise VTorqueError(f"{directory} was not removed", str(error)) from error
-    return tuple(removed)
 
 
 def let_read(fd: int, uid: int) -> None:

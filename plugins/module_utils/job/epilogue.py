@@ -13,7 +13,7 @@ import subprocess
 import time
 import typing as t
 
-from .. import guestspec, records
+from .. import guestspec, records, shell_links
 from ..errors import VTorqueError
 from ..guestspec import NodePart
 from . import bounded, hook_call, playbook
@@ -75,7 +75,7 @@ def _end(call: HookCall, start: Start, began: float, until: float, *, alone: boo
         except VTorqueError as error:
             left = left or error
     try:
-        records.remove_run(start.directory, start.places.run_dir)
+        shell_links.remove_run(start.directory, start.places.run_dir)
     except VTorqueError as error:
         left = left or error
     return left

@@ -9,7 +9,7 @@ import os
 import pathlib
 import pwd
 
-from .. import records
+from .. import records, shell_links
 from ..errors import VTorqueError
 from ..records import ProcessId, ReadyRecord, RefusalRecord
 
@@ -35,7 +35,7 @@ def find(job_id: str, *, run_dir: pathlib.Path = records.RUN_DIR) -> tuple[pathl
     for pid in (os.getpid(), os.getppid()):
         process = ProcessId.of(pid)
         try:
-            target = records.shell_link(process, run_dir).readlink()
+            target = shell_links.link_of(process, run_dir).readlink()
         except OSError:
             continue
         # a name and no path: nothing outside of root's directory is ever read

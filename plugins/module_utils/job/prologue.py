@@ -11,7 +11,7 @@ import os
 import pathlib
 import time
 
-from .. import records
+from .. import records, shell_links
 from ..errors import SiteFault, VTorqueError
 from ..records import Deadline, ProcessId, RefusalRecord
 from . import hook_call, playbook
@@ -232,7 +232,7 @@ def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | Non
         for name in (*READY, "verdict.json"):
             (start.directory / name).unlink(missing_ok=True)
         records.write_json(start.directory / "refusal.json", refusal, reader_uid=_uid(case.call))
-        records.point_shell(case.shell, start.directory, start.places.run_dir)
+        shell_links.point(case.shell, start.directory, start.places.run_dir)
     except OSError as failed:
         return VTorqueError(f"{start.directory} was not written", str(failed))
     except VTorqueError as failed:

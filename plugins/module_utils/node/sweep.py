@@ -17,7 +17,7 @@ import pathlib
 import shutil
 import typing as t
 
-from .. import records
+from .. import records, shell_links
 from ..errors import NodeFault, VTorqueError
 from ..records import Deadline
 from . import guests, locks, slots, traces
@@ -298,7 +298,7 @@ def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tu
             raise VTorqueError("still here", ", ".join(here))
     else:
         locks.bury(settings, start.key)
-    return (*things, *records.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))
+    return (*things, *shell_links.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))
 
 
 def _remove_earlier(start: Start, settings: NodeSettings) -> tuple[str, ...]:
@@ -314,4 +314,4 @@ def _remove_earlier(start: Start, settings: NodeSettings) -> tuple[str, ...]:
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]
-    return (*things, *records.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))
+    return (*things, *shell_links.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))

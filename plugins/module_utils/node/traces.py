@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 
-from .. import records
+from .. import shell_links
 from ..records import ProcessId
 from .locks import STONE_KEPT_S
 from .settings import NodeSettings
@@ -34,7 +34,7 @@ def run_keys(settings: NodeSettings) -> tuple[str, ...]:
 
 def living_shell(settings: NodeSettings, key: str) -> ProcessId | None:
     """The process that is, or becomes, the shell of this start's job, when it lives."""
-    for link in records.shell_links(settings.run_dir / "jobs" / key, settings.run_dir):
+    for link in shell_links.links_to(settings.run_dir / "jobs" / key, settings.run_dir):
         shell = _process(link.name)
         if shell is not None and _lives(shell):
             return shell
@@ -71,7 +71,7 @@ def _dangling_links(settings: NodeSettings) -> list[str]:
 
 
 def _half_files(settings: NodeSettings) -> list[str]:
-    """Files that `records.write` and `records.point_shell` began and a kill cut short: `.<name>.<pid>`."""
+    """Files that `records.write` and `shell_links.point` began and a kill cut short: `.<name>.<pid>`."""
     recently = time.time() - STONE_KEPT_S
     places = [settings.run_dir, settings.run_dir / "shells", *_entries(settings.run_dir / "jobs")]
     # thousands of records may lie there; what was not touched since then was looked at before

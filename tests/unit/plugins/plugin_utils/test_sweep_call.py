@@ -11,7 +11,7 @@ import types
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import epilogue, prologue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hook_call import HookCall
@@ -49,7 +49,7 @@ def test_a_lock_holder_or_the_jobs_shell_is_enough(places: Places) -> None:
     (places.state_dir / "guests" / "7.head.1").mkdir(parents=True)
     refused = places.run_dir / "jobs" / "8.head.1"
     records.make_directory(refused)
-    records.point_shell(ProcessId.of(os.getpid()), refused, places.run_dir)
+    shell_links.point(ProcessId.of(os.getpid()), refused, places.run_dir)
     with locks.held(locks.start_lock(settings, "7.head.1"), settings, Deadline.after(60.0)):
         assert not sweep_call.something_unheld(places)
     assert sweep_call.something_unheld(places)

@@ -18,7 +18,7 @@ import typing as t
 import uuid
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks, remains, slots, sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import Domains, DomainSpec, render_xml
@@ -86,7 +86,7 @@ class Node:
         directory = self.settings.run_dir / "jobs" / key
         records.make_directory(directory)
         (directory / "ready.json").write_text(json.dumps({"boot_id": boot or records.boot_id()}))
-        records.point_shell(shell or ended(), directory, self.settings.run_dir)
+        shell_links.point(shell or ended(), directory, self.settings.run_dir)
 
     def sweep(
         self, is_alive: sweep.IsAlive = dead, has_files: sweep.HasFiles = no_files, *, twice_s: float = 0.0,

@@ -11,7 +11,7 @@ import pathlib
 import time
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import shell_links
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks, traces
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, ProcessId
@@ -35,7 +35,7 @@ def test_a_link_goes_when_process_and_directory_are_gone(settings: NodeSettings)
     here, gone = settings.run_dir / "jobs" / "7.head.1", settings.run_dir / "jobs" / "8.head.1"
     myself = ProcessId.of(os.getpid())
     for shell, directory in ((GONE, gone), (ProcessId(1, 1), here), (myself, gone)):
-        records.point_shell(shell, directory, settings.run_dir)
+        shell_links.point(shell, directory, settings.run_dir)
     (settings.run_dir / "shells" / "README").write_text("not a link of ours")
     assert traces.tidy(settings) == (f"shell link {GONE}",)
     assert {path.name for path in (settings.run_dir / "shells").iterdir()} == {"1.1", str(myself), "README"}
@@ -44,10 +44,10 @@ def test_a_link_goes_when_process_and_directory_are_gone(settings: NodeSettings)
 def test_the_shell_of_a_start_is_known_by_number_and_time(settings: NodeSettings) -> None:
     directory = settings.run_dir / "jobs" / "7.head.1"
     directory.mkdir()
-    records.point_shell(GONE, directory, settings.run_dir)
+    shell_links.point(GONE, directory, settings.run_dir)
     assert traces.living_shell(settings, "7.head.1") is None
     myself = ProcessId.of(os.getpid())
-    records.point_shell(myself, directory, settings.run_dir)
+    shell_links.point(myself, directory, settings.run_dir)
     assert traces.living_shell(settings, "7.head.1") == myself
     assert traces.living_shell(settings, "7.head.10") is None
 

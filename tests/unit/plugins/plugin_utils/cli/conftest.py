@@ -23,7 +23,7 @@ import typing as t
 
 import inotify_simple
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import (
     LostRecord,
     ProcessId,
@@ -162,7 +162,7 @@ class JobPlace:
         records.write(self.directory / "job_key", self.job_key, reader_uid=self.uid)
         records.write(self.directory / "known_hosts", f"v1-1 {self.host_key}\n", reader_uid=self.uid)
         records.write_json(self.directory / "ready.json", self.record(shell, **changes), reader_uid=self.uid)
-        records.point_shell(shell, self.directory, self.run_dir)
+        shell_links.point(shell, self.directory, self.run_dir)
 
     def lose(self, *, heard: bool = True) -> None:
         """What the worker on the node does when the guest has ended.

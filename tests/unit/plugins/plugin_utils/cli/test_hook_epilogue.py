@@ -11,7 +11,7 @@ import pwd
 import time
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
@@ -22,7 +22,7 @@ from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left,
 
 def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> None:
     assert site.prologue().returncode == 0
-    records.point_shell(ProcessId.of(os.getpid()), site.directory, site.run_dir)
+    shell_links.point(ProcessId.of(os.getpid()), site.directory, site.run_dir)
     site.make_guest()
     done = site.epilogue("37")
     assert (done.returncode, done.stderr) == (0, "")
