@@ -19,7 +19,7 @@ PLAYBOOK = "pgrep -o -f '[c]li.play'"
 TASK = "pgrep -n -f '[c]li.play'"
 ASKED = "pgrep -o -f '[c]li.vtorque_node'"
 MAKER = "pgrep -n -f '[c]li.vtorque_node'"
-WORKER = "read pid rest </run/vtorque/locks/$(ls /run/vtorque/locks | grep fe) && echo $pid"
+WORKER = "read pid rest </run/vtorque/locks/$(ls -t /run/vtorque/locks | grep -m 1 fe) && echo $pid"
 """Lines of shell that find programs on a node: the hook, Ansible and its process for the task, and of `vtorque-node`
 the one that was asked, the worker that stays, and its child that makes the guests."""
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 import select
@@ -358,6 +359,54 @@ def test_a_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
     with locks.held(path, node.settings, node.soon()):
         assert locks.is_held(path)
     assert not locks.is_held(path)
+
+
+def test_a_lock_that_was_taken_away_while_it_was_waited_for_is_nobodys(node: Node) -> None:
+    """Its holder took the guests away, and its file with them: another may hold a new one."""
+    lock = locks.Lock(node.lock)
+    assert lock.take_now()
+    mark, real = node.settings.pool.parent / "waits", locks.Lock.take
+
+    def take(waiting: locks.Lock, *words: t.Any, **how: t.Any) -> None:
+        mark.touch()
+        real(waiting, *words, **how)
+
+    node.patch.setattr(locks.Lock, "take", take)
+    asked = node.ask()
+    node.wait_for_file(mark)
+    node.lock.unlink()
+    fcntl.flock(lock._fd, fcntl.LOCK_UN)  # who asks was forked from us, and has it open too
+    lock.close()
+    assert asked.answer()["error"]["why"] == "its guests are being taken away"
+    assert node.things == []
+
+
+def test_a_worker_whose_lock_was_taken_away_does_not_stay(node: Node) -> None:
+    """Between the lock that it holds alone and the one that it shares another may have come in."""
+
+    def wait(*words: t.Any, **how: t.Any) -> dict[str, str]:
+        node.lock.unlink()
+        return node.wait(*words, **how)
+
+    node.patch.setattr(making, "wait_ready", wait)
+    with pytest.raises(VTorqueError, match="is over"):
+        front.present(node.part(), node.settings, node.soon())
+    node.absent()
+    assert node.things == []
+
+
+def test_guests_of_a_start_that_is_over_are_no_answer(node: Node) -> None:
+    """Although they were ready when its word came."""
+    real = locks.Lock.take
+
+    def take(sharing: locks.Lock, *words: t.Any, **how: t.Any) -> None:
+        real(sharing, *words, **how)
+        locks.bury(node.settings, "7.head.1")
+
+    node.patch.setattr(locks.Lock, "take", take)
+    with pytest.raises(VTorqueError, match="is over"):
+        front.present(node.part(), node.settings, node.soon())
+    assert node.things == []
 
 
 def shares(node: Node) -> bool:
