@@ -154,19 +154,14 @@ class Conversation:
 
     Args:
         watch: hears when a guest is lost: then the connection is ended, which the guest would leave open for long.
-        output: descriptors for the job's standard output and error.
     """
 
-    def __init__(
-        self, record: ReadyRecord, directory: pathlib.Path, verb: str, said: bytes, watch: LostWatch, *,
-        output: tuple[int, int] = (1, 2),
-    ) -> None:  # fmt: skip
+    def __init__(self, record: ReadyRecord, directory: pathlib.Path, verb: str, said: bytes, watch: LostWatch) -> None:
         token = secrets.token_hex(16)
         self._call = command(record, directory, [verb, token])
         self._guest = f"guest {record.guests[0].name} ({record.guests[0].address})"
         self._said = bytearray(said)
         self._marks = (Marks(token), Marks(token))
-        self._output = output
         self._watch = watch
         self._lost: GuestLost | None = None
         self._selector = selectors.DefaultSelector()
@@ -234,7 +229,7 @@ class Conversation:
     def _hear(self, fd: int, which: int) -> bool:
         data = os.read(fd, 1 << 18)
         marks = self._marks[which]
-        _write(self._output[which], marks.feed(data) if data else marks.rest())
+        _write((1, 2)[which], marks.feed(data) if data else marks.rest())
         return bool(data)
 
     def _pass_on(self, numbers: bytes) -> None:

@@ -45,14 +45,13 @@ class LostWatch:
 
     Args:
         directory: of the start; holds the ready record.
-        state_dir: holds the records that outlive the job.
     """
 
-    def __init__(self, directory: pathlib.Path, state_dir: pathlib.Path = records.STATE_DIR) -> None:
+    def __init__(self, directory: pathlib.Path) -> None:
         import inotify_simple
 
         self._directory = directory
-        self._kept = state_dir / "records" / directory.name
+        self._kept = records.STATE_DIR / "records" / directory.name
         self._inotify: inotify_simple.INotify | None = None
         with contextlib.suppress(OSError):
             self._inotify = inotify_simple.INotify(nonblocking=True)

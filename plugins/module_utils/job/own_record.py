@@ -18,7 +18,7 @@ class NothingLeft(VTorqueError):
     """Root left no word for this process: nothing may be run."""
 
 
-def find(job_id: str, *, run_dir: pathlib.Path = records.RUN_DIR) -> tuple[pathlib.Path, ReadyRecord | RefusalRecord]:
+def find(job_id: str) -> tuple[pathlib.Path, ReadyRecord | RefusalRecord]:
     """The record of this very start of the job, and its directory.
 
     It is named by the process that was the parent of `prologue`: this one (batch), or its parent (interactive),
@@ -26,7 +26,6 @@ def find(job_id: str, *, run_dir: pathlib.Path = records.RUN_DIR) -> tuple[pathl
 
     Args:
         job_id: PBS_JOBID.
-        run_dir: root's directory.
 
     Raises:
         NothingLeft: there is no record.
@@ -35,11 +34,11 @@ def find(job_id: str, *, run_dir: pathlib.Path = records.RUN_DIR) -> tuple[pathl
     for pid in (os.getpid(), os.getppid()):
         process = ProcessId.of(pid)
         try:
-            target = shell_links.link_of(process, run_dir).readlink()
+            target = shell_links.link_of(process).readlink()
         except OSError:
             continue
         # a name and no path: nothing outside of root's directory is ever read
-        directory = run_dir / "jobs" / target.name
+        directory = records.RUN_DIR / "jobs" / target.name
         return directory, _read(directory, process, job_id)
     raise NothingLeft(
         "nothing was run",

@@ -337,15 +337,6 @@ class Domains:
             found.append(self._heard.popleft())
         return tuple(found)
 
-    def wait_event(self, timeout_s: float) -> tuple[DomainEvent, ...]:
-        """Wait for events, at most so many seconds; () when nothing happened."""
-        import select
-
-        poll = select.poll()
-        poll.register(self._bell, select.POLLIN)
-        poll.poll(timeout_s * 1000)
-        return self.events()
-
     def _on_lifecycle(self, _connection: t.Any, domain: t.Any, event: int, detail: int, _opaque: object) -> None:
         kind = _EVENTS[event] if 0 <= event < len(_EVENTS) else "unknown"
         self._tell(DomainEvent(domain.name(), kind, _REASONS.get(kind, {}).get(detail, "")))
