@@ -14,7 +14,20 @@ import pytest
 
 from .conftest import Node, Site, check_nothing_left
 from .terminal import Terminal
-from .trouble import CONFIG, NODES, changed, check_held, check_message, drop, gates, open_gate, revive, sweep
+from .trouble import (
+    CONFIG,
+    HIDE_KVM,
+    NODES,
+    SHOW_KVM,
+    changed,
+    check_held,
+    check_message,
+    drop,
+    gates,
+    open_gate,
+    revive,
+    sweep,
+)
 
 WELL = Node(frozenset({"free"}), "")
 
@@ -70,10 +83,8 @@ FAULTS = {
     "no libvirt": Fault("libvirt", "libvirt", "kill -9 $(cat /run/libvirtd.pid)", revive("libvirt")),
     "no virtualisation": Fault(
         "virtualisation", "virtualisation",
-        f"sed -i 's/^hypervisor_default:.*/hypervisor_default: kvm/' {CONFIG}; "
-        "[ ! -e /dev/kvm ] || mv /dev/kvm /dev/kvm.away",
-        f"sed -i 's/^hypervisor_default:.*/hypervisor_default: qemu/' {CONFIG}; "
-        "[ ! -e /dev/kvm.away ] || mv /dev/kvm.away /dev/kvm",
+        f"sed -i 's/^hypervisor_default:.*/hypervisor_default: kvm/' {CONFIG}; {HIDE_KVM}",
+        f"sed -i 's/^hypervisor_default:.*/hypervisor_default: qemu/' {CONFIG}; {SHOW_KVM}",
         "hypervisor=kvm",
     ),
     "no room": Fault(

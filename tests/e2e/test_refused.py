@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, changed, check_refused, drop, encoded, forge, image, request
+from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, check_refused, drop, encoded, forge, image, request
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,19 @@ def test_jobtype_runs_nothing(site: Site) -> None:
 
 def test_emulation_that_the_site_does_not_allow(site: Site) -> None:
     """The node's own policy has the last word, whatever the front end's says."""
-    with changed(site, allow_emulation=False):
-        check_refused(site.job(stdin="echo RAN\n"), "emulation")
+    with changed(site, allow_emulation=False, hypervisor_default="kvm"):
+        check_refused(site.end(forge(site, request(hypervisor="qemu"))), "does not allow software emulation")
+
+
+def test_virtualisation_that_nobody_promised(site: Site) -> None:
+    """Where a site's jobs are emulated, who asks for KVM hears that there is none; no node goes offline for it."""
+    site.root("cn1", HIDE_KVM)
+    try:
+        ended = site.job("-l", "nodes=cn1:ppn=2", "-vm", "hypervisor=kvm", stdin="echo RAN\n")
+    finally:
+        site.root("cn1", SHOW_KVM)
+    check_refused(ended, "hypervisor=kvm", "no usable virtualisation", "hypervisor=qemu")
+    assert site.nodes()["cn1"].note == ""
 
 
 def test_too_few_cores_are_raised(site: Site) -> None:

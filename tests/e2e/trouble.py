@@ -24,6 +24,8 @@ PRESETUP = f"""#!/bin/sh
 # every job waits here, before the hooks, until somebody reads
 echo waiting >{GATE}
 """
+HIDE_KVM = "[ ! -e /dev/kvm ] || mv /dev/kvm /dev/kvm.away"
+SHOW_KVM = "[ ! -e /dev/kvm.away ] || mv /dev/kvm.away /dev/kvm"
 OVER = "#!/bin/sh\necho $1 >>/run/lab/over\n"
 
 
