@@ -23,6 +23,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ..module_utils import guestspec
 from ..module_utils.errors import VTorqueError
+from ..plugin_utils import early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
 from ..plugin_utils.job_files import guests_file, read_guests, read_plan
 from ..plugin_utils.node_answer import read_answer
@@ -55,8 +56,7 @@ class ActionModule(JobAction):
             after = before or [{"rank": guest.rank} for guest in part.guests] if wanted == "present" else []
             return Outcome(changed=before != after, before=before, after=after)
         with phase(place, f"{wanted}.{host}"):
-            program = program_of(args["prefix"])
-            answer = read_answer(part, *self._ask(program, part, timeout_s))
+            answer = read_answer(part, *self._ask(args["prefix"], part, timeout_s))
         if wanted == "absent":
             guests_file(place, host).unlink(missing_ok=True)
             return Outcome(bool(answer.removed), before, [], {"removed": len(answer.removed)})
@@ -64,11 +64,15 @@ class ActionModule(JobAction):
         keep(guests_file(place, host), {"guests": [guestspec.to_dict(guest) for guest in answer.guests]})
         return Outcome(before != after, before, after, {"guests": after})
 
-    def _ask(self, program: pathlib.Path, part: guestspec.NodePart, timeout_s: float) -> tuple[int, bytes, bytes]:
+    def _ask(self, prefix: str | None, part: guestspec.NodePart, timeout_s: float) -> tuple[int, bytes, bytes]:
         """Run the node's program with the request on its standard input: one round trip, nothing uploaded."""
         request = json.dumps(guestspec.to_dict(part), ensure_ascii=True).encode("ascii")
+        begun = early_node.find(os.environ) if prefix is None and self._connection.transport == "local" else None
+        program = program_of(prefix)
         try:
             with dying_with_ansible(), alarm(timeout_s + MARGIN_S, f"vtorque-node on {part.node}"):
+                if begun is not None and (answer := begun.ask(request)) is not None:
+                    return answer
                 return self._connection.exec_command(shlex.quote(str(program)), in_data=request, sudoable=False)
         except AnsibleConnectionFailure as error:
             raise VTorqueError(f"{part.node} was not reached", str(error.message)[:500]) from error

@@ -4,12 +4,13 @@
 """`vtorque-node`: one node's part of a job, asked in JSON on standard input and answered in one line of it.
 
 What is asked comes over a connection and is checked against the batch server's word; what is made follows from this
-node's own policy and templates.
+node's own policy and templates.  With `--early` everything that will be needed is loaded before the request is read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import pathlib
@@ -38,6 +39,12 @@ LEASES = (
 )
 """Where distributions let dnsmasq keep its leases, when it runs on this node."""
 LIBVIRT_LEASES = pathlib.Path("/var/lib/libvirt/dnsmasq")
+EARLY = "--early"
+NEEDED = (
+    f"{guests.__package__}.making", f"{guests.__package__}.preflight", "libvirt", "jinja2", "netaddr", "pycdlib",
+    "pyroute2",
+)  # fmt: skip
+"""What `present` imports on its way; nothing of it starts a thread, which a fork would not survive."""
 
 
 def main() -> int:
@@ -51,10 +58,23 @@ def main() -> int:
     os.umask(0o022)
     # a caller that went away must not end us in the middle of undoing
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    answer = respond(sys.stdin.buffer, os.environ, caller=1)
+    load = _loaded_early() if sys.argv[1:] == [EARLY] else site_policy.load
+    answer = respond(sys.stdin.buffer, os.environ, load=load, caller=1)
     with contextlib.suppress(BrokenPipeError):
         os.write(1, json.dumps(answer, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n")
     return 0
+
+
+def _loaded_early() -> t.Callable[[], site_policy.Policy]:
+    """Import what will be needed and read the policy; what fails now is tried again, and told, when it is needed."""
+    for name in NEEDED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    try:
+        policy = site_policy.load()
+    except VTorqueError:
+        return site_policy.load
+    return lambda: policy
 
 
 def respond(

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import signal
+import sys
 import types
 import typing as t
 from unittest import mock
@@ -24,6 +25,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.kept import keep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node
 
 JOB = "4711.head"
 START = 2
@@ -62,6 +64,8 @@ def make_plan(*nodes: str, ram_mib: int = 256) -> JobPlan:
 
 class Node:
     """A connection to a node whose `vtorque-node` gives an answer; it remembers what it was asked."""
+
+    transport = "local"
 
     def __init__(self, answer: t.Any = None, *, status: int = 0, complaint: bytes = b"") -> None:
         self.answer = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
@@ -154,6 +158,33 @@ def test_check_mode_asks_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
     act(job_guests, run_dir, node, timeout=77)
     assert not act(job_guests, run_dir, node, check=True, timeout=77)["changed"]
     assert act(job_guests, run_dir, node, check=True, timeout=77, state="absent")["changed"]
+
+
+EARLY = f"import sys; sys.stdin.read(); print({json.dumps({'version': 1, 'ok': True, 'guests': [FACTS]})!r})"
+
+
+@pytest.mark.parametrize(
+    ("program", "transport", "asked"),
+    [(EARLY, "local", 0), (EARLY, "ssh", 1), ("", "local", 1)],
+    ids=["it is asked", "it is not another node's", "it has ended"],
+)
+def test_a_node_program_that_was_begun_early_is_asked_instead_of_a_new_one(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, program: str, transport: str, asked: int
+) -> None:
+    monkeypatch.setenv(early_node.VARIABLE, "")
+    process = early_node.begin([sys.executable, "-c", program])
+    begun = early_node.find(os.environ)
+    assert begun is not None
+    if not program:
+        process.wait(timeout=60)
+    node = Node(good(FACTS))
+    node.transport = transport
+    result = act(job_guests, run_dir, node, timeout=77)
+    os.close(begun.socket)
+    os.close(begun.complaint)
+    process.wait(timeout=60)
+    assert [guest["name"] for guest in result["guests"]] == ["vn1-3"]
+    assert len(node.commands) == asked
 
 
 def test_a_whole_playbook_can_be_checked_before_there_is_a_plan(run_dir: pathlib.Path) -> None:
