@@ -36,6 +36,10 @@ _SLOTS = re.compile(rf"(?P<host>{HOST_NAME})/(?P<slots>[0-9]{{1,6}}(-[0-9]{{1,6}
 _MAX_SLOTS = 1 << 20
 
 
+class Refused(SiteFault):
+    """The server answered, and did not do it."""
+
+
 class Torque:
     """Torque 6 (torque.md).
 
@@ -74,7 +78,16 @@ class Torque:
         return found[0]
 
     def note(self, node: str) -> str:
-        """What is written about a node, or ""."""
+        """What is written about a node, or "".
+
+        Every node asks for its own every few minutes: the server is not made to tell of all of them for that, but for
+        a node that it knows by another form of its name.
+        """
+        _demand(HOST_NAME, node, "node")
+        with contextlib.suppress(Refused):
+            found = [one for one in parse_nodes(self._run("pbsnodes", "-x", node)) if one.name == node]
+            if len(found) == 1:
+                return found[0].note
         return self.node(node).note
 
     def offline(self, node: str, note: str) -> BatchNode:
@@ -171,7 +184,7 @@ def _failure(tool: str, subject: str, status: int, words: str) -> SiteFault:
     said = next((line.strip() for line in words.splitlines() if line.strip()), "")
     if status == SERVER_GONE:
         return SiteFault(tool, "the batch server cannot be reached", said[:200])
-    return SiteFault(f"{tool} {subject}", f"status {status}: {said[:200] or 'no words'}")
+    return Refused(f"{tool} {subject}", f"status {status}: {said[:200] or 'no words'}")
 
 
 def one_line(note: str) -> str:

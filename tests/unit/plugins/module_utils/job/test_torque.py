@@ -193,6 +193,8 @@ if tool == "qhold" and not state.get("deaf"):
     state["holds"] = "u"
     (here / "state").write_text(json.dumps(state))
 if tool == "pbsnodes" and sys.argv[1] == "-x":
+    if sys.argv[2:] and sys.argv[2:] != ["n1.site"]:
+        sys.exit("pbsnodes: Error (15064 - Unknown node) MSG=cannot locate specified node")
     note = f"<note>{state['note']}</note>" if state["note"] else ""
     print(f"<Data><Node><name>n1.site</name><state>{state['state']}</state><np>4</np>{note}</Node></Data>")
 if tool == "qstat":
@@ -270,6 +272,17 @@ def test_offline_with_our_note_and_back(tmp_path: pathlib.Path, name: str) -> No
     told = [call for call in recorder.calls if call[1] != "-x"]
     assert told == [["pbsnodes", "-o", "-N", "vtorque: libvirt is dead", "n1.site"],
                     ["pbsnodes", "-c", "-N", "", "n1.site"]]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("n1.site", [["-x", "n1.site"]]), ("n1", [["-x", "n1"], ["-x"]])],
+    ids=["its name", "another form of it"],
+)
+def test_a_note_is_asked_for_without_the_other_nodes(tmp_path: pathlib.Path, name: str, asked: list[list[str]]) -> None:
+    recorder = Recorder(tmp_path, note="broken fan")
+    assert torque.Torque(tmp_path).note(name) == "broken fan"
+    assert [call[1:] for call in recorder.calls] == asked
 
 
 @pytest.mark.parametrize(
