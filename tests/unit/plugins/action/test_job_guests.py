@@ -1,0 +1,256 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""job_guests: a node is asked for its part, and its answer is not believed as it comes."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import sys
+import types
+import typing as t
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_plan, job_record
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node
+
+from .task import FACTS, Gone, Node, act, error, good, make_plan
+
+
+def test_a_node_is_asked_once_for_its_own_part(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    node = Node(good(FACTS))
+    result = act(job_guests, run_dir, node, timeout=77)
+    assert node.commands == ["/opt/vtorque/bin/vtorque-node"]
+    assert guestspec.from_dict(guestspec.NodePart, node.requests[0]) == dataclasses.replace(
+        plan.parts["n1"], timeout_s=77.0
+    )
+    shown = {"rank": 0, "name": "vn1-3", "mac": "52:54:00:00:01:03", "address": "192.0.2.17"}
+    assert result["changed"]
+    assert result["guests"] == [shown]
+    assert result["diff"] == {"before": [], "after": [shown]}
+
+
+def test_guests_that_are_there_are_no_change(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    act(job_guests, run_dir, Node(good(FACTS)), timeout=77)
+    again = act(job_guests, run_dir, Node(good({**FACTS, "timings_s": {"ready": 0.1}})), timeout=77)
+    assert not again["changed"]
+    assert again["diff"]["before"] == again["diff"]["after"]
+
+
+def test_check_mode_asks_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    node = Node(good(FACTS))
+    result = act(job_guests, run_dir, node, check=True, timeout=77)
+    assert node.commands == []
+    assert result["changed"]
+    assert result["diff"] == {"before": [], "after": [{"rank": 0}]}
+    assert [path.name for path in run_dir.iterdir()] == ["plan.json"]
+    act(job_guests, run_dir, node, timeout=77)
+    assert not act(job_guests, run_dir, node, check=True, timeout=77)["changed"]
+    assert act(job_guests, run_dir, node, check=True, timeout=77, state="absent")["changed"]
+
+
+EARLY = f"import sys; sys.stdin.read(); print({json.dumps({'version': 1, 'ok': True, 'guests': [FACTS]})!r})"
+
+
+@pytest.mark.parametrize(
+    ("program", "transport", "asked"),
+    [(EARLY, "local", 0), (EARLY, "ssh", 1), ("", "local", 1)],
+    ids=["it is asked", "it is not another node's", "it has ended"],
+)
+def test_a_node_program_that_was_begun_early_is_asked_instead_of_a_new_one(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, program: str, transport: str, asked: int
+) -> None:
+    monkeypatch.setenv(early_node.VARIABLE, "")
+    process = early_node.begin([sys.executable, "-c", program])
+    begun = early_node.find(os.environ)
+    assert begun is not None
+    if not program:
+        process.wait(timeout=60)
+    node = Node(good(FACTS))
+    node.transport = transport
+    result = act(job_guests, run_dir, node, timeout=77)
+    os.close(begun.socket)
+    os.close(begun.complaint)
+    process.wait(timeout=60)
+    assert [guest["name"] for guest in result["guests"]] == ["vn1-3"]
+    assert len(node.commands) == asked
+
+
+def test_a_whole_playbook_can_be_checked_before_there_is_a_plan(run_dir: pathlib.Path) -> None:
+    assert act(job_guests, run_dir, check=True, timeout=77)["changed"]
+    assert act(job_record, run_dir, check=True)["changed"]
+    assert list(run_dir.iterdir()) == []
+
+
+def test_absent_needs_no_plan(run_dir: pathlib.Path) -> None:
+    node = Node(good(removed=["domain vn1-3", "slot 3"]))
+    result = act(job_guests, run_dir, node, state="absent", timeout=60)
+    assert node.requests[0]["do"] == "absent"
+    assert node.requests[0]["guests"] == []
+    assert result["changed"]
+    assert result["removed"] == 2
+    assert not act(job_guests, run_dir, Node(good()), state="absent", timeout=60)["changed"]
+
+
+def test_what_is_left_is_an_error(run_dir: pathlib.Path) -> None:
+    result = act(job_guests, run_dir, Node(good(left=["domain vn1-3"])), state="absent", timeout=60)
+    assert result["failed"]
+    assert "domain vn1-3" in result["msg"]
+    assert error(run_dir)["fault"] == "node"
+
+
+def test_the_nodes_own_error_keeps_its_class(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    told = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "ip link add", "cause": "bridge"}
+    result = act(job_guests, run_dir, Node({"version": 1, "ok": False, "error": told, "left": []}), timeout=9)
+    assert result["failed"]
+    assert result["fault"] == "node"
+    assert result["msg"] == "n1: bridge br0: not there (ip link add)"
+    assert error(run_dir) == {**told, "what": "n1: bridge br0", "host": "n1"}
+
+
+BAD_ANSWERS: dict[str, t.Any] = {
+    "nothing": b"",
+    "no JSON": b"Welcome to n1!\n{}",
+    "a list": [],
+    "no version": {"ok": True},
+    "a later version": {**good(FACTS), "version": 2},
+    "ok is a word": {**good(FACTS), "ok": "yes"},
+    "no guest": good(),
+    "a guest too many": good(FACTS, {**FACTS, "rank": 1, "name": "vn1-4"}),
+    "another's rank": good({**FACTS, "rank": 1}),
+    "the same rank twice": good(FACTS, FACTS),
+    "another node's name": good({**FACTS, "name": "vn2-3"}),
+    "a name with a suffix": good({**FACTS, "name": "vn1-3.evil"}),
+    "a key too many": good({**FACTS, "ansible_facts": {}}),
+    "the loopback address": good({**FACTS, "address": "127.0.0.1"}),
+    "a multicast address": good({**FACTS, "address": "224.0.0.1"}),
+    "no address": good({**FACTS, "address": "0.0.0.0"}),
+    "half an address": good({**FACTS, "address": "1.2"}),
+    "an address with a command": good({**FACTS, "address": "1.1.1.1;id"}),
+    "guests is a word": {**good(FACTS), "guests": "vn1-3"},
+    "too long": b"[" + b" " * (1 << 20) + b"]",
+    "an error without words": {"version": 1, "ok": False},
+}
+
+
+@pytest.mark.parametrize("answer", BAD_ANSWERS.values(), ids=BAD_ANSWERS.keys())
+def test_an_answer_out_of_form_is_not_believed(run_dir: pathlib.Path, plan: JobPlan, answer: t.Any) -> None:
+    result = act(job_guests, run_dir, Node(answer, status=1, complaint=b"trouble\x1b[31m\n"), timeout=9)
+    assert result["failed"]
+    assert "\x1b" not in result["msg"]
+    assert error(run_dir)["fault"] == "unclear"
+    assert not list(run_dir.glob("guests.*"))
+
+
+def test_a_silent_program_is_said_with_its_last_line(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    node = Node(b"", status=127, complaint=b"sh: 1: /opt/vtorque/bin/vtorque-node: not found\n")
+    result = act(job_guests, run_dir, node, timeout=9)
+    assert "not found" in result["msg"]
+    assert "is vTorque installed on the node" in result["msg"]
+
+
+def test_a_node_that_is_not_reached_blames_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    result = act(job_guests, run_dir, Gone(), timeout=9)
+    assert "n1 was not reached" in result["msg"]
+    assert error(run_dir)["fault"] == "unclear"
+
+
+def test_the_first_error_of_a_start_stays(run_dir: pathlib.Path) -> None:
+    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    act(job_guests, run_dir, Gone(), host="n2", timeout=9)
+    act(job_guests, run_dir, Node(b""), host="n1", timeout=9)
+    assert error(run_dir)["host"] == "n2"
+    assert records.read_json(run_dir / "error.n1.json")["host"] == "n1"
+
+
+def test_a_host_without_a_part_is_refused(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    node = Node(good(FACTS))
+    assert "has no part" in act(job_guests, run_dir, node, host="n9", timeout=9)["msg"]
+    assert node.commands == []
+
+
+def test_no_plan_no_guests(run_dir: pathlib.Path) -> None:
+    assert "there is no plan" in act(job_guests, run_dir, Node(good(FACTS)), timeout=9)["msg"]
+
+
+def test_the_directory_must_be_this_starts(tmp_path: pathlib.Path) -> None:
+    result = act(job_guests, tmp_path, Node(good(FACTS)), timeout=9)
+    assert "is called 4711.head.2" in result["msg"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [({"VTORQUE_DEADLINE": "1060"}, 58.0), ({"VTORQUE_DEADLINE": "1060.5"}, 58.5)],
+)
+def test_the_wire_carries_seconds_that_are_left(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], seconds: float
+) -> None:
+    monkeypatch.setattr(job_guests.time, "time", lambda: 1000.0)
+    assert job_guests.time_left_s(None, environment) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "999", "1e9", "nan"])
+def test_without_time_nothing_is_asked(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("VTORQUE_DEADLINE", text)
+    node = Node(good(FACTS))
+    assert act(job_guests, run_dir, node)["failed"]
+    assert node.commands == []
+
+
+def test_a_peer_that_stays_silent_is_given_up(run_dir: pathlib.Path, plan: JobPlan, monkeypatch: t.Any) -> None:
+    class Silent(Node):
+        def exec_command(self, cmd: str, in_data: bytes, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+            os.read(os.pipe()[0], 1)  # a pipe into which nobody writes: only a signal ends this
+            return 0, b"", b""
+
+    monkeypatch.setattr(job_guests, "MARGIN_S", 0.0)
+    assert "gave no answer within" in act(job_guests, run_dir, Silent(), timeout=0.1)["msg"]
+
+
+def death_signal() -> int:
+    number = ctypes.c_int()
+    ctypes.CDLL(None).prctl(job_guests.PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0)
+    return number.value
+
+
+def test_a_call_dies_with_ansible_and_nothing_else_does(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    during: list[int] = []
+
+    class Watched(Node):
+        def exec_command(self, cmd: str, in_data: bytes, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+            during.append(death_signal())
+            return super().exec_command(cmd, in_data, sudoable)
+
+    act(job_guests, run_dir, Watched(good(FACTS)), timeout=9)
+    assert during == [signal.SIGKILL]
+    assert death_signal() == 0
+
+
+def test_a_call_is_not_begun_when_ansible_is_gone(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_guests.multiprocessing, "parent_process", lambda: types.SimpleNamespace(pid=os.getpid()))
+    node = Node(good(FACTS))
+    assert "ansible-playbook has ended" in act(job_guests, run_dir, node, timeout=9)["msg"]
+    assert node.commands == []
+    assert death_signal() == 0
+
+
+@pytest.mark.parametrize("module", [job_guests, job_plan, job_record])
+@pytest.mark.parametrize("args", [{"state": "nonsense"}, {"start": "one"}, {"unknown": 1}])
+def test_arguments_are_checked_as_a_modules_are(
+    run_dir: pathlib.Path, module: types.ModuleType, args: dict[str, t.Any]
+) -> None:
+    with pytest.raises(AnsibleActionFail):
+        act(module, run_dir, **args)

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""job_plan: what was planned, for root alone, and the same twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import types
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.action import job_plan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.kept import keep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
+
+from .task import JOB, START, act, error, make_plan
+
+
+@pytest.fixture
+def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> types.SimpleNamespace:
+    """What the plan is made from; `.plan` is what `make_plan` gives, `.start` what the server says."""
+    world = types.SimpleNamespace(plan=make_plan("n1"), start=START, fault=None)
+    aux = tmp_path / "torque" / "aux"
+    aux.mkdir(parents=True)
+    (aux / JOB).write_text("n1\n")
+    site = types.SimpleNamespace(
+        torque_home=str(tmp_path / "torque"), vm_img_dir=str(tmp_path), prologue_timeout=270
+    )  # fmt: skip
+
+    def plan_it(*_args: t.Any, node_file: str, **_others: t.Any) -> JobPlan:
+        assert node_file == "n1\n"
+        if world.fault:
+            raise world.fault
+        return t.cast(JobPlan, world.plan)
+
+    server = types.SimpleNamespace(job=lambda job_id: types.SimpleNamespace(start_count=world.start))
+    monkeypatch.setattr(job_plan.site_policy, "load", lambda path: site)
+    monkeypatch.setattr(job_plan, "open_batch", lambda policy: server)
+    monkeypatch.setattr(job_plan, "offers_of", lambda job, policy: None)
+    monkeypatch.setattr(job_plan, "make_plan", plan_it)
+    return world
+
+
+def test_the_plan_is_for_root_alone(run_dir: pathlib.Path, planning: t.Any) -> None:
+    result = act(job_plan, run_dir)
+    assert result["changed"]
+    assert result["nodes"] == ["n1"]
+    assert result["guests"] == 1
+    assert (run_dir / "plan.json").stat().st_mode & 0o777 == 0o400
+    assert JobPlan.from_json((run_dir / "plan.json").read_text()) == planning.plan
+
+
+def test_what_the_prologue_was_told_is_not_asked_again(
+    run_dir: pathlib.Path, planning: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"job_id": JOB, "start_count": START, "exec_host": ("n1",), "variables": {}, "resource_list": {}}
+    names = [field.name for field in dataclasses.fields(BatchJob)]
+    keep(BatchJob(**{name: told.get(name, "") for name in names}), run_dir)
+    monkeypatch.setattr(job_plan, "open_batch", lambda policy: pytest.fail("the server was asked"))
+    assert act(job_plan, run_dir)["nodes"] == ["n1"]
+
+
+def test_a_plan_that_says_the_same_keeps_its_keys(run_dir: pathlib.Path, planning: t.Any) -> None:
+    act(job_plan, run_dir)
+    first = (run_dir / "plan.json").read_text()
+    planning.plan = dataclasses.replace(planning.plan, job_key=make_key("another@test"))
+    assert not act(job_plan, run_dir)["changed"]
+    assert (run_dir / "plan.json").read_text() == first
+
+
+def test_a_plan_that_says_something_else_is_shown(run_dir: pathlib.Path, planning: t.Any) -> None:
+    act(job_plan, run_dir)
+    planning.plan = make_plan("n1", ram_mib=512)
+    again = act(job_plan, run_dir)
+    assert [again["diff"][side]["n1"][0]["ram_mib"] for side in ("before", "after")] == [256, 512]
+
+
+def test_check_mode_plans_and_writes_nothing(run_dir: pathlib.Path, planning: t.Any) -> None:
+    assert act(job_plan, run_dir, check=True)["changed"]
+    assert list(run_dir.iterdir()) == []
+    act(job_plan, run_dir)
+    assert not act(job_plan, run_dir, check=True)["changed"]
+
+
+def test_the_server_must_speak_of_this_start(run_dir: pathlib.Path, planning: t.Any) -> None:
+    planning.start = START + 1
+    assert "the server speaks of start 3" in act(job_plan, run_dir)["msg"]
+    assert not (run_dir / "plan.json").exists()
+
+
+def test_a_new_attempt_forgets_the_last_one_s_error(run_dir: pathlib.Path, planning: t.Any) -> None:
+    planning.fault = SiteFault("qstat", "no answer")
+    assert act(job_plan, run_dir)["fault"] == "site"
+    assert error(run_dir)["why"] == "no answer"
+    planning.fault = None
+    act(job_plan, run_dir)
+    assert not list(run_dir.glob("error*"))
+
+
+def test_directories_let_the_owner_pass_whatever_the_umask_is(tmp_path: pathlib.Path, planning: t.Any) -> None:
+    run_dir = tmp_path / "new" / "jobs" / f"{JOB}.{START}"
+    former = os.umask(0o077)
+    try:
+        act(job_plan, run_dir)
+    finally:
+        os.umask(former)
+    assert [path.stat().st_mode & 0o777 for path in (run_dir, *run_dir.parents[:2])] == [0o711] * 3
