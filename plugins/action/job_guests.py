@@ -21,7 +21,7 @@ import typing as t
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
-from ..module_utils import guestspec
+from ..module_utils import guestspec, records
 from ..module_utils.errors import VTorqueError
 from ..plugin_utils import early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
@@ -56,7 +56,8 @@ class ActionModule(JobAction):
             after = before or [{"rank": guest.rank} for guest in part.guests] if wanted == "present" else []
             return Outcome(changed=before != after, before=before, after=after)
         with phase(place, f"{wanted}.{host}"):
-            answer = read_answer(part, *self._ask(args["prefix"], part, timeout_s))
+            begun = asked_already(place, part) if wanted == "present" and args["prefix"] is None else None
+            answer = read_answer(part, *self._ask(args["prefix"], part, timeout_s, begun))
         if wanted == "absent":
             guests_file(place, host).unlink(missing_ok=True)
             return Outcome(bool(answer.removed), before, [], {"removed": len(answer.removed)})
@@ -64,20 +65,47 @@ class ActionModule(JobAction):
         keep(guests_file(place, host), {"guests": [guestspec.to_dict(guest) for guest in answer.guests]})
         return Outcome(before != after, before, after, {"guests": after})
 
-    def _ask(self, prefix: str | None, part: guestspec.NodePart, timeout_s: float) -> tuple[int, bytes, bytes]:
-        """Run the node's program with the request on its standard input: one round trip, nothing uploaded."""
+    def _ask(
+        self, prefix: str | None, part: guestspec.NodePart, timeout_s: float, begun: early_node.EarlyNode | None
+    ) -> tuple[int, bytes, bytes]:
+        """Run the node's program with the request on its standard input: one round trip, nothing uploaded.
+
+        Where the hook has asked this node already, its answer is waited for; asked again, a node answers the same.
+        """
         request = json.dumps(guestspec.to_dict(part), ensure_ascii=True).encode("ascii")
-        begun = early_node.find(os.environ) if prefix is None and self._connection.transport == "local" else None
         program = program_of(prefix)
         try:
             with dying_with_ansible(), alarm(timeout_s + MARGIN_S, f"vtorque-node on {part.node}"):
-                if begun is not None and (answer := begun.ask(request)) is not None:
+                if begun is not None and (answer := begun.answer()) is not None:
                     return answer
                 return self._connection.exec_command(shlex.quote(str(program)), in_data=request, sudoable=False)
         except AnsibleConnectionFailure as error:
             raise VTorqueError(f"{part.node} was not reached", str(error.message)[:500]) from error
         except AnsibleError as error:
             raise VTorqueError(f"vtorque-node on {part.node} was not run", str(error.message)[:500]) from error
+
+
+def asked_already(place: JobPlace, part: guestspec.NodePart) -> early_node.EarlyNode | None:
+    """The way to this node's program, when the hook has asked it for exactly this part.
+
+    Args:
+        place: the start of the job.
+        part: what is to be asked.
+
+    Returns:
+        None: the hook has not, or what it asked is not what the plan says now.
+
+    Raises:
+        VTorqueError: what says what was asked is not root's.
+    """
+    node = early_node.find(os.environ)
+    if node is None:
+        return None
+    try:
+        asked = records.read_json(place.file(early_node.ASKED))
+    except FileNotFoundError:
+        return None
+    return node if asked.get("digest") == early_node.digest(part) else None
 
 
 def program_of(prefix: str | None) -> pathlib.Path:

@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import pathlib
-import platform
 import typing as t
 
 from ..module_utils import records
-from ..module_utils.errors import SiteFault, VTorqueError
+from ..module_utils.errors import VTorqueError
 from ..module_utils.job import policy as site_policy
-from ..module_utils.job.batch import BatchJob, kept, open_batch
-from ..module_utils.job.plan import JobPlan, make_plan
-from ..module_utils.job.request import Request
-from ..module_utils.node.images import find
+from ..module_utils.job.batch import kept, open_batch
+from ..module_utils.job.plan import JobPlan
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, phase
-from ..plugin_utils.job_files import PLAN, read_plan, remove
+from ..plugin_utils.job_files import read_plan, remove
+from ..plugin_utils.planning import PLAN, plan_start
 
 
 class ActionModule(JobAction):
@@ -41,59 +39,13 @@ class ActionModule(JobAction):
                     f"start {place.start} of job {place.job_id}", f"the server speaks of start {job.start_count}"
                 )
             lines = pathlib.Path(args["nodefile"] or f"{policy.torque_home}/aux/{place.job_id}")
-            new = make_plan(
-                job,
-                policy,
-                offers_of(job, policy),
-                node_file=read_node_file(lines),
-                timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
-            )
+            new = plan_start(job, policy, lines)
             old = read_plan(place)
             before, after = shown(old), shown(new)
             if before != after and not self.checking:
                 records.write(place.file(PLAN), new.to_json())
         facts = {"nodes": sorted(new.parts), "guests": sum(len(part.guests) for part in new.parts.values())}
         return Outcome(before != after, before, after, facts)
-
-
-def offers_of(job: BatchJob, policy: site_policy.Policy) -> site_policy.Offers:
-    """The one image that the job asks for, as the pool of this node has it.
-
-    Args:
-        job: the batch server's word.
-        policy: says where the pool is.
-
-    Returns:
-        That image, or none, and this node's architecture.
-
-    Raises:
-        VTorqueError: there is no such image, or it cannot be believed; the request cannot be read.
-    """
-    request = Request.decode(job.x)
-    asked = (request.values.get("img") if request else None) or policy.img_default
-    images: tuple[site_policy.ImageFacts, ...] = ()
-    if asked and not str(asked).startswith("/"):
-        image = find(str(asked), pathlib.Path(policy.vm_img_dir))
-        images = (site_policy.ImageFacts(image.name, image.distro, image.arch),)
-    return site_policy.Offers(images=images, archs=(platform.machine(),))
-
-
-def read_node_file(path: pathlib.Path) -> str:
-    """The job's node file, which is only compared with the server's word.
-
-    Args:
-        path: where it is.
-
-    Returns:
-        Its content.
-
-    Raises:
-        SiteFault: it is not there.
-    """
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError as error:
-        raise SiteFault(f"the node file {path}", str(error), "is torque_home right in the configuration?") from error
 
 
 def shown(plan: JobPlan | None) -> dict[str, t.Any] | None:

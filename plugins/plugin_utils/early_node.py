@@ -1,81 +1,91 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mother superior's own `vtorque-node`, begun while Ansible loads on the other core.
+"""The mother superior's own `vtorque-node`, asked by the hook while Ansible still loads.
 
-It is the same program with the same request and answer; a socket that Ansible's worker inherits stands for the
-connection.  A third of a second of loading is over when it is asked.
+It is the same program with the same request and answer; a socket that Ansible inherits stands for the connection.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 import socket
-import subprocess
 import typing as t
 
-from ..module_utils.job.bounded import clean_environment
+from ..module_utils import guestspec
 
 VARIABLE = "VTORQUE_EARLY_NODE"
 """Two descriptors of this process: the socket, and the file with what the program complained of."""
+ASKED = "asked.json"
+"""In the run directory of the start: what it was asked."""
 CHUNK = 1 << 16
 LIMIT = (1 << 20) + 1
 """Bytes of an answer that are read; one that is longer is refused by its reader."""
 
 
-def begin(command: t.Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start the program; `find` in this process, or in one that it forks, gives the way to it.
-
-    Args:
-        command: the call; it reads a request from its standard input, and ends when there is none.
-
-    Returns:
-        The process, to be held: it is reaped when ours ends.
-
-    Raises:
-        OSError: it could not be started.
-    """
-    ours, theirs = socket.socketpair()
-    complaint = os.memfd_create("vtorque-node", os.MFD_CLOEXEC)
-    with theirs:
-        process = subprocess.Popen(
-            list(command), env=clean_environment(), cwd="/",
-            stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=complaint,
-        )  # fmt: skip
-    os.environ[VARIABLE] = f"{ours.detach()}.{complaint}"
-    return process
+def digest(part: guestspec.NodePart) -> str:
+    """Of what a node is asked, whatever time it gets; keys are part of it."""
+    text = json.dumps(guestspec.to_dict(dataclasses.replace(part, do="present", timeout_s=0.0)), sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
 class EarlyNode:
-    """The way to it: descriptors of its socket and of its complaints."""
+    """The way to it: descriptors of the socket and of the complaints."""
 
     socket: int
     complaint: int
 
-    def ask(self, request: bytes) -> tuple[int, bytes, bytes] | None:
+    @property
+    def word(self) -> str:
+        """For the environment of a process that inherits the descriptors."""
+        return f"{self.socket}.{self.complaint}"
+
+    def ask(self, request: bytes) -> None:
         """Put the request, once.
 
         Args:
             request: JSON, for its standard input.
 
-        Returns:
-            Status, standard output and standard error, as of a command; None: it takes no request (any more).
+        Raises:
+            OSError: it takes none (any more).
         """
         with socket.socket(fileno=os.dup(self.socket)) as peer:
+            peer.sendall(request)
+            peer.shutdown(socket.SHUT_WR)
+
+    def answer(self) -> tuple[int, bytes, bytes] | None:
+        """Wait for the answer to what was asked.
+
+        Returns:
+            Status, standard output and standard error, as of a command; None: it ended without an answer.
+        """
+        with socket.socket(fileno=os.dup(self.socket)) as peer:
+            said = b""
             try:
-                peer.sendall(request)
-                peer.shutdown(socket.SHUT_WR)
-            except OSError:
+                while len(said) < LIMIT and (data := peer.recv(CHUNK)):
+                    said += data
+            except ConnectionError:
                 return None
-            answer = b""
-            while len(answer) < LIMIT and (data := peer.recv(CHUNK)):
-                answer += data
-        return int(not answer), answer, os.pread(self.complaint, CHUNK, 0)
+        return (0, said, os.pread(self.complaint, CHUNK, 0)) if said else None
+
+    def close(self) -> None:
+        """Let go of it; when nobody else holds it, that is a cancel."""
+        os.close(self.socket)
+        os.close(self.complaint)
 
 
 def find(environment: t.Mapping[str, str]) -> EarlyNode | None:
-    """The way to the program that `begin` started here; None: there is none."""
+    """The way to the program that the hook has asked; None: it has asked none."""
     first, _dot, second = environment.get(VARIABLE, "").partition(".")
     return EarlyNode(int(first), int(second)) if first.isdecimal() and second.isdecimal() else None
+
+
+def keep_from_programs(environment: t.Mapping[str, str]) -> None:
+    """Let forks inherit the way to it, and no program: whoever holds it keeps a cancel from being heard."""
+    if node := find(environment):
+        os.set_inheritable(node.socket, False)
+        os.set_inheritable(node.complaint, False)

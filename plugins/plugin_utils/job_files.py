@@ -14,8 +14,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.guestspec import GuestFacts, from_dict
 from ..module_utils.job.plan import JobPlan
 from .action_module import JobPlace
-
-PLAN = "plan.json"
+from .planning import PLAN
 
 
 def guests_file(place: JobPlace, node: str) -> pathlib.Path:

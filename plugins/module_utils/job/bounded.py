@@ -72,10 +72,16 @@ def _run(
     return _await(process, others, timeout_s, said)
 
 
-def begin(command: t.Sequence[str | pathlib.Path], environment: t.Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a program that waits for its standard input; `finish` or `abandon` sees to its end."""
+def begin(
+    command: t.Sequence[str | pathlib.Path], environment: t.Mapping[str, str], inherited: t.Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a program that waits for its standard input; `finish` or `abandon` sees to its end.
+
+    Args:
+        inherited: descriptors that it gets under their numbers.
+    """
     return subprocess.Popen(
-        command, env=dict(environment), cwd="/", process_group=0,
+        command, env=dict(environment), cwd="/", process_group=0, pass_fds=inherited,
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 

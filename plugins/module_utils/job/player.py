@@ -40,11 +40,25 @@ class Player:
         """Ansible's settings."""
         return self._run_dir / SETTINGS
 
-    def begin(self) -> None:
-        """Let it load with the settings of the last job, which are most probably ours too; else it is begun later."""
+    def ready_to_begin(self) -> bool:
+        """Are there settings of an earlier job, which are most probably ours too?"""
+        return self._process is None and self.settings.is_file()
+
+    def begin(self, told: t.Mapping[str, str] | None = None, inherited: t.Sequence[int] = ()) -> None:
+        """Let it load with the settings of the last job; without any, it is begun later.
+
+        Args:
+            told: what it finds in its environment.
+            inherited: descriptors that it gets under their numbers.
+        """
         with contextlib.suppress(OSError):
-            if self._process is None and self.settings.is_file():
-                self._process = bounded.begin(self._command, self._environment())
+            if self.ready_to_begin():
+                self._process = bounded.begin(self._command, {**self._environment(), **(told or {})}, inherited)
+
+    @property
+    def loading(self) -> bool:
+        """Has it begun, and not ended?"""
+        return self._process is not None and self._process.poll() is None
 
     def settle(self, text: str) -> None:
         """See to it that it plays with these settings.

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import time
+import typing as t
 
 from .. import records, shell_links
 from ..errors import SiteFault, VTorqueError
@@ -60,6 +61,10 @@ def is_ours(job: BatchJob) -> bool:
     return MARKER in job.resource_list.get("other", "").split("+")
 
 
+GoAhead = t.Callable[..., None]
+"""`HeadStart.go`."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Case:
     """One start, with all that a verdict on it needs.
@@ -76,14 +81,18 @@ class _Case:
     job: BatchJob | None
     until: float
     player: Player
+    head_start: GoAhead
 
 
-def run(call: HookCall, places: Places, player: Player, *, began: float) -> Ending:
+def run(
+    call: HookCall, places: Places, player: Player, *, began: float, head_start: GoAhead = lambda *_args, **_more: None
+) -> Ending:
     """Make the guests of this start, or leave a refusal for the job's shell and do what the verdict says.
 
     Args:
         player: plays the playbook; it may have begun to load.
         began: when Torque started the hook, in seconds since the epoch.
+        head_start: may begin what the playbook will ask of this node (`plugin_utils/head_start.py`).
 
     Returns:
         What Torque and people are to be told.
@@ -101,10 +110,12 @@ def run(call: HookCall, places: Places, player: Player, *, began: float) -> Endi
     except VTorqueError as error:
         if not call.marked:  # this may be anybody's job, which our trouble does not concern
             return Ending()
-        return _conclude(_Case(call, Start(call.job_id, 0, places), shell, policy, None, until, player), error)
+        return _conclude(
+            _Case(call, Start(call.job_id, 0, places), shell, policy, None, until, player, head_start), error
+        )
     if not call.marked and not is_ours(job):
         return Ending()
-    case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until, player)
+    case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until, player, head_start)
     try:
         failed = find_loop(job) or _make(case, began)
     except VTorqueError as error:
@@ -147,7 +158,7 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
     records.make_directory(start.directory)
-    for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json"):
+    for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json", "plan.json", "asked.json"):
         (start.directory / name).unlink(missing_ok=True)
     torque_home = pathlib.Path(policy.torque_home)
     if case.until <= time.time():
@@ -162,6 +173,8 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
         playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")
+        if case.job is not None and case.player.loading:
+            case.head_start(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player)
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")

@@ -23,6 +23,8 @@ from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.job.hook_call import HookCall, hook_began, parse_call
 from ...module_utils.job.playbook import Places
 from ...module_utils.job.player import Player
+from ..early_node import VARIABLE
+from ..head_start import HeadStart
 
 if t.TYPE_CHECKING:
     from ...module_utils.job.prologue import Ending
@@ -62,12 +64,14 @@ def main(argv: t.Sequence[str] | None = None, places: Places | None = None) -> i
 
 def _dispatch(call: HookCall, places: Places) -> Ending | None:
     if call.role == "prologue":
-        with Player(places.ansible, places.run_dir) as player:
-            if call.marked:
-                player.begin()
-            from ...module_utils.job import prologue  # while Ansible loads beside us
+        with Player(places.ansible, places.run_dir) as player, HeadStart(places.node) as head_start:
+            if call.marked and player.ready_to_begin():
+                node = head_start.begin()
+                told, inherited = ({VARIABLE: node.word}, (node.socket, node.complaint)) if node else ({}, ())
+                player.begin(told, inherited)
+            from ...module_utils.job import prologue  # while both load beside us
 
-            return prologue.run(call, places, player, began=hook_began())
+            return prologue.run(call, places, player, began=hook_began(), head_start=head_start.go)
     from ...module_utils.job import epilogue
 
     if call.role == "epilogue":

@@ -4,8 +4,7 @@
 """ansible-playbook, for a hook in a hurry: the same program, begun by its module and ended without its farewell.
 
     play ARGUMENT...      ansible-playbook ARGUMENT...
-    play                  loads, with this node's `vtorque-node` beside it (`early_node.py`), then reads what to play
-                          from standard input: {"arguments", "environment", "log"}
+    play                  loads, then reads what to play from standard input: {"arguments", "environment", "log"}
 
 `python -m ansible playbook` reads the metadata of its package to find what is imported here by name, Ansible reads all
 connection plugins there are before it needs one, and Python takes so large an interpreter apart piece by piece: that is
@@ -40,13 +39,12 @@ HOOK = "VTORQUE_HOOK"
 """The process of the hook, with which this one ends."""
 PR_SET_PDEATHSIG = 1
 """linux/prctl.h"""
-NODE = (sys.executable, "-I", "-m", f"{__package__}.vtorque_node", "--early")
 
 
 def main() -> int:
     """Play; the exit status."""
     _die_with(os.environ.pop(HOOK, ""))
-    node = _begin_node()
+    early_node.keep_from_programs(os.environ)
     gc.disable()  # one short run: nothing that it would find is worth the search
     # what Python imported to begin us is not what Ansible's own loader of collections makes of the same names
     for name in [name for name in sys.modules if name.partition(".")[0] == "ansible_collections"]:
@@ -59,17 +57,7 @@ def main() -> int:
         PlaybookCLI.cli_executor(["ansible-playbook", *arguments])
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    finally:
-        del node  # held until now, so that nobody else waits for it
     return 0
-
-
-def _begin_node() -> object:
-    if sys.argv[1:]:
-        return None
-    with contextlib.suppress(OSError):  # then it is started when it is asked
-        return early_node.begin(NODE)
-    return None
 
 
 def _die_with(hook: str) -> None:

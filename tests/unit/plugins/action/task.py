@@ -55,8 +55,6 @@ def make_plan(*nodes: str, ram_mib: int = 256) -> JobPlan:
 class Node:
     """A connection to a node whose `vtorque-node` gives an answer; it remembers what it was asked."""
 
-    transport = "local"
-
     def __init__(self, answer: t.Any = None, *, status: int = 0, complaint: bytes = b"") -> None:
         self.answer = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.status = status

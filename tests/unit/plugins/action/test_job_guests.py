@@ -11,7 +11,7 @@ import json
 import os
 import pathlib
 import signal
-import sys
+import socket
 import types
 import typing as t
 
@@ -57,29 +57,26 @@ def test_check_mode_asks_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
     assert act(job_guests, run_dir, node, check=True, timeout=77, state="absent")["changed"]
 
 
-EARLY = f"import sys; sys.stdin.read(); print({json.dumps({'version': 1, 'ok': True, 'guests': [FACTS]})!r})"
-
-
 @pytest.mark.parametrize(
-    ("program", "transport", "asked"),
-    [(EARLY, "local", 0), (EARLY, "ssh", 1), ("", "local", 1)],
-    ids=["it is asked", "it is not another node's", "it has ended"],
+    ("ram_mib", "answers", "asked"),
+    [(256, True, 0), (512, True, 1), (256, False, 1)],
+    ids=["the plan's part", "another part", "no answer"],
 )
-def test_a_node_program_that_was_begun_early_is_asked_instead_of_a_new_one(
-    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, program: str, transport: str, asked: int
+def test_the_answer_to_what_the_hook_asked_is_taken_when_it_asked_what_the_plan_says(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, ram_mib: int, answers: bool, asked: int
 ) -> None:
-    monkeypatch.setenv(early_node.VARIABLE, "")
-    process = early_node.begin([sys.executable, "-c", program])
-    begun = early_node.find(os.environ)
-    assert begun is not None
-    if not program:
-        process.wait(timeout=60)
-    node = Node(good(FACTS))
-    node.transport = transport
-    result = act(job_guests, run_dir, node, timeout=77)
-    os.close(begun.socket)
-    os.close(begun.complaint)
-    process.wait(timeout=60)
+    ours, theirs = socket.socketpair()
+    complaint = os.memfd_create("complaint")
+    monkeypatch.setenv(early_node.VARIABLE, f"{ours.fileno()}.{complaint}")
+    part = make_plan("n1", ram_mib=ram_mib).parts["n1"]
+    records.write(run_dir / early_node.ASKED, json.dumps({"digest": early_node.digest(part)}))
+    with ours, theirs:
+        if answers:
+            theirs.sendall(json.dumps(good(FACTS)).encode())
+        theirs.shutdown(socket.SHUT_WR)
+        node = Node(good(FACTS))
+        result = act(job_guests, run_dir, node, timeout=77)
+    os.close(complaint)
     assert [guest["name"] for guest in result["guests"]] == ["vn1-3"]
     assert len(node.commands) == asked
 

@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.kept import keep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import planning as start_planning
 
 from .task import JOB, START, act, error, make_plan
 
@@ -42,8 +43,8 @@ def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> types.S
     server = types.SimpleNamespace(job=lambda job_id: types.SimpleNamespace(start_count=world.start))
     monkeypatch.setattr(job_plan.site_policy, "load", lambda path: site)
     monkeypatch.setattr(job_plan, "open_batch", lambda policy: server)
-    monkeypatch.setattr(job_plan, "offers_of", lambda job, policy: None)
-    monkeypatch.setattr(job_plan, "make_plan", plan_it)
+    monkeypatch.setattr(start_planning, "offers_of", lambda job, policy: None)
+    monkeypatch.setattr(start_planning, "make_plan", plan_it)
     return world
 
 

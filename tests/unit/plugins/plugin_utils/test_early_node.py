@@ -1,80 +1,134 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program that was begun before it is asked answers like one that is started for it, or takes no request."""
+"""A node's program that the hook asks before Ansible has loaded answers like one that Ansible starts."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
+import pathlib
 import sys
+import types
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import NodePart
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node, planning
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.head_start import HeadStart
 
 ECHO = "import sys; sys.stderr.write('complaint'); sys.stdout.write(sys.stdin.read()[::-1])"
 
 
-@pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[str], t.Any]]:
-    """Begin a program of this text; its descriptors are closed afterwards."""
-    monkeypatch.setenv(early_node.VARIABLE, "")
-    processes = []
+PART = NodePart.removal("4711.head", 2, "n1", 60.0)
 
-    def begin(text: str) -> t.Any:
-        processes.append(early_node.begin([sys.executable, "-c", text]))
-        return processes[-1]
+
+@pytest.fixture
+def begun() -> t.Iterator[t.Callable[[str], tuple[HeadStart, early_node.EarlyNode]]]:
+    """Begin a program of this text; it is ended afterwards."""
+    starts = []
+
+    def begin(text: str) -> tuple[HeadStart, early_node.EarlyNode]:
+        starts.append(HeadStart([sys.executable, "-c", text]))
+        node = starts[-1].begin()
+        assert node is not None
+        return starts[-1], node
 
     yield begin
-    if node := early_node.find(os.environ):
-        os.close(node.socket)
-        os.close(node.complaint)
-    for process in processes:
-        process.wait(timeout=60)
+    for start in starts:
+        start.__exit__()
 
 
-def found() -> early_node.EarlyNode:
-    node = early_node.find(os.environ)
-    assert node is not None
-    return node
+def process(start: HeadStart) -> t.Any:
+    return start._process
 
 
 def test_the_answer_is_that_of_a_command(begun: t.Any) -> None:
-    begun(ECHO)
-    assert found().ask(b"abc") == (0, b"cba", b"complaint")
+    _start, node = begun(ECHO)
+    node.ask(b"abc")
+    assert node.answer() == (0, b"cba", b"complaint")
 
 
-def test_a_program_without_an_answer_has_failed(begun: t.Any) -> None:
-    begun("import sys; sys.stdin.read(); sys.exit('it broke')")
-    assert found().ask(b"abc") == (1, b"", b"it broke\n")
-
-
-@pytest.mark.parametrize("end", [ECHO, "pass"])
-def test_what_has_ended_or_was_asked_already_takes_no_request(begun: t.Any, end: str) -> None:
+@pytest.mark.parametrize("text", ["import sys; sys.stdin.read(); sys.exit('it broke')", "import os; os.abort()"])
+def test_a_program_that_ends_without_an_answer_has_none(begun: t.Any, text: str) -> None:
     """Then the caller asks another way."""
-    process = begun(end)
-    if end is ECHO:
-        found().ask(b"abc")
-    process.wait(timeout=60)
-    assert found().ask(b"x" * (1 << 20)) is None
+    start, node = begun(text)
+    if "abort" in text:
+        process(start).wait(timeout=60)
+        with pytest.raises(OSError, match="pipe"):
+            node.ask(b"abc")
+    else:
+        node.ask(b"abc")
+    assert node.answer() is None
 
 
-def test_a_fork_finds_it_too(begun: t.Any) -> None:
-    """Ansible's workers are forks of the process that began it."""
-    begun(ECHO)
+def test_a_fork_finds_the_answer(begun: t.Any) -> None:
+    """Ansible's workers are forks of the process that inherits the descriptors."""
+    _start, node = begun(ECHO)
+    node.ask(b"abc")
     pid = os.fork()
     if pid == 0:
-        os._exit(0 if found().ask(b"abc") == (0, b"cba", b"complaint") else 1)
+        found = early_node.find({early_node.VARIABLE: node.word})
+        os._exit(0 if found and found.answer() == (0, b"cba", b"complaint") else 1)
     assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_it_ends_when_nobody_is_left_to_ask(begun: t.Any) -> None:
-    process = begun("import sys; sys.exit(3 if sys.stdin.read() == '' else 4)")
-    os.close(found().socket)
-    assert process.wait(timeout=60) == 3
-    os.environ[early_node.VARIABLE] = ""
+    start, _node = begun("import sys; sys.exit(3 if sys.stdin.read() == '' else 4)")
+    start._let_go()
+    assert process(start).wait(timeout=60) == 3
 
 
 @pytest.mark.parametrize("text", ["", "7", "a.b", "7.x", ".7"])
 def test_without_its_descriptors_there_is_none(text: str) -> None:
     assert early_node.find({early_node.VARIABLE: text}) is None
+
+
+def test_programs_do_not_inherit_the_way_to_it(begun: t.Any) -> None:
+    _start, node = begun(ECHO)
+    for number in (node.socket, node.complaint):
+        os.set_inheritable(number, True)
+    early_node.keep_from_programs({early_node.VARIABLE: node.word})
+    assert not os.get_inheritable(node.socket)
+    assert not os.get_inheritable(node.complaint)
+
+
+class Plan(types.SimpleNamespace):
+    """As much of a plan as is asked for."""
+
+    def to_json(self) -> str:
+        return json.dumps({"planned": True})
+
+
+@pytest.mark.parametrize("fault", [None, UserFault("img=x", "there is none")], ids=["planned", "refused"])
+def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
+    begun: t.Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    """What it asked is written down, so that Ansible takes no answer to something else."""
+
+    def plan_start(*_args: object) -> Plan:
+        if fault is not None:
+            raise fault
+        return Plan(mother_superior="n1", parts={"n1": PART})
+
+    monkeypatch.setattr(planning, "plan_start", plan_start)
+    start, node = begun(ECHO)
+    keeper = early_node.EarlyNode(os.dup(node.socket), os.dup(node.complaint))
+    start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=2e9 + 1e5)
+    answer = keeper.answer() if fault is None else None
+    keeper.close()
+    if fault is not None:
+        assert list(tmp_path.iterdir()) == []
+        return
+    assert records.read_json(tmp_path / early_node.ASKED) == {"digest": early_node.digest(PART)}
+    assert records.read_json(tmp_path / "plan.json") == {"planned": True}
+    assert answer is not None
+    assert json.loads(answer[1][::-1])["job_id"] == PART.job_id
+
+
+def test_time_is_no_part_of_what_is_asked() -> None:
+    assert early_node.digest(dataclasses.replace(PART, timeout_s=7.0)) == early_node.digest(PART)
+    assert early_node.digest(dataclasses.replace(PART, start=PART.start + 1)) != early_node.digest(PART)

@@ -14,6 +14,7 @@ import sys
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import play as play_program
 
 PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
 PLAY = """
@@ -35,7 +36,7 @@ def play(tmp_path: pathlib.Path) -> t.Callable[..., subprocess.CompletedProcess[
         environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         environment |= {"LC_ALL": "C.UTF-8", "ANSIBLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
         # as a site has it: Ansible's own loader finds the collection where this program comes from
-        environment["ANSIBLE_COLLECTIONS_PATH"] = str(pathlib.Path(__file__).parents[8])
+        environment["ANSIBLE_COLLECTIONS_PATH"] = str(pathlib.Path(play_program.__file__).parents[6])
         command = [sys.executable, "-m", PROGRAM]
         arguments = ["-i", "node,", str(tmp_path / "play.yml"), *more]
         log = tmp_path / "log"

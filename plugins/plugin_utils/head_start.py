@@ -1,0 +1,136 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mother superior's own guests begin to boot while Ansible loads, which takes half a second.
+
+The playbook is the same: its plan is there already, and so is, a little later, this node's answer.  What fails here is
+left to the playbook, which meets the same fault and tells it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import signal
+import socket
+import subprocess
+import time
+import typing as t
+
+from ..module_utils import guestspec, records
+from ..module_utils.errors import VTorqueError
+from ..module_utils.job import bounded
+from ..module_utils.job.batch import BatchJob
+from . import early_node
+from .early_node import EarlyNode
+
+if t.TYPE_CHECKING:
+    from ..module_utils.job.parameters import Policy
+
+PLANNING_S = 5.0
+"""For the plan, which takes a tenth of a second; the pool may be on a file server that hangs."""
+MARGIN_S = 4.0
+"""What Ansible needs of the time after the node's answer."""
+END_S = 0.5
+"""For the program to hear that it is not wanted."""
+
+
+class HeadStart:
+    """`vtorque-node` of this node, begun before there is anything to ask; a context manager.
+
+    Args:
+        command: the call of `vtorque-node`.
+    """
+
+    def __init__(self, command: t.Sequence[str]) -> None:
+        self._command = [*command, "--early"]
+        self._node: EarlyNode | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> EarlyNode | None:
+        """Let it load; None when it could not be started: the playbook starts one.
+
+        Returns:
+            What whoever waits for the answer has to inherit.
+        """
+        ours, theirs = socket.socketpair()
+        complaint = os.memfd_create("vtorque-node", os.MFD_CLOEXEC)
+        self._node = EarlyNode(ours.detach(), complaint)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    self._command, env=bounded.clean_environment(), cwd="/", process_group=0,
+                    stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=complaint,
+                )  # fmt: skip
+            except OSError:
+                self._let_go()
+        return self._node
+
+    def go(
+        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
+    ) -> None:
+        """Plan the start and ask for this node's guests.
+
+        Args:
+            job: the batch server's word.
+            policy: the site's.
+            directory: the run directory of the start.
+            nodefile: the job's node file.
+            until: when the guests must be ready, in seconds since the epoch.
+        """
+        if self._node is None or (directory / "plan.json").exists():
+            return
+        # in a child: the keys and all that plans need not stay in memory for as long as the guests boot
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _plan_and_ask(self._node, job, policy, directory, nodefile, until)
+            except (VTorqueError, OSError):
+                pass  # the playbook tells it
+            finally:
+                os._exit(0)
+        _wait(pid, PLANNING_S)
+        self._let_go()
+
+    def __enter__(self) -> HeadStart:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._let_go()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S)  # what goes on undoing has a worker, which `absent` waits for
+
+    def _let_go(self) -> None:
+        node, self._node = self._node, None
+        if node is not None:
+            node.close()
+
+
+def _plan_and_ask(
+    node: EarlyNode, job: BatchJob, policy: Policy, directory: pathlib.Path, nodefile: pathlib.Path, until: float
+) -> None:
+    from .planning import PLAN, plan_start
+
+    plan = plan_start(job, policy, nodefile)
+    part = plan.parts[plan.mother_superior]
+    asked = dataclasses.replace(part, timeout_s=round(until - time.time() - MARGIN_S, 3))
+    if asked.timeout_s <= 0:
+        return
+    records.write(directory / PLAN, plan.to_json())
+    records.write(directory / early_node.ASKED, json.dumps({"digest": early_node.digest(part)}))
+    node.ask(json.dumps(guestspec.to_dict(asked), ensure_ascii=True).encode("ascii"))
+
+
+def _wait(pid: int, timeout_s: float) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        if not select.select([handle], [], [], timeout_s)[0]:
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    finally:
+        os.close(handle)
