@@ -50,6 +50,7 @@ class HeadStart:
         self._command = [*command, "--early"]
         self._node: EarlyNode | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._planning: int | None = None
 
     def begin(self) -> EarlyNode | None:
         """Let it load; None when it could not be started: the playbook starts one.
@@ -73,7 +74,7 @@ class HeadStart:
     def go(
         self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
     ) -> None:
-        """Plan the start and ask for this node's guests.
+        """Plan the start and ask for this node's guests, in a child; `hand_over` waits for it.
 
         Args:
             job: the batch server's word.
@@ -82,25 +83,36 @@ class HeadStart:
             nodefile: the job's node file.
             until: when the guests must be ready, in seconds since the epoch.
         """
-        if self._node is None or (directory / "plan.json").exists():
+        if self._node is None:
             return
-        # in a child: the keys and all that plans need not stay in memory for as long as the guests boot
-        pid = os.fork()
-        if pid == 0:
+        # in a child: all that plans need not stay in memory for as long as the guests boot
+        self._planning = os.fork()
+        if self._planning == 0:
             try:
                 _plan_and_ask(self._node, job, policy, directory, nodefile, until)
             except (VTorqueError, OSError):
                 pass  # the playbook tells it
             finally:
                 os._exit(0)
-        _wait(pid, PLANNING_S)
-        self._let_go()
+
+    def hand_over(self, *, heard: bool) -> None:
+        """Wait until it has planned and asked.
+
+        Args:
+            heard: does somebody else hold the way to the answer?  Else it stays open here, for its end is a cancel: the
+                playbook asks again, and gets the same answer.
+        """
+        planning, self._planning = self._planning, None
+        if planning is not None:
+            _wait(planning, PLANNING_S)
+        if heard:
+            self._let_go()
 
     def __enter__(self) -> HeadStart:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._let_go()
+        self.hand_over(heard=True)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_S)  # what goes on undoing has a worker, which `absent` waits for

@@ -61,8 +61,16 @@ def is_ours(job: BatchJob) -> bool:
     return MARKER in job.resource_list.get("other", "").split("+")
 
 
-GoAhead = t.Callable[..., None]
-"""`HeadStart.go`."""
+class GoAhead(t.Protocol):
+    """May begin what the playbook will ask of this node (`plugin_utils/head_start.py`)."""
+
+    def go(
+        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
+    ) -> None:
+        """Plan the start and ask for this node's guests, beside us."""
+
+    def hand_over(self, *, heard: bool) -> None:
+        """See to it that all that was begun is written down; does the playbook's process wait for the answer?"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,15 +92,13 @@ class _Case:
     head_start: GoAhead
 
 
-def run(
-    call: HookCall, places: Places, player: Player, *, began: float, head_start: GoAhead = lambda *_args, **_more: None
-) -> Ending:
+def run(call: HookCall, places: Places, player: Player, *, began: float, head_start: GoAhead) -> Ending:
     """Make the guests of this start, or leave a refusal for the job's shell and do what the verdict says.
 
     Args:
         player: plays the playbook; it may have begun to load.
         began: when Torque started the hook, in seconds since the epoch.
-        head_start: may begin what the playbook will ask of this node (`plugin_utils/head_start.py`).
+        head_start: may begin what the playbook will ask of this node.
 
     Returns:
         What Torque and people are to be told.
@@ -166,15 +172,15 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             f"$prologalarm {hook_call.read_alarm_s(torque_home)}", "leaves no time for a virtual machine to start"
         )
     nodefile = torque_home / "aux" / call.job_id
+    if case.job is not None:
+        kept.keep(case.job, start.directory)
+        case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
     with start.open_log(_uid(call)) as log:
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout, case.player)
-        if case.job is not None:
-            kept.keep(case.job, start.directory)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
         playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")
-        if case.job is not None and case.player.loading:
-            case.head_start(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
+        case.head_start.hand_over(heard=case.player.loading)
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player)
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")

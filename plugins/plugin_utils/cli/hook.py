@@ -71,7 +71,7 @@ def _dispatch(call: HookCall, places: Places) -> Ending | None:
                 player.begin(told, inherited)
             from ...module_utils.job import prologue  # while both load beside us
 
-            return prologue.run(call, places, player, began=hook_began(), head_start=head_start.go)
+            return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
     from ...module_utils.job import epilogue
 
     if call.role == "epilogue":

@@ -118,6 +118,7 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     start, node = begun(ECHO)
     keeper = early_node.EarlyNode(os.dup(node.socket), os.dup(node.complaint))
     start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=2e9 + 1e5)
+    start.hand_over(heard=True)
     answer = keeper.answer() if fault is None else None
     keeper.close()
     if fault is not None:
