@@ -86,14 +86,14 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
 
     Raises:
         UserFault: there is no such image; names the nearest one.
-        SiteFault: pool or image could have been written by others, or lead elsewhere.
-        ImageFault: the image is not what its record says.
+        SiteFault: the pool could have been written by others, or leads elsewhere.
+        ImageFault: the image could have been, does, or is not what its record says: no node would believe it.
     """
     if not re.fullmatch(IMAGE_NAME, name):
         raise UserFault(
             f"img={name[:80]!r}", "not the name of an image", "letters, digits and . _ - with or without @revision"
         )
-    _trusted_directory(pool, owner_uid)
+    _trusted_directory(pool, owner_uid, SiteFault)
     entry = _entry(name, pool)
     if entry is None:
         names = sorted({_stem(known) for known in list_names(pool)})
@@ -104,7 +104,7 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
     if entry.suffix in PLAIN_SUFFIXES and "@" not in entry.name:
         _trusted_file(entry, owner_uid)
         return Image(entry.name, entry, PLAIN_SUFFIXES[entry.suffix], Boot())
-    _trusted_directory(entry, owner_uid)
+    _trusted_directory(entry, owner_uid, ImageFault)
     return _with_record(entry, owner_uid)
 
 
@@ -154,39 +154,40 @@ def list_images(pool: pathlib.Path, *, owner_uid: int = 0) -> tuple[tuple[str, I
     return tuple(found)
 
 
-def _trusted_directory(path: pathlib.Path, owner_uid: int) -> None:
-    facts = _facts(path)
+def _trusted_directory(path: pathlib.Path, owner_uid: int, fault: type[VTorqueError]) -> None:
+    facts = _facts(path, fault)
     if not stat.S_ISDIR(facts.st_mode):
-        raise SiteFault(f"{path}", "a link or a file stands where a directory of the image pool should be")
-    _only_owner_writes(path, facts, owner_uid)
+        raise fault(f"{path}", "a link or a file stands where a directory of the image pool should be")
+    _only_owner_writes(path, facts, owner_uid, fault)
 
 
 def _trusted_file(path: pathlib.Path, owner_uid: int) -> None:
     facts = _facts(path)
     if stat.S_ISLNK(facts.st_mode):
-        raise SiteFault(
+        raise ImageFault(
             f"image file {path}", "is a link; what it leads to is not in the pool's hands", "put the file itself there"
         )
     if not stat.S_ISREG(facts.st_mode):
-        raise SiteFault(f"image file {path}", "is not a regular file")
-    _only_owner_writes(path, facts, owner_uid)
+        raise ImageFault(f"image file {path}", "is not a regular file")
+    _only_owner_writes(path, facts, owner_uid, ImageFault)
 
 
-def _facts(path: pathlib.Path) -> os.stat_result:
+def _facts(path: pathlib.Path, fault: type[VTorqueError] = ImageFault) -> os.stat_result:
     try:
         return path.lstat()
     except FileNotFoundError:
-        raise ImageFault(f"{path}", "is missing from the image pool") from None
+        why = "is missing from the image pool" if fault is ImageFault else "is missing on this node"
+        raise fault(f"{path}", why, "" if fault is ImageFault else "see vm_img_dir in vtorque.yml") from None
     except OSError as error:
         raise SiteFault(f"{path}", error.strerror or str(error)) from error
 
 
-def _only_owner_writes(path: pathlib.Path, facts: os.stat_result, owner_uid: int) -> None:
+def _only_owner_writes(path: pathlib.Path, facts: os.stat_result, owner_uid: int, fault: type[VTorqueError]) -> None:
     if facts.st_uid != owner_uid:
-        raise SiteFault(f"{path}", f"belongs to uid {facts.st_uid}, not to root: not believed", f"chown root {path}")
+        raise fault(f"{path}", f"belongs to uid {facts.st_uid}, not to root: not believed", f"chown root {path}")
     # with an ACL the group bits are its mask, so that a right granted there shows here too
     if facts.st_mode & 0o022:
-        raise SiteFault(f"{path}", "can be written by others than root: not believed", f"chmod go-w {path}")
+        raise fault(f"{path}", "can be written by others than root: not believed", f"chmod go-w {path}")
 
 
 def _with_record(directory: pathlib.Path, owner_uid: int) -> Image:
