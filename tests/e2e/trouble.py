@@ -109,6 +109,7 @@ def image(name: str, *, fault: str = "") -> t.Iterator[pathlib.Path]:
     """
     newest = max(POOL.glob("tiny@*"), key=lambda path: int(path.name.partition("@")[2]))
     place = POOL / f"{name}@1"
+    shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
     shutil.copytree(newest, place, symlinks=True)
     try:
         record = json.loads((place / "record.json").read_text())
