@@ -13,7 +13,7 @@ mkdir -p build/log && : >"$STEP_LOG"
 GUEST=${GUEST:-tiny}
 case $GUEST in
     tiny) takes="about 3 minutes" ;;
-    debian) takes="about 10 minutes" ;;
+    debian) takes="about 5 minutes" ;;
     *) echo "bench: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
 esac
 
