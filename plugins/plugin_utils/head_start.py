@@ -134,8 +134,9 @@ def _plan_and_ask(
     if asked.timeout_s <= 0:
         return
     records.write(directory / PLAN, plan.to_json())
-    records.write(directory / early_node.ASKED, json.dumps({"digest": early_node.digest(part)}))
     node.ask(json.dumps(guestspec.to_dict(asked), ensure_ascii=True).encode("ascii"))
+    # last: whoever reads it waits for an answer, which nobody gives who was not asked
+    records.write(directory / early_node.ASKED, json.dumps({"digest": early_node.digest(part)}))
 
 
 def _wait(pid: int, timeout_s: float) -> None:

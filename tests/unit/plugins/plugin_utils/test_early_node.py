@@ -130,6 +130,18 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     assert json.loads(answer[1][::-1])["job_id"] == PART.job_id
 
 
+def test_what_was_not_asked_is_not_said_to_be(
+    begun: t.Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever believed it would wait for an answer until his time is up."""
+    monkeypatch.setattr(planning, "plan_start", lambda *_args: Plan(mother_superior="n1", parts={"n1": PART}))
+    start, _node = begun("pass")
+    process(start).wait(timeout=60)
+    start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=2e9 + 1e5)
+    start.hand_over(heard=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
 def test_time_is_no_part_of_what_is_asked() -> None:
     assert early_node.digest(dataclasses.replace(PART, timeout_s=7.0)) == early_node.digest(PART)
     assert early_node.digest(dataclasses.replace(PART, start=PART.start + 1)) != early_node.digest(PART)
