@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import types
@@ -50,7 +49,10 @@ def _raise(number: int, _frame: types.FrameType | None) -> t.NoReturn:
 
 
 def settle() -> None:
-    """What a caller had ignored is the default again; but for the pipe's signal, which shows as an error."""
+    """What a caller had ignored is the default again.
+
+    But for PIPE and XFSZ, which Python itself ignores, and gives back to its children.
+    """
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -100,5 +102,7 @@ def die_with(parent: int) -> bool:
     Returns:
         False when it has ended already: then nobody will kill us.
     """
+    import ctypes  # only for those who have a parent to die with
+
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     return os.getppid() == parent

@@ -23,6 +23,7 @@ from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.job.hook_call import HookCall, hook_began, parse_call
 from ...module_utils.job.playbook import Places
 from ...module_utils.job.player import Player
+from ...module_utils.node import ending
 from ..early_node import VARIABLE
 from ..head_start import HeadStart
 
@@ -117,11 +118,8 @@ def raise_alarm(text: str, *, grave: bool) -> None:
 
 def _settle() -> None:
     """Undo what a hook inherits: blocked and ignored signals, the MOM's descriptors, the umask (torque.md)."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    # Python itself ignores PIPE and XFSZ, and gives them back to its children
-    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
-        if signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+    ending.settle()
+    ending.hear_again()
     os.umask(0o022)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 

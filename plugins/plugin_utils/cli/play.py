@@ -14,16 +14,15 @@ half of the 0.9 s of processor time that an empty play costs.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
 import os
 import shutil
-import signal
 import sys
 import typing as t
 
+from ...module_utils.node import ending
 from .. import early_node
 
 NEEDED = (
@@ -37,8 +36,6 @@ NEEDED = (
 """What a play of ours imports on its way, and so can have been imported before."""
 HOOK = "VTORQUE_HOOK"
 """The process of the hook, with which this one ends."""
-PR_SET_PDEATHSIG = 1
-"""linux/prctl.h"""
 
 
 def main() -> int:
@@ -64,8 +61,7 @@ def _die_with(hook: str) -> None:
     """A hook that is killed takes its playbook with it, which would make guests for a start that is over."""
     if not hook:
         return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != int(hook):
+    if not ending.die_with(int(hook)):
         os._exit(1)
 
 
