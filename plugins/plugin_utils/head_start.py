@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import pickle
 import select
 import signal
 import socket
@@ -50,7 +51,7 @@ class HeadStart:
         self._command = [*command, "--early"]
         self._node: EarlyNode | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._planning: int | None = None
+        self._planner: _Planner | None = None
 
     def begin(self) -> EarlyNode | None:
         """Let it load; None when it could not be started: the playbook starts one.
@@ -69,12 +70,14 @@ class HeadStart:
                 )  # fmt: skip
             except OSError:
                 self._let_go()
+        if self._node is not None:
+            self._planner = _Planner.begin(self._node)
         return self._node
 
     def go(
         self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
     ) -> None:
-        """Plan the start and ask for this node's guests, in a child; `hand_over` waits for it.
+        """Have the start planned and this node asked for its guests; `hand_over` waits for it.
 
         Args:
             job: the batch server's word.
@@ -83,17 +86,8 @@ class HeadStart:
             nodefile: the job's node file.
             until: when the guests must be ready, in seconds since the epoch.
         """
-        if self._node is None:
-            return
-        # in a child: all that plans need not stay in memory for as long as the guests boot
-        self._planning = os.fork()
-        if self._planning == 0:
-            try:
-                _plan_and_ask(self._node, job, policy, directory, nodefile, until)
-            except (VTorqueError, OSError):
-                pass  # the playbook tells it
-            finally:
-                os._exit(0)
+        if self._planner is not None:
+            self._planner.say(_Order(job, policy, directory, nodefile, until))
 
     def hand_over(self, *, heard: bool) -> None:
         """Wait until it has planned and asked.
@@ -102,9 +96,9 @@ class HeadStart:
             heard: does somebody else hold the way to the answer?  Else it stays open here, for its end is a cancel: the
                 playbook asks again, and gets the same answer.
         """
-        planning, self._planning = self._planning, None
-        if planning is not None:
-            _wait(planning, PLANNING_S)
+        planner, self._planner = self._planner, None
+        if planner is not None:
+            planner.end()
         if heard:
             self._let_go()
 
@@ -123,20 +117,65 @@ class HeadStart:
             node.close()
 
 
-def _plan_and_ask(
-    node: EarlyNode, job: BatchJob, policy: Policy, directory: pathlib.Path, nodefile: pathlib.Path, until: float
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Order:
+    """What is to be planned; the arguments of `HeadStart.go`."""
+
+    job: BatchJob
+    policy: Policy
+    directory: pathlib.Path
+    nodefile: pathlib.Path
+    until: float
+
+
+class _Planner:
+    """A child that loads what plans, hears what is to be planned, and asks: what it loads need not stay in memory for
+    as long as the guests boot."""
+
+    def __init__(self, pid: int, order: int) -> None:
+        self._pid = pid
+        self._order = order
+
+    @classmethod
+    def begin(cls, node: EarlyNode) -> _Planner:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(writing)
+                from . import planning  # noqa: F401 - before it is needed
+
+                with os.fdopen(reading, "rb") as stream:
+                    _plan_and_ask(node, pickle.load(stream))  # noqa: S301 - our parent's
+            except (VTorqueError, OSError, EOFError):
+                pass  # the playbook tells it
+            finally:
+                os._exit(0)
+        os.close(reading)
+        return cls(pid, writing)
+
+    def say(self, order: _Order) -> None:
+        with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(self._order), "wb") as stream:
+            pickle.dump(order, stream)
+
+    def end(self) -> None:
+        """Wait until it has planned, when it was told to; else it ends now."""
+        os.close(self._order)
+        _wait(self._pid, PLANNING_S)
+
+
+def _plan_and_ask(node: EarlyNode, order: _Order) -> None:
     from .planning import PLAN, plan_start
 
-    plan = plan_start(job, policy, nodefile)
+    plan = plan_start(order.job, order.policy, order.nodefile)
     part = plan.parts[plan.mother_superior]
-    asked = dataclasses.replace(part, timeout_s=round(until - time.time() - MARGIN_S, 3))
+    asked = dataclasses.replace(part, timeout_s=round(order.until - time.time() - MARGIN_S, 3))
     if asked.timeout_s <= 0:
         return
-    records.write(directory / PLAN, plan.to_json())
+    records.write(order.directory / PLAN, plan.to_json())
     node.ask(json.dumps(guestspec.to_dict(asked), ensure_ascii=True).encode("ascii"))
     # last: whoever reads it waits for an answer, which nobody gives who was not asked
-    records.write(directory / early_node.ASKED, json.dumps({"digest": early_node.digest(part)}))
+    records.write(order.directory / early_node.ASKED, json.dumps({"digest": early_node.digest(part)}))
 
 
 def _wait(pid: int, timeout_s: float) -> None:

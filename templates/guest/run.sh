@@ -14,7 +14,7 @@
 #
 # What it says to vtorque-shell is marked with TOKEN, so that nothing a profile or a job prints is mistaken for it.
 set -u
-vt_directory='' vt_umask='' vt_shell='' vt_script='' vt_line='' vt_command=''
+vt_directory='' vt_umask='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_whole=''
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 shell_of_user=${SHELL:-/bin/sh}
 
@@ -32,22 +32,25 @@ take() { # bytes file: exactly that many of standard input
     [ "$1" -eq 0 ] || dd bs=65536 iflag=fullblock,count_bytes count="$1" 2>/dev/null
 } >"$2"
 
-receive() { # the job: two lengths, the settings, the script
+receive() { # the job: two lengths, the settings, the script, a last word
     exec 4>&2
+    umask 077
     printf 'vtorque-%s-begin\n' "$token"
     say begin
     read -r settings script || exit 1
     place=$(mktemp -d /tmp/vtorque.XXXXXX) || give_up "no directory could be made in the guest's /tmp"
     take "$settings" "$place/job"
-    [ "$(wc -c <"$place/job")" -eq "$settings" ] || give_up "the job did not arrive whole"
     # shellcheck source=/dev/null
     . "$place/job"
+    [ "$vt_whole" = yes ] || give_up "the job did not arrive whole"
     [ -n "$vt_script" ] || return 0
-    rm -f "$vt_script"
-    if ! (umask 077 && take "$script" "$vt_script" && chmod 0700 "$vt_script") 2>/dev/null; then
+    [ ! -e "$vt_script" ] || rm -f "$vt_script"
+    if ! { take "$script" "$vt_script" && chmod 0700 "$vt_script"; } 2>/dev/null; then
         give_up "the job's script could not be written to $vt_script in the guest"
     fi
-    [ "$(wc -c <"$vt_script")" -eq "$script" ] || give_up "the job's script did not arrive whole"
+    whole=
+    read -r whole
+    [ "$whole" = whole ] || give_up "the job's script did not arrive whole"
 }
 
 signal_session() { # number: to every process of $session, as Torque does it; its own group at once

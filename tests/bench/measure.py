@@ -81,7 +81,7 @@ def measure(site: Site, guest: Guest, progress: Progress) -> Measured:
     pairs, jobs = [], []
     for number in range(guest.pairs):
         progress("a bare boot, then a job", number, guest.pairs)
-        boot_s = site.ask("cn1", "bare_boot", guest.image, guest.ram_mib, USER)["seconds"]
+        boot_s = site.ask("cn1", "bare_boot", guest.image, guest.ram_mib, USER, 1)["seconds"]
         seen = job(site, guest)
         jobs.append((seen, boot_s))
         pairs.append(Pair(boot_s, seen["first_line"] - seen["record"]["phases"]["prologue"]["began"]))

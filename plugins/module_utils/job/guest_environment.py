@@ -42,7 +42,7 @@ class JobStart:
     def settings(self) -> bytes:
         """The text that the guest's side reads (`templates/guest/run.sh`): assignments, then the variables.
 
-        Every value is one quoted word, in which a shell changes no byte.
+        Every value is one quoted word, in which a shell changes no byte.  The last line tells that nothing is missing.
         """
         parts = {
             b"vt_directory": self.directory,
@@ -54,7 +54,7 @@ class JobStart:
         }
         lines = [name + b"=" + quoted(value) for name, value in parts.items()]
         variables = b" ".join(quoted(name + b"=" + value) for name, value in self.variables.items())
-        return b"\n".join([*lines, b"set -- " + variables, b""])
+        return b"\n".join([*lines, b"set -- " + variables, b"vt_whole=yes", b""])
 
 
 def quoted(value: bytes) -> bytes:

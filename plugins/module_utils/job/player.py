@@ -47,6 +47,9 @@ class Player:
     def begin(self, told: t.Mapping[str, str] | None = None, inherited: t.Sequence[int] = ()) -> None:
         """Let it load with the settings of the last job; without any, it is begun later.
 
+        Until there is something to play, it has only the time that nobody else wants: what decides when the guests
+        begin to boot loads beside it.
+
         Args:
             told: what it finds in its environment.
             inherited: descriptors that it gets under their numbers.
@@ -54,6 +57,7 @@ class Player:
         with contextlib.suppress(OSError):
             if self.ready_to_begin():
                 self._process = bounded.begin(self._command, {**self._environment(), **(told or {})}, inherited)
+                _schedule(self._process.pid, os.SCHED_IDLE)
 
     @property
     def loading(self) -> bool:
@@ -91,6 +95,7 @@ class Player:
         """
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
+            _schedule(process.pid, os.SCHED_OTHER)
             # the log by way of our own descriptor: a name could lead elsewhere by now
             place = f"/proc/{os.getpid()}/fd/{log.fileno()}"
             said = json.dumps({"arguments": list(arguments), "environment": dict(told), "log": place})
@@ -122,3 +127,9 @@ class Player:
         # the number, then eight letters and digits (tempfile.mkdtemp): exact, for others play too
         for path in (self._run_dir / HOME).glob(f"ansible-local-{pid}{'?' * 8}"):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _schedule(pid: int, policy: int) -> None:
+    """Of its one thread; that the system refuses changes only when it is ready."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(pid, policy, os.sched_param(0))

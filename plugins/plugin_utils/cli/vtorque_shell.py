@@ -121,7 +121,7 @@ def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: 
 
 def _message(start: JobStart, script: bytes) -> bytes:
     settings = start.settings()
-    return b"%d %d\n" % (len(settings), len(script)) + settings + script
+    return b"%d %d\n" % (len(settings), len(script)) + settings + script + b"whole\n"
 
 
 def _command(arguments: list[str]) -> bytes:

@@ -78,7 +78,7 @@ def test_a_fork_finds_the_answer(begun: t.Any) -> None:
 
 def test_it_ends_when_nobody_is_left_to_ask(begun: t.Any) -> None:
     start, _node = begun("import sys; sys.exit(3 if sys.stdin.read() == '' else 4)")
-    start._let_go()
+    start.hand_over(heard=True)
     assert process(start).wait(timeout=60) == 3
 
 
