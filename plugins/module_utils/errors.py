@@ -99,6 +99,32 @@ class SiteFault(VTorqueError):
     fault = "site"
 
 
+SYMPTOMS = ("panicked", "ended", "silent")
+"""What a guest can do instead of becoming ready, while its node and its site look well."""
+
+CANCELLED = "the request was cancelled"
+"""What a node says that was told to stop: it follows from what failed elsewhere."""
+
+
+class GuestFault(VTorqueError):
+    """A guest never became ready.  By itself it blames nobody; that it is so on all nodes alike points at the image.
+
+    Args:
+        what: as in `VTorqueError`.
+        why: as in `VTorqueError`.
+        hint: as in `VTorqueError`.
+        symptom: which of `SYMPTOMS`.
+    """
+
+    def __init__(self, what: str, why: str = "", hint: str = "", *, symptom: str) -> None:
+        super().__init__(what, why, hint)
+        self.symptom = symptom
+
+    def to_dict(self) -> dict[str, str]:
+        """See `VTorqueError.to_dict`; with the symptom."""
+        return {**super().to_dict(), "symptom": self.symptom}
+
+
 class ImpostorFault(VTorqueError):
     """Somebody answers in a guest's place, with another host key: the job is held at once, and it is said loudly."""
 
@@ -136,4 +162,6 @@ def error_from_dict(data: t.Mapping[str, object]) -> VTorqueError:
     words = text("what") or "an error without words", text("why"), text("hint")
     if cls is NodeFault:
         return NodeFault(*words, cause=cause if (cause := text("cause")) in CAUSES else "", node=text("host"))
+    if cls is VTorqueError and (symptom := text("symptom")) in SYMPTOMS:
+        return GuestFault(*words, symptom=symptom)
     return cls(*words)

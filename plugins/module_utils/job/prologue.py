@@ -15,7 +15,7 @@ import typing as t
 from .. import records, shell_links
 from ..errors import SiteFault, VTorqueError
 from ..records import Deadline, ProcessId, RefusalRecord
-from . import hook_call, playbook
+from . import array_brake, hook_call, playbook
 from . import policy as site_policy
 from .batch import BatchJob, BatchSystem, UnknownJob, kept, open_batch
 from .enforcement import Enforced, enforce, message, outcome
@@ -25,7 +25,7 @@ from .parameters import Policy
 from .playbook import Places, Start
 from .player import Player
 from .request import MARKER
-from .verdict import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, names_node
+from .verdict import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, may_be_braked, names_node
 
 READY = ("ready.json", "job_key", "known_hosts")
 PATIENCE_S = 30.0
@@ -209,15 +209,19 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
 
 def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:
     here = os.uname().nodename
+    refused = 0
     try:
         job = _job_now(case, batch)
+        # what is over for the server, or at another start, is not to be held
+        if may_be_braked(error, job) and (job is not None or case.job is None):
+            refused = array_brake.refused_before(case.call.job_id, case.start.places.run_dir)
         nodes = None
         if names_node(error):
             try:
                 nodes = batch.nodes()
             except SiteFault:
                 nodes = None
-        verdict = decide(error, job=job, nodes=nodes, policy=case.policy, node=here)
+        verdict = decide(error, job=job, nodes=nodes, policy=case.policy, node=here, refused=refused)
         return verdict, enforce(verdict, batch, case.call.job_id, reason=f"{error.what}: {error.why}")
     except (VTorqueError, OSError) as trouble:
         verdict = decide(error, job=None, nodes=None, policy=case.policy, node=here)

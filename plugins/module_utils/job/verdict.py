@@ -8,10 +8,13 @@
     node, with a cause            is tried elsewhere; the last try: held        offline, with a note of ours
     site, unclear, other nodes'   is tried again; the last try: held
     impostor, loop                is held at once
+    image, of an array, again     is held: from the third member within a minute on
 
 A start is the last try when the site's `node_fault_retries` divides its number: no store is needed, and `qrls` gives as
 many tries again.  Where a node proved a fault and still must not go offline, the job is held: it would come back.  An
 interactive job ends with the reason, whatever it is: Torque runs it once, and a status other than 0 gives it no words.
+
+Of several nodes that failed in one start `gather` finds the one error that counts: at most one node is blamed.
 """
 
 from __future__ import annotations
@@ -20,13 +23,25 @@ import dataclasses
 import re
 import typing as t
 
-from ..errors import ImageFault, ImpostorFault, NodeFault, UserFault, VTorqueError
+from ..errors import (
+    CANCELLED,
+    GuestFault,
+    ImageFault,
+    ImpostorFault,
+    NodeFault,
+    SiteFault,
+    UserFault,
+    VTorqueError,
+    error_from_dict,
+)
 from .batch import NOTE_PREFIX, BatchJob, BatchNode, same_host
 from .parameters import Policy
 from .values import count_of
 
 REFUSE, REQUEUE, HOLD = "refuse", "requeue", "hold"
 LOOP_STARTS = 20
+ARRAY_BRAKE = 2
+"""Members of one array that a node may refuse within a minute, the owner's own faults aside; the next is held."""
 NOTE_LENGTH = 200
 """What people read in a list of nodes; the batch system's adapter cuts there too."""
 OUT_OF_USE = frozenset({"down", "offline", "unknown", "state-unknown"})
@@ -78,13 +93,89 @@ def find_loop(job: BatchJob) -> LoopFault | None:
     )
 
 
+TOLD_NODES = 3
+"""Of how many other nodes the words tell; the rest are counted."""
+TOLD_LENGTH = 160
+
+
+def gather(errors: t.Mapping[str, VTorqueError], *, superior: str = "", made: t.Collection[str] = ()) -> VTorqueError:
+    """Of what failed on several nodes in one start, the error that the verdict is about.
+
+    What ends the job whatever its nodes are counts first, then what one node proved of itself: the mother superior's
+    own proof before all others', for a sick one blames nobody else; then the first that was told.  A node proves
+    nothing about another one.  Guests that fail alike on all nodes, and on two at least, are the image's evidence; an
+    image that one node refuses and others have booted is not.
+
+    Args:
+        errors: by the node that was asked, in the order in which they answered; at least one.
+        superior: the mother superior.
+        made: nodes whose guests became ready.
+
+    Returns:
+        One of them, or what they prove together; its hint tells of the others.
+    """
+    judged = {node: _of_itself(node, error, made) for node, error in errors.items()}
+    if (alike := _alike(judged, made)) is not None:
+        return alike
+    first = min(judged, key=lambda node: (_weight(judged[node]), bool(superior) and not same_host(node, superior)))
+    others = [f"{node}: {_short(error, node)}" for node, error in judged.items() if node != first]
+    if not others:
+        return judged[first]
+    more = f" and {len(others) - TOLD_NODES} more" if len(others) > TOLD_NODES else ""
+    hint = "; ".join(filter(None, [judged[first].hint, f"also failed: {'; '.join(others[:TOLD_NODES])}{more}"]))
+    return error_from_dict({**judged[first].to_dict(), "hint": hint, "host": getattr(judged[first], "node", "")})
+
+
+def _of_itself(node: str, error: VTorqueError, made: t.Collection[str]) -> VTorqueError:
+    """The error as far as this node can prove it."""
+    words = error.what, error.why, error.hint
+    if isinstance(error, NodeFault):
+        own = not error.node or same_host(error.node, node)
+        return NodeFault(*words, cause=error.cause if own else "", node=node)
+    if isinstance(error, ImageFault) and made:
+        return VTorqueError(error.what, error.why, f"{', '.join(sorted(made)[:TOLD_NODES])} booted it all the same")
+    return error
+
+
+def _weight(error: VTorqueError) -> int:
+    if isinstance(error, NodeFault):
+        return 3 if error.cause else 5
+    for weight, kind in enumerate((ImpostorFault, UserFault, ImageFault)):
+        if isinstance(error, kind):
+            return weight
+    if isinstance(error, SiteFault):
+        return 4
+    return 7 if error.what.endswith(CANCELLED) else 6
+
+
+def _alike(errors: t.Mapping[str, VTorqueError], made: t.Collection[str]) -> ImageFault | None:
+    """The same image, the same end, on node after node in one start: no node's fault, nor the site's."""
+    told = [error for error in errors.values() if not error.what.endswith(CANCELLED)]
+    guests = [error for error in told if isinstance(error, GuestFault)]
+    if made or len(guests) < 2 or len(guests) < len(told) or len({error.symptom for error in guests}) > 1:
+        return None
+    what = f"the image boots on no node: the guests of {len(guests)} nodes failed alike ({guests[0].symptom})"
+    return ImageFault(what, f"{guests[0].what}: {guests[0].why}".removesuffix(": "), guests[0].hint)
+
+
+def _short(error: VTorqueError, node: str) -> str:
+    words = f"{error.what}: {error.why}".removesuffix(": ").removeprefix(f"{node}: ")
+    return words if len(words) <= TOLD_LENGTH else f"{words[: TOLD_LENGTH - 3]}..."
+
+
 def names_node(error: VTorqueError) -> bool:
     """May a node go offline for it?  Then `decide` needs the batch system's nodes."""
     return isinstance(error, NodeFault) and bool(error.cause)
 
 
 def decide(
-    error: VTorqueError, *, job: BatchJob | None, nodes: t.Sequence[BatchNode] | None, policy: Policy, node: str
+    error: VTorqueError,
+    *,
+    job: BatchJob | None,
+    nodes: t.Sequence[BatchNode] | None,
+    policy: Policy,
+    node: str,
+    refused: int = 0,
 ) -> Verdict:
     """Decide what is done about a failed start.
 
@@ -94,10 +185,14 @@ def decide(
         nodes: the batch server's nodes; None: it did not tell, or `names_node` says that they are not needed.
         policy: the site's bounds.
         node: where the hook runs.
+        refused: members of this array that this node refused within a minute before this one (`job/array_brake.py`).
 
     Returns:
         What is to be done; nothing is done yet.
     """
+    if refused >= ARRAY_BRAKE and may_be_braked(error, job):
+        words = f"{node} refused {refused} members of this array within a minute: it shall not eat the others"
+        return Verdict(error.fault, HOLD, words=(words,), grave=True)
     if job is None:
         return Verdict(error.fault, REFUSE)
     of = policy.node_fault_retries
@@ -113,6 +208,13 @@ def decide(
         action = REQUEUE
     grave = blame.grave or error.fault == ImpostorFault.fault
     return Verdict(error.fault, action, blame.offline, blame.note, blame.words, tried, of, grave)
+
+
+def may_be_braked(error: VTorqueError, job: BatchJob | None) -> bool:
+    """Is the job refused for it, and not for what its owner did?  Then `decide` wants to know how often before."""
+    if job is not None and (job.interactive or error.fault not in OF_THE_JOB):
+        return False
+    return error.fault != UserFault.fault
 
 
 def advice(error: VTorqueError, node: str) -> tuple[str, ...]:

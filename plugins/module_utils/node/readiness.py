@@ -19,7 +19,7 @@ import subprocess
 import time
 import typing as t
 
-from ..errors import ImpostorFault, NodeFault, SiteFault, VTorqueError
+from ..errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
 from ..records import Deadline, Timings
 from .console import Console, plain
 from .domain import DomainEvent, Domains
@@ -159,7 +159,8 @@ class _Watch:
         if console.failed is not None:
             raise VTorqueError(f"guest {self.guest.name} could not become ready", console.failed)
         if console.panic is not None:
-            raise VTorqueError(f"the kernel of guest {self.guest.name} panicked", console.panic, _last_lines(console))
+            what = f"the kernel of guest {self.guest.name} panicked"
+            raise GuestFault(what, console.panic, _last_lines(console), symptom="panicked")
         if console.ready_address is None:
             return
         claimed = usable_address(console.ready_address)
@@ -329,10 +330,12 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
         said = f"; it said: {watch.guest.console.failed or watch.guest.console.panic}"
     if event.kind == "suspended":
         raise VTorqueError(f"guest {event.name} was paused", f"{event.reason or 'libvirt does not say why'}{said}")
-    raise VTorqueError(
-        f"guest {event.name} ended before it was ready", f"{event.reason or event.kind}{said}",
+    raise GuestFault(
+        f"guest {event.name} ended before it was ready",
+        f"{event.reason or event.kind}{said}",
         "a guest that powers off or restarts while it starts has lost its job",
-    )  # fmt: skip
+        symptom="ended",
+    )
 
 
 def _last_lines(console: Console) -> str:
@@ -347,4 +350,4 @@ def _late(waiting: t.Sequence[_Watch], waited_s: float) -> VTorqueError:
     hint = _last_lines(waiting[0].guest.console)
     # a silent guest blames nobody; one that lives and is not reached has a site around it
     silent = all(watch.guest.console.bytes_seen == 0 for watch in waiting)
-    return (VTorqueError if silent else SiteFault)(what, why, hint)
+    return GuestFault(what, why, hint, symptom="silent") if silent else SiteFault(what, why, hint)

@@ -20,7 +20,7 @@ import socket
 import sys
 import typing as t
 
-from ...module_utils.errors import SiteFault, UserFault, VTorqueError
+from ...module_utils.errors import CANCELLED, SiteFault, UserFault, VTorqueError
 from ...module_utils.guestspec import FormError, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
@@ -107,7 +107,7 @@ def respond(
         found = front.present(part, settings, deadline, caller=caller)
         return {"version": VERSION, "ok": True, "guests": [to_dict(g) for g in found], "removed": [], "left": []}
     except ending.Told as told:
-        error = VTorqueError("the request was cancelled", f"by {told}")
+        error = VTorqueError(CANCELLED, f"by {told}")
     except VTorqueError as problem:
         error = problem
     except OSError as problem:

@@ -11,13 +11,16 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    CANCELLED,
     CAUSES,
+    GuestFault,
     ImageFault,
     ImpostorFault,
     NodeFault,
     SiteFault,
     UserFault,
     VTorqueError,
+    error_from_dict,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, BatchNode
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
@@ -28,6 +31,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict im
     advice,
     decide,
     find_loop,
+    gather,
+    may_be_braked,
     names_node,
     note_of,
 )
@@ -187,6 +192,126 @@ def test_loop_that_is_not_ours_is_found_on_entry(start: int, loop: bool) -> None
     assert (found is not None) is loop
     assert found is None or f"{start} times" in found.what
     assert LOOP_STARTS == 20
+
+
+LIBVIRT = NodeFault("t2: libvirt", "is dead", cause="libvirt", node="t2")
+PANIC = GuestFault("the kernel of guest v panicked", "no root", "last lines", symptom="panicked")
+ENDED = GuestFault("guest v ended", "off", symptom="ended")
+SILENT = GuestFault("guest v was not ready within 120 s", "silence", symptom="silent")
+UNREACHED = VTorqueError("t2 was not reached", "No route to host")
+STOPPED = VTorqueError(f"t3: {CANCELLED}", "by SIGTERM")
+
+
+@pytest.mark.parametrize(
+    ("errors", "more", "fault", "what", "node"),
+    [
+        # one node alone is what it says
+        ({"t1": BRIDGE}, {}, "node", "t1: bridge br0", "t1"),
+        ({"t2": UNREACHED}, {}, "unclear", "t2 was not reached", ""),
+        # what ends the job whatever its nodes are
+        ({"t1": BRIDGE, "t2": UserFault("quota")}, {}, "user", "quota", ""),
+        ({"t1": BRIDGE, "t2": ImageFault("digest")}, {}, "image", "digest", ""),
+        ({"t1": UserFault("quota"), "t2": ImpostorFault("guest")}, {}, "impostor", "guest", ""),
+        # a node's own proof before the site and what is unclear
+        ({"t1": SiteFault("DHCP"), "t2": LIBVIRT}, {}, "node", "t2: libvirt", "t2"),
+        ({"t1": VTorqueError("odd"), "t2": LIBVIRT}, {}, "node", "t2: libvirt", "t2"),
+        ({"t1": NodeFault("x", node="t1"), "t2": SiteFault("DHCP")}, {}, "site", "DHCP", ""),
+        ({"t1": NodeFault("x", node="t1"), "t2": VTorqueError("odd")}, {}, "node", "x", "t1"),
+        # several proofs: the first that was told, but a sick mother superior blames nobody else
+        ({"t2": LIBVIRT, "t1": BRIDGE}, {}, "node", "t2: libvirt", "t2"),
+        ({"t2": LIBVIRT, "t1": BRIDGE}, {"superior": "t1.site"}, "node", "t1: bridge br0", "t1"),
+        ({"t2": UNREACHED, "t1": BRIDGE}, {"superior": "t1"}, "node", "t1: bridge br0", "t1"),
+        ({"t2": UNREACHED, "t3": UNREACHED}, {"superior": "t1"}, "unclear", "t2 was not reached", ""),
+        # nobody proves anything of somebody else
+        ({"t3": LIBVIRT}, {}, "node", "t2: libvirt", "t3"),
+        ({"t1": SiteFault("pool"), "t3": LIBVIRT}, {}, "site", "pool", ""),
+        # who was told to stop only follows
+        ({"t3": STOPPED, "t2": UNREACHED}, {}, "unclear", "t2 was not reached", ""),
+        ({"t3": STOPPED}, {}, "unclear", STOPPED.what, ""),
+        # the image
+        ({"t1": PANIC, "t2": PANIC}, {}, "image", "the image boots on no node", ""),
+        ({"t1": ENDED, "t2": ENDED, "t3": STOPPED}, {}, "image", "the image boots on no node", ""),
+        ({"t1": SILENT, "t2": SILENT}, {}, "image", "the image boots on no node", ""),
+        ({"t1": PANIC}, {}, "unclear", PANIC.what, ""),
+        ({"t1": PANIC, "t2": STOPPED}, {}, "unclear", PANIC.what, ""),
+        ({"t1": PANIC, "t2": ENDED}, {}, "unclear", PANIC.what, ""),
+        ({"t1": PANIC, "t2": PANIC}, {"made": ("t3",)}, "unclear", PANIC.what, ""),
+        ({"t1": PANIC, "t2": PANIC, "t3": UNREACHED}, {}, "unclear", PANIC.what, ""),
+        ({"t1": PANIC, "t2": PANIC, "t3": SiteFault("DHCP")}, {}, "site", "DHCP", ""),
+        ({"t1": ImageFault("digest")}, {"made": ("t2",)}, "unclear", "digest", ""),
+    ],
+)  # fmt: skip
+def test_several_nodes_make_one_error(
+    errors: dict[str, VTorqueError], more: dict[str, t.Any], fault: str, what: str, node: str
+) -> None:
+    found = gather(errors, **more)
+    assert (found.fault, getattr(found, "node", "")) == (fault, node)
+    assert found.what.startswith(what)
+
+
+def test_nobody_goes_offline_for_what_another_node_says_of_it() -> None:
+    job = job_at(1, hosts=("t1", "t2", "t3"))
+    assert verdict_on(gather({"t3": LIBVIRT}), job=job).offline == ""
+    assert verdict_on(gather({"t2": LIBVIRT}), job=job).offline == "t2"
+
+
+def test_one_node_a_start_is_blamed_and_the_others_are_told_of() -> None:
+    job = job_at(1, hosts=("t1", "t2", "t3"))
+    found = gather({"t2": LIBVIRT, "t1": BRIDGE, "t3": UNREACHED}, superior="t3")
+    assert verdict_on(found, job=job).offline == "t2"
+    assert (
+        found.hint == "also failed: t1: bridge br0: is missing on this node; t3: t2 was not reached: No route to host"
+    )
+    many = gather({f"t{number}": VTorqueError("x" * 500, hint="look") for number in range(9)})
+    assert many.hint.startswith("look; also failed: t1: xxx")
+    assert many.hint.endswith("...; t2: " + "x" * 157 + "...; t3: " + "x" * 157 + "... and 5 more")
+
+
+def test_guests_symptom_crosses_a_connection() -> None:
+    there = error_from_dict(PANIC.to_dict())
+    assert isinstance(there, GuestFault)
+    assert (there.symptom, there.hint) == ("panicked", "last lines")
+    assert type(error_from_dict({**PANIC.to_dict(), "symptom": "bored"})) is VTorqueError
+
+
+REFUSED = ImageFault("image x", "is no image")
+
+
+@pytest.mark.parametrize(
+    ("error", "refused", "changes", "action"),
+    [
+        (REFUSED, 0, {}, "refuse"),
+        (REFUSED, 1, {}, "refuse"),
+        (REFUSED, 2, {}, "hold"),
+        (REFUSED, 900, {}, "hold"),
+        (UserFault("vcpus=99"), 900, {}, "refuse"),
+        (SiteFault("DHCP"), 900, {}, "requeue"),
+        # a node whose configuration cannot be read knows no start, and refuses the fastest
+        (SiteFault("policy"), 1, {"job": None}, "refuse"),
+        (SiteFault("policy"), 2, {"job": None}, "hold"),
+        (UserFault("x"), 2, {"job": None}, "refuse"),
+        (REFUSED, 900, {"job": job_at(1, interactive=True)}, "refuse"),
+    ],
+)
+def test_node_that_refuses_member_after_member_of_an_array_holds_the_rest(
+    error: VTorqueError, refused: int, changes: dict[str, t.Any], action: str
+) -> None:
+    verdict = verdict_on(error, refused=refused, **changes)
+    assert (verdict.action, verdict.offline) == (action, "")
+    assert verdict.grave is (action == "hold")
+    if action == "hold":
+        assert verdict.words == (
+            f"t1 refused {refused} members of this array within a minute: it shall not eat the others",
+        )
+
+
+@pytest.mark.parametrize(
+    ("error", "job", "asked"),
+    [(REFUSED, job_at(1), True), (SiteFault("x"), None, True), (SiteFault("x"), job_at(1), False),
+     (UserFault("x"), job_at(1), False), (UserFault("x"), None, False)],
+)  # fmt: skip
+def test_only_a_refusal_that_is_not_the_owners_counts(error: VTorqueError, job: BatchJob | None, asked: bool) -> None:
+    assert may_be_braked(error, job) is asked
 
 
 def test_advice_never_blames_the_job_for_the_site() -> None:

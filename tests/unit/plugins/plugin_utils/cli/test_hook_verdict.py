@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
     VTorqueError,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import array_brake
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.prologue import Ending
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.hook import REQUEUE
@@ -40,6 +41,19 @@ def test_fault_of_the_job_leaves_a_refusal_for_its_shell(site: Site, error: VTor
     assert site.told() == []
     assert site.verdict()["action"] == "refuse"
     assert not (site.state_dir / "log").exists()
+
+
+def test_node_that_refuses_member_after_member_holds_the_next(site: Site) -> None:
+    site.fail(ImageFault("img=x", "is no image"))
+    assert site.prologue().returncode == 0
+    assert not site.held()
+    for member in ("12[2].th", "12[3].th"):
+        array_brake.refused_before(member, site.run_dir)
+    done = site.prologue()
+    assert done.returncode == REQUEUE
+    assert site.held()
+    assert "refused 2 members of this array" in done.stderr
+    assert "ALARM" in (site.state_dir / "log/hooks.log").read_text()
 
 
 BRIDGE = NodeFault("t1: bridge br0", "is missing on this node", "make it", cause="bridge")
