@@ -88,7 +88,7 @@ class ActionModule(JobAction):
         ended: float | None = None,
     ) -> None:
         """Write the job's record, which outlives the job and which its owner may read."""
-        records.make_directory(kept)
+        records.make_record_directory(kept, plan.owner.uid)
         former = kept / "record.json"
         known = records.read_json(former) if former.exists() else {}
         record = {

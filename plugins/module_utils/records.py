@@ -47,6 +47,25 @@ def job_key(job_id: str, start: int) -> str:
     return f"{job_id.replace('[', '-').replace(']', '')}.{int(start)}"
 
 
+_KEY = re.compile(r"([0-9]+)(?:-([0-9]+))?\.(.+)\.([0-9]+)")
+
+
+def start_of(key: str) -> tuple[str, int] | None:
+    """Job id and start that a key was made of (`job_key`).
+
+    Args:
+        key: the name of a directory.
+
+    Returns:
+        None: it is no such name.
+    """
+    found = _KEY.fullmatch(key)
+    if not found:
+        return None
+    member = f"[{found[2]}]" if found[2] else ""
+    return f"{found[1]}{member}.{found[3]}", int(found[4])
+
+
 def run_directory(job_id: str, start: int, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Path:
     """Where root keeps what is true of a running job on its mother superior.
 
@@ -217,10 +236,35 @@ def make_directory(path: pathlib.Path) -> None:
         raise VTorqueError(f"{path} was not made", str(error)) from error
 
 
+def make_record_directory(path: pathlib.Path, reader_uid: int | None = None) -> None:
+    """Make the directory of one start's record, which the job's owner may list.
+
+    That a job was there is no secret (the batch server tells everybody), so the directory of all records may be
+    listed: by it a short job id is found.  What lies in a record is its owner's alone.
+
+    Args:
+        path: absolute; its parent holds all records of this host.
+        reader_uid: the job's owner; None: not known, and nobody's right to list it changes.
+
+    Raises:
+        VTorqueError: it is not there and was not made.
+    """
+    make_directory(path)
+    try:
+        if stat.S_IMODE(path.parent.stat().st_mode) == 0o711:
+            path.parent.chmod(0o755)
+        if reader_uid is not None:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                _grant(fd, reader_uid, 5, others=1)
+            finally:
+                os.close(fd)
+    except OSError as error:
+        raise VTorqueError(f"{path} was not opened to its owner", str(error)) from error
+
+
 def let_read(fd: int, uid: int) -> None:
     """Let one more user read a file: what `setfacl -m u:UID:r` does, without starting a program.
-
-    The form is the kernel's (linux/posix_acl_xattr.h): a version, then tag, permissions and id of each entry.
 
     Args:
         fd: the file; the rights of its group are taken away.
@@ -229,8 +273,15 @@ def let_read(fd: int, uid: int) -> None:
     Raises:
         OSError: the file system knows no ACLs, or refuses this one.
     """
+    _grant(fd, uid, 4)
+
+
+def _grant(fd: int, uid: int, rights: int, *, others: int = 0) -> None:
+    """The form is the kernel's (linux/posix_acl_xattr.h): a version, then tag, permissions and id of each entry."""
     nobody, owner = 0xFFFFFFFF, stat.S_IMODE(os.fstat(fd).st_mode) >> 6
-    entries = ((0x01, owner, nobody), (0x02, 4, uid), (0x04, 0, nobody), (0x10, 4, nobody), (0x20, 0, nobody))
+    entries = (
+        (0x01, owner, nobody), (0x02, rights, uid), (0x04, 0, nobody), (0x10, rights, nobody), (0x20, others, nobody)
+    )  # fmt: skip
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
     os.setxattr(fd, "system.posix_acl_access", acl)
 
@@ -298,7 +349,7 @@ def read_json(path: pathlib.Path, *, limit: int = 1 << 20) -> dict[str, t.Any]:
             raise VTorqueError(f"{path}", "not a file that only root can write: not believed")
         try:
             data = json.loads(stream.read(limit))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise VTorqueError(f"{path}", f"not a record: {error}") from error
     if not isinstance(data, dict):
         raise VTorqueError(f"{path}", "not a record")

@@ -87,7 +87,7 @@ class Start:
         """
         path = self.record_directory / "vtorque.log"
         with _disk_judged(path):
-            records.make_directory(path.parent)
+            records.make_record_directory(path.parent, reader_uid)
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             if reader_uid is not None:
                 records.let_read(fd, reader_uid)

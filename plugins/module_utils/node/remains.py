@@ -22,7 +22,6 @@ from .settings import NodeSettings
 
 PROC = pathlib.Path("/proc")
 KILLED_S = 10.0
-_KEY = re.compile(r"([0-9]+)(?:-([0-9]+))?\.(.+)\.([0-9]+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,15 +40,6 @@ class Remain:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" + (f" of {self.key}" if self.key not in ("", self.name) else "")
-
-
-def start_of(key: str) -> tuple[str, int] | None:
-    """Job id and start that a key was made of (`records.job_key`); None when it is none."""
-    found = _KEY.fullmatch(key)
-    if not found:
-        return None
-    member = f"[{found[2]}]" if found[2] else ""
-    return f"{found[1]}{member}.{found[3]}", int(found[4])
 
 
 def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:

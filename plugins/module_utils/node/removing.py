@@ -89,8 +89,7 @@ def keep_console(guest: pathlib.Path, target: pathlib.Path, settings: NodeSettin
             stream.seek(max(0, size - settings.console_keep_bytes))
             text = stream.read(settings.console_keep_bytes).decode("utf-8", "replace")
         if text:
-            target.parent.mkdir(mode=0o711, exist_ok=True)
-            target.mkdir(mode=0o711, exist_ok=True)
+            records.make_record_directory(target, owner_uid)
             lines = "\n".join(map(plain, text.splitlines()))
             records.write(target / f"{guest.name}.console.log", f"{lines}\n", reader_uid=owner_uid)
     except (OSError, VTorqueError):

@@ -19,11 +19,11 @@ import typing as t
 
 from .. import records, shell_links
 from ..errors import NodeFault, VTorqueError
-from ..records import Deadline
+from ..records import Deadline, start_of
 from . import guests, locks, slots, traces
 from .domain import Domains
 from .kept import read_kept
-from .remains import Remain, remains, remains_without_libvirt, start_of
+from .remains import Remain, remains, remains_without_libvirt
 from .removing import keep_console
 from .settings import NodeSettings
 from .suspects import Suspects

@@ -30,7 +30,7 @@ class Subject(t.Protocol):
         """Do what was asked for; the exit status."""
 
 
-SUBJECTS = ("image", "config")
+SUBJECTS = ("image", "job", "config")
 """In the order of the help."""
 
 
@@ -51,13 +51,41 @@ def show(words: t.Sequence[str], policy_path: pathlib.Path = PATH) -> int:
     """
     asked = [name for name in SUBJECTS if name in words[:1]] or SUBJECTS
     modules = {name: _module(name) for name in asked}
+    call = _parser(modules).parse_args(words)
+    return modules[call.subject].run(call, lambda: load(policy_path))
+
+
+def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
+    """What `templates/completion/vmgr.bash.j2` is rendered with, as the program itself takes it.
+
+    Args:
+        vm_img_dir: the image pool.
+        records_dir: of the records of jobs.
+    """
+    verbs: dict[str, tuple[str, ...]] = {}
+    options: dict[str, tuple[str, ...]] = {}
+    for subject, own in _below(_parser({name: _module(name) for name in SUBJECTS})).items():
+        verbs[subject] = tuple(_below(own))
+        for verb, parser in _below(own).items():
+            words = (word for action in parser._actions for word in action.option_strings)
+            options[f"{subject} {verb}"] = tuple(word for word in words if word.startswith("--"))
+    return {
+        "subjects": SUBJECTS, "verbs": verbs, "options": options, "vm_img_dir": vm_img_dir, "records_dir": records_dir
+    }  # fmt: skip
+
+
+def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(found[0].choices) if found else {}
+
+
+def _parser(modules: t.Mapping[str, Subject]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Look at the site's images, jobs, nodes and settings.")
     subjects = parser.add_subparsers(dest="subject", required=True, metavar=" | ".join(SUBJECTS))
     for name, module in modules.items():
         own = subjects.add_parser(name, help=module.HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
         module.add_arguments(own)
-    call = parser.parse_args(words)
-    return modules[call.subject].run(call, lambda: load(policy_path))
+    return parser
 
 
 def _module(name: str) -> Subject:

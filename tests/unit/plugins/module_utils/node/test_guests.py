@@ -32,8 +32,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     seed,
     slots,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.remains import start_of
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import job_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import job_key, start_of
 
 if t.TYPE_CHECKING:
     from .conftest import Node

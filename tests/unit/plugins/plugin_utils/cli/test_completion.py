@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What bash proposes after `vsub -vm`."""
+"""What bash proposes after `vsub -vm` and `vmgr`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmgr, vsub
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,33 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
     text = templates.render("completion/vsub.bash.j2", site_dir=None, **vsub.completion_words(str(tmp_path)))
     script = f'compopt() {{ :; }}\n{text}\n_vsub vsub "$2" "$1"\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
     done = subprocess.run(["bash", "-c", script, "bash", before, word], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == sorted(proposed)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "proposed"),
+    [
+        (["j"], ["job"]),
+        (["job", "l"], ["list", "log"]),
+        (["job", "console", "--"], ["--help", "--start", "--guest", "--node", "--json"]),
+        (["job", "show", "4"], ["4711"]),
+        (["job", "show", "7"], ["72[1]"]),
+        (["image", "show", "t"], ["tiny@1"]),
+        (["config", ""], ["show"]),
+        (["nonsense", ""], []),
+    ],
+)
+def test_vmgr_proposals(tmp_path: pathlib.Path, words: list[str], proposed: list[str]) -> None:
+    pool, kept = tmp_path / "pool", tmp_path / "records"
+    for path in (pool / "debian12@3", pool / "tiny@1", kept / "4711.head.1", kept / "72-1.head.1"):
+        path.mkdir(parents=True)
+    told = vmgr.completion_words(str(pool), str(kept))
+    text = templates.render("completion/vmgr.bash.j2", site_dir=None, **told)
+    script = (
+        f'compopt() {{ :; }}\n{text}\nCOMP_WORDS=(vmgr "$@")\nCOMP_CWORD=$#\n'
+        '_vmgr vmgr "${!#}" "${COMP_WORDS[COMP_CWORD-1]}"\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == sorted(proposed)
     assert done.stderr == ""

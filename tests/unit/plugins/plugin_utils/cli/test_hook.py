@@ -55,9 +55,13 @@ def test_modes(site: Site) -> None:
     """Whatever the umask: the owner passes through, reads what is his, and nothing else."""
     site.play(READY)
     assert site.prologue().returncode == 0
-    for path in (site.run_dir, site.run_dir / "jobs", site.directory, site.state_dir / "records" / KEY):
+    for path in (site.run_dir, site.run_dir / "jobs", site.directory):
         assert stat.S_IMODE(path.stat().st_mode) == 0o711
     uid = pwd.getpwnam(USER).pw_uid
+    assert stat.S_IMODE((site.state_dir / "records").stat().st_mode) == 0o755
+    record = readable_by(site.state_dir / "records" / KEY)
+    assert f"user:{uid}:r-x" in record
+    assert {"group::---", "other::--x"} <= set(record.splitlines())
     log = site.state_dir / "records" / KEY / "vtorque.log"
     assert f"user:{uid}:r--" in readable_by(log)
     assert "other::---" in readable_by(log)
