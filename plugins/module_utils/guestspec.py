@@ -47,8 +47,20 @@ def _number(low: int, high: int) -> t.Any:
 
 
 @dataclasses.dataclass(frozen=True)
+class Group:
+    """A group of the job's user besides the one as which the job runs."""
+
+    name: str = _text(GROUP_NAME)
+    gid: int = _number(0, 2**32 - 2)
+
+
+@dataclasses.dataclass(frozen=True)
 class Owner:
-    """The job's user, as the node knows him (getpwuid, getgrouplist)."""
+    """The job's user, as the node knows him (getpwuid, getgrouplist).
+
+    Attributes:
+        groups: his supplementary groups, without `gid`.
+    """
 
     user: str = _text(USER_NAME)
     uid: int = _number(1, 2**32 - 2)
@@ -56,6 +68,7 @@ class Owner:
     group: str = _text(GROUP_NAME)
     home: str = _text(ABSOLUTE_PATH)
     shell: str = _text(ABSOLUTE_PATH)
+    groups: tuple[Group, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# In the guest, as root, under any POSIX sh: the job's user and group exactly as on the node, whatever the image uses
-# these names and ids for, and the places that are his.  useradd and groupadd refuse blanks, capitals and used ids.
+# In the guest, as root, under any POSIX sh: the job's user and groups exactly as on the node, whatever the image uses
+# these names and ids for, and the places that are his.  It may be run again, with the same end.  useradd and groupadd refuse blanks, capitals and used ids.
 # Says on its standard output what differs from the node, on standard error why it cannot be.
 # shellcheck disable=SC2016 # the dollar signs in quotes are awk's
 set -u
@@ -12,7 +12,12 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 # shellcheck source=/dev/null
 . /etc/vtorque/guest.env
 # awk reads them from its environment: its own -v would take backslashes for escapes
-export VTORQUE_USER VTORQUE_UID VTORQUE_GID VTORQUE_GROUP VTORQUE_HOME
+export VTORQUE_USER VTORQUE_UID VTORQUE_GID VTORQUE_GROUP VTORQUE_GROUPS VTORQUE_HOME
+# who is in them has power over the system, where the image has them
+STRONG='root adm admin backup disk docker incus incus-admin kmem libvirt lxd mem operator shadow staff sudo wheel'
+export STRONG
+# the groups that the user gets, decided once: later the image's own groups are no longer told from them
+decided=/etc/vtorque/groups
 
 die() { # why
     echo "$*" >&2
@@ -24,36 +29,71 @@ edit() { # file awk-program: in place, for a new file would lose its mode and it
     edited=$(awk -F: -v OFS=: "$without$2" "$1") || die "$1 could not be changed"
     printf '%s\n' "$edited" >"$1" || die "$1 could not be written"
 }
-# function of the programs below: a list of members without the user
+# functions of the programs below: a list of members without the user; the groups that he gets, their ids by name
 without='function without(list,    n, i, names, left) {
     n = split(list, names, ",")
     for (i = 1; i <= n; i++) if (names[i] != ENVIRON["VTORQUE_USER"]) left = left (left == "" ? "" : ",") names[i]
     return left
 }
+function given(ids,    n, i, lines, tab) {
+    n = split(ENVIRON["GIVEN"], lines, "\n")
+    for (i = 1; i <= n; i++)
+        if ((tab = index(lines[i], "\t"))) ids[substr(lines[i], tab + 1)] = substr(lines[i], 1, tab - 1)
+}
 '
 
+choose_groups() { # all of the user's that give no power here
+    if [ ! -e "$decided" ]; then
+        awk -F: '{ here[$1] }
+            END {
+                n = split(ENVIRON["STRONG"], words, " ")
+                for (i = 1; i <= n; i++) strong[words[i]]
+                n = split(ENVIRON["VTORQUE_GROUPS"], lines, "\n")
+                for (i = 1; i <= n; i++) {
+                    tab = index(lines[i], "\t")
+                    id = substr(lines[i], 1, tab - 1)
+                    name = substr(lines[i], tab + 1)
+                    if (tab && (id == "0" || (name in strong) && (name in here))) print "without " name
+                    else if (tab) print lines[i]
+                }
+            }' /etc/group >"$decided" || die "$decided could not be written"
+        sed -n 's/^without \(.*\)/group \1 gives power in this image, and is left out/p' "$decided"
+    fi
+    GIVEN=$(sed '/^without /d' "$decided")
+    export GIVEN
+}
+
 other() { # file id name: who else has this id there
-    awk -F: -v id="$2" '$3 == id && $1 != ENVIRON["'"$3"'"] { print $1; exit }' "$1"
+    NAME=$3 awk -F: -v id="$2" '$3 == id && $1 != ENVIRON["NAME"] { print $1; exit }' "$1"
 }
 
 free() { # file: an id that nobody has
-    awk -F: '{ used[$3] = 1 }
+    awk -F: "$without"'BEGIN { given(ids); for (name in ids) used[ids[name]] = 1 }
+        { used[$3] = 1 }
         END { for (n = 60999; n in used || n == ENVIRON["VTORQUE_UID"] || n == ENVIRON["VTORQUE_GID"]; n--); print n }' "$1"
 }
 
-move_group() { # the image's own group that has the job's group id; /dev is a file system of its own
-    name=$(other /etc/group "$VTORQUE_GID" VTORQUE_GROUP)
+move_group() { # id name: the image's own group that has the id of this one; /dev is a file system of its own
+    name=$(other /etc/group "$1" "$2")
     [ -n "$name" ] || return 0
-    MOVED=$(free /etc/group)
-    export MOVED
-    edit /etc/group '$3 == ENVIRON["VTORQUE_GID"] && $1 != ENVIRON["VTORQUE_GROUP"] { $3 = ENVIRON["MOVED"] } { print }'
-    edit /etc/passwd '$4 == ENVIRON["VTORQUE_GID"] { $4 = ENVIRON["MOVED"] } { print }'
-    find / /dev -xdev -group "$VTORQUE_GID" -exec chgrp -h "$MOVED" {} +
-    echo "group $name of the image has the id $MOVED here, as $VTORQUE_GID is the job's"
+    MOVED=$(free /etc/group) ID=$1 NAME=$2
+    export MOVED ID NAME
+    edit /etc/group '$3 == ENVIRON["ID"] && $1 != ENVIRON["NAME"] { $3 = ENVIRON["MOVED"] } { print }'
+    edit /etc/passwd '$4 == ENVIRON["ID"] { $4 = ENVIRON["MOVED"] } { print }'
+    find / /dev -xdev -group "$1" -exec chgrp -h "$MOVED" {} +
+    echo "group $name of the image has the id $MOVED here, as $1 is the job's"
+}
+
+move_groups() {
+    move_group "$VTORQUE_GID" "$VTORQUE_GROUP"
+    others=$(awk -F: "$without"'BEGIN { given(ids); for (name in ids) names[ids[name]] = name }
+        $3 in names && $1 != names[$3] { print $3 "\t" names[$3] }' /etc/group)
+    [ -z "$others" ] || printf '%s\n' "$others" |
+        while IFS='	' read -r id name; do move_group "$id" "$name" || exit; done || exit 1
 }
 
 move_user() { # the image's own user that has the job's user id
-    name=$(other /etc/passwd "$VTORQUE_UID" VTORQUE_USER)
+    name=$(other /etc/passwd "$VTORQUE_UID" "$VTORQUE_USER")
     [ -n "$name" ] || return 0
     if stat -c %u /proc/[0-9]* 2>/dev/null | grep -qx "$VTORQUE_UID"; then
         die "user id $VTORQUE_UID is that of $name in this image, which runs processes"
@@ -76,10 +116,14 @@ choose_shell() {
 }
 
 write_accounts() {
-    edit /etc/group '$1 != ENVIRON["VTORQUE_GROUP"] { $4 = without($4); print }
-        END { print ENVIRON["VTORQUE_GROUP"], "x", ENVIRON["VTORQUE_GID"], "" }'
-    edit /etc/gshadow '$1 != ENVIRON["VTORQUE_GROUP"] { $3 = without($3); $4 = without($4); print }
-        END { print ENVIRON["VTORQUE_GROUP"], "*", "", "" }'
+    edit /etc/group 'BEGIN { given(ids) }
+        $1 != ENVIRON["VTORQUE_GROUP"] && !($1 in ids) { $4 = without($4); print }
+        END { print ENVIRON["VTORQUE_GROUP"], "x", ENVIRON["VTORQUE_GID"], ""
+              for (name in ids) print name, "x", ids[name], ENVIRON["VTORQUE_USER"] }'
+    edit /etc/gshadow 'BEGIN { given(ids) }
+        $1 != ENVIRON["VTORQUE_GROUP"] && !($1 in ids) { $3 = without($3); $4 = without($4); print }
+        END { print ENVIRON["VTORQUE_GROUP"], "*", "", ""
+              for (name in ids) print name, "*", "", ENVIRON["VTORQUE_USER"] }'
     edit /etc/passwd '$1 != ENVIRON["VTORQUE_USER"] { print }
         END { print ENVIRON["VTORQUE_USER"], "x", ENVIRON["VTORQUE_UID"], ENVIRON["VTORQUE_GID"], "",
                     ENVIRON["VTORQUE_HOME"], ENVIRON["VTORQUE_SHELL_HERE"] }'
@@ -89,8 +133,9 @@ write_accounts() {
 }
 
 refuse_power() {
-    case $VTORQUE_GROUP in
-        root | sudo | wheel | admin | adm | disk | docker | incus | kmem | lxd | shadow)
+    [ ! -e "$decided" ] || return 0
+    case " $STRONG " in
+        *" $VTORQUE_GROUP "*)
             ! grep -q "^$VTORQUE_GROUP:" /etc/group || die "group $VTORQUE_GROUP gives power in this image" ;;
     esac
 }
@@ -123,7 +168,8 @@ make_places() {
 }
 
 refuse_power
-move_group
+choose_groups
+move_groups
 move_user
 choose_shell
 write_accounts

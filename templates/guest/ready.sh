@@ -39,7 +39,10 @@ be_the_users() {
 }"
     [ -z "$words" ] || say "vtorque: $words"
     [ "$(id -u "$VTORQUE_USER")" = "$VTORQUE_UID" ] || fail "identity: $VTORQUE_USER has not the user id $VTORQUE_UID"
-    [ "$(id -G "$VTORQUE_USER")" = "$VTORQUE_GID" ] || fail "identity: $VTORQUE_USER is in other groups than $VTORQUE_GID"
+    # in no other groups than the job's, those he was given, and in all of them
+    wanted=$({ echo "$VTORQUE_GID" && sed -n 's/^\([0-9]*\)	.*/\1/p' /etc/vtorque/groups; } | sort -n)
+    has=$(id -G "$VTORQUE_USER" | tr ' ' '\n' | sort -n)
+    [ "$has" = "$wanted" ] || fail "identity: $VTORQUE_USER is not in the groups that he was given"
     [ "$(id -gn "$VTORQUE_USER")" = "$VTORQUE_GROUP" ] || fail "identity: group $VTORQUE_GID has another name"
     [ "$(stat -c %u:%g "$VTORQUE_HOME")" = "$VTORQUE_UID:$VTORQUE_GID" ] || fail "identity: the home is another's"
 }

@@ -27,6 +27,7 @@ from ..guestspec import (
     JOB_ID,
     USER_NAME,
     FormError,
+    Group,
     GuestSpec,
     KeyPair,
     NodePart,
@@ -245,7 +246,7 @@ def owner_of(user: str, group: str = "") -> Owner:
         group: the group as which the job runs (`-W group_list=`), or "" for his primary one.
 
     Returns:
-        His ids, home and shell, each of a usable form.
+        His ids, groups, home and shell, each of a usable form.
 
     Raises:
         UserFault: he is root, or not a member of the group.
@@ -268,7 +269,8 @@ def owner_of(user: str, group: str = "") -> Owner:
         ) from None
     if entry.pw_uid < 1 or gid < 1:
         raise UserFault(f"user {user}", "jobs of root and of root's group do not run in VMs", "submit as another user")
-    if gid not in os.getgrouplist(user, entry.pw_gid):
+    member_of = os.getgrouplist(user, entry.pw_gid)
+    if gid not in member_of:
         raise UserFault(f"group {shown(name)}", f"{user} is not a member of it")
     shell = entry.pw_shell or "/bin/sh"
     for what, value, form in (
@@ -278,7 +280,22 @@ def owner_of(user: str, group: str = "") -> Owner:
     ):
         if not re.fullmatch(form, value):
             raise SiteFault(f"user {user}", f"{what} {shown(value)!r} in the directory is of no usable form")
-    return Owner(user=user, uid=entry.pw_uid, gid=gid, group=name, home=entry.pw_dir, shell=shell)
+    return Owner(user=user, uid=entry.pw_uid, gid=gid, group=name, home=entry.pw_dir, shell=shell,
+                 groups=_supplementary(member_of, gid, name))  # fmt: skip
+
+
+def _supplementary(member_of: t.Sequence[int], gid: int, group: str) -> tuple[Group, ...]:
+    """The user's other groups, each id and each name once; what has no usable name gets one after its id."""
+    found: dict[str, Group] = {}
+    for number in sorted(set(member_of) - {gid}):
+        try:
+            name = grp.getgrgid(number).gr_name
+        except KeyError:
+            name = ""
+        if not re.fullmatch(GROUP_NAME, name) or name in found or name == group:
+            name = f"g{number}"
+        found[name] = Group(name, number)
+    return tuple(found.values())
 
 
 def check_node_file(content: str, exec_host: t.Sequence[str]) -> None:

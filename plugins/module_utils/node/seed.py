@@ -83,7 +83,7 @@ class Seed:
     ntp_servers: tuple[str, ...] = _texts(f"{HOST_NAME}|{ADDRESS}")
 
     def __post_init__(self) -> None:
-        for thing in (self, self.owner, self.host_key):
+        for thing in (self, self.owner, self.host_key, *self.owner.groups):
             _check(thing)
 
     @property

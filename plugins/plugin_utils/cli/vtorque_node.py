@@ -225,11 +225,20 @@ def check_job(part: NodePart, job: BatchJob) -> None:
     except KeyError:
         raise UserFault(what, f"user {owner.user} is not known on this node") from None
     # `qsub -W group_list=` lets a job run under another of the user's groups than his first
-    if known.pw_uid != owner.uid or owner.gid not in os.getgrouplist(owner.user, known.pw_gid):
+    member_of = os.getgrouplist(owner.user, known.pw_gid)
+    if known.pw_uid != owner.uid or owner.gid not in member_of:
         raise VTorqueError(
             what,
             f"user {owner.user} is {known.pw_uid}:{known.pw_gid} here, {owner.uid}:{owner.gid} is asked for",
             "users must have the same ids on all nodes",
+        )
+    # a virtiofsd of this node will have these groups
+    strange = [group for group in owner.groups if group.gid not in member_of]
+    if strange:
+        raise VTorqueError(
+            what,
+            f"{owner.user} is no member of group {strange[0].gid} ({strange[0].name}) here",
+            "users must be in the same groups on all nodes",
         )
 
 

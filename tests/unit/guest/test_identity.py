@@ -12,9 +12,11 @@ import subprocess
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
 
-SETTINGS = """VTORQUE_USER=alice VTORQUE_UID=5000 VTORQUE_GID=6 VTORQUE_GROUP='HPC Users' VTORQUE_HOME=/home/alice
+SETTINGS = """VTORQUE_USER=alice VTORQUE_UID=5000 VTORQUE_GID=6 VTORQUE_GROUP='HPC Users' VTORQUE_GROUPS='{groups}'
+VTORQUE_HOME=/home/alice
 VTORQUE_SHELL=/bin/sh VTORQUE_TORQUE_HOME=/var/spool/torque
 """
+GROUPS = "4\tHPC Users 2\n60999\tchem\n27\tdocker\n0\troot\n7\tadm\n"
 RUN = """set -e
 mount -t tmpfs tmpfs "$1/dev"
 : >"$1/dev/vda"; chgrp 6 "$1/dev/vda"
@@ -24,23 +26,63 @@ stat -c %g "$1/dev/vda" "$1/owned"
 """
 
 
-def test_devices_of_a_group_whose_id_is_the_jobs_are_not_the_users(tmp_path: pathlib.Path) -> None:
-    """The image's `disk` has the id 6, and on the node that is the job's group: /dev is a file system of its own."""
+def prepared(root: pathlib.Path, group: str, groups: str = "") -> None:
+    """A system of nothing but busybox, an image's accounts, and what the seed tells.
+
+    Args:
+        root: its root directory.
+        group: the image's groups.
+        groups: the user's supplementary ones, as the seed tells them.
+    """
     for name in ("bin", "dev", "etc/vtorque", "proc"):
-        (tmp_path / name).mkdir(parents=True)
-    shutil.copy("/bin/busybox", tmp_path / "bin/busybox")
-    for name in ("sh", "awk", "find", "chgrp", "chown", "chmod", "stat", "grep", "mkdir", "ln"):
-        (tmp_path / "bin" / name).symlink_to("busybox")
-    shutil.copy(templates.COLLECTION_DIR / "guest/identity.sh", tmp_path / "identity")
-    (tmp_path / "etc/vtorque/guest.env").write_text(SETTINGS)
-    (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
-    (tmp_path / "etc/group").write_text("root:x:0:\ndisk:x:6:\n")
-    (tmp_path / "owned").touch()
-    os.chown(tmp_path / "owned", 0, 6)
+        (root / name).mkdir(parents=True)
+    shutil.copy("/bin/busybox", root / "bin/busybox")
+    for name in ("sh", "awk", "find", "chgrp", "chown", "chmod", "stat", "grep", "mkdir", "ln", "sed", "id"):
+        (root / "bin" / name).symlink_to("busybox")
+    shutil.copy(templates.COLLECTION_DIR / "guest/identity.sh", root / "identity")
+    (root / "etc/vtorque/guest.env").write_text(SETTINGS.format(groups=groups))
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+    (root / "etc/group").write_text(group)
+    (root / "owned").touch()
+    os.chown(root / "owned", 0, 6)
+
+
+def run(root: pathlib.Path) -> list[str]:
+    """What identity and the look after it say; they must succeed."""
     done = subprocess.run(
-        ["unshare", "-m", "--propagation", "private", "sh", "-c", RUN, "sh", tmp_path],
+        ["unshare", "-m", "--propagation", "private", "sh", "-c", RUN, "sh", root],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-2:] == ["60999", "60999"]
+    return done.stdout.splitlines()
+
+
+def test_devices_of_a_group_whose_id_is_the_jobs_are_not_the_users(tmp_path: pathlib.Path) -> None:
+    """The image's `disk` has the id 6, and on the node that is the job's group: /dev is a file system of its own."""
+    prepared(tmp_path, "root:x:0:\ndisk:x:6:\n")
+    assert run(tmp_path)[-2:] == ["60999", "60999"]
     assert "HPC Users:x:6:" in (tmp_path / "etc/group").read_text().splitlines()
+
+
+def test_supplementary_groups_are_the_nodes(tmp_path: pathlib.Path) -> None:
+    """Blanks in a name, ids that the image uses, and none that gives power here; done again it is the same."""
+    prepared(tmp_path, "root:x:0:\nadm:x:4:alice\ndocker:x:998:\nchem:x:12:\n", groups=GROUPS)
+    said = run(tmp_path)
+    first = (tmp_path / "etc/group").read_text()
+    assert "group docker gives power in this image, and is left out" in said
+    assert "group root gives power in this image, and is left out" in said
+    assert "group adm gives power in this image, and is left out" in said
+    assert "group adm of the image has the id 60998 here, as 4 is the job's" in said
+    assert sorted(first.splitlines()) == [
+        "HPC Users 2:x:4:alice", "HPC Users:x:6:", "adm:x:60998:", "chem:x:60999:alice", "docker:x:998:", "root:x:0:",
+    ]  # fmt: skip
+    assert not [line for line in run(tmp_path) if "group" in line]
+    assert sorted((tmp_path / "etc/group").read_text().splitlines()) == sorted(first.splitlines())
+
+
+def test_group_that_would_give_power_is_kept_where_the_image_has_none_of_that_name(tmp_path: pathlib.Path) -> None:
+    """Nothing in the image belongs to it; done again it is not taken for the image's own."""
+    prepared(tmp_path, "root:x:0:\n", groups="998\tdocker\n")
+    for _time in range(2):
+        run(tmp_path)
+        assert "docker:x:998:alice" in (tmp_path / "etc/group").read_text().splitlines()

@@ -264,7 +264,8 @@ class Directory:
 def test_owner_is_what_the_directory_says(monkeypatch: pytest.MonkeyPatch) -> None:
     Directory(monkeypatch)
     owner = owner_of("alice")
-    assert dataclasses.astuple(owner) == ("alice", 1001, 2000, "domain users", "/home/alice", "/bin/zsh")
+    others = (("root", 0), ("physics", 2001))
+    assert dataclasses.astuple(owner) == ("alice", 1001, 2000, "domain users", "/home/alice", "/bin/zsh", others)
 
 
 def test_job_of_another_group_of_the_user_gets_that_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import subprocess
 import pytest
 import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import GROUP_NAME, KeyPair, Owner
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import GROUP_NAME, Group, KeyPair, Owner
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import Seed, read_iso, render, write_iso
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
 from hypothesis import given, settings
@@ -65,7 +65,8 @@ def _environment(seed: Seed) -> dict[str, str]:
     """What a POSIX shell makes of guest.env."""
     script = _files(seed)["/etc/vtorque/guest.env"] + "\nexport " + " ".join(
         f"VTORQUE_{name}"
-        for name in ("TOKEN", "NODE_ADDRESS", "USER", "UID", "GID", "GROUP", "HOME", "SHELL", "TORQUE_HOME", "SSHD")
+        for name in ("TOKEN", "NODE_ADDRESS", "USER", "UID", "GID", "GROUP", "GROUPS", "HOME", "SHELL", "TORQUE_HOME",
+                     "SSHD")
     )  # fmt: skip
     done = subprocess.run(["/bin/sh", "-c", script + "\nexec env -0"], capture_output=True, env={}, check=True)
     pairs = (entry.partition("=") for entry in done.stdout.decode().split("\0"))
@@ -198,6 +199,18 @@ def test_any_owner_reaches_the_guests_shell_unchanged(group: str, home: str, uid
     seen = _environment(dataclasses.replace(SEED, owner=owner))
     assert (seen["VTORQUE_GROUP"], seen["VTORQUE_HOME"], seen["VTORQUE_SHELL"]) == (group, home, home)
     assert seen["VTORQUE_UID"] == str(uid)
+
+
+def test_supplementary_groups_are_told_a_line_each() -> None:
+    groups = (Group("HPC Users", 2000), Group("it's `here`", 2001))
+    seen = _environment(dataclasses.replace(SEED, owner=dataclasses.replace(OWNER, groups=groups)))
+    assert seen["VTORQUE_GROUPS"] == "2000\tHPC Users\n2001\tit's `here`\n"
+    assert _environment(SEED)["VTORQUE_GROUPS"] == ""
+
+
+def test_a_group_that_no_guest_can_have_is_the_sites_fault() -> None:
+    with pytest.raises(SiteFault, match="name"):
+        dataclasses.replace(SEED, owner=dataclasses.replace(OWNER, groups=(Group("a:b", 7),)))
 
 
 @settings(deadline=None, max_examples=30)

@@ -217,6 +217,13 @@ def test_a_user_who_is_another_here_is_refused(world: World, ids: dict[str, int]
     assert "present" not in world.asked
 
 
+def test_a_user_whose_groups_are_others_here_is_refused(world: World) -> None:
+    strange = max(os.getgrouplist("nobody", SOMEBODY.pw_gid)) + 1
+    owner = dataclasses.replace(OWNER, groups=(guestspec.Group("chem", strange),))
+    assert f"no member of group {strange} (chem)" in world.ask(dataclasses.replace(PART, owner=owner))["error"]["why"]
+    assert "present" not in world.asked
+
+
 @pytest.mark.parametrize("do", ["present", "absent"])
 @pytest.mark.parametrize(
     ("connection", "ok"),
