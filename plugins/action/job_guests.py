@@ -25,7 +25,7 @@ from ..module_utils import guestspec, records
 from ..module_utils.errors import VTorqueError
 from ..plugin_utils import early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import guests_file, read_guests, read_plan
+from ..plugin_utils.job_files import guests_file, keep_use, read_guests, read_plan
 from ..plugin_utils.node_answer import read_answer
 
 PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2
@@ -60,6 +60,7 @@ class ActionModule(JobAction):
             answer = read_answer(part, *self._ask(args["prefix"], part, timeout_s, begun))
         if wanted == "absent":
             guests_file(place, host).unlink(missing_ok=True)
+            keep_use(place, host, answer.used)
             return Outcome(bool(answer.removed), before, [], {"removed": len(answer.removed)})
         after = [shown(guest) for guest in answer.guests]
         keep(guests_file(place, host), {"guests": [guestspec.to_dict(guest) for guest in answer.guests]})

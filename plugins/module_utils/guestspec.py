@@ -160,6 +160,39 @@ class GuestFacts:
     timings_s: dict[str, float] = _part()
 
 
+NOT_KNOWN = -1
+"""In place of a figure of `GuestUse` that nobody could tell."""
+_MOST = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestUse:
+    """What a guest had used when it was taken away: the node's answer, and untrusted where it arrives.
+
+    Attributes:
+        name: host name of the guest.
+        cpu_s: processor time of its process, in seconds.
+        ram_peak_bytes: the most memory that its process has held.
+        read_bytes: from its disks.
+        written_bytes: to its disks.
+        received_bytes: over its network.
+        sent_bytes: over its network.
+    """
+
+    name: str = _text(HOST_NAME)
+    cpu_s: float = _number(NOT_KNOWN, 10**12)
+    ram_peak_bytes: int = _number(NOT_KNOWN, _MOST)
+    read_bytes: int = _number(NOT_KNOWN, _MOST)
+    written_bytes: int = _number(NOT_KNOWN, _MOST)
+    received_bytes: int = _number(NOT_KNOWN, _MOST)
+    sent_bytes: int = _number(NOT_KNOWN, _MOST)
+
+    def known(self) -> dict[str, float]:
+        """The figures that are known, by name, as a record holds them."""
+        figures = dataclasses.asdict(self)
+        return {key: figure for key, figure in figures.items() if key != "name" and figure != NOT_KNOWN}
+
+
 class FormError(VTorqueError):
     """JSON that is not of the form its reader demands."""
 

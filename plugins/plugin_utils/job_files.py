@@ -11,9 +11,9 @@ import typing as t
 
 from ..module_utils import records
 from ..module_utils.errors import VTorqueError
-from ..module_utils.guestspec import GuestFacts, from_dict
+from ..module_utils.guestspec import GuestFacts, GuestUse, from_dict, to_dict
 from ..module_utils.job.plan import JobPlan
-from .action_module import JobPlace
+from .action_module import JobPlace, keep
 from .planning import PLAN
 
 
@@ -59,6 +59,18 @@ def read_guests(place: JobPlace, node: str) -> tuple[GuestFacts, ...]:
     except FileNotFoundError:
         return ()
     return tuple(from_dict(GuestFacts, item, "guests") for item in data.get("guests", []))
+
+
+def keep_use(place: JobPlace, node: str, used: t.Sequence[GuestUse]) -> None:
+    """Keep what a node says that its guests used; the epilogue puts it into the job's record.
+
+    Args:
+        place: the start of the job.
+        node: whose guests they were.
+        used: what it said; nothing: there may be an earlier answer that says more.
+    """
+    if used:
+        keep(place.file(f"used.{node}.json"), {"used": [to_dict(one) for one in used]})
 
 
 def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:

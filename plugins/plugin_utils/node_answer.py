@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict, printable
-from ..module_utils.guestspec import FormError, GuestFacts, NodePart, from_dict
+from ..module_utils.guestspec import FormError, GuestFacts, GuestUse, NodePart, from_dict
 
 LIMIT = 1 << 20
 """Bytes of an answer that are read: 1,000 guests need less than a quarter of it."""
@@ -25,10 +25,12 @@ class Answer:
     Attributes:
         guests: by rank.
         removed: what the node says it took away, as words for people.
+        used: what the guests that went had used, where the node knows it.
     """
 
     guests: tuple[GuestFacts, ...]
     removed: tuple[str, ...]
+    used: tuple[GuestUse, ...] = ()
 
 
 def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) -> Answer:
@@ -64,7 +66,20 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
             f"{part.node} is not clean", f"left: {', '.join(left)}", "look at the node, then run vtorque-sweep there"
         )
     _check_guests(part, guests, asked)
-    return Answer(tuple(sorted(guests, key=lambda guest: guest.rank)), _words(_list(data, "removed", asked)))
+    used = tuple(from_dict(GuestUse, item, "used") for item in _list(data, "used", asked))
+    _check_names(part, used, asked)
+    removed = _words(_list(data, "removed", asked))
+    return Answer(tuple(sorted(guests, key=lambda guest: guest.rank)), removed, used)
+
+
+def _check_names(part: NodePart, guests: t.Sequence[GuestFacts | GuestUse], asked: str) -> None:
+    """A node speaks of guests of its own, and of each once."""
+    short = part.node.partition(".")[0]
+    for guest in guests:
+        if not re.fullmatch(rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name):
+            raise FormError(asked, f"guest name {guest.name!r} is not v{short}-<slot>")
+    if len({guest.name for guest in guests}) != len(guests):
+        raise FormError(asked, "it speaks twice of one guest")
 
 
 def _check_guests(part: NodePart, guests: tuple[GuestFacts, ...], asked: str) -> None:
@@ -73,17 +88,15 @@ def _check_guests(part: NodePart, guests: tuple[GuestFacts, ...], asked: str) ->
     wanted = sorted(guest.rank for guest in part.guests)
     if sorted(guest.rank for guest in guests) != wanted:
         raise FormError(asked, f"answered for other ranks than the {len(wanted)} it was asked for")
-    short = part.node.partition(".")[0]
+    require_distinct(guests, asked)
+    _check_names(part, guests, asked)
     for guest in guests:
-        if not re.fullmatch(rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name):
-            raise FormError(asked, f"guest name {guest.name!r} is not v{short}-<slot>")
         try:
             address = netaddr.IPAddress(guest.address)
         except (netaddr.AddrFormatError, ValueError):
             raise FormError(asked, f"{guest.address!r} is not an address") from None
         if address.is_loopback() or address.is_multicast() or int(address) in (0, 2**32 - 1):
             raise FormError(asked, f"{guest.address} is not the address of a guest")
-    require_distinct(guests, asked)
 
 
 def require_distinct(guests: t.Iterable[GuestFacts], asked: str) -> None:

@@ -15,9 +15,10 @@ import typing as t
 
 from .. import guestspec, records, shell_links
 from ..errors import VTorqueError
-from ..guestspec import NodePart
+from ..guestspec import GuestUse, NodePart
 from . import bounded, hook_call, playbook
 from . import policy as site_policy
+from .batch import kept
 from .hook_call import HookCall
 from .playbook import INVENTORY, Places, Start
 
@@ -98,6 +99,10 @@ def _close_record(call: HookCall, start: Start, began: float) -> None:
     for name in COPIED:
         with contextlib.suppress(FileNotFoundError, VTorqueError):
             known[name] = records.read_json(start.directory / f"{name}.json")
+    with contextlib.suppress(FileNotFoundError, VTorqueError):
+        if told := kept.kept(start.job_id, start.directory):
+            known["name"] = told.name
+    _add_use(known, start)
     phases = known.setdefault("phases", {})
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
@@ -105,6 +110,18 @@ def _close_record(call: HookCall, start: Start, began: float) -> None:
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
     records.write(path, json.dumps(known), reader_uid=call.uid)
+
+
+def _add_use(known: dict[str, t.Any], start: Start) -> None:
+    """To each guest of the record what it used: as the nodes answered, or as it was written down on this one."""
+    used: dict[str, dict[str, float]] = {}
+    for path in (start.record_directory / "used.json", *sorted(start.directory.glob("used.*.json"))):
+        with contextlib.suppress(FileNotFoundError, VTorqueError):
+            found = [guestspec.from_dict(GuestUse, one) for one in records.read_json(path).get("used", ())]
+            used |= {one.name: one.known() for one in found}
+    for guest in known.get("guests", ()):
+        if guest.get("name") in used:
+            guest["used"] = used[guest["name"]]
 
 
 def run_sister(call: HookCall, places: Places) -> None:

@@ -13,7 +13,7 @@ import threading
 from .. import records
 from ..errors import NodeFault, VTorqueError
 from ..records import job_key
-from . import neighbours, slots
+from . import neighbours, slots, use
 from .console import plain
 from .domain import Domains
 from .kept import read_kept
@@ -37,6 +37,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         NodeFault: libvirt does not answer, a process did not end, or the disk is broken.
     """
     key = job_key(job_id, start)
+    directory = settings.start_dir(job_id, start)
     removed: list[str] = []
     macs: set[str] = set()
     mine = [
@@ -44,13 +45,14 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     ]  # fmt: skip
     if mine:  # libvirt takes as long to end a qemu
         threading.Thread(target=neighbours.prepare, daemon=True).start()
+        owner = next((kept.owner_uid for path in _guests(directory) if (kept := read_kept(path))), None)
+        use.keep_use(domains, {facts.name for facts in mine}, settings.record_dir(job_id, start), owner)
     for facts in mine:
         macs |= set(facts.macs)
         if domains.destroy(facts.name):
             removed.append(f"domain {facts.name}")
     removed += [f"process {pid}" for pid in end_processes(settings.guests_dir, key)]
-    directory = settings.start_dir(job_id, start)
-    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+    for path in _guests(directory):
         kept = read_kept(path)
         if kept is not None:
             macs.add(kept.mac)
@@ -62,6 +64,10 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
             neighbours.flush(macs, settings.bridge)
     removed += [f"slot {slot}" for slot in slots.free(settings, key)]
     return tuple(removed)
+
+
+def _guests(directory: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []
 
 
 def _delete(directory: pathlib.Path, removed: list[str]) -> None:

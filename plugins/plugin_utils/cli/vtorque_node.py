@@ -24,7 +24,7 @@ from ...module_utils.errors import CANCELLED, SiteFault, UserFault, VTorqueError
 from ...module_utils.guestspec import FormError, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
-from ...module_utils.node import ending, front, guests
+from ...module_utils.node import ending, front, guests, use
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline, run_directory
 
@@ -103,7 +103,10 @@ def respond(
         if part.do == "absent":
             removed = guests.absent(part.job_id, part.start, settings, deadline)
             left = guests.left(settings, part.job_id, part.start, connect_s=max(0.5, deadline.left_s(LOOK_S)))
-            return {"version": VERSION, "ok": True, "guests": [], "removed": list(removed), "left": list(left)}
+            used = [to_dict(one) for one in use.read_use(settings.record_dir(part.job_id, part.start))]
+            return {
+                "version": VERSION, "ok": True, "guests": [], "removed": list(removed), "left": list(left), "used": used
+            }  # fmt: skip
         found = front.present(part, settings, deadline, caller=caller)
         return {"version": VERSION, "ok": True, "guests": [to_dict(g) for g in found], "removed": [], "left": []}
     except ending.Told as told:

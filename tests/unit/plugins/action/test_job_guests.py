@@ -97,6 +97,35 @@ def test_absent_needs_no_plan(run_dir: pathlib.Path) -> None:
     assert not act(job_guests, run_dir, Node(good()), state="absent", timeout=60)["changed"]
 
 
+USED = {
+    "name": "vn1-3", "cpu_s": 1.5, "ram_peak_bytes": -1, "read_bytes": 1, "written_bytes": 2, "received_bytes": 3,
+    "sent_bytes": 4,
+}  # fmt: skip
+
+
+def test_what_guests_used_is_kept_for_the_record(run_dir: pathlib.Path) -> None:
+    act(job_guests, run_dir, Node(good(used=[USED])), state="absent", timeout=60)
+    assert json.loads((run_dir / "used.n1.json").read_text()) == {"used": [USED]}
+    act(job_guests, run_dir, Node(good()), state="absent", timeout=60)  # asked again, it may know less
+    assert json.loads((run_dir / "used.n1.json").read_text()) == {"used": [USED]}
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        [{**USED, "name": "vn2-3"}],
+        [USED, USED],
+        [{**USED, "cpu_s": -3}],
+        [{"name": "vn1-3"}],
+        {"a": 1},
+        [USED] * 10_001,
+    ],
+)
+def test_what_guests_used_is_not_believed_in_another_form(run_dir: pathlib.Path, used: t.Any) -> None:
+    assert act(job_guests, run_dir, Node(good(used=used)), state="absent", timeout=60)["failed"]
+    assert not (run_dir / "used.n1.json").exists()
+
+
 def test_what_is_left_is_an_error(run_dir: pathlib.Path) -> None:
     result = act(job_guests, run_dir, Node(good(left=["domain vn1-3"])), state="absent", timeout=60)
     assert result["failed"]

@@ -141,6 +141,10 @@ class Connection:
             raise NodeFault("libvirt", "is dead", cause="libvirt")
         return self.hypervisor.running.get(name)
 
+    def figures(self, names: t.Collection[str], within_s: float) -> dict[str, dict[str, int]]:
+        told = {"cpu.process": 2_500_000_000, "block.0.rd.bytes": 10, "block.1.rd.bytes": 5, "net.0.tx.bytes": 7}
+        return {name: dict(told) for name in names if name in self.hypervisor.running}
+
     def create(self, xml: str) -> DomainFacts:
         if self.hypervisor.refuses:
             raise VTorqueError("the start of a domain", self.hypervisor.refuses)

@@ -46,6 +46,13 @@ def xml(**changes: t.Any) -> str:
     return render_xml(dataclasses.replace(SPEC, **changes), site_dir=None)
 
 
+def test_figures_are_of_those_that_are_asked_for_and_there(domains: Domains) -> None:
+    domains.create(xml())
+    found = domains.figures({"vcn1-1", "vcn1-2"}, within_s=60)
+    assert set(found) == {"vcn1-1"}
+    assert found["vcn1-1"]["cpu.process"] > 0
+
+
 def test_a_created_domain_is_transient_and_carries_whose_it_is(domains: Domains) -> None:
     made = domains.create(xml())
     assert (made.name, made.uuid, made.state, made.persistent) == (SPEC.name, SPEC.uuid, "running", False)

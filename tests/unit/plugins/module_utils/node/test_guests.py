@@ -31,6 +31,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     neighbours,
     seed,
     slots,
+    use,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import job_key, start_of
 
@@ -155,6 +156,29 @@ def test_absent_leaves_nothing_but_the_console(node: Node) -> None:
     kept = node.settings.record_dir(JOB, 1) / "vcn1-1.console.log"
     assert kept.read_text() == "Linux version 6.1\n"
     assert {"52:54:00:01:02:01", "52:54:00:01:02:02"} in node.flushed
+
+
+def test_what_guests_used_is_known_after_they_have_gone(node: Node) -> None:
+    """By whomever they were taken away: here the worker, which the tombstone woke."""
+    node.present(node.part(2))
+    node.absent()
+    node.absent()  # which finds nothing any more
+    record = node.settings.record_dir(JOB, 1)
+    known = {"cpu_s": 2.5, "read_bytes": 15, "sent_bytes": 7}
+    assert {one.name: one.known() for one in use.read_use(record)} == {"vcn1-1": known, "vcn1-2": known}
+    assert (record / "used.json").stat().st_mode & 0o007 == 0
+
+
+def test_a_hypervisor_that_does_not_say_what_guests_used_keeps_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_words: object) -> t.NoReturn:
+        raise VTorqueError("libvirt", "no")
+
+    monkeypatch.setattr(use, "read_use", fails)
+    node.present()
+    assert "domain vcn1-1" in node.absent()
+    assert node.things == []
 
 
 def test_absent_is_idempotent_and_bears_nothing_to_do(node: Node) -> None:

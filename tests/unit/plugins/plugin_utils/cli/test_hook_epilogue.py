@@ -46,6 +46,30 @@ def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
     assert (record["exit_status"], record["ended"]) == (-11, 5.0)
 
 
+def use_of(name: str, cpu_s: float) -> dict[str, object]:
+    return {
+        "name": name, "cpu_s": cpu_s, "ram_peak_bytes": -1, "read_bytes": 0, "written_bytes": 1, "received_bytes": 2,
+        "sent_bytes": 3,
+    }  # fmt: skip
+
+
+def test_epilogue_adds_what_guests_used(site: Site) -> None:
+    """What the nodes answered goes before what was written down on this one; what nobody knows is not there."""
+    assert site.prologue().returncode == 0
+    place = site.state_dir / "records" / KEY
+    guests = [{"name": name} for name in ("va-1", "vb-1", "vb-2")]
+    records.write(place / "record.json", json.dumps({"guests": guests}))
+    records.write(place / "used.json", json.dumps({"used": [use_of("va-1", 1.0), use_of("vb-1", 7.0)]}))
+    records.write(site.directory / "used.b.json", json.dumps({"used": [use_of("vb-1", 2.5), use_of("vc-1", 1)]}))
+    records.write(site.directory / "used.d.json", json.dumps({"used": [{"name": "vb-2"}]}))
+    assert site.epilogue().returncode == 0
+    rest = {"read_bytes": 0, "written_bytes": 1, "received_bytes": 2, "sent_bytes": 3}
+    first, second, third = site.record()["guests"]
+    assert first == {"name": "va-1", "used": {"cpu_s": 1.0, **rest}}
+    assert second == {"name": "vb-1", "used": {"cpu_s": 2.5, **rest}}
+    assert third == {"name": "vb-2"}
+
+
 @pytest.mark.parametrize("name", ["verdict", "lost"])
 def test_epilogue_keeps_what_else_was_left_for_the_record(site: Site, name: str) -> None:
     assert site.prologue().returncode == 0
