@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from ..records import ReadyGuest
+from .mpi_environment import mpi_variables
 
 NODE_PATHS = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
 """Variables that name paths or sockets of the node: dropped (the hook's log says so)."""
@@ -90,4 +91,4 @@ def guest_variables(job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest]
         kept[b"PBS_NP"] = b"%d" % sum(guest.vcpus for guest in guests)
         kept[b"PBS_NUM_NODES"] = b"%d" % len(guests)
         kept[b"PBS_NUM_PPN"] = b"%d" % guests[0].vcpus
-    return kept
+    return {**kept, **mpi_variables(kept)}

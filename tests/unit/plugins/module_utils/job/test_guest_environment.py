@@ -1,0 +1,74 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of the job's environment reaches its guest, and what MPI's launchers are told there."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.guest_environment import guest_variables
+
+NODE_FILE = b"/var/spool/torque/aux//11.th"
+JOB = {b"PBS_JOBID": b"11.th", b"PBS_ENVIRONMENT": b"PBS_BATCH", b"PBS_NODEFILE": NODE_FILE}
+HOST_FILES = (
+    b"OMPI_MCA_orte_default_hostfile",
+    b"PRTE_MCA_prte_default_hostfile",
+    b"HYDRA_HOST_FILE",
+    b"I_MPI_HYDRA_HOST_FILE",
+)
+
+
+@pytest.mark.parametrize("name", HOST_FILES)
+def test_every_launcher_finds_the_jobs_node_file(name: bytes) -> None:
+    assert guest_variables(JOB, ())[name] == NODE_FILE
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"OMPI_MCA_plm", b"^tm"),
+        (b"OMPI_MCA_ras", b"^tm"),
+        (b"PRTE_MCA_plm", b"^tm"),
+        (b"PRTE_MCA_ras", b"^tm"),
+        (b"PRTE_MCA_plm_ssh_agent", b"ssh"),
+        (b"HYDRA_BOOTSTRAP", b"ssh"),
+        (b"I_MPI_HYDRA_BOOTSTRAP", b"ssh"),
+    ],
+)
+def test_no_launcher_looks_for_a_mom(name: bytes, value: bytes) -> None:
+    assert guest_variables(JOB, ())[name] == value
+
+
+@pytest.mark.parametrize(
+    ("theirs", "untold"),
+    [
+        (b"OMPI_MCA_plm", (b"PRTE_MCA_plm",)),
+        (b"OMPI_MCA_ras", (b"PRTE_MCA_ras",)),
+        (b"OMPI_MCA_plm_rsh_agent", (b"PRTE_MCA_plm_ssh_agent",)),
+        (b"OMPI_MCA_orte_default_hostfile", (b"PRTE_MCA_prte_default_hostfile",)),
+        (b"HYDRA_LAUNCHER", (b"HYDRA_BOOTSTRAP",)),
+        (b"HYDRA_BOOTSTRAP", (b"I_MPI_HYDRA_BOOTSTRAP",)),
+        (b"HYDRA_HOST_FILE", (b"I_MPI_HYDRA_HOST_FILE",)),
+        (b"I_MPI_HYDRA_HOST_FILE", ()),
+    ],
+)
+def test_what_the_user_has_set_is_his_under_its_other_names_too(theirs: bytes, untold: tuple[bytes, ...]) -> None:
+    found = guest_variables({**JOB, theirs: b"mine"}, ())
+    assert found[theirs] == b"mine"
+    assert not [name for name in untold if name in found]
+
+
+def test_a_variable_that_is_set_and_empty_is_set() -> None:
+    assert guest_variables({**JOB, b"OMPI_MCA_plm": b""}, ())[b"OMPI_MCA_plm"] == b""
+
+
+def test_without_a_node_file_no_launcher_is_sent_to_one() -> None:
+    found = guest_variables({b"PBS_JOBID": b"11.th"}, ())
+    assert not [name for name in HOST_FILES if name in found]
+    assert found[b"OMPI_MCA_plm"] == b"^tm"
+
+
+def test_paths_of_the_node_stay_there_and_the_rest_arrives_as_it_is() -> None:
+    found = guest_variables({**JOB, b"TMPDIR": b"/scratch/11", b"ODD": b"it's \xff\n", b"-u": b"x"}, ())
+    assert found[b"ODD"] == b"it's \xff\n"
+    assert not {b"TMPDIR", b"-u"} & set(found)
