@@ -28,6 +28,7 @@ BUSYBOX = pathlib.Path("/bin/busybox")
 PROGRAMS = (
     pathlib.Path("/usr/sbin/dropbear"),
     pathlib.Path("/usr/bin/dropbearconvert"),
+    pathlib.Path("/usr/bin/dbclient"),
     pathlib.Path("/bin/bash"),
 )
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng", "isofs")
@@ -139,6 +140,7 @@ def _tree(root: pathlib.Path, package: pathlib.Path) -> None:
         (root / library.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
         _program(library.read_bytes(), root / library.relative_to("/"))
     _program((HERE / "rc.sh").read_bytes(), root / "etc/rc")
+    _program((HERE / "ssh.sh").read_bytes(), root / "usr/bin/ssh")
     _program((HERE / "udhcpc.sh").read_bytes(), root / "etc/udhcpc")
     order = kernel.modules(package, MODULES)
     for name, content in order.items():

@@ -167,6 +167,16 @@ make_places() {
     ! command -v restorecon >/dev/null 2>&1 || restorecon -R "$VTORQUE_HOME" "$VTORQUE_TORQUE_HOME"
 }
 
+offer_pbsdsh() { # where login shells look first: Torque's own asks a MOM; what the image has in that very place stays
+    ours=/usr/lib/vtorque/bin/pbsdsh
+    place=/usr/local/bin/pbsdsh
+    if [ ! -e "$place" ] && [ ! -L "$place" ]; then
+        { mkdir -p "${place%/*}" && ln -s "$ours" "$place"; } 2>/dev/null || echo "$place could not be made; it is $ours"
+    elif ! grep -qsF 'pbsdsh for guests' "$place"; then
+        echo "the image has its own $place, which stays; the one for guests is $ours"
+    fi
+}
+
 refuse_power
 choose_groups
 move_groups
@@ -175,3 +185,4 @@ choose_shell
 write_accounts
 check_power
 make_places
+offer_pbsdsh

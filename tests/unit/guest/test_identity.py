@@ -86,3 +86,26 @@ def test_group_that_would_give_power_is_kept_where_the_image_has_none_of_that_na
     for _time in range(2):
         run(tmp_path)
         assert "docker:x:998:alice" in (tmp_path / "etc/group").read_text().splitlines()
+
+
+def test_pbsdsh_is_found_by_login_shells_and_an_images_own_stays(tmp_path: pathlib.Path) -> None:
+    """Done again it is silent; what the image has in that very place is not touched, and a word says so."""
+    program = templates.COLLECTION_DIR / "guest/identity.sh"
+    text = program.read_text()
+    function = text[text.index("offer_pbsdsh()") : text.index("\n}\n", text.index("offer_pbsdsh()")) + 3]
+    here = function.replace("/usr/", f"{tmp_path}/usr/") + "offer_pbsdsh; offer_pbsdsh\n"
+    ours, place = tmp_path / "usr/lib/vtorque/bin/pbsdsh", tmp_path / "usr/local/bin/pbsdsh"
+    ours.parent.mkdir(parents=True)
+    shutil.copy(templates.COLLECTION_DIR / "guest/pbsdsh.sh", ours)
+    assert said(here) == ""
+    assert place.readlink() == ours
+    place.unlink()
+    place.write_text("the image's")
+    assert said(here).splitlines() == [f"the image has its own {place}, which stays; the one for guests is {ours}"] * 2
+    assert place.read_text() == "the image's"
+
+
+def said(script: str) -> str:
+    """What a script writes, under the image's shell."""
+    done = subprocess.run(["dash", "-eu"], input=script, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout + done.stderr

@@ -108,6 +108,7 @@ def test_readiness_is_a_unit_of_its_own_and_the_guest_speaks_to_its_node_early()
         ("/usr/lib/vtorque/identity", "0755"),
         ("/usr/lib/vtorque/ready", "0755"),
         ("/usr/lib/vtorque/run", "0755"),
+        ("/usr/lib/vtorque/bin/pbsdsh", "0755"),
         ("/var/spool/torque/aux/4711.head", "0644"),
     ],
 )
