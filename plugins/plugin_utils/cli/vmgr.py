@@ -30,7 +30,7 @@ class Subject(t.Protocol):
         """Do what was asked for; the exit status."""
 
 
-SUBJECTS = ("image", "job", "config")
+SUBJECTS = ("image", "job", "config", "doctor")
 """In the order of the help."""
 
 
@@ -65,10 +65,9 @@ def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
     verbs: dict[str, tuple[str, ...]] = {}
     options: dict[str, tuple[str, ...]] = {}
     for subject, own in _below(_parser({name: _module(name) for name in SUBJECTS})).items():
-        verbs[subject] = tuple(_below(own))
+        verbs[subject] = tuple(_below(own)) or _options(own)
         for verb, parser in _below(own).items():
-            words = (word for action in parser._actions for word in action.option_strings)
-            options[f"{subject} {verb}"] = tuple(word for word in words if word.startswith("--"))
+            options[f"{subject} {verb}"] = _options(parser)
     return {
         "subjects": SUBJECTS, "verbs": verbs, "options": options, "vm_img_dir": vm_img_dir, "records_dir": records_dir
     }  # fmt: skip
@@ -77,6 +76,11 @@ def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
 def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return dict(found[0].choices) if found else {}
+
+
+def _options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
+    words = (word for action in parser._actions for word in action.option_strings)
+    return tuple(word for word in words if word.startswith("--"))
 
 
 def _parser(modules: t.Mapping[str, Subject]) -> argparse.ArgumentParser:

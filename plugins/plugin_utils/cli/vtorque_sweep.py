@@ -19,7 +19,7 @@ from ...module_utils.job import living, own_note
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import open_batch
 from ...module_utils.job.batch.mom_files import by_files
-from ...module_utils.node import health, sweep
+from ...module_utils.node import doctor, health, sweep
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline
 from . import messages
@@ -123,6 +123,7 @@ def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_nu
     swept = sweep.sweep(
         settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
     )
+    doctor.note_sweep(settings)
     try:
         note = own_note.take_back(batch, node, lambda cause: health.troubles(settings, cause))
     except VTorqueError as error:

@@ -16,7 +16,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
 
@@ -77,6 +77,10 @@ class Site:
         guest.mkdir(parents=True)
         (guest / "guest.json").write_text(json.dumps({"boot_id": boot or records.boot_id()}))
 
+    @property
+    def marked(self) -> bool:
+        return (self.settings.run_dir / doctor.SWEPT).exists()
+
     def look_twice(self, seconds: float) -> None:
         self.patch.setattr(vtorque_sweep.sweep, "sweep", functools.partial(sweep.sweep, twice_s=seconds))
 
@@ -93,6 +97,7 @@ def test_nothing_was_done_and_nobody_looks_then_nothing_is_said(site: Site, caps
     assert site.run() == 0
     assert capsys.readouterr() == ("", "")
     assert site.logged == []
+    assert site.marked
 
 
 def test_a_person_is_told_that_there_was_nothing(site: Site, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

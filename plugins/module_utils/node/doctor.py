@@ -1,0 +1,163 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the node itself can tell of its health: libvirt, virtualisation, bridge, pool, disk, programs, clock, sweep."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+import typing as t
+
+from ..errors import NodeFault, VTorqueError
+from ..findings import BAD, NONE, OK, WARN, Finding
+from . import health, images
+from .settings import NodeSettings
+
+SWEPT = "swept"
+"""A file in the run directory whose time is that of the last sweep."""
+SWEEP_LATE_S = 1800.0
+SYSTEMD = pathlib.Path("/run/systemd/system")
+SYSTEMCTL = "/usr/bin/systemctl"
+TIMER = "vtorque-sweep.timer"
+TIMER_S = 5.0
+NEARLY_FULL = 90
+_TIME_ERROR = 5
+"""TIME_ERROR of adjtimex(2): nobody keeps the clock."""
+
+
+def checks(settings: NodeSettings) -> dict[str, t.Callable[[], Finding]]:
+    """The checks of this room, by their names.
+
+    Args:
+        settings: what the site expects of this node.
+    """
+    looks: dict[str, t.Callable[[NodeSettings], Finding]] = {
+        "libvirt": look_at_libvirt,
+        "virtualisation": look_at_virtualisation,
+        "bridge": look_at_bridge,
+        "pool": look_at_pool,
+        "disk": look_at_disk,
+        "programs": look_at_programs,
+        "time": look_at_clock,
+        "sweep": look_at_sweep,
+    }
+    return {name: functools.partial(look, settings) for name, look in looks.items()}
+
+
+def look_at_libvirt(settings: NodeSettings) -> Finding:
+    """Does libvirt answer?"""
+    health.check_libvirt(settings)
+    return Finding("libvirt")
+
+
+def look_at_virtualisation(settings: NodeSettings) -> Finding:
+    """Can it run what a job of this site gets that asks for nothing?"""
+    try:
+        health.check_virtualisation(settings)
+    except NodeFault as fault:
+        if fault.cause == "libvirt":  # which has a line of its own
+            return Finding("virtualisation", NONE, "-")
+        raise
+    return Finding("virtualisation", shown=settings.hypervisor_default)
+
+
+def look_at_bridge(settings: NodeSettings) -> Finding:
+    """Is the guests' bridge there, up, and with an address?"""
+    health.check_bridge(settings)
+    return Finding("bridge")
+
+
+def look_at_pool(settings: NodeSettings) -> Finding:
+    """Can the image pool be read, and is it root's alone?  A bad image beside good ones is a word, no more."""
+    found = images.list_images(settings.pool)
+    wrong = [(name, error) for name, error in found if isinstance(error, VTorqueError)]
+    if not found:
+        return Finding("pool", BAD, "empty", f"no image in {settings.pool}: is it mounted? (vm_img_dir)")
+    if len(wrong) == len(found):
+        return Finding("pool", BAD, BAD, f"none of {len(found)} images can be used: {wrong[0][1]}")
+    if wrong:
+        return Finding("pool", WARN, OK, f"{len(wrong)} of {len(found)} images cannot be used: {wrong[0][1]}")
+    return Finding("pool")
+
+
+def look_at_disk(settings: NodeSettings) -> Finding:
+    """Is there room for the largest image, and can it be written?"""
+    health.check_disk(settings)
+    disk = shutil.disk_usage(settings.state_dir)
+    share = round(100 * (disk.total - disk.free) / disk.total) if disk.total else 0
+    words = f"{disk.free >> 30}G left under {settings.state_dir}" if share >= NEARLY_FULL else ""
+    return Finding("disk", WARN if words else OK, f"{share}%", words)
+
+
+def look_at_programs(settings: NodeSettings) -> Finding:
+    """Are the programs there that guests are made with?"""
+    health.check_programs(settings)
+    return Finding("programs")
+
+
+def look_at_clock(_settings: NodeSettings, ask: t.Callable[[], int] | None = None) -> Finding:
+    """Does somebody keep this node's clock?  Whether it is right only others can tell.
+
+    Args:
+        ask: gives the kernel's word (adjtimex(2)).
+    """
+    if (ask or _kernels_word)() == _TIME_ERROR:
+        words = "the kernel says that nobody keeps this clock: is chrony, ntpd or systemd-timesyncd running?"
+        return Finding("time", WARN, OK, words)
+    return Finding("time")
+
+
+def _kernels_word() -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    return int(libc.adjtimex(ctypes.create_string_buffer(512)))  # mode 0: nothing is set; 208 bytes on Linux
+
+
+def look_at_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, systemctl: str = SYSTEMCTL) -> Finding:
+    """Does somebody take away what lost jobs leave?
+
+    Args:
+        settings: says where the last sweep left its mark.
+        systemd: is there where systemd runs.
+        systemctl: its command.
+    """
+    if systemd.exists() and not _timer_runs(systemctl):
+        return Finding("sweep", BAD, "off", f"{TIMER} does not run: systemctl enable --now {TIMER}")
+    try:
+        age_s = time.time() - (settings.run_dir / SWEPT).stat().st_mtime
+    except FileNotFoundError:
+        if time.clock_gettime(time.CLOCK_BOOTTIME) < SWEEP_LATE_S:
+            return Finding("sweep", shown="new")
+        return Finding("sweep", BAD, "never", "vtorque-sweep has not run since the boot: is its timer installed?")
+    if age_s > SWEEP_LATE_S:
+        words = f"vtorque-sweep ran last {age_s / 60:.0f} minutes ago: see its timer, or run it"
+        return Finding("sweep", BAD, "late", words)
+    return Finding("sweep")
+
+
+def _timer_runs(systemctl: str) -> bool:
+    try:
+        asked = [systemctl, "is-active", "--quiet", TIMER]
+        return subprocess.run(asked, timeout=TIMER_S, stdin=subprocess.DEVNULL, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def note_sweep(settings: NodeSettings) -> None:
+    """Leave the mark of a sweep; that it cannot be left stops nothing.
+
+    Args:
+        settings: says where.
+    """
+    try:
+        path = settings.run_dir / SWEPT
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        os.utime(fd)
+        os.close(fd)
+    except OSError:
+        return

@@ -1,0 +1,211 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the batch system's side of a node tells: each check good and bad."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import CHECKS, Finding
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import doctor
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchNode
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
+
+
+class Server:
+    """A batch server that knows nodes and notes."""
+
+    def __init__(self, *names: str, note: str = "", silent: bool = False) -> None:
+        self.names = names
+        self.kept = note
+        self.silent = silent
+
+    def nodes(self) -> tuple[BatchNode, ...]:
+        self._answer()
+        return tuple(node(name) for name in self.names)
+
+    def note(self, _node: str) -> str:
+        self._answer()
+        return self.kept
+
+    def _answer(self) -> None:
+        if self.silent:
+            raise SiteFault("pbsnodes", "did not answer within 8 s")
+
+
+def node(name: str) -> BatchNode:
+    """A node in use, or one whose name begins with its state: `down!cn3`."""
+    state, mark, rest = name.partition("!")
+    return BatchNode(rest if mark else name, frozenset({state if mark else "free"}), 4, 0, frozenset(), "")
+
+
+def any_batch(**facts: t.Any) -> t.Any:
+    return Server(*facts.pop("names", ()), **facts)
+
+
+@pytest.mark.parametrize(
+    ("config", "timeout", "state", "words"),
+    [
+        ("", 270, "ok", ""),
+        ("$prologalarm 300\n", 270, "ok", ""),
+        ("$prologalarm 600\n", 270, "ok", ""),
+        ("$prologalarm 299\n", 270, "bad", "write $prologalarm 300 into"),
+        ("$prologalarm 20\n", 270, "bad", "leaves 0 s for guests to start"),
+        ("$prologalarm 300\n", 271, "bad", "write $prologalarm 301 into"),
+        ("$prologalarm 120\n", 90, "ok", ""),
+    ],
+)
+def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, words: str) -> None:
+    """The prologue's own reserve and Torque's ten seconds are needed besides."""
+    (tmp_path / "mom_priv").mkdir()
+    (tmp_path / "mom_priv/config").write_text(config)
+    finding = doctor.look_at_alarm(Policy(prologue_timeout=timeout), tmp_path)
+    assert finding.state == state
+    assert words in finding.words
+    assert bool(finding.words) == bool(words)
+
+
+@pytest.fixture
+def mom_priv(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Our hooks, as they are installed."""
+    text = templates.render("launchers/hook.sh.j2", site_dir=None, prefix="/opt/vtorque", site_hooks="/etc/vtorque")
+    for name in doctor.HOOKS:
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o500)
+    return tmp_path
+
+
+def hooks(mom_priv: pathlib.Path, uid: int | None = None) -> Finding:
+    return doctor.look_at_hooks(mom_priv, os.getuid() if uid is None else uid)
+
+
+def test_hooks_in_place(mom_priv: pathlib.Path) -> None:
+    for name in ("prologue.user", "epilogue.precancel", "config"):
+        (mom_priv / name).write_text("the site's")
+    assert hooks(mom_priv) == Finding("hooks")
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "words"),
+    [
+        ("prologue", 0o520, "prologue could be changed by others"),
+        ("epilogue", 0o502, "epilogue could be changed by others"),
+        ("epilogue.parallel", 0o400, "epilogue.parallel cannot be run (mode 0400)"),
+        ("prologue.parallel", 0, "prologue.parallel is missing"),
+    ],
+)
+def test_hook_that_the_mom_would_not_run(mom_priv: pathlib.Path, name: str, mode: int, words: str) -> None:
+    if mode:
+        (mom_priv / name).chmod(mode)
+    else:
+        (mom_priv / name).unlink()
+    finding = hooks(mom_priv)
+    assert finding.state == "bad"
+    assert words in finding.words
+    assert finding.words.endswith("play mikelangelo.vtorque.install")
+
+
+def test_hook_of_somebody_else(mom_priv: pathlib.Path) -> None:
+    assert "owner" in hooks(mom_priv, uid=os.getuid() + 1).words
+    (mom_priv / "prologue").chmod(0o700)
+    (mom_priv / "prologue").write_text("#!/bin/sh\nexit 0\n")
+    assert "prologue is not vTorque's" in hooks(mom_priv).words
+    (mom_priv / "epilogue").unlink()
+    (mom_priv / "epilogue").mkdir()
+    assert "epilogue is no file" in hooks(mom_priv).words
+
+
+def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> None:
+    (mom_priv / "prologue.orig").write_text("")
+    finding = hooks(mom_priv)
+    assert finding.state == "warn"
+    assert finding.words.startswith("prologue.orig in ")
+
+
+@pytest.mark.parametrize(
+    ("server", "state", "words"),
+    [
+        ({}, "ok", ""),
+        ({"note": "fan is loud"}, "warn", "fan is loud"),
+        ({"note": "vtorque: disk: full (job 1.th)"}, "bad", "vtorque: disk: full (job 1.th): vtorque-sweep takes it"),
+        ({"silent": True}, "warn", "the batch server does not tell: pbsnodes"),
+    ],
+)
+def test_note(server: dict[str, t.Any], state: str, words: str) -> None:
+    """A server that is silent, which is no fault of the node's, must not make a health check fail everywhere."""
+    finding = doctor.look_at_note(any_batch(**server), "cn1")
+    assert finding.state == state
+    assert finding.words.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("names", "here", "peers"),
+    [
+        (("cn1", "cn2", "cn3"), "cn1", ("cn2", "cn3")),
+        (("cn1", "cn2", "cn3"), "cn2", ("cn3", "cn1")),
+        (("cn3", "cn2", "cn1"), "cn3", ("cn1", "cn2")),
+        (("cn1.site", "cn2.site"), "cn1", ("cn2.site",)),
+        (("cn1", "down!cn2", "offline!cn3", "cn4"), "cn1", ("cn4",)),
+        (("cn1",), "cn1", ()),
+        (tuple(f"cn{number}" for number in range(1, 9)), "cn7", ("cn8", "cn1", "cn2")),
+    ],
+)
+def test_nodes_stand_in_a_ring(names: tuple[str, ...], here: str, peers: tuple[str, ...]) -> None:
+    assert doctor.next_nodes([node(name) for name in names], here) == peers
+
+
+def ssh_that(directory: pathlib.Path, script: str) -> str:
+    """A program in ssh's place; the node it is called for is $node."""
+    path = directory / "ssh"
+    path.write_text(f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nnode=$2\n{script}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "script", "state", "words"),
+    [
+        (("cn1", "cn2"), "exit 0", "ok", ""),
+        (("cn1", "cn2"), "echo 'Connection refused' >&2; exit 255", "bad", "cn2 is not reached (Connection refused)"),
+        (("cn1", "cn2", "cn3"), '[ "$node" = cn3 ] || exit 255', "warn", "cn2 is not reached (status 255)"),
+        (("cn1",), "exit 255", "none", ""),
+    ],
+)
+def test_ways_to_other_nodes(
+    tmp_path: pathlib.Path, names: tuple[str, ...], script: str, state: str, words: str
+) -> None:
+    """One that is not reached may itself be the one that is ill."""
+    finding = doctor.look_at_ways(any_batch(names=names), "cn1", 5, ssh_that(tmp_path, script))
+    assert finding.state == state
+    assert finding.words.startswith(words)
+    assert bool(finding.words) == bool(words)
+
+
+def test_ways_that_nobody_names() -> None:
+    finding = doctor.look_at_ways(any_batch(silent=True), "cn1", 5)
+    assert (finding.state, finding.shown) == ("warn", "?")
+
+
+def test_ssh_that_hangs_or_is_missing(tmp_path: pathlib.Path) -> None:
+    assert doctor.reach("cn2", -0.9, ssh_that(tmp_path, "exec sleep 60")).startswith("no answer in ")
+    assert "No such file" in doctor.reach("cn2", 5, str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=x", "a b", "", "a;b", "a@b"])
+def test_only_a_host_name_reaches_ssh(name: str) -> None:
+    with pytest.raises(VTorqueError, match="not of the form"):
+        doctor.ssh_call(name, 5)
+
+
+def test_each_check_is_known(tmp_path: pathlib.Path) -> None:
+    policy = Policy(torque_home=str(tmp_path))
+    made = doctor.checks(policy, any_batch(), "cn1", ssh_timeout_s=1)
+    assert list(made) == ["alarm", "hooks", "ssh", "note"]
+    assert set(made) < set(CHECKS)
+    assert [made[name]().state for name in made] == ["ok", "bad", "none", "ok"]

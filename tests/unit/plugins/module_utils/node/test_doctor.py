@@ -1,0 +1,182 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node tells of itself: each check good and bad."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, NodeFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import CHECKS, Finding
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, health, images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+
+
+@pytest.fixture
+def settings(tmp_path: pathlib.Path) -> NodeSettings:
+    for name in ("state", "run", "pool"):
+        (tmp_path / name).mkdir()
+    return NodeSettings(
+        node_name="cn1", node_number=1, pool=tmp_path / "pool", state_dir=tmp_path / "state", run_dir=tmp_path / "run"
+    )
+
+
+def seen(finding: Finding) -> tuple[str, str]:
+    return finding.state, finding.shown
+
+
+@pytest.mark.parametrize(
+    ("look", "check", "shown"),
+    [
+        (doctor.look_at_libvirt, "check_libvirt", "ok"),
+        (doctor.look_at_virtualisation, "check_virtualisation", "kvm"),
+        (doctor.look_at_bridge, "check_bridge", "ok"),
+        (doctor.look_at_programs, "check_programs", "ok"),
+    ],
+)
+def test_causes_of_notes_are_checked(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, look: t.Any, check: str, shown: str
+) -> None:
+    """What would put the node offline is what the doctor finds."""
+    asked: list[NodeSettings] = []
+    monkeypatch.setattr(health, check, asked.append)
+    assert seen(look(settings)) == ("ok", shown)
+    assert asked == [settings]
+    fault = NodeFault("it", "is broken", cause="bridge")
+    monkeypatch.setattr(health, check, raiser(fault))
+    with pytest.raises(NodeFault) as caught:
+        look(settings)
+    assert caught.value is fault
+
+
+def raiser(error: Exception) -> t.Callable[..., t.NoReturn]:
+    def call(*_words: object) -> t.NoReturn:
+        raise error
+
+    return call
+
+
+def test_libvirts_silence_is_told_once(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "check_virtualisation", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))
+    assert seen(doctor.look_at_virtualisation(settings)) == ("none", "-")
+
+
+GOOD = t.cast(images.Image, object())
+BROKEN = ImageFault("image odd", "can be written by others than root")
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "words"),
+    [
+        ([("a", GOOD)], "ok", ""),
+        ([("a", GOOD), ("odd", BROKEN)], "warn", "1 of 2 images cannot be used: image odd: can be written"),
+        ([("odd", BROKEN)], "bad", "none of 1 images can be used: image odd"),
+        ([], "bad", "no image in "),
+    ],
+)
+def test_pool(
+    settings: NodeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    found: list[tuple[str, images.Image | VTorqueError]],
+    state: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr(images, "list_images", lambda _pool: found)
+    finding = doctor.look_at_pool(settings)
+    assert finding.state == state
+    assert finding.words.startswith(words)
+    assert bool(finding.words) == bool(words)
+
+
+class Disk(t.NamedTuple):
+    """What shutil.disk_usage answers."""
+
+    total: int
+    used: int
+    free: int
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [(29, ("ok", "71%", "")), (3, ("warn", "97%", "3G left under ")), (10, ("warn", "90%", "10G"))],
+)
+def test_disk(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, free: int, expected: tuple[str, str, str]
+) -> None:
+    monkeypatch.setattr(health, "check_disk", lambda _settings: None)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _path: Disk(100 << 30, 0, free << 30))
+    finding = doctor.look_at_disk(settings)
+    assert seen(finding) == expected[:2]
+    assert finding.words.startswith(expected[2])
+    assert bool(finding.words) == bool(expected[2])
+
+
+def test_disk_without_room(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "check_disk", raiser(NodeFault("no room", cause="disk")))
+    with pytest.raises(NodeFault, match="no room"):
+        doctor.look_at_disk(settings)
+
+
+@pytest.mark.parametrize(("word", "state"), [(0, "ok"), (3, "ok"), (5, "warn")])
+def test_clock_that_nobody_keeps_is_told(settings: NodeSettings, word: int, state: str) -> None:
+    finding = doctor.look_at_clock(settings, lambda: word)
+    assert finding.state == state
+    assert bool(finding.words) is (state == "warn")
+
+
+def test_kernel_tells_of_its_clock(settings: NodeSettings) -> None:
+    assert doctor.look_at_clock(settings).state in ("ok", "warn")
+
+
+@pytest.mark.parametrize(
+    ("age_s", "up_s", "expected"),
+    [
+        (10, 99999, ("ok", "ok")),
+        (1900, 99999, ("bad", "late")),
+        (None, 99999, ("bad", "never")),
+        (None, 60, ("ok", "new")),
+    ],
+)
+def test_sweep_that_does_not_come(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, age_s: int | None, up_s: int, expected: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(doctor.time, "clock_gettime", lambda _clock: up_s)
+    if age_s is not None:
+        doctor.note_sweep(settings)
+        when = time.time() - age_s
+        os.utime(settings.run_dir / doctor.SWEPT, (when, when))
+    finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
+    assert seen(finding) == expected
+    assert ("vtorque-sweep" in finding.words) is (expected[0] == "bad")
+
+
+@pytest.mark.parametrize(
+    ("systemctl", "expected"), [("true", ("ok", "ok")), ("false", ("bad", "off")), ("gone", ("bad", "off"))]
+)
+def test_timer_of_the_sweep(settings: NodeSettings, systemctl: str, expected: tuple[str, str]) -> None:
+    doctor.note_sweep(settings)
+    finding = doctor.look_at_sweep(settings, settings.run_dir, f"/usr/bin/{systemctl}")
+    assert seen(finding) == expected
+    assert ("systemctl enable --now vtorque-sweep.timer" in finding.words) is (expected[0] == "bad")
+
+
+def test_mark_of_a_sweep_is_renewed_and_never_in_the_way(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
+    mark = settings.run_dir / doctor.SWEPT
+    doctor.note_sweep(settings)
+    os.utime(mark, (1, 1))
+    doctor.note_sweep(settings)
+    assert mark.stat().st_mtime > 1
+    mark.unlink()
+    mark.symlink_to(tmp_path / "elsewhere")
+    doctor.note_sweep(settings)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_each_check_is_known(settings: NodeSettings) -> None:
+    assert set(doctor.checks(settings)) < set(CHECKS)
+    assert set(doctor.checks(settings)) >= {"libvirt", "virtualisation", "bridge", "pool", "disk", "programs"}

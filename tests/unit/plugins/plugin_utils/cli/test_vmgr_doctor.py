@@ -1,0 +1,127 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vmgr doctor: whom it examines, what it shows, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import BAD, WARN, Finding, Report
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmgr, vmgr_doctor
+
+WELL = (Finding("libvirt"), Finding("disk", shown="71%"))
+ILL = (Finding("libvirt", BAD, BAD, "is dead: start it"), Finding("note", WARN, "yes", "fan is loud"))
+
+
+class Named(t.NamedTuple):
+    """A node as the batch system names it."""
+
+    name: str
+
+
+class Site:
+    """Three nodes that were examined, and a configuration."""
+
+    def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
+        self.reports = {"cn1": Report("cn1", WELL), "cn2": Report("cn2", ILL), "cn3": Report("cn3", WELL)}
+        self.torque_home = directory / "torque"
+        patch.setattr(vmgr_doctor.os, "geteuid", lambda: 0)
+        patch.setattr(vmgr_doctor, "host_name", lambda: "cn1")
+        patch.setattr(vmgr_doctor, "open_batch", lambda *_words, **_how: self)
+        patch.setattr(vmgr_doctor.doctor_call, "examine_here", lambda _load, node, _timeout: self.reports[node])
+        patch.setattr(vmgr_doctor.doctor_call, "ask_nodes", lambda names, **_how: tuple(map(self.reports.get, names)))
+        patch.setattr(vmgr, "load", lambda _path: Policy(torque_home=str(self.torque_home)))
+
+    def nodes(self) -> tuple[Named, ...]:
+        """As the batch server."""
+        return tuple(map(Named, self.reports))
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    status = vmgr.show(["doctor", *words])
+    return status, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "compute", "nodes"),
+    [
+        ((), True, ["cn1"]),
+        ((), False, ["cn1", "cn2", "cn3"]),
+        (("--local",), False, ["cn1"]),
+        (("--all",), True, ["cn1", "cn2", "cn3"]),
+        (("--nodes", "cn3,cn2 cn3"), True, ["cn3", "cn2"]),
+    ],
+)
+def test_who_is_examined(
+    site: Site, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], compute: bool, nodes: list[str]
+) -> None:
+    if compute:
+        (site.torque_home / "mom_priv").mkdir(parents=True)
+    status, text = shown(capsys, *words, "--json")
+    told = json.loads(text)
+    assert [one["node"] for one in (told if isinstance(told, list) else [told])] == nodes
+    assert status == (1 if "cn2" in nodes else 0)
+
+
+def test_table_and_words(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = shown(capsys, "--all")
+    lines = text.splitlines()
+    assert status == 1
+    assert lines[0].split()[:3] == ["node", "policy", "libvirt"]
+    assert lines[1].split()[:3] == ["cn1", "-", "ok"]
+    assert "71%" in lines[1]
+    assert lines[2].split()[:3] == ["cn2", "-", "bad"]
+    assert lines[4:] == [
+        "cn2  libvirt: is dead: start it", "cn2  note: fan is loud", "1 of 3 nodes need you.",
+    ]  # fmt: skip
+    assert "\x1b" not in text
+
+
+def test_all_is_well(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--nodes", "cn1,cn3")[1].endswith("\nAll 2 nodes are well.\n")
+    status, text = shown(capsys, "--local")
+    assert (status, text.splitlines()[-1]) == (0, "cn1 is well.")
+
+
+def test_one_line_for_a_health_check(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--local", "--brief") == (0, "cn1: ok\n")
+    site.reports["cn1"] = Report("cn1", ILL)
+    assert shown(capsys, "--local", "--brief") == (
+        1, "cn1: needs you; libvirt: is dead: start it; note: fan is loud\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("--local", "--all"), ("--brief", "--json"), ("--nodes",), ("--timeout", "soon")])
+def test_wrong_command_line(site: Site, words: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        vmgr.show(["doctor", *words])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"), [(("--timeout", "0"), "3600"), (("--nodes", ","), "no node"), (("--nodes", ""), "no node")]
+)
+def test_wrong_value(site: Site, words: tuple[str, ...], why: str) -> None:
+    with pytest.raises(UserFault, match=why):
+        vmgr.show(["doctor", *words])
+
+
+def test_only_root_sees_enough(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vmgr_doctor.os, "geteuid", lambda: 1000)
+    with pytest.raises(UserFault, match="only root"):
+        vmgr.show(["doctor", "--local"])
+
+
+def test_completion_knows_its_options() -> None:
+    assert "--brief" in vmgr.completion_words("/pool", "/records")["verbs"]["doctor"]

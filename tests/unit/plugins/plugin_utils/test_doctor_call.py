@@ -1,0 +1,123 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""This node examined by both wings, and other nodes asked by ssh."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import BAD, CHECKS, Finding, Report
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import doctor_call
+
+
+@pytest.fixture
+def well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All checks of both wings test good."""
+
+    def good(names: t.Sequence[str]) -> dict[str, t.Callable[[], Finding]]:
+        return {name: lambda name=name: Finding(name) for name in names}  # type: ignore[misc]
+
+    monkeypatch.setattr(doctor_call.node_doctor, "checks", lambda _settings: good(CHECKS[1:8]))
+    monkeypatch.setattr(doctor_call.job_doctor, "checks", lambda *_words, **_how: good(CHECKS[8:]))
+
+
+def load_broken() -> Policy:
+    raise SiteFault("vtorque.yml", "line 3: bridge is no name")
+
+
+@pytest.mark.usefixtures("well")
+def test_all_checks_are_made_in_one_order() -> None:
+    before = time.time()
+    report = doctor_call.examine_here(lambda: Policy(node_number=1), "cn1")
+    assert report.well
+    assert [finding.check for finding in report.findings] == list(CHECKS)
+    assert before <= report.began <= report.ended <= time.time()
+
+
+@pytest.mark.usefixtures("well")
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [(load_broken, "policy: vtorque.yml: line 3: bridge is no name"), (Policy, "policy: node_number is not set: ")],
+)
+def test_broken_policy_is_a_finding_and_the_rest_is_looked_at(load: t.Callable[[], Policy], words: str) -> None:
+    report = doctor_call.examine_here(load, "cn1")
+    assert not report.well
+    assert report.words[0].startswith(words)
+    assert len(report.findings) == len(CHECKS)
+
+
+def ssh_that(directory: pathlib.Path, script: str) -> str:
+    """A program in ssh's place; $node is whom it is called for, $command what is to run there."""
+    path = directory / "ssh"
+    path.write_text(f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nnode=$2 command=$3\n{script}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def answer(**changes: t.Any) -> str:
+    now = time.time()
+    return json.dumps({**Report("x", (Finding("libvirt"),), now, now).to_dict(), **changes})
+
+
+def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "answer").write_text(answer(began=time.time() + 1, ended=time.time() + 1))
+    ssh = ssh_that(tmp_path, f'echo "$node $command" >>{tmp_path}/asked; cat {tmp_path}/answer; exit 1')
+    told: list[Report] = []
+    reports = doctor_call.ask_nodes(["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, told=told.append)
+    assert [report.node for report in reports] == ["cn1", "cn2"]
+    assert all(report.well for report in reports)
+    assert sorted(report.node for report in told) == ["cn1", "cn2"]
+    asked = sorted((tmp_path / "asked").read_text().splitlines())
+    assert [line.partition("/")[0] for line in asked] == ["cn1 ", "cn2 "]
+    assert all(line.endswith("/bin/vmgr doctor --local --json") for line in asked)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 'ssh: connect to host: Connection refused' >&2; exit 255", "no answer by ssh: ssh: connect to host"),
+        ("echo 'vmgr: not found' >&2; exit 127", "no report: vmgr: not found"),
+        ("exit 0", "no report: status 0"),
+        ('echo \'{"version": 1, "ok": false}\'', "x gave no report: "),
+        ("echo '[1]'", "x gave no report: "),
+        ("exec sleep 60", "no answer in "),
+    ],
+)
+def test_node_that_gives_no_report_needs_somebody(tmp_path: pathlib.Path, script: str, words: str) -> None:
+    ssh_timeout_s = -24.5 if "sleep" in script else 20
+    (report,) = doctor_call.ask_nodes(["x"], ssh_timeout_s=ssh_timeout_s, ssh=ssh_that(tmp_path, script))
+    assert not report.well
+    (finding,) = report.findings
+    assert (finding.check, finding.state) == ("ssh", BAD)
+    assert finding.words.startswith(words)
+
+
+def test_absurd_name_reaches_no_ssh(tmp_path: pathlib.Path) -> None:
+    (report,) = doctor_call.ask_nodes(["-oX=y"], ssh_timeout_s=5, ssh=ssh_that(tmp_path, f": >{tmp_path}/ran"))
+    assert not report.well
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "off"),
+    [
+        (100.0, 101.0, ""),
+        (98.5, 99.5, ""),
+        (103.0, 103.9, ""),
+        (97.0, 98.0, "3 s behind"),
+        (104.0, 105.1, "3 s ahead of"),
+        (4000.0, 4001.0, "3899 s ahead of"),
+    ],
+)
+def test_clock_against_ours(began: float, ended: float, off: str) -> None:
+    """It was asked at 100 and answered at 102: its own times lie between, or its clock is off."""
+    report = doctor_call.check_clock(Report("cn1", (Finding("time"),), began, ended), 100.0, 102.0)
+    assert report.well is not bool(off)
+    assert f"its clock is {off}" in " ".join(report.words) or not off
