@@ -67,7 +67,7 @@ TABLE = (
     Told(
         b"HYDRA_BOOTSTRAP",
         b"ssh",
-        "MPICH, MVAPICH: the README of Hydra; it would find PBS by itself and start its proxies by tm",
+        "MPICH, MVAPICH: the README of Hydra; built with tm it starts its proxies by a MOM",
         (b"HYDRA_LAUNCHER",),
     ),
     Told(
@@ -76,7 +76,7 @@ TABLE = (
     Told(
         b"I_MPI_HYDRA_BOOTSTRAP",
         b"ssh",
-        "Intel MPI: its developer reference, Hydra environment variables; 'pbsdsh' is another of its values",
+        "Intel MPI: its developer reference, Hydra environment variables; without it 2021.19 runs /usr/bin/pbsdsh",
         (b"HYDRA_BOOTSTRAP",),
     ),
     Told(
