@@ -14,7 +14,7 @@
 #
 # What it says to vtorque-shell is marked with TOKEN, so that nothing a profile or a job prints is mistaken for it.
 set -u
-vt_directory='' vt_umask='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_whole=''
+vt_directory='' vt_umask='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_x11='' vt_whole=''
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 shell_of_user=${SHELL:-/bin/sh}
 
@@ -152,6 +152,12 @@ case ${1-} in
         rm -f "$place/job"
         become
         trap : INT QUIT # the keyboard's signals are for the user's shell
+        if [ -n "$vt_x11" ] && [ -n "${DISPLAY-}" ]; then
+            # sshd left the cookie there; -V may have brought the name of another file
+            set -- "$@" DISPLAY="$DISPLAY" XAUTHORITY="${XAUTHORITY:-$HOME/.Xauthority}"
+        elif [ -n "$vt_x11" ]; then
+            echo "vtorque: no display in the guest (qsub -X): its image has no xauth, or its sshd forwards none" >&2
+        fi
         set -- "$@" HOME="$HOME" USER="$USER" LOGNAME="$LOGNAME" SHELL="$shell" "$shell"
         [ -z "$login" ] || set -- "$@" "$login"
         [ -z "$vt_command" ] || set -- "$@" -c "$vt_command"

@@ -19,3 +19,14 @@ def test_interactive_session_is_in_the_guest(site: Site) -> None:
     terminal.type("exit 9")
     terminal.close()
     assert site.wait_state(terminal.job_id, "C")["exit_status"] == "9"
+
+
+def test_guest_that_forwards_no_display_says_so_and_the_session_goes_on(site: Site) -> None:
+    """The tiny guest's sshd (dropbear) is built without X11; DISPLAY is as the MOM sets it for `qsub -X`."""
+    terminal = Terminal(site, "vsub", "-I", "-v", "DISPLAY=localhost:50.0")
+    terminal.expect("vtorque: no display in the guest (qsub -X)")
+    terminal.type('echo "display<$DISPLAY>"; exit 7')
+    terminal.expect("display<>")
+    terminal.close()
+    assert "X11 forwarding request failed" not in terminal.seen
+    assert site.wait_state(terminal.job_id, "C")["exit_status"] == "7"

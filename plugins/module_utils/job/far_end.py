@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import pwd
 import re
 import secrets
 import selectors
@@ -41,6 +42,10 @@ OPTIONS = (
     "ConnectionAttempts=1", "TCPKeepAlive=yes", "ServerAliveInterval=15", "ServerAliveCountMax=4", "LogLevel=ERROR",
 )  # fmt: skip
 
+X11_OPTIONS = ("ForwardX11=yes", "ForwardX11Trusted=yes", "LogLevel=FATAL")
+"""With `qsub -X` the job may do with the user's display what it may on bare metal, where it has the real cookie.  That
+the guest forwards none is not ssh's to say: the far end has clearer words."""
+
 FORWARDED = tuple(
     sorted(
         signal.valid_signals()
@@ -69,14 +74,18 @@ class End:
         return int(self.words)
 
 
-def environment(term: str = "") -> dict[str, str]:
-    """What ssh itself runs in: nothing of the user's, but for the kind of his terminal."""
+def environment(term: str = "", display: str = "") -> dict[str, str]:
+    """What ssh itself runs in: nothing of the user's, but for the kind of his terminal and his display."""
     clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-    return {**clean, "TERM": term} if term else clean
+    if term:
+        clean["TERM"] = term
+    if display:  # the MOM has put its cookie into the home of passwd, where xauth looks for it
+        clean.update(DISPLAY=display, HOME=pwd.getpwuid(os.getuid()).pw_dir)
+    return clean
 
 
 def command(
-    record: ReadyRecord, directory: pathlib.Path, words: t.Sequence[str], *, terminal: bool = False
+    record: ReadyRecord, directory: pathlib.Path, words: t.Sequence[str], *, terminal: bool = False, x11: bool = False
 ) -> list[str]:
     """The call of ssh that runs the far end's program in rank 0.
 
@@ -85,9 +94,16 @@ def command(
         directory: holds `job_key` and `known_hosts`.
         words: arguments of the far end; safe tokens, because the guest's login shell reads them.
         terminal: ask for a terminal in the guest.
+        x11: forward the display.
     """
     guest: ReadyGuest = record.guests[0]
-    options = [*OPTIONS, f"HostKeyAlias={guest.name}", f"UserKnownHostsFile={directory / 'known_hosts'}"]
+    # ssh takes the first of several values
+    options = [
+        *(X11_OPTIONS if x11 else ()),
+        *OPTIONS,
+        f"HostKeyAlias={guest.name}",
+        f"UserKnownHostsFile={directory / 'known_hosts'}",
+    ]
     ssh = [SSH, "-F", "none", "-tt" if terminal else "-T", "-i", str(directory / "job_key")]
     for option in options:
         ssh += ["-o", option]
@@ -323,14 +339,14 @@ def _write(fd: int, data: bytes) -> None:
             raise VTorqueError("the job was ended", f"its output cannot be written: {error.strerror}") from error
 
 
-def _run_session(call: list[str], watch: LostWatch, term: str) -> int:
+def _run_session(call: list[str], watch: LostWatch, environment: dict[str, str]) -> int:
     """The status of ssh; a guest that is lost ends it, and the terminal is again as it was.
 
     Raises:
         GuestLost: see above.
     """
     before = termios.tcgetattr(0) if os.isatty(0) else None
-    with subprocess.Popen(call, env=environment(term), cwd="/", restore_signals=True) as process:
+    with subprocess.Popen(call, env=environment, cwd="/", restore_signals=True) as process:
         lost = ends_with(process.pid, watch)
         if lost is None:
             return process.wait()
@@ -341,13 +357,16 @@ def _run_session(call: list[str], watch: LostWatch, term: str) -> int:
     raise lost
 
 
-def session(record: ReadyRecord, directory: pathlib.Path, place: str, watch: LostWatch, *, term: str) -> int:
+def session(
+    record: ReadyRecord, directory: pathlib.Path, place: str, watch: LostWatch, *, term: str, display: str = ""
+) -> int:
     """An interactive session on this terminal, in a job that `bring` has taken to the guest.
 
     Args:
         place: where the guest keeps it.
         watch: hears when a guest is lost.
         term: kind of the user's terminal.
+        display: the display that the job gets, as it is called here; "" for none.
 
     Returns:
         The exit status of the session.
@@ -358,9 +377,9 @@ def session(record: ReadyRecord, directory: pathlib.Path, place: str, watch: Los
     """
     if not re.fullmatch(r"/[A-Za-z0-9._/-]{1,200}", place):
         raise VTorqueError("nothing was run", "the guest named an absurd place for the session")
-    call = command(record, directory, ["session", place], terminal=True)
+    call = command(record, directory, ["session", place], terminal=True, x11=bool(display))
     # in the session of the terminal: the keyboard and the window's size are ssh's business
-    code = _run_session(call, watch, term)
+    code = _run_session(call, watch, environment(term, display))
     if code != 255:
         return code if code >= 0 else 128 - code
     if (lost := watch.wait(WORD_S)) is not None:

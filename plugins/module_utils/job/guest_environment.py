@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ..records import ReadyGuest
@@ -13,6 +14,10 @@ from .mpi_environment import mpi_variables
 
 NODE_PATHS = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
 """Variables that name paths or sockets of the node: dropped (the hook's log says so)."""
+
+TORQUE_DISPLAY = rb"localhost:(?:[5-9][0-9]|[1-9][0-9]{2,3})\.[0-9]{1,3}"
+"""What the MOM calls the display that it forwards for `qsub -I -X`: it begins at 50 (X11OFFSET, port_forwarding.h), and
+sets DISPLAY whatever `-v` and `-V` say (setup_x11_forwarding, start_exec.c).  Another one is of another host."""
 
 OF_THE_LOGIN = (b"HOME", b"USER", b"LOGNAME", b"SHELL")
 """Torque computes these from passwd after the user's own; in the guest its passwd says them."""
@@ -30,6 +35,7 @@ class JobStart:
         script: where the script lies, on the node as in the guest; empty when there is none.
         line: what the batch system writes to the standard input of the shell.
         command: `qsub -I -x`: what the shell is to run; else empty.
+        x11: is the job to have the display that the connection forwards?
     """
 
     variables: dict[bytes, bytes]
@@ -39,6 +45,7 @@ class JobStart:
     script: bytes = b""
     line: bytes = b""
     command: bytes = b""
+    x11: bool = False
 
     def settings(self) -> bytes:
         """The text that the guest's side reads (`templates/guest/run.sh`): assignments, then the variables.
@@ -52,6 +59,7 @@ class JobStart:
             b"vt_script": self.script,
             b"vt_line": self.line,
             b"vt_command": self.command,
+            b"vt_x11": b"yes" if self.x11 else b"",
         }
         lines = [name + b"=" + quoted(value) for name, value in parts.items()]
         variables = b" ".join(quoted(name + b"=" + value) for name, value in self.variables.items())
@@ -71,6 +79,19 @@ def read_environ(block: bytes) -> dict[bytes, bytes]:
         if name and equals:
             found.setdefault(name, value)
     return found
+
+
+def display_of(job: t.Mapping[bytes, bytes]) -> str:
+    """The display that the batch system forwards for this job (`qsub -I -X`).
+
+    Args:
+        job: the environment in which the batch system started the job's shell.
+
+    Returns:
+        DISPLAY as it is on the node; "" when there is none, or when it is the user's own from elsewhere.
+    """
+    display = job.get(b"DISPLAY", b"")
+    return display.decode("ascii") if re.fullmatch(TORQUE_DISPLAY, display) else ""
 
 
 def guest_variables(job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest]) -> dict[bytes, bytes]:

@@ -25,7 +25,7 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.job import far_end, own_record
-from ...module_utils.job.guest_environment import JobStart, guest_variables, read_environ
+from ...module_utils.job.guest_environment import JobStart, display_of, guest_variables, read_environ
 from ...module_utils.job.lost_guest import GuestLost, LostWatch
 from ...module_utils.records import ReadyRecord, RefusalRecord
 
@@ -93,7 +93,9 @@ def _run(arguments: list[str]) -> far_end.End:
         if (lost := watch.lost()) is not None:
             raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
         if interactive:
-            return _interactive(record, directory, dataclasses.replace(start, command=command), watch)
+            display = display_of(job)
+            start = dataclasses.replace(start, command=command, x11=bool(display))
+            return _interactive(record, directory, start, watch, display)
         return _batch(record, directory, start, watch)
 
 
@@ -113,10 +115,11 @@ def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWa
     return far_end.Conversation(record, directory, "batch", said, watch).run()
 
 
-def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch) -> far_end.End:
+def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> far_end.End:
     brought = far_end.Conversation(record, directory, "bring", _message(start, b""), watch).run()
     term = start.variables.get(b"TERM", b"").decode(errors="replace")
-    return far_end.End("exit", str(far_end.session(record, directory, brought.words, watch, term=term)))
+    status = far_end.session(record, directory, brought.words, watch, term=term, display=display)
+    return far_end.End("exit", str(status))
 
 
 def _message(start: JobStart, script: bytes) -> bytes:

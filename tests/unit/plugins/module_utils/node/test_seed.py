@@ -149,6 +149,7 @@ def test_sshd_trusts_the_seed_alone() -> None:
     assert settings_["AllowUsers"] == "alice"
     for closed in ("PermitRootLogin", "PasswordAuthentication", "KbdInteractiveAuthentication", "PermitUserRC"):
         assert settings_[closed] == "no"
+    assert (settings_["X11Forwarding"], settings_["X11UseLocalhost"]) == ("yes", "yes")
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,7 @@ class JobPlace:
         (self.root / "sshd_config").write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.root}/host\nPidFile none\nUsePAM no\n"
             f"AuthorizedKeysFile {self.root}/authorized\nPasswordAuthentication no\nUseDNS no\nStrictModes no\n"
+            f"X11Forwarding yes\nX11UseLocalhost yes\nXAuthLocation {self.root}/xauth\n"
         )
 
     def record(self, shell: ProcessId, /, **changes: t.Any) -> ReadyRecord:

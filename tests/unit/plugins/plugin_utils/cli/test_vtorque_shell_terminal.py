@@ -9,6 +9,10 @@ import os
 import pty
 import re
 import select
+import shutil
+import socket
+import struct
+import subprocess
 import termios
 import time
 import typing as t
@@ -20,19 +24,21 @@ if t.TYPE_CHECKING:
     from .conftest import JobPlace
 
 PATIENCE_S = 120
+XAUTH = shutil.which("xauth") or ""
+COOKIE = "00112233445566778899aabbccddeeff"
 
 
 class Terminal:
     """A job's shell on a terminal of its own, as `qsub -I` gives it one; the record is named by its parent."""
 
-    def __init__(self, place: JobPlace, *arguments: str, **changes: t.Any):
+    def __init__(self, place: JobPlace, *arguments: str, more: t.Mapping[str, str] | None = None, **changes: t.Any):
         self.master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (33, 99))
 
         def ready(shell: ProcessId) -> None:
             place.make_ready(shell, **changes)
 
-        extra = {"PBS_ENVIRONMENT": "PBS_INTERACTIVE", "TERM": "xterm", "SPECIAL": "it's\nthere"}
+        extra = {"PBS_ENVIRONMENT": "PBS_INTERACTIVE", "TERM": "xterm", "SPECIAL": "it's\nthere", **(more or {})}
         self.process = place.start(arguments, extra=extra, ready=ready, stdin=slave, stdout=slave, stderr=slave)
         os.close(slave)
         self.seen = b""
@@ -119,3 +125,72 @@ def test_interactive_refusal(job_place: JobPlace) -> None:
     terminal = Terminal(job_place, user="bob")
     terminal.until(rb"vtorque: nothing was run: the record is for bob")
     assert terminal.end() == 1
+
+
+def greeting(cookie: str) -> bytes:
+    """What an X client says first: byte order, version 11.0, the name of its cookie and the cookie."""
+    name = b"MIT-MAGIC-COOKIE-1"
+    return struct.pack("<BxHHHHxx", ord("l"), 11, 0, len(name), 16) + name + bytes(2) + bytes.fromhex(cookie)
+
+
+def users_screen() -> tuple[socket.socket, int]:
+    """What the MOM listens on for `qsub -X`, and the number of the display."""
+    for number in range(50, 1000):
+        screen = socket.socket()
+        try:
+            screen.bind(("127.0.0.1", 6000 + number))
+        except OSError:
+            screen.close()
+            continue
+        screen.listen()
+        screen.settimeout(PATIENCE_S)
+        return screen, number
+    raise AssertionError("no display is free")
+
+
+@pytest.mark.skipif(not XAUTH, reason="the node's side needs xauth")
+def test_display_of_the_user_is_in_the_guest(job_place: JobPlace) -> None:
+    """`qsub -I -X`: what an X client in the guest says arrives at the user's screen, with the real cookie."""
+    xauth, said = job_place.root / "xauth", job_place.root / "home/said"
+    xauth.write_text(f"#!/bin/sh\ncat >{said}\n")
+    xauth.chmod(0o755)
+    screen, number = users_screen()
+    with screen:
+        file = job_place.root / "home/.Xauthority"
+        command = [XAUTH, "-q", "-f", str(file), "add", f"unix:{number}.0", "MIT-MAGIC-COOKIE-1", COOKIE]
+        subprocess.run(command, check=True, timeout=60)
+        os.chown(file, job_place.uid, job_place.uid)
+        terminal = Terminal(job_place, more={"DISPLAY": f"localhost:{number}.0", "XAUTHORITY": "/elsewhere"})
+        terminal.type(b'stty -echo; echo "<$DISPLAY> <$XAUTHORITY>"\n')
+        there = terminal.until(rb"<localhost:([0-9]+)\.0> <(\S+)>")
+        assert there[2].decode() == str(file)
+        found = re.search(r"^add \S+ MIT-MAGIC-COOKIE-1 ([0-9a-f]{32})$", said.read_text(), re.MULTILINE)
+        assert found
+        assert found[1] != COOKIE
+        with socket.create_connection(("127.0.0.1", 6000 + int(there[1])), timeout=PATIENCE_S) as client:
+            client.sendall(greeting(found[1]))
+            seen, _address = screen.accept()
+            with seen:
+                seen.settimeout(PATIENCE_S)
+                assert seen.recv(48, socket.MSG_WAITALL) == greeting(COOKIE)
+        terminal.type(b"exit 46\n")
+        assert terminal.end() == 46
+
+
+def test_guest_without_xauth_is_told_in_one_line(job_place: JobPlace) -> None:
+    terminal = Terminal(job_place, more={"DISPLAY": "localhost:50.0"})
+    terminal.type(b'stty -echo; PS1=; echo "<$DISPLAY>"; exit 47\n')
+    terminal.until(rb"vtorque: no display in the guest \(qsub -X\): its image has no xauth")
+    terminal.until(rb"<>")
+    assert b"X11 forwarding request failed" not in terminal.seen
+    assert terminal.end() == 47
+
+
+@pytest.mark.parametrize("display", ["", ":0", "localhost:10.0", "fe:50.0", "localhost:50", "localhost:50.0; x"])
+def test_display_that_is_not_the_batch_systems_is_dropped(job_place: JobPlace, display: str) -> None:
+    """With `-V` or `-v` it names a screen of the host where the job was submitted."""
+    terminal = Terminal(job_place, more={"DISPLAY": display} if display else None)
+    terminal.type(b'stty -echo; PS1=; echo "<$DISPLAY>"; exit 0\n')
+    terminal.until(rb"<>")
+    assert terminal.end() == 0
+    assert b"no display" not in terminal.seen
