@@ -46,6 +46,7 @@ def settings(plan: NodePlan) -> dict[str, t.Any]:
     numbered = {} if plan.is_front_end else {"node_number": plan.number}
     return {
         **numbered,
+        "record_host": "fe",
         "bridge": "br0",
         "allow_emulation": True,
         "hypervisor_default": "qemu",

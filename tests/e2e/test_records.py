@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import typing as t
 import xml.etree.ElementTree as ET
 
 from .conftest import Site
@@ -14,11 +16,52 @@ WORK = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done\n"
 
 
 def test_owner_is_told_what_happened_and_nobody_else_is(site: Site) -> None:
-    """On the job's first node: what it used, its log, its console, its picture."""
+    """On the job's first node and on the front end: what it used, its log, its console, its picture."""
     ended = site.job(stdin=WORK)
     assert ended.out == "done\n"
-    tells_all(site, ended.node, ended.job_id)
-    refuses(site, ended.node, ended.job_id)
+    site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
+    for host in (ended.node, "fe"):
+        tells_all(site, host, ended.job_id)
+        refuses(site, host, ended.job_id)
+    assert "was handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log")
+
+
+def test_front_end_takes_no_record_but_of_the_jobs_first_node(site: Site) -> None:
+    """Another node's root, who can reach the program, cannot write into a job's record."""
+    ended = site.job(stdin="true\n")
+    other = next(node for node in ("cn1", "cn2") if node != ended.node)
+    site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
+    before = site.kept("fe", ended.job_id)
+    record = json.dumps({"job_id": ended.job_id, "start": 1, "user": "bob"})
+    head = {"version": 1, "job_id": ended.job_id, "start": 1, "files": [["record.json", len(record)]]}
+    done = site.on(other, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=f"{json.dumps(head)}\n{record}")
+    assert done.returncode != 0
+    assert f"not its mother superior {ended.node}" in done.stderr
+    assert site.kept("fe", ended.job_id) == before
+    assert site.on("fe", "vtorque-record", stdin="{}").returncode != 0
+
+
+def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) -> None:
+    """A line in its log says so."""
+    with no_vtorque_record(site):
+        ended = site.job(stdin="echo on; exit 3\n")
+    assert (ended.out, ended.err, ended.exit_status) == ("on\n", "", 3)
+    site.wait_for(
+        "a word in the log",
+        lambda: "was not handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log"),
+    )
+    assert site.kept("fe", ended.job_id) == ""
+
+
+@contextlib.contextmanager
+def no_vtorque_record(site: Site) -> t.Iterator[None]:
+    """The front end has not got the program."""
+    program = "/opt/vtorque/bin/vtorque-record"
+    site.root("fe", f"mv {program} {program}.away")
+    try:
+        yield
+    finally:
+        site.root("fe", f"mv {program}.away {program}")
 
 
 def tells_all(site: Site, host: str, job_id: str) -> None:

@@ -24,6 +24,8 @@ from .playbook import INVENTORY, Places, Start
 
 SISTER_S = 60.0
 """For the removal on a sister, which its MOM does not wait for."""
+HAND_OVER_S = 2.0
+"""Most records are with the front end by then, and the user's `vmgr` finds his; others arrive later, or not."""
 COPIED = ("refusal", "verdict", "lost")
 """Records of the run directory that the job's record keeps, each under its own name."""
 
@@ -43,21 +45,37 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
     numbers |= {*records.starts_of(call.job_id, places.state_dir / "guests")}
     if not numbers:
         return
-    until = hook_call.deadline(call, _torque_home(places), began=began, at_most_s=float("inf"))
+    policy = _policy(places)
+    until = hook_call.deadline(call, pathlib.Path(policy.torque_home), began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
     for number in sorted(numbers, reverse=True):
         start = Start(call.job_id, number, places)
         # the inventory speaks of the newest start; what an older one left is on this node
         left = _end(call, start, began, until, alone=number != max(numbers)) or left
+    if policy.record_host is not None:
+        _hand_over(call, max(numbers), places)
     if left is not None:
         raise left
 
 
-def _torque_home(places: Places) -> pathlib.Path:
+def _policy(places: Places) -> site_policy.Policy:
     try:
-        return pathlib.Path(site_policy.load(places.config).torque_home)
+        return site_policy.load(places.config)
     except VTorqueError:  # whatever is wrong with the configuration, the job is cleaned up
-        return pathlib.Path("/var/spool/torque")
+        return site_policy.Policy()
+
+
+def _hand_over(call: HookCall, number: int, places: Places) -> None:
+    """Let the front end have the record; it is not waited for longer than a user would notice."""
+    start = Start(call.job_id, number, places)
+    with start.open_any_log(call.uid) as log, contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        # a session of its own: the MOM ends a hook with everything of its session
+        process = subprocess.Popen(
+            [*places.record, "--send", call.job_id, str(number)],
+            env=bounded.clean_environment(), cwd="/", start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+        process.wait(HAND_OVER_S)
 
 
 def _end(call: HookCall, start: Start, began: float, until: float, *, alone: bool) -> VTorqueError | None:

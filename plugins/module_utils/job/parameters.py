@@ -190,9 +190,8 @@ class Policy:
     nfs_timeout: int = _parameter(_SECONDS, 3, "seconds for an NFS server to answer", later=_MOUNTS)
     node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held")
     offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that may be offline by our note; 0: never any")
-    record_days: int = _parameter(
-        number(1, 36500), 90, "days that job records are kept", later="the end of old records"
-    )
+    record_days: int = _parameter(number(1, 36500), 90, "days that the records of jobs are kept")
+    record_host: str | None = _parameter(_NAME, None, "the front end that gets a copy of every job's record")
     cache_max: str = _parameter(_LINE, "20 %", "share of the disk for the image cache", later=_CACHE)
     cache_rate: int | None = _parameter(size_mib(1, 2**20), None, "MiB per second to fill the cache", later=_CACHE)
     enable_dev_mode: bool = _parameter(

@@ -24,6 +24,7 @@ from .player import Player
 
 INVENTORY = "job.pbs_nodefile.yml"
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
+RECORD_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_record"
 PLAY_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
 LOG_TAIL = 1 << 16
 REMOVAL_S = 12.0
@@ -46,6 +47,7 @@ class Places:
         config: the site's configuration.
         ansible: the call of ansible-playbook; its arguments follow.
         node: the call of `vtorque-node`.
+        record: the call of `vtorque-record`.
     """
 
     run_dir: pathlib.Path = records.RUN_DIR
@@ -53,6 +55,7 @@ class Places:
     config: pathlib.Path = pathlib.Path("/etc/vtorque/vtorque.yml")
     ansible: tuple[str, ...] = tuple(bounded.program(PLAY_PROGRAM))
     node: tuple[str, ...] = tuple(bounded.program(NODE_PROGRAM))
+    record: tuple[str, ...] = tuple(bounded.program(RECORD_PROGRAM))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ import syslog
 import typing as t
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job import living, own_note
+from ...module_utils.job import living, own_note, retention
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import open_batch
 from ...module_utils.job.batch.mom_files import by_files
@@ -33,6 +33,7 @@ LAST_S = 30
 CALL_S = 10.0
 """Seconds for each question to the batch server."""
 LEFT = 1
+MANY = 8
 
 EPILOG = f"""\
 What is taken away: virtual machines, their directories, slots and processes, and run directories, of starts of jobs
@@ -63,6 +64,7 @@ class Report:
     left: tuple[sweep.Said, ...]
     living: tuple[sweep.Said, ...]
     note: own_note.NoteWord
+    retired: tuple[str, ...] = ()
 
 
 def main() -> int:
@@ -131,12 +133,14 @@ def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_nu
             swept, left=(*swept.left, sweep.Said("", f"whether this node carries a note of ours is not known: {error}"))
         )
         note = own_note.NoteWord()
-    return _report(node, swept, note)
+    old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
+    swept = dataclasses.replace(swept, left=(*swept.left, *(sweep.Said("", trouble) for trouble in old.failed)))
+    return _report(node, swept, note, old.removed)
 
 
-def _report(node: str, swept: sweep.Swept, note: own_note.NoteWord) -> Report:
+def _report(node: str, swept: sweep.Swept, note: own_note.NoteWord, retired: tuple[str, ...] = ()) -> Report:
     ok = not swept.left and (not note.note or note.taken_back)
-    return Report(VERSION, node, ok, swept.removed, swept.left, swept.living, note)
+    return Report(VERSION, node, ok, swept.removed, swept.left, swept.living, note, retired)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -155,6 +159,9 @@ def _deeds(report: Report) -> t.Iterator[str]:
     """What was done."""
     for said in report.removed:
         yield _line("removed", said.key, f"{', '.join(said.things) or 'nothing was there any more'} ({said.why})")
+    if report.retired:
+        shown = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
+        yield _line("retired", "", f"{len(report.retired)} old records: {shown}")
     if report.note.taken_back:
         yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
 

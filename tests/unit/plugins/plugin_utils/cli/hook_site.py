@@ -172,7 +172,8 @@ class Site:
             place = pathlib.Path({str(self.place)!r})
             sys.exit(hook.main(sys.argv[1:], Places(
                 run_dir=place / "run", state_dir=place / "state", config=place / "etc/vtorque.yml",
-                ansible=(str(place / "bin/ansible"),), node=(str(place / "bin/node"),))))
+                ansible=(str(place / "bin/ansible"),), node=(str(place / "bin/node"),),
+                record=(str(place / "bin/record"),))))
         """)
         words = [role, marker, str(os.getpid()), "t1", *torque]
         return subprocess.run(

@@ -46,6 +46,44 @@ def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
     assert (record["exit_status"], record["ended"]) == (-11, 5.0)
 
 
+def test_epilogue_hands_the_closed_record_over(site: Site) -> None:
+    """The log has a word of what came of it."""
+    record = site.state_dir / "records" / KEY / "record.json"
+    site.program("record", f"#!/bin/sh\necho $* >{site.place}/sent\ncat {record} >>{site.place}/sent\necho gone >&2\n")
+    site.policy("record_host: fe\n")
+    assert site.prologue().returncode == 0
+    assert site.epilogue("5").returncode == 0
+    called, content = (site.place / "sent").read_text().splitlines()
+    assert called == f"--send {JOB_ID} 3"
+    assert json.loads(content)["exit_status"] == 5
+    assert (record.parent / "vtorque.log").read_text().endswith("gone\n")
+
+
+def test_epilogue_waits_for_no_front_end(site: Site) -> None:
+    """It ends while the other side has not answered yet, and how that ends changes nothing."""
+    gate = site.place / "gate"
+    os.mkfifo(gate)
+    site.program("record", f"#!/bin/sh\nread -r word <{gate}\necho $word >{gate}\n")
+    site.policy("record_host: fe\n")
+    assert site.prologue().returncode == 0
+    done = site.epilogue()
+    assert (done.returncode, done.stderr) == (0, "")
+    nothing_left(site)
+    gate.write_text("still there\n")
+    assert gate.read_text() == "still there\n"
+
+
+@pytest.mark.parametrize("config", ["", "record_host: fe\n"])
+def test_epilogue_without_a_front_end_or_a_program_for_it(site: Site, config: str) -> None:
+    site.policy(config)
+    if not config:
+        site.program("record", f"#!/bin/sh\n: >{site.place}/sent\n")
+    assert site.prologue().returncode == 0
+    assert site.epilogue().returncode == 0
+    assert not (site.place / "sent").exists()
+    nothing_left(site)
+
+
 def use_of(name: str, cpu_s: float) -> dict[str, object]:
     return {
         "name": name, "cpu_s": cpu_s, "ram_peak_bytes": -1, "read_bytes": 0, "written_bytes": 1, "received_bytes": 2,

@@ -132,7 +132,17 @@ def test_the_form_for_programs(site: Site, capsys: Capture) -> None:
         "left": [{"key": "7.head.1", "why": told["left"][0]["why"], "things": []}],
         "living": [],
         "note": {"note": OURS, "taken_back": False, "why": "bridge br0: is missing on this node"},
+        "retired": [],
     }
+
+
+def test_old_records_go_and_that_is_said(site: Site, capsys: Capture) -> None:
+    old = site.settings.state_dir / "records" / "1.head.1"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    assert site.run() == 0
+    assert capsys.readouterr().out == "retired  1 old records: 1.head.1\n"
+    assert not old.exists()
 
 
 def test_our_note_is_taken_back_and_that_is_said(site: Site, capsys: Capture) -> None:

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job's record on its way from the mother superior to the front end: a line of JSON, then the files it names.
+
+    {"version": 1, "job_id": "4711.head", "start": 1, "files": [["record.json", 1234], ["vtorque.log", 5678]]}
+
+What comes is a node's word: its form is strict, its size bounded, and nothing in it is a path.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import typing as t
+
+from .. import records
+from ..errors import VTorqueError
+from ..guestspec import HOST_NAME, JOB_ID, FormError
+
+VERSION = 1
+RECORD, LOG, CONSOLE = "record.json", "vtorque.log", ".console.log"
+LINE_LIMIT = 1 << 14
+RECORD_LIMIT = 1 << 20
+TEXT_LIMIT = 1 << 18
+"""Bytes of a log or console that are handed over: its end, where it is longer; the node keeps more."""
+MOST_FILES = 34
+
+
+@dataclasses.dataclass(frozen=True)
+class Parcel:
+    """What is handed over of one start of a job.
+
+    Attributes:
+        files: content by name; `record.json` is among them.
+    """
+
+    job_id: str
+    start: int
+    files: dict[str, bytes]
+
+
+def limit_of(name: str) -> int:
+    """How many bytes a file of this name may have.
+
+    Raises:
+        FormError: no file of this name is handed over.
+    """
+    if name == RECORD:
+        return RECORD_LIMIT
+    if name == LOG or (name.endswith(CONSOLE) and re.fullmatch(HOST_NAME, name.removesuffix(CONSOLE))):
+        return TEXT_LIMIT
+    raise FormError("the record", f"holds a file {name[:80]!r}, which is none of a record's")
+
+
+def pack(job_id: str, start: int, directory: pathlib.Path) -> Parcel:
+    """What there is to hand over.
+
+    Args:
+        job_id: the job.
+        start: its start.
+        directory: of its record.
+
+    Raises:
+        VTorqueError: there is no record, or it cannot be read.
+    """
+    names = [RECORD, LOG, *sorted(path.name for path in directory.glob(f"*{CONSOLE}"))]
+    files: dict[str, bytes] = {}
+    try:
+        for name in names[:MOST_FILES]:
+            if name == RECORD or (directory / name).exists():
+                files[name] = _end_of(directory / name, limit_of(name))
+    except OSError as error:
+        raise VTorqueError(f"the record of job {job_id}", str(error)) from error
+    return Parcel(job_id, start, files)
+
+
+def _end_of(path: pathlib.Path, limit: int) -> bytes:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - limit))
+        return stream.read(limit)
+
+
+def written(parcel: Parcel) -> bytes:
+    """The parcel as it goes over the wire."""
+    sizes = [[name, len(content)] for name, content in parcel.files.items()]
+    head = {"version": VERSION, "job_id": parcel.job_id, "start": parcel.start, "files": sizes}
+    return json.dumps(head, ensure_ascii=True).encode("ascii") + b"\n" + b"".join(parcel.files.values())
+
+
+def read(stream: t.BinaryIO) -> Parcel:
+    """Read a parcel, strictly, and never more than it may hold.
+
+    Raises:
+        FormError: it is not of the form, too long or too short.
+    """
+    line = stream.readline(LINE_LIMIT)
+    try:
+        head = json.loads(line)
+    except (ValueError, RecursionError):
+        raise FormError("the record", "does not begin with a line of JSON") from None
+    if not isinstance(head, dict) or set(head) != {"version", "job_id", "start", "files"}:
+        raise FormError("the record", f"is not of the form of version {VERSION}")
+    job_id, start, sizes = head["job_id"], head["start"], head["files"]
+    if head["version"] != VERSION or not isinstance(job_id, str) or not re.fullmatch(JOB_ID, job_id):
+        raise FormError("the record", "is of another version, or of no job")
+    if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start < 2**31:
+        raise FormError("the record", "is of no start")
+    if not isinstance(sizes, list) or not 1 <= len(sizes) <= MOST_FILES:
+        raise FormError("the record", f"does not hold 1 to {MOST_FILES} files")
+    files: dict[str, bytes] = {}
+    for entry in sizes:
+        name, size = _entry(entry)
+        if name in files:
+            raise FormError("the record", f"holds {name} twice")
+        content = stream.read(size)
+        if len(content) != size:
+            raise FormError("the record", f"ended in the middle of {name}")
+        files[name] = content
+    if stream.read(1):
+        raise FormError("the record", "is longer than it says")
+    parcel = Parcel(job_id, start, files)
+    _check_record(parcel)
+    return parcel
+
+
+def _entry(entry: object) -> tuple[str, int]:
+    if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+        raise FormError("the record", "names its files in another form")
+    name, size = entry
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= limit_of(name):
+        raise FormError("the record", f"holds more of {name} than is taken")
+    return name, size
+
+
+def _check_record(parcel: Parcel) -> None:
+    try:
+        record = json.loads(parcel.files[RECORD])
+        good = record["job_id"] == parcel.job_id and record["start"] == parcel.start
+    except (ValueError, KeyError, TypeError, RecursionError):
+        good = False
+    if not good:
+        raise FormError("the record", f"{RECORD} is not that of start {parcel.start} of job {parcel.job_id}")
+
+
+def store(parcel: Parcel, owner_uid: int, state_dir: pathlib.Path = records.STATE_DIR) -> pathlib.Path:
+    """Keep what came, for its owner to read.
+
+    Args:
+        parcel: as it was read.
+        owner_uid: of the job's user on this host.
+        state_dir: holds `records`.
+
+    Returns:
+        The directory of the record.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
+    directory = state_dir / "records" / records.job_key(parcel.job_id, parcel.start)
+    records.make_record_directory(directory, owner_uid)
+    for name, content in parcel.files.items():
+        records.write(directory / name, content.decode("utf-8", "replace"), reader_uid=owner_uid)
+    return directory

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The end of what outlives jobs: records that are older than the site keeps them, and logs that have grown."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shutil
+import time
+
+from .. import records
+
+DAY_S = 86_400.0
+LOOK_S = 3600.0
+"""Between two looks: there may be many records, and a day is not short."""
+LOOKED = ".looked"
+LOG_BYTES = 4 << 20
+"""A log of what belongs to no job that is longer becomes its own predecessor; of predecessors one is kept."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Retired:
+    """What was done.
+
+    Attributes:
+        removed: the names of records (`records.job_key`).
+        failed: what could not be done, in words.
+    """
+
+    removed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+def retire(
+    days: int,
+    *,
+    state_dir: pathlib.Path = records.STATE_DIR,
+    run_dir: pathlib.Path = records.RUN_DIR,
+    now: float | None = None,
+) -> Retired:
+    """Remove records in which nothing was written for so many days, and bound the logs; at most once an hour.
+
+    A start that is still there, as a run directory or with guests, keeps its record however old it is.
+
+    Args:
+        days: that a record is kept.
+        state_dir: holds `records`, `guests` and `log`.
+        run_dir: holds what is true of jobs that run.
+        now: seconds since the epoch; None: now.
+
+    Returns:
+        What was done; nothing when it was done in this hour already.
+    """
+    moment = time.time() if now is None else now
+    place = state_dir / "records"
+    stamp = place / LOOKED
+    try:
+        if not place.is_dir() or 0 <= moment - _written(stamp) < LOOK_S:
+            return Retired()
+        stamp.touch(mode=0o600)
+        removed, failed = _remove_old(place, moment - days * DAY_S, state_dir, run_dir)
+        _bound_logs(state_dir / "log")
+    except OSError as error:
+        return Retired(failed=(f"old records of {place}: {error}",))
+    return Retired(tuple(removed), tuple(failed))
+
+
+def _remove_old(
+    place: pathlib.Path, before: float, state_dir: pathlib.Path, run_dir: pathlib.Path
+) -> tuple[list[str], list[str]]:
+    removed, failed = [], []
+    for path in sorted(place.iterdir()):
+        if records.start_of(path.name) is None or path.is_symlink() or not path.is_dir():
+            continue
+        if (run_dir / "jobs" / path.name).exists() or (state_dir / "guests" / path.name).exists():
+            continue
+        try:
+            if max(map(_written, (path, *path.iterdir()))) < before:
+                shutil.rmtree(path)
+                removed.append(path.name)
+        except OSError as error:
+            failed.append(f"{path} was not removed: {error}")
+    return removed, failed
+
+
+def _bound_logs(place: pathlib.Path) -> None:
+    for path in place.glob("*.log") if place.is_dir() else ():
+        if path.stat(follow_symlinks=False).st_size > LOG_BYTES:
+            path.rename(path.with_name(f"{path.name}.1"))
+
+
+def _written(path: pathlib.Path) -> float:
+    try:
+        return path.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:
+        return 0.0

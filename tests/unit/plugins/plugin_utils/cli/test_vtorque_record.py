@@ -1,0 +1,184 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vtorque-record: a record is taken from the job's first node alone, and handed over with a word in the log."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import pwd
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hand_over, policy
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node, vtorque_record
+
+USER = "nobody"
+UID = pwd.getpwnam(USER).pw_uid
+PEER = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.1 22"}
+RECORD = {"job_id": "7.head", "start": 1, "user": "alice"}
+
+
+@dataclasses.dataclass
+class Job:
+    """What the server says of it."""
+
+    job_id: str = "7.head"
+    start_count: int = 1
+    euser: str = USER
+    nodes: tuple[str, ...] = ("cn1", "cn2")
+
+
+class Host:
+    """A front end."""
+
+    def __init__(self, place: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
+        self.place = place
+        self.told: Job | SiteFault = Job()
+        addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
+        patch.setattr(vtorque_record, "open_batch", lambda _policy, **_how: self)
+        patch.setattr(
+            vtorque_node.socket, "getaddrinfo", lambda name, *_more, **_how: [(2, 1, 6, "", (addresses[name], 0))]
+        )
+
+    def job(self, _job_id: str) -> Job:
+        if isinstance(self.told, SiteFault):
+            raise self.told
+        return self.told
+
+    def take(self, environment: t.Mapping[str, str] = PEER, record: t.Mapping[str, t.Any] = RECORD) -> int:
+        files = {"record.json": json.dumps(record).encode(), "vtorque.log": b"began\n"}
+        parcel = hand_over.Parcel(record["job_id"], record["start"], files)
+        return vtorque_record.receive(
+            io.BytesIO(hand_over.written(parcel)), environment, load=policy.Policy, state_dir=self.place / "state",
+            run_dir=self.place / "run",
+        )  # fmt: skip
+
+
+@pytest.fixture
+def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+def test_record_is_kept_for_the_owner_whom_the_server_names(host: Host) -> None:
+    """Not for the user whom the record names."""
+    assert host.take() == 0
+    directory = host.place / "state/records/7.head.1"
+    assert json.loads((directory / "record.json").read_text()) == RECORD
+    uid = UID.to_bytes(4, "little")
+    for path in (directory, directory / "record.json", directory / "vtorque.log"):
+        assert uid in os.getxattr(path, "system.posix_acl_access")
+        assert path.stat().st_uid == 0
+    assert host.take() == 0  # once more is no harm
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"nodes": ("cn2", "cn1")}, "not its mother superior cn2"),
+        ({"nodes": ()}, "has no nodes"),
+        ({"start_count": 0}, "the server is at start 0"),
+        ({"job_id": "8.head"}, "of 8.head"),
+        ({"euser": "nobody-of-this-name"}, "is not known on this host"),
+    ],
+)
+def test_what_the_server_does_not_bear_out_is_refused(host: Host, change: dict[str, t.Any], words: str) -> None:
+    host.told = dataclasses.replace(Job(), **change)
+    with pytest.raises(VTorqueError, match=words):
+        host.take()
+    assert not (host.place / "state").exists()
+
+
+def test_silent_server_and_no_connection_are_refused(host: Host) -> None:
+    with pytest.raises(VTorqueError, match="over ssh alone"):
+        host.take({})
+    host.told = SiteFault("qstat", "no answer")
+    with pytest.raises(SiteFault):
+        host.take()
+    assert not (host.place / "state").exists()
+
+
+def test_old_records_go_when_a_new_one_comes(host: Host) -> None:
+    old = host.place / "state/records/1.head.1"
+    records.make_record_directory(old)
+    os.utime(old, (0, 0))
+    assert host.take() == 0
+    assert not old.exists()
+
+
+class Sender:
+    """The job's first node, and something in place of ssh."""
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.place = place
+        directory = place / "records/7.head.1"
+        records.make_record_directory(directory)
+        records.write(directory / "record.json", json.dumps(RECORD))
+
+    def send(self, script: str, record_host: str | None = "fe") -> int:
+        program = self.place / "ssh"
+        program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >{self.place}/called\n{script}\n")
+        program.chmod(0o755)
+        told = dataclasses.replace(policy.Policy(), record_host=record_host)
+        return vtorque_record.send("7.head", 1, load=lambda: told, state_dir=self.place, ssh=(str(program),))
+
+
+@pytest.fixture
+def sender(tmp_path: pathlib.Path) -> Sender:
+    return Sender(tmp_path)
+
+
+def test_record_is_handed_over_without_anybodys_configuration(
+    sender: Sender, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert sender.send(f"cat >{sender.place}/came") == 0
+    parcel = hand_over.read(io.BytesIO((sender.place / "came").read_bytes()))
+    assert json.loads(parcel.files["record.json"]) == RECORD
+    called = (sender.place / "called").read_text()
+    assert called.startswith("-F none -T -l root ")
+    assert called.endswith(" fe /opt/vtorque/bin/vtorque-record\n")
+    assert "StrictHostKeyChecking=yes" in called
+    assert "BatchMode=yes" in called
+    assert "the record was handed over to fe" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 'no \033[2J way' >&2; exit 255", "was not handed over to fe: no ?[2J way"),
+        ("exec sleep 600", "not handed over within 1 s"),
+    ],
+)
+def test_failure_is_a_line_in_the_log(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], script: str, words: str
+) -> None:
+    if "sleep" in script:
+        monkeypatch.setattr(vtorque_record, "SEND_S", 1)
+    assert sender.send(script) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert words in line
+
+
+def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture[str]) -> None:
+    for record_host in (None, os.uname().nodename):
+        assert sender.send("exit 9", record_host) == 0
+    assert capfd.readouterr().err == ""
+    (sender.place / "records/7.head.1/record.json").unlink()
+    assert sender.send("exit 0") == 1
+    assert "No such file" in capfd.readouterr().err
+
+
+def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sent: list[tuple[str, int]] = []
+    monkeypatch.setattr(vtorque_record, "send", lambda *words: sent.append(words) or 0)
+    for words, status in ((["--send", "7.head", "2"], 0), (["--send", "7.head", "x"], 2), (["\x1b"], 2)):
+        monkeypatch.setattr(vtorque_record.sys, "argv", ["vtorque-record", *words])
+        assert vtorque_record.main() == status
+    assert sent == [("7.head", 2)]
+    assert "\x1b" not in capsys.readouterr().err
