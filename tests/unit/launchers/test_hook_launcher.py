@@ -105,6 +105,7 @@ def hook() -> t.Iterator[Hook]:
             site_hooks=f"{place}/site",
             run_dir=f"{place}/run",
             state_dir=f"{place}/state",
+            pause=f"touch '{place}/paused'",
         )
         made._write(made.place / "hook", text)
         made.ours()
@@ -236,6 +237,36 @@ def test_a_python_that_does_not_work_is_never_torques_business(hook: Hook, end: 
     hook.original("prologue", "sys.exit(3)")
     hook._write(hook.place / "opt/venv/bin/python", f"#!/bin/sh\n{end}\n")
     assert hook.run(prologue(OURS)) == 0
+
+
+@pytest.mark.parametrize(
+    ("job", "resources", "end", "paused"),
+    [
+        ("72[1].trqhead", OURS, "exit 1", True),
+        ("72[1].trqhead", OURS, "kill -9 $$", True),
+        ("72[1].trqhead", OURS, None, True),
+        ("72[1].trqhead", OURS, "exit 0", False),
+        ("72[1].trqhead", OURS, "exit 75", False),
+        ("72.trqhead", OURS, "exit 1", False),
+        ("72[1].trqhead", NODES, "exit 1", False),
+        # most probably not ours
+        ("72[1].trqhead", NODES.ljust(2048, "x"), "exit 1", False),
+    ],
+)
+@pytest.mark.parametrize("site", [False, True])
+def test_broken_program_does_not_eat_an_array(
+    hook: Hook, job: str, resources: str, end: str | None, paused: bool, site: bool
+) -> None:
+    """Nothing can be held without our program, so that each member takes its time."""
+    if site:
+        hook.original("prologue")
+    if end is None:
+        (hook.place / "opt/venv/bin/python").unlink()
+    else:
+        hook.ours(end)
+    assert hook.run([job, *prologue(resources)[1:]]) == (2 if end == "exit 75" and resources == OURS else 0)
+    assert (hook.place / "paused").exists() is paused
+    assert ("original" in hook.names()) is site
 
 
 def test_site_prologue_of_our_job_meets_what_torque_gives(hook: Hook) -> None:
