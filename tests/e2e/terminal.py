@@ -44,6 +44,10 @@ class Terminal:
         """Type a line."""
         os.write(self.master, line.encode() + b"\n")
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        os.write(self.master, b"\x03")
+
     def close(self) -> int:
         """Read until the terminal closes, and return the command's exit status."""
         with contextlib.suppress(OSError):  # EIO: the other side of the terminal is gone

@@ -178,7 +178,8 @@ def sweep(site: Site, node: str, *options: str) -> Result[str]:
 def wait_in_guest(site: Site, job_id: str) -> str:
     """Wait until the script of a job has written its first line, `up`; the job's node."""
     node = site.runs(job_id)
-    path = f"/var/spool/torque/spool/{job_id}.OU"
+    name = job_id.replace("[", "-").replace("]", "")  # of the member of an array
+    path = f"/var/spool/torque/spool/{name}.OU"
     site.wait_for("the script's first line", lambda: "up" in site.on(node, "cat", path).stdout)
     return node
 

@@ -16,17 +16,19 @@ import typing as t
 from .. import guestspec, records, shell_links
 from ..errors import VTorqueError
 from ..guestspec import GuestUse, NodePart
-from . import bounded, hook_call, playbook
+from . import bounded, hook_call, lost_guest, playbook, user_scripts
 from . import policy as site_policy
 from .batch import kept
 from .hook_call import HookCall
+from .parameters import Policy
 from .playbook import INVENTORY, Places, Start
 
+READY = "ready.json"
 SISTER_S = 60.0
 """For the removal on a sister, which its MOM does not wait for."""
 HAND_OVER_S = 2.0
 """Most records are with the front end by then, and the user's `vmgr` finds his; others arrive later, or not."""
-COPIED = ("refusal", "verdict", "lost")
+COPIED = ("refusal", "verdict", "lost", user_scripts.PROLOGUE, user_scripts.EPILOGUE)
 """Records of the run directory that the job's record keeps, each under its own name."""
 
 
@@ -51,18 +53,18 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
     for number in sorted(numbers, reverse=True):
         start = Start(call.job_id, number, places)
         # the inventory speaks of the newest start; what an older one left is on this node
-        left = _end(call, start, began, until, alone=number != max(numbers)) or left
+        left = _end(call, start, policy, began, until, alone=number != max(numbers)) or left
     if policy.record_host is not None:
         _hand_over(call, max(numbers), places)
     if left is not None:
         raise left
 
 
-def _policy(places: Places) -> site_policy.Policy:
+def _policy(places: Places) -> Policy:
     try:
         return site_policy.load(places.config)
     except VTorqueError:  # whatever is wrong with the configuration, the job is cleaned up
-        return site_policy.Policy()
+        return Policy()
 
 
 def _hand_over(call: HookCall, number: int, places: Places) -> None:
@@ -78,10 +80,14 @@ def _hand_over(call: HookCall, number: int, places: Places) -> None:
         process.wait(HAND_OVER_S)
 
 
-def _end(call: HookCall, start: Start, began: float, until: float, *, alone: bool) -> VTorqueError | None:
+def _end(
+    call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool
+) -> VTorqueError | None:
     left = None
     with start.open_any_log(call.uid) as log:
         made = (start.directory / "plan.json").exists() or start.guests_directory.exists()
+        if made and not alone:
+            _run_users(start, policy, until, log)
         if made:
             left = None if alone else _play(start, until, log)
             if alone or left is not None or start.guests_directory.exists():
@@ -98,6 +104,21 @@ def _end(call: HookCall, start: Start, began: float, until: float, *, alone: boo
     except VTorqueError as error:
         left = left or error
     return left
+
+
+def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
+    """The user's own epilogue, in the guest, where that was ready and is not lost; it keeps nothing from its end."""
+    if not (start.directory / READY).exists() or (start.directory / lost_guest.FILE).exists():
+        return
+    try:
+        job = kept.kept(start.job_id, start.directory)
+        script = user_scripts.asked(job, user_scripts.EPILOGUE)
+    except VTorqueError as error:
+        playbook.note(log, f"{user_scripts.EPILOGUE}: {error}")
+        return
+    if job is not None and script is not None:
+        timeout_s = min(policy.vm_epilogue_timeout, until - time.time())
+        user_scripts.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
 def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:

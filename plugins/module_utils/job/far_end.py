@@ -170,15 +170,20 @@ class Conversation:
 
     Args:
         watch: hears when a guest is lost: then the connection is ended, which the guest would leave open for long.
+        write: takes what the job prints on 1 and 2; None: it goes there.
     """
 
-    def __init__(self, record: ReadyRecord, directory: pathlib.Path, verb: str, said: bytes, watch: LostWatch) -> None:
+    def __init__(
+        self, record: ReadyRecord, directory: pathlib.Path, verb: str, said: bytes, watch: LostWatch,
+        write: t.Callable[[int, bytes], None] | None = None,
+    ) -> None:  # fmt: skip
         token = secrets.token_hex(16)
         self._call = command(record, directory, [verb, token])
         self._guest = f"guest {record.guests[0].name} ({record.guests[0].address})"
         self._said = bytearray(said)
         self._marks = (Marks(token), Marks(token))
         self._watch = watch
+        self._write = write or write_all
         self._lost: GuestLost | None = None
         self._selector = selectors.DefaultSelector()
         self.signals: list[int] = []
@@ -245,7 +250,7 @@ class Conversation:
     def _hear(self, fd: int, which: int) -> bool:
         data = os.read(fd, 1 << 18)
         marks = self._marks[which]
-        _write((1, 2)[which], marks.feed(data) if data else marks.rest())
+        self._write((1, 2)[which], marks.feed(data) if data else marks.rest())
         return bool(data)
 
     def _pass_on(self, numbers: bytes) -> None:
@@ -330,7 +335,12 @@ def _finish(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _write(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Write what a job prints.
+
+    Raises:
+        VTorqueError: nobody takes it.
+    """
     view = memoryview(data)
     while view:
         try:

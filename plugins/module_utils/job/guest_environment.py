@@ -65,6 +65,11 @@ class JobStart:
         variables = b" ".join(quoted(name + b"=" + value) for name, value in self.variables.items())
         return b"\n".join([*lines, b"set -- " + variables, b"vt_whole=yes", b""])
 
+    def message(self, script: bytes) -> bytes:
+        """What the guest's side reads: two lengths, the settings, the script, a last word."""
+        settings = self.settings()
+        return b"%d %d\n" % (len(settings), len(script)) + settings + script + b"whole\n"
+
 
 def quoted(value: bytes) -> bytes:
     """One word of a POSIX shell that stands for exactly these bytes."""

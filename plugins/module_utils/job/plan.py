@@ -37,6 +37,7 @@ from ..guestspec import (
 )
 from ..guestspec import VERSION as NODE_PART_VERSION
 from ..records import job_key
+from . import start_directory
 from .batch import BatchJob, same_host
 from .keys import make_key
 from .policy import Offers, Policy, Resolved, demand, resolve
@@ -148,6 +149,7 @@ def make_plan(
     nodes = _nodes(job, node_file)
     _check_slots(job, resolved, policy)
     owner = (find_owner or owner_of)(_owner_name(job), job.egroup)
+    _check_start_directory(job, owner, policy)
     key = make_key(_comment("job", job))
     plan = JobPlan(
         version=VERSION,
@@ -227,6 +229,13 @@ def _check_slots(job: BatchJob, resolved: Resolved, policy: Policy) -> None:
         if slots < need.cores:
             why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"
             raise UserFault(f"ppn={slots}", why, "vsub asks for enough by itself")
+
+
+def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy) -> None:
+    """Where the server shows the job's variables; else the guest itself says that there is no such directory."""
+    directory = job.variables.get(start_directory.VARIABLE, "")
+    if directory and (why := start_directory.objection(directory, policy, owner.home)):
+        raise UserFault(f"the start directory {shown(directory)}", why, "submit the job with another -d, or none")
 
 
 def _owner_name(job: BatchJob) -> str:

@@ -26,6 +26,7 @@ INVENTORY = "job.pbs_nodefile.yml"
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
 RECORD_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_record"
 PLAY_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
+USER_SCRIPT_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.user_script"
 LOG_TAIL = 1 << 16
 REMOVAL_S = 12.0
 REMOVAL_LEAST_S = 4.0
@@ -48,6 +49,7 @@ class Places:
         ansible: the call of ansible-playbook; its arguments follow.
         node: the call of `vtorque-node`.
         record: the call of `vtorque-record`.
+        user_script: the call of the program that runs a script of the user's, as the user.
     """
 
     run_dir: pathlib.Path = records.RUN_DIR
@@ -56,6 +58,7 @@ class Places:
     ansible: tuple[str, ...] = tuple(bounded.program(PLAY_PROGRAM))
     node: tuple[str, ...] = tuple(bounded.program(NODE_PROGRAM))
     record: tuple[str, ...] = tuple(bounded.program(RECORD_PROGRAM))
+    user_script: tuple[str, ...] = tuple(bounded.program(USER_SCRIPT_PROGRAM))
 
 
 @dataclasses.dataclass(frozen=True)

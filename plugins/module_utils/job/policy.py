@@ -228,8 +228,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "img": lambda value: str(value).startswith("/"),
     "disk": lambda value: True,
     "metadata": lambda value: True,
-    "vm_prologue": lambda value: True,
-    "vm_epilogue": lambda value: True,
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
     "unclot_shmem": lambda value: True,

@@ -15,7 +15,7 @@ import typing as t
 from .. import records, shell_links
 from ..errors import SiteFault, VTorqueError
 from ..records import Deadline, ProcessId, RefusalRecord
-from . import array_brake, hook_call, playbook
+from . import array_brake, hook_call, playbook, user_scripts
 from . import policy as site_policy
 from .batch import BatchJob, BatchSystem, UnknownJob, kept, open_batch
 from .enforcement import Enforced, enforce, message, outcome
@@ -27,6 +27,7 @@ from .player import Player
 from .request import MARKER
 from .verdict import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, may_be_braked, names_node
 
+KEPT = ("vm_prologue.json", "vm_epilogue.json")
 READY = ("ready.json", "job_key", "known_hosts")
 PATIENCE_S = 30.0
 """How long a server that does not answer is asked again: it may be busy, and without it a VM job can only end."""
@@ -164,7 +165,7 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
     records.make_directory(start.directory)
-    for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json", "plan.json", "asked.json"):
+    for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json", "plan.json", "asked.json", *KEPT):
         (start.directory / name).unlink(missing_ok=True)
     torque_home = pathlib.Path(policy.torque_home)
     if case.until <= time.time():
@@ -184,9 +185,27 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player)
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
+        error = error or _run_users(case, log)
         figure = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
         records.write(start.directory / "phase.prologue.json", json.dumps(figure))
     return error
+
+
+def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
+    """The user's own prologue, in the guest.
+
+    Meanwhile the job's shell has no word: Torque takes a hook that is killed here for a success.
+    """
+    if case.job is None or (script := user_scripts.asked(case.job, user_scripts.PROLOGUE)) is None:
+        return None
+    start = case.start
+    for link in shell_links.links_to(start.directory, start.places.run_dir):
+        link.unlink()
+    timeout_s = case.until - time.time()
+    ended = user_scripts.run(script, case.job, start, case.policy, timeout_s=timeout_s, log=log)
+    if ended.fault is None:
+        shell_links.point(case.shell, start.directory, start.places.run_dir)
+    return ended.fault
 
 
 def _conclude(case: _Case, error: VTorqueError) -> Ending:

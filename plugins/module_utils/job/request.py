@@ -65,6 +65,7 @@ _PCI = text(
     lower=True,
 )
 _FILE = path("an absolute path to a file")
+_SCRIPT = text(r"[^,;\x00-\x1f\x7f]{1,1000}", "the path of an executable file, without ',' and ';'")
 _CORES = number(1, 4096)
 
 KEYS: dict[str, Key] = {
@@ -78,8 +79,8 @@ KEYS: dict[str, Key] = {
     "fs_type": Key(choice(*FS_TYPES), "what the guest's overlay stands on"),
     "disk": Key(_FILE, "persistent disk, attached to rank 0 and mounted on /data"),
     "metadata": Key(_FILE, "YAML file with the user's additions to the guest"),
-    "vm_prologue": Key(_FILE, "run in the guest as the user, before the job script"),
-    "vm_epilogue": Key(_FILE, "run in the guest as the user, after the job script"),
+    "vm_prologue": Key(_SCRIPT, "run in the guest as the user, before the job script"),
+    "vm_epilogue": Key(_SCRIPT, "run in the guest as the user, after the job script"),
     "vrdma": Key(boolean(zero_is_on=True), "RDMA in the guest"),
     "iocm": Key(boolean(zero_is_on=True), "cores of their own for virtual I/O"),
     "unclot": Key(boolean(zero_is_on=True), "shared memory between the job's guests on one host"),
@@ -91,6 +92,10 @@ KEYS: dict[str, Key] = {
     "pci": Key(several(_PCI, separator="+"), "host devices to hand to the guest"),
 }
 """Every key of `-vm`.  Keys are written in small letters; words take any case, names and paths do not."""
+
+SCRIPTS = ("vm_prologue", "vm_epilogue")
+"""Keys whose file is read again when the job starts: the request says by a digest what must be there then."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _SHELL = path("a shell by its absolute path, the same for all hosts")
 
@@ -117,11 +122,14 @@ class Request:
         values: typed values of the keys that were given; sizes are in MiB.
         origins: for each of them where it stood: "command line", "job.sh, line 4", "the job's request".
         shell: the user's own `-S`, or "" for the login shell of passwd.
+        digests: for each of `SCRIPTS` that is asked for what its file held at submission (SHA-256); then its path is
+            absolute.
     """
 
     values: t.Mapping[str, Value] = dataclasses.field(default_factory=dict)
     origins: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     shell: str = ""
+    digests: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def merged_over(self, other: Request) -> Request:
         """Both requests in one; where both say something this one wins.
@@ -163,7 +171,13 @@ class Request:
         Raises:
             UserFault: it is longer than 4,096 characters.
         """
-        wire = {"v": VERSION, "k": {key: written(value) for key, value in sorted(self.values.items())}, "s": self.shell}
+        keys = {key: written(value) for key, value in sorted(self.values.items())}
+        wire: dict[str, t.Any] = {
+            "v": VERSION,
+            "k": keys,
+            "s": self.shell,
+            **({"d": dict(self.digests)} if self.digests else {}),
+        }
         data = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
         part = PREFIX + base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
         if len(part) > MAX_PART:
@@ -305,8 +319,10 @@ def _without_twins(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
 
 
 def _from_wire(wire: dict[str, t.Any]) -> Request:
-    keys, shell = wire.get("k"), wire.get("s")
-    if set(wire) != {"v", "k", "s"} or not isinstance(keys, dict) or not isinstance(shell, str):
+    keys, shell, digests = wire.get("k"), wire.get("s"), wire.get("d", {})
+    if set(wire) - {"d"} != {"v", "k", "s"} or not isinstance(digests, dict):
+        raise _unreadable("its parts are not those of version 1")
+    if not isinstance(keys, dict) or not isinstance(shell, str):
         raise _unreadable("its parts are not those of version 1")
     values: dict[str, Value] = {}
     origins: dict[str, str] = {}
@@ -323,7 +339,18 @@ def _from_wire(wire: dict[str, t.Any]) -> Request:
             parse_shell(shell)
         except BadValue as error:
             faults.append(KeyFault("-S", shown(shell), f"allowed: {error}"))
-    request = Request(values, origins, "" if faults else shell)
+    faults += _script_faults(values, digests)
+    request = Request(values, origins, *(("", {}) if faults else (shell, digests)))
     if faults:
         raise RequestErrors(faults, request)
     return request
+
+
+def _script_faults(values: t.Mapping[str, Value], digests: dict[str, t.Any]) -> t.Iterator[KeyFault]:
+    """Every script has a digest and an absolute path, and every digest a script."""
+    for key in sorted({*digests} | {*values} & {*SCRIPTS}):
+        path = str(values.get(key, ""))
+        found = digests.get(key)
+        well = key in SCRIPTS and path.startswith("/") and isinstance(found, str) and _DIGEST.fullmatch(found)
+        if not well:
+            yield KeyFault(shown(key), shown(path), "without an absolute path and the digest of its file")

@@ -10,11 +10,12 @@ import os
 import typing as t
 
 from ..errors import UserFault
+from . import script_file, start_directory
 from .directives import Script
 from .policy import NOT_AVAILABLE_YET, Demand, NodeSize, Offers, Policy, Resolved, demand, resolve, too_big
 from .qsub_arguments import VM, Arguments, NodeChunk, mem_mib, read_nodes
-from .request import MARKER, PREFIX, Request, RequestErrors, parse
-from .values import KeyFault, shown, size_text
+from .request import MARKER, PREFIX, SCRIPTS, Request, RequestErrors, parse
+from .values import BadValue, KeyFault, shown, size_text
 
 COMMAND_LINE = "command line"
 SIZED = {"vcpus", "ram", "vms_per_node"}
@@ -28,11 +29,13 @@ class Site:
         offers: images and architectures to choose from.
         broken: images that are there and cannot be used, by name, with the reason.
         sizes: asks the batch server for the nodes' sizes; called only when the user gave sizes of his own.
+        look: reads a script of the user's: its absolute path and its digest, or `BadValue`.
     """
 
     offers: Offers
     broken: t.Mapping[str, str]
     sizes: t.Callable[[], t.Sequence[NodeSize]]
+    look: t.Callable[[str], tuple[str, str]] = lambda word: script_file.look(word, os.getcwd())  # noqa: PTH109
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,9 @@ def prepare(arguments: Arguments, script: Script, policy: Policy, site: Site, ho
     """
     asked = _Asked(arguments, script)
     request, faults = _request(asked)
-    faults += _refused(asked, home)
+    request, unread = _with_digests(request, site)
+    faults += [*unread, *_too_long(request)]
+    faults += _refused(asked, policy, home)
     nodes = _nodes(asked, faults)
     given = {name for name in ("nodes", "mem") if asked.resource(name)} | (SIZED & set(request.values))
     known = tuple(site.sizes()) if given else ()
@@ -162,7 +167,20 @@ def _request(asked: _Asked) -> tuple[Request, list[KeyFault]]:
             merged = merged.with_shell(shell[0])
         except UserFault as fault:
             faults.append(KeyFault("-S", shown(shell[0]), f"{fault.why}; {fault.hint}", shell[1]))
-    return merged, faults + list(_too_long(merged))
+    return merged, faults
+
+
+def _with_digests(request: Request, site: Site) -> tuple[Request, list[KeyFault]]:
+    """The request with the scripts that go to the guest as they are now, and what is wrong with them."""
+    values, digests = dict(request.values), {}
+    faults = []
+    for key in SCRIPTS:
+        if key in values:
+            try:
+                values[key], digests[key] = site.look(str(values[key]))
+            except BadValue as error:
+                faults.append(KeyFault(key, shown(values[key]), str(error), request.origins[key]))
+    return dataclasses.replace(request, values=values, digests=digests), faults
 
 
 def _too_long(request: Request) -> t.Iterator[KeyFault]:
@@ -172,11 +190,10 @@ def _too_long(request: Request) -> t.Iterator[KeyFault]:
         yield KeyFault("-vm", "", f"{fault.what}: {fault.why}; {fault.hint}")
 
 
-def _refused(asked: _Asked, home: str) -> t.Iterator[KeyFault]:
+def _refused(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
     """Options of qsub that no VM job can have, or not yet."""
     reasons = {
         "T": "a VM job has no job type: it would choose other hooks than those that start the guest",
-        "t": f"job arrays in VMs are {NOT_AVAILABLE_YET}",
         "L": f"with VMs {NOT_AVAILABLE_YET}: ask by -l nodes=1:ppn=N",
         "D": f"a root directory of the node is not there in the guest: {NOT_AVAILABLE_YET}",
     }
@@ -185,29 +202,36 @@ def _refused(asked: _Asked, home: str) -> t.Iterator[KeyFault]:
             yield KeyFault(f"-{name}", shown(found[0]), reason, found[1])
     if (found := asked.resource("procs")) is not None:
         yield KeyFault("procs", shown(found[0]), f"with VMs {NOT_AVAILABLE_YET}: ask by -l nodes=1:ppn=N", found[1])
-    yield from _start_directory(asked, home)
+    yield from _start_directory(asked, policy, home)
     for value, where in asked.every("W"):
         if PREFIX in value:
             yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
     if asked.arguments.all("x"):
-        # the command is run where it is, and the guest has a home of its own
-        yield KeyFault(
-            "-x", asked.script.name, f"a command that lies on the node: with VMs {NOT_AVAILABLE_YET}; use -I alone"
-        )
+        yield from _command(asked, policy, home)
 
 
-def _start_directory(asked: _Asked, home: str) -> t.Iterator[KeyFault]:
-    """Torque starts a job in PBS_O_INITDIR where that is set, which must exist in the guest (torque.md)."""
+def _command(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
+    """The command of `-I -x` is run by its path in the guest: a file of the home must be there."""
+    operands = [asked.arguments.words[index] for index in asked.arguments.operands]
+    path = os.path.abspath(operands[0]) if operands else ""  # noqa: PTH100
+    if asked.script.vm_texts:
+        yield KeyFault("-vm", "", "of a command of -x is said on the command line", asked.script.name)
+    if path and start_directory.is_below(path, (home,)) and not start_directory.home_is_shared(policy):
+        yield KeyFault("-x", shown(operands[0]), "lies in your home, and the guest's is empty on this site")
+
+
+def _start_directory(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
+    """Torque starts a job in PBS_O_INITDIR where that is set, which must exist in the guest."""
     places = [("-d", asked.last("d"))]
     for text, where in asked.every("v"):
         for item in text.split(","):
             name, equals, value = item.partition("=")
-            if name.strip() == "PBS_O_INITDIR" and equals:
-                places.append(("PBS_O_INITDIR", (value, where)))
+            if name.strip() == start_directory.VARIABLE and equals:
+                places.append((start_directory.VARIABLE, (value, where)))
     for key, found in places:
-        if found is not None and os.path.normpath(os.path.abspath(found[0])) != os.path.normpath(home):  # noqa: PTH100
-            message = f"no such directory in the guest: only your home, {home}, is there so far"
-            yield KeyFault(key, shown(found[0]), message, found[1])
+        # a relative one is taken from where qsub is called
+        if found is not None and (why := start_directory.objection(os.path.abspath(found[0]), policy, home)):  # noqa: PTH100
+            yield KeyFault(key, shown(found[0]), why, found[1])
 
 
 def _nodes(asked: _Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:

@@ -111,20 +111,15 @@ def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWa
             script = stream.read()
     except OSError as error:
         raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
-    said = _message(dataclasses.replace(start, script=path, line=line), script)
+    said = dataclasses.replace(start, script=path, line=line).message(script)
     return far_end.Conversation(record, directory, "batch", said, watch).run()
 
 
 def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> far_end.End:
-    brought = far_end.Conversation(record, directory, "bring", _message(start, b""), watch).run()
+    brought = far_end.Conversation(record, directory, "bring", start.message(b""), watch).run()
     term = start.variables.get(b"TERM", b"").decode(errors="replace")
     status = far_end.session(record, directory, brought.words, watch, term=term, display=display)
     return far_end.End("exit", str(status))
-
-
-def _message(start: JobStart, script: bytes) -> bytes:
-    settings = start.settings()
-    return b"%d %d\n" % (len(settings), len(script)) + settings + script + b"whole\n"
 
 
 def _command(arguments: list[str]) -> bytes:

@@ -82,6 +82,12 @@ def test_keys_are_new_for_each_plan_and_are_not_shown() -> None:
     assert "PRIVATE" not in repr(first)
 
 
+def test_start_directory_that_no_guest_has_is_refused_where_the_server_shows_it() -> None:
+    assert planned(variables={"PBS_O_INITDIR": "/home/alice"}, init_work_dir="/usr")
+    with pytest.raises(UserFault, match="/usr/share: no such directory in the guest; it has your home"):
+        planned(variables={"PBS_O_INITDIR": "/usr/share"})
+
+
 def test_plan_of_an_array_member_can_be_made() -> None:
     assert planned(job_id="72[1].head").job_id == "72[1].head"
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
@@ -15,6 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request im
     KEYS,
     MAX_PART,
     PREFIX,
+    SCRIPTS,
     Request,
     RequestErrors,
     parse,
@@ -205,6 +208,22 @@ def test_what_root_cannot_read_is_the_users_fault_and_says_why(attribute: str, w
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    ("keys", "digests"),
+    [
+        ({"vm_prologue": "/p"}, {}),
+        ({"vm_prologue": "p"}, {"vm_prologue": "0f" * 32}),
+        ({"vm_prologue": "/p"}, {"vm_prologue": "0F" * 32}),
+        ({"vm_prologue": "/p"}, {"vm_prologue": 7}),
+        ({"vm_prologue": "/p"}, {"vm_epilogue": "0f" * 32}),
+        ({"disk": "/p"}, {"disk": "0f" * 32}),
+    ],
+)
+def test_script_without_its_digest_is_refused(keys: dict[str, str], digests: dict[str, t.Any]) -> None:
+    with pytest.raises(UserFault, match="without an absolute path and the digest of its file"):
+        Request.decode(part({"v": 1, "k": keys, "s": "", "d": digests}))
+
+
 def test_all_faults_on_the_wire_are_told_at_once() -> None:
     with pytest.raises(RequestErrors) as caught:
         Request.decode(part({"v": 1, "k": {"vcpus": "0", "ram": "x", "img": "tiny"}, "s": "/bin/sh"}))
@@ -249,8 +268,10 @@ def test_round_trip_knows_every_key() -> None:
 def test_what_was_typed_comes_back_from_the_job(words: dict[str, str]) -> None:
     texts = [(f"{key}={word}", "command line") for key, word in words.items()]
     request = parse(texts)
+    request = dataclasses.replace(request, digests={key: "0f" * 32 for key in SCRIPTS if key in words})
     back = Request.decode(request.encode())
     assert back is not None
+    assert back.digests == request.digests
     assert back.values == request.values
     assert back.encode() == request.encode()
     assert set(request.values) == set(words)

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import directives
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import NodeSize, Offers, Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.qsub_arguments import Arguments
@@ -17,8 +20,8 @@ POLICY = Policy(img_default="tiny", distro_default="debian", vcpus_default=2, ra
 SITE = Site(Offers(None), {}, lambda: [NodeSize("n1", 16, 65536)])
 
 
-def submission(words: list[str], script: bytes = b"") -> Submission:
-    return prepare(Arguments.read(words), directives.read(script, "job.sh"), POLICY, SITE, "/home/alice")
+def submission(words: list[str], script: bytes = b"", policy: Policy = POLICY) -> Submission:
+    return prepare(Arguments.read(words), directives.read(script, "job.sh"), policy, SITE, "/home/alice")
 
 
 TEXT = st.text("ab =,:*'\"$\\é-", max_size=6)
@@ -56,3 +59,25 @@ def test_any_words_give_a_submission_or_our_faults(words: list[str], script: byt
     assert "vtorque" in resources["other"].split("+")
     assert done.arguments.all("vm") == ()
     assert len(done.arguments.all("S")) == 1
+
+
+SHARED = dataclasses.replace(POLICY, vm_nfs_home="fs:/home")
+
+
+@pytest.mark.parametrize("words", [["-d", "/home/alice/run"], ["-v", "A=1,PBS_O_INITDIR=/home/alice/run"]])
+def test_start_directory_must_be_there_in_the_guest(words: list[str]) -> None:
+    assert submission(words, policy=SHARED)
+    with pytest.raises(RequestErrors, match=r"no such directory in the guest; it has your home, /home/alice \(empty\)"):
+        submission(words)
+    assert submission(["-d", "/home/alice/"])
+
+
+def test_work_directory_is_only_a_variable() -> None:
+    assert submission(["-w", "/usr"]).arguments.last("w") == "/usr"
+
+
+def test_command_that_lies_in_a_home_which_guests_do_not_have_is_refused() -> None:
+    words = ["-I", "-x", "/home/alice/bin/look", "a b"]
+    assert list(submission(words, policy=SHARED).arguments.words[-4:]) == words
+    with pytest.raises(RequestErrors, match="lies in your home, and the guest's is empty"):
+        submission(words)

@@ -34,12 +34,20 @@ QSTAT = """<?xml version="1.0"?>
 <session_id>0</session_id><substate>41</substate><euser>nobody</euser><egroup>nogroup</egroup>\
 <interactive>INTERACTIVE</interactive>\
 <submit_args>-t 1-2</submit_args><start_count>START</start_count><init_work_dir>/home/alice</init_work_dir>\
-<x>vtorque:abc</x></Job></Data>
+<x>REQUEST</x></Job></Data>
 """
 """Recorded on TORQUE 6.1.3, shortened, with another owner and start."""
 
 PLAYER = """#!/bin/sh
 # plays ansible-playbook: `-i <run dir>/job.pbs_nodefile.yml mikelangelo.vtorque.<name>`
+if [ $# -eq 0 ]; then # begun early: what to play comes on standard input
+    said=$(cat)
+    [ -n "$said" ] || exit 0
+    field() {{ printf '%s' "$said" | sed -n "s/.*\\"$1\\": \\"\\([^\\"]*\\)\\".*/\\1/p"; }}
+    VTORQUE_DEADLINE=$(field VTORQUE_DEADLINE) VTORQUE_SHELL=$(field VTORQUE_SHELL)
+    export VTORQUE_DEADLINE VTORQUE_SHELL
+    set -- $(printf '%s' "$said" | sed 's/.*"arguments": \\[//; s/\\].*//; s/[",]//g')
+fi
 printf '%s\\n' "$*" "deadline=$VTORQUE_DEADLINE" "shell=$VTORQUE_SHELL" "config=$ANSIBLE_CONFIG" >>{place}/played
 env | cut -d= -f1 | sort | tr '\\n' ' ' >{place}/environment
 run_dir=${{2%/*}}
@@ -82,6 +90,18 @@ case $tool:$1 in
     qstat:*) sed "s/HOLDS/$(cat {place}/holds)/" {place}/job ;;
 esac
 """
+USER_SCRIPT = """#!/usr/bin/python3 -I
+# plays the program that runs a script of the user's in the guest
+import json, os, sys, time
+out, err, word = map(int, sys.argv[1:])
+order = json.load(sys.stdin)
+seen = {{"order": order, "uid": os.getuid(), "gid": os.getgid(), "environment": dict(os.environ),
+         "link": os.path.lexists({link!r})}}
+os.write(out, json.dumps(seen).encode() + b"\\n")
+os.write(err, b"a complaint\\n")
+answer = {answer}
+os.write(word, answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+"""
 GONE = '{"version": 1, "ok": true, "guests": [], "removed": [], "left": []}'
 
 
@@ -90,6 +110,7 @@ class Site:
 
     def __init__(self, place: pathlib.Path):
         self.place = place
+        place.chmod(0o711)  # for what runs as the user
         self.run_dir, self.state_dir = place / "run", place / "state"
         self.torque_home = place / "torque"
         (self.torque_home / "mom_priv").mkdir(parents=True)
@@ -113,9 +134,11 @@ class Site:
         path = self.place / "etc" / "vtorque.yml"
         path.write_text(f"torque_home: {self.torque_home}\npbs_qsub_on_nodes: {self.place}/bin/qsub\n{text}")
 
-    def job(self, *, start: int = 3, other: str = "vtorque", interactive: bool = False) -> None:
+    def job(
+        self, *, start: int = 3, other: str = "vtorque", interactive: bool = False, request: str = "vtorque:abc"
+    ) -> None:
         """What the server says of the job."""
-        words = {"START": str(start), "OTHER": other, "INTERACTIVE": str(interactive)}
+        words = {"START": str(start), "OTHER": other, "INTERACTIVE": str(interactive), "REQUEST": request}
         text = QSTAT
         for word, value in words.items():
             text = text.replace(word, value)
@@ -155,6 +178,10 @@ class Site:
     def node(self, answer: str = GONE) -> None:
         self.program("node", NODE.format(place=self.place, answer=answer))
 
+    def user_script(self, answer: str) -> None:
+        """What the child that has become the user answers, as an expression; it prints what it was told."""
+        self.program("user_script", USER_SCRIPT.format(answer=answer, link=str(self.link)))
+
     def play(self, prologue: str, epilogue: str | None = None) -> None:
         epilogue = epilogue or CLEAN.format(place=self.place)
         self.program("ansible", PLAYER.format(place=self.place, prologue=prologue, epilogue=epilogue))
@@ -173,7 +200,7 @@ class Site:
             sys.exit(hook.main(sys.argv[1:], Places(
                 run_dir=place / "run", state_dir=place / "state", config=place / "etc/vtorque.yml",
                 ansible=(str(place / "bin/ansible"),), node=(str(place / "bin/node"),),
-                record=(str(place / "bin/record"),))))
+                record=(str(place / "bin/record"),), user_script=(str(place / "bin/user_script"),))))
         """)
         words = [role, marker, str(os.getpid()), "t1", *torque]
         return subprocess.run(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -301,7 +302,8 @@ def test_directive_prefix(site: Site) -> None:
         (["-vm", "ram=200G"], ["mem=202G", "more than any node"]),
         (["-l", "mem=400gb"], ["mem=400gb", "more than any node of this site has"]),
         (["-T", "orig"], ["-T orig", "no job type"]),
-        (["-t", "1-4"], ["-t 1-4", "not available on this site yet"]),
+        (["-vm", "vm_prologue=no such"], ["vm_prologue=no such", "no such cannot be read: No such file or directory"]),
+        (["-vm", "vm_epilogue=/dev/null"], ["vm_epilogue=/dev/null", "is not a file"]),
         (["-l", "nodes=2"], ["-l nodes=2", "not available on this site yet"]),
         (["-l", "procs=2"], ["procs=2", "not available on this site yet"]),
         (["-d", "/scratch"], ["-d /scratch", "no such directory in the guest"]),
@@ -349,11 +351,40 @@ def test_every_fault_is_told_once_and_in_columns(site: Site) -> None:
     )
 
 
-def test_command_that_lies_on_the_node_is_refused(site: Site) -> None:
-    done = site.vsub("-I", "-x", site.script(PLAIN), "a b")
+def test_array_is_qsubs_business(site: Site) -> None:
+    done = site.vsub("-t", "1-4%2", site.script(PLAIN))
+    assert done.argv[-3:-1] == ["-t", "1-4%2"]
+
+
+def test_command_of_an_interactive_job_is_qsubs_business(site: Site) -> None:
+    assert site.vsub("-I", "-x", site.script(PLAIN), "a b").argv[-4:] == ["-I", "-x", "job.sh", "a b"]
+
+
+def test_command_with_a_request_of_its_own_is_refused(site: Site) -> None:
+    """qsub runs the command where it lies: there is no neutral copy of it."""
+    done = site.vsub("-I", "-x", site.script(b"#PBS -vm vcpus=1\n"))
     assert (done.status, done.seen) == (2, None)
-    assert "-x" in done.err
-    assert "not available on this site yet" in done.err
+    assert "command line" in done.err
+
+
+def test_scripts_for_the_guest_travel_by_path_and_digest(site: Site) -> None:
+    """A relative path is taken from where vsub was called, as qsub takes its own."""
+    (site.here / "pre").write_text("#!/bin/sh\n")
+    script = site.script(b"#PBS -vm vm_prologue=./pre\n")
+    refused = site.vsub(script)
+    assert (refused.status, refused.seen) == (2, None)
+    assert "is not executable (chmod +x) (job.sh, line 1)" in refused.err
+    (site.here / "pre").chmod(0o755)
+    request = site.vsub(script).request
+    assert request.values["vm_prologue"] == str(site.here / "pre")
+    assert request.digests == {"vm_prologue": hashlib.sha256(b"#!/bin/sh\n").hexdigest()}
+
+
+def test_script_that_is_too_long_for_a_guest(site: Site) -> None:
+    (site.here / "pre").write_bytes(b"x" * ((1 << 20) + 1))
+    done = site.vsub("-vm", "vm_prologue=pre", site.script(PLAIN))
+    assert (done.status, done.seen) == (2, None)
+    assert "is longer than 1 MiB" in done.err
 
 
 @pytest.mark.parametrize("name", ["missing.sh", "."])

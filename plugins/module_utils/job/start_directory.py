@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is the directory in which Torque would start a job there in its guest?
+
+Torque starts a job in PBS_O_INITDIR (`qsub -d`) where that is set, else in the home.  `-w` sets PBS_O_WORKDIR and the
+job's attribute init_work_dir, and starts it nowhere else (TORQUE 6.1: qsub_functions.c, start_exec.c).
+"""
+
+from __future__ import annotations
+
+import os
+
+from .parameters import Policy
+
+VARIABLE = "PBS_O_INITDIR"
+
+
+def home_is_shared(policy: Policy) -> bool:
+    """Does the guest see what lies in the user's home?  Else it has an empty one."""
+    return policy.vm_nfs_home is not None or policy.home_via == "virtiofs"
+
+
+def covered(policy: Policy, home: str) -> tuple[str, ...]:
+    """The directories of the cluster that guests have, each with all that is below it.
+
+    Args:
+        policy: the site's configuration.
+        home: the user's.
+    """
+    places = [home] if home_is_shared(policy) else []
+    if policy.vm_nfs_ws is not None:
+        places += ["/workspace", "/scratch"]
+    if policy.vm_nfs_opt is not None:
+        places.append("/opt-hpc")
+    return (*places, *(line.split()[1] for line in policy.mounts if len(line.split()) > 1))
+
+
+def is_below(path: str, places: tuple[str, ...]) -> bool:
+    """Is a path one of these directories, or in one of them?"""
+    path = os.path.normpath(path)
+    return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in map(os.path.normpath, places))
+
+
+def objection(directory: str, policy: Policy, home: str) -> str:
+    """Why a job cannot start in a directory, or "".
+
+    Args:
+        directory: absolute.
+        policy: the site's configuration.
+        home: the user's, which every guest has, if only as an empty directory.
+
+    Returns:
+        Words that name what could be said instead.
+    """
+    places = covered(policy, home)
+    if os.path.normpath(directory) == os.path.normpath(home) or is_below(directory, places):
+        return ""
+    if not home_is_shared(policy):
+        places = (f"your home, {home} (empty)", *places)
+    return f"no such directory in the guest; it has {', '.join(places)}"

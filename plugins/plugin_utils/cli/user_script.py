@@ -1,0 +1,97 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs a script of the user's in the guest of rank 0; started by root's hook, and already the user.
+
+argv            descriptors of the job's standard output and error, and of the word about the end
+standard input  the order, one JSON object (`module_utils/job/user_scripts.py`)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import typing as t
+
+from ...module_utils import records
+from ...module_utils.errors import UserFault, VTorqueError
+from ...module_utils.job import far_end, script_file
+from ...module_utils.job.guest_environment import JobStart, guest_variables
+from ...module_utils.job.lost_guest import GuestLost, LostWatch
+from ...module_utils.job.values import BadValue, shown
+from ...module_utils.records import ReadyRecord
+
+TAIL = 2000
+UMASK = 0o022
+
+
+class Output:
+    """The job's streams; what was printed last is remembered."""
+
+    def __init__(self, out: int, err: int) -> None:
+        self._streams = {1: out, 2: err}
+        self._tail = b""
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Take what the script prints."""
+        self._tail = (self._tail + data)[-TAIL:]
+        far_end.write_all(self._streams[fd], data)
+
+    @property
+    def tail(self) -> str:
+        """What was printed last."""
+        return self._tail.decode(errors="replace")
+
+
+def main(argv: t.Sequence[str] | None = None) -> int:
+    """Run the script, and say how it ended."""
+    out, err, word = map(int, sys.argv[1:4] if argv is None else argv)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    output = Output(out, err)
+    order = json.load(sys.stdin)
+    answer: dict[str, t.Any]
+    try:
+        end = _run(order, output)
+        answer = {"kind": end.kind, "number": end.number}
+    except (GuestLost, far_end.ConnectionLost) as error:
+        answer = {"error": error.to_dict(), "lost": True}
+    except VTorqueError as error:
+        answer = {"error": error.to_dict()}
+    except OSError as error:
+        answer = {"error": VTorqueError("it was not run", str(error)).to_dict()}
+    os.write(word, json.dumps({**answer, "tail": output.tail}).encode())
+    return 0
+
+
+def _run(order: dict[str, t.Any], output: Output) -> far_end.End:
+    content = _read(order["path"], order["digest"])
+    directory = pathlib.Path(order["directory"])
+    record = ReadyRecord.from_dict(records.read_json(directory / "ready.json"))
+    name = f"{records.job_key(record.job_id, record.start)}.{order['key']}"
+    path = os.fsencode(f"{order['torque_home']}/mom_priv/jobs/{name}")
+    known = {os.fsencode(key): os.fsencode(value) for key, value in order["variables"].items()}
+    start = JobStart(
+        guest_variables(known, record.guests), UMASK, shell=record.user_shell.encode(), script=path, line=path + b"\n"
+    )
+    with LostWatch(directory) as watch:
+        if (lost := watch.lost()) is not None:
+            raise lost
+        said = start.message(content)
+        return far_end.Conversation(record, directory, "batch", said, watch, output.write).run()
+
+
+def _read(path: str, digest: str) -> bytes:
+    try:
+        content = script_file.read(path)
+    except BadValue as error:
+        raise UserFault("it was not run", str(error)) from error
+    if script_file.digest(content) != digest:
+        raise UserFault("it was not run", f"{shown(path)} was changed after the job was submitted", "submit it again")
+    return content
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kinds of jobs: what each gives in a guest is what it gives on bare metal.  Few jobs, each of which looks at much."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import struct
+import termios
+
+from .conftest import Ended, Site
+from .terminal import Terminal
+from .trouble import NODES, WAITS, changed, drop, wait_in_guest
+
+ODD = 'it\'s "q" $HOME `x` * \\ \u00fc\tand\nmore, a=b; {{ 7*7 }}\n'
+LOOK = r"""#!/bin/sh
+printf '<%s>' "$#" "$@"; echo
+echo "dir $(pwd) umask $(umask) zero ${0##*.}"
+echo "read $(wc -c)"
+printf '[%s]' "$ODD" "$A" "$B" "$PYTHONHOME" "$LD_LIBRARY_PATH" "$PYTHONPATH"; echo
+echo "$PBS_ENVIRONMENT $PBS_JOBNAME $PBS_O_WORKDIR $PBS_O_LOGNAME $PBS_QUEUE"
+for n in 1 2 3; do echo "out $n"; echo "err $n" >&2; done
+printf '\377\000\001' | od -An -tx1
+sleep 600 &
+(trap '' HUP TERM; sleep 600) &
+{ sh -c 'kill -KILL $$'; } 2>/dev/null; echo "killed $?"
+printf 'no line end'
+exit 255
+"""
+ARGUMENTS = "'a  b' \\* \"it's\" ''"
+MUCH = 100_000_000
+PRINTS = f"head -c {MUCH} /dev/zero | tr '\\0' x\n"
+HIGH_WATER = """
+for status in /proc/[0-9]*/status; do
+    tr '\\0' ' ' <${status%/*}/cmdline | grep -q 'cli[.]vtorque_shell' && sed -n 's/VmHWM:[^0-9]*//p' $status
+done 2>/dev/null
+true
+"""
+
+
+def both(site: Site, *arguments: str, environment: dict[str, str], script: str) -> tuple[Ended, Ended]:
+    """The same job in a guest and bare, at the same time."""
+    told = [f"{name}={value}" for name, value in environment.items()]
+    ended = []
+    for command in ("vsub", "qsub"):
+        done = site.on("fe", "env", *told, command, *arguments, script, user="alice")
+        assert done.returncode == 0, done.stderr
+        ended.append(done.stdout.strip())
+    guest, bare = (site.end(job_id) for job_id in ended)
+    return guest, bare
+
+
+def test_batch_job_is_as_on_bare_metal(site: Site) -> None:
+    """Arguments, directory, umask, an empty standard input, odd values, streams, background processes, status 255."""
+    script = site.write("/home/alice/look.sh", LOOK)
+    environment = {"ODD": ODD, "PYTHONHOME": "/nope", "PYTHONPATH": "/nope", "LD_LIBRARY_PATH": "/nope"}
+    guest, bare = both(site, "-V", "-v", 'A="q",B=it\'s', "-F", ARGUMENTS, environment=environment, script=script)
+    assert "<4><a  b><*><it's><>" in bare.out
+    assert ODD in bare.out
+    assert guest == dataclasses.replace(bare, job_id=guest.job_id, node=guest.node)
+    assert guest.exit_status == 255
+
+
+def test_standard_input_of_any_bytes_and_a_library_that_is_not_there(site: Site) -> None:
+    """A piped script with bytes that are no text; LD_PRELOAD of the user's breaks nothing of ours."""
+    script = b"printf '%s' '\xff\xfe\x01\xc3\xa9' | od -An -tx1 | tr -d ' '; echo \"<$LD_PRELOAD>\"\n"
+    done = site.on("fe", "env", "LD_PRELOAD=/nope.so", "vsub", "-V", user="alice", stdin=script)
+    assert done.returncode == 0, done.stderr
+    ended = site.end(done.stdout.split()[-1])
+    assert (ended.exit_status, ended.out) == (0, "fffe01c3a9\n</nope.so>\n")
+
+
+def test_a_hundred_megabytes_arrive_whole(site: Site) -> None:
+    """And neither the node nor the guest keeps them in memory on their way."""
+    job_id = site.submit(stdin=PRINTS + "echo; " + WAITS)
+    node = site.runs(job_id)
+    spool = f"/var/spool/torque/spool/{job_id}.OU"
+    site.wait_for("the output", lambda: "up" in site.on(node, "tail", "-c", "5", spool).stdout)
+    (peak,) = site.root(node, HIGH_WATER).splitlines()
+    assert int(peak.split()[0]) < 65_536, peak
+    assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
+    facts = site.wait_state(job_id, "C")
+    path = facts["Output_Path"].partition(":")[2]
+    count, rest = site.root(
+        "fe", f"head -c {MUCH} {path} | tr -d x | wc -c; tail -c +{MUCH + 1} {path}; rm {path}"
+    ).split("\n", 1)
+    assert (count.strip(), rest, facts["exit_status"]) == ("0", "\nup\non\n", "0")
+
+
+def test_members_of_an_array_have_guests_of_their_own(site: Site) -> None:
+    """Two at once, on two nodes and on one."""
+    for exclusive in (True, False):
+        with changed(site, ("fe",), pbs_exclusive_node_alloc=exclusive, kill_user_processes_after_job=False):
+            if not exclusive:
+                site.root("fe", "pbsnodes -o cn2")
+            try:
+                _check_array(site, nodes={*NODES} if exclusive else {"cn1"})
+            finally:
+                site.root("fe", "pbsnodes -c cn2")
+
+
+def _check_array(site: Site, nodes: set[str]) -> None:
+    array = site.submit("-t", "1-2", stdin=f'hostname; echo "$PBS_ARRAYID $PBS_JOBID"\n{WAITS}')
+    assert array.partition(".")[0].endswith("[]")
+    members = [array.replace("[]", f"[{n}]") for n in (1, 2)]
+    ran_on = {wait_in_guest(site, member) for member in members}
+    assert ran_on == nodes
+    names = set()
+    for member in members:
+        assert site.on("fe", "qsig", "-s", "URG", member, user="alice").returncode == 0
+    for number, member in enumerate(members, 1):
+        ended = site.end(member)
+        name, ids, *rest = ended.out.splitlines()
+        assert (ids, rest, ended.exit_status) == (f"{number} {member}", ["up", "on"], 0)
+        names.add(name)
+    assert len(names) == 2
+
+
+def test_interactive_job(site: Site) -> None:
+    """The window's size, Ctrl-C, and the session's status; then a command with arguments."""
+    terminal = Terminal(site, "vsub", "-I")
+    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
+    terminal.expect("ready")
+    terminal.type('echo "name=$(hostname)"; stty size; echo "en""ter"; cat')
+    terminal.expect("enter")
+    terminal.type("again")
+    terminal.expect("again\r\nagain\r\n")  # cat is there, and not only on its way
+    terminal.interrupt()
+    terminal.type('echo "aft""er"; exit 9')
+    terminal.expect("after")
+    terminal.close()
+    assert "name=vcn" in terminal.seen
+    assert site.wait_state(terminal.job_id, "C")["exit_status"] == "9"
+
+    terminal = Terminal(site, "vsub", "-I", "-x", "/usr/bin/printf", "'<%s>'", "'a  b'", "c", ";", "uname", "-n")
+    terminal.close()
+    assert "<a  b><c>vcn" in terminal.seen
+    assert site.wait_state(terminal.job_id, "C")["exit_status"] == "0"
+
+
+def test_start_directory_that_no_guest_has_is_refused(site: Site) -> None:
+    """At submission, with what there is; `-w` is a variable and nothing else, as Torque has it."""
+    done = site.vsub("-d", "/usr", stdin="pwd\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "-d /usr" in done.stderr
+    assert "/home/alice" in done.stderr
+    ended = site.job("-d", "/home/alice", "-w", "/usr/share", stdin='pwd; echo "$PBS_O_WORKDIR $PBS_O_INITDIR"\n')
+    assert ended.out == "/home/alice\n/usr/share /home/alice\n"
+
+
+PRO = """#!/bin/sh
+echo "pro $(hostname) $(id -un) $PBS_JOBID $PBS_ENVIRONMENT"
+echo complaint >&2
+echo kept >$HOME/pro
+"""
+POST = '#!/bin/sh\necho "post $(hostname) $(cat $HOME/pro) $(cat $HOME/job 2>/dev/null)"\n'
+NODE = '#!/bin/sh\necho "{} $(hostname) $(id -un)"\n'
+
+
+def test_scripts_of_the_user_around_the_job(site: Site) -> None:
+    """In the guest by `-vm`, on the node by `-l`: all run as the user, in this order, their output the job's."""
+    site.write("/home/alice/pro.sh", PRO)
+    site.write("/home/alice/post.sh", POST)
+    for name in ("node-pro", "node-epi"):
+        site.write(f"/home/alice/{name}", NODE.format(name))
+    ended = site.job(
+        "-vm", "vm_prologue=pro.sh,vm_epilogue=/home/alice/post.sh", "-l", "prologue=node-pro,epilogue=node-epi",
+        stdin='echo "job $(cat $HOME/pro)"; echo done >$HOME/job; exit 7\n',
+    )  # fmt: skip
+    assert ended.exit_status == 7
+    assert ended.err == "complaint\n"
+    first, on_node, job, on_node_too, last = ended.out.splitlines()
+    guest = first.split()[1]
+    assert first == f"pro {guest} alice {ended.job_id} PBS_BATCH"
+    assert guest.startswith("vcn")
+    assert (on_node, on_node_too) == (f"node-pro {ended.node} alice", f"node-epi {ended.node} alice")
+    assert (job, last) == ("job kept", f"post {guest} kept done")
+
+
+def test_epilogue_of_the_user_runs_after_a_cancel_and_its_failure_is_noted(site: Site) -> None:
+    """Bounded and harmless: the job ends as it ended."""
+    site.write("/home/alice/post.sh", "#!/bin/sh\necho post; exit 4\n")
+    job_id = site.submit("-vm", "vm_epilogue=post.sh", stdin="echo up; sleep 600\n")
+    node = wait_in_guest(site, job_id)
+    drop(site, job_id)
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out) == (271, "up\npost\n")
+    assert "vm_epilogue /home/alice/post.sh: ended with status 4" in site.kept(node, job_id, name="vtorque.log")
+    assert '"ended": "status 4"' in site.kept(node, job_id)
+
+
+def test_prologue_of_the_user_that_fails_is_his_fault(site: Site) -> None:
+    """The job ends, with the script's status and its last words; it runs nothing, and nothing is tried again."""
+    site.write("/home/alice/pro.sh", "#!/bin/sh\necho no licence; exit 3\n")
+    ended = site.job("-vm", "vm_prologue=pro.sh", stdin="echo RAN\n")
+    assert ended.exit_status == 1
+    assert ended.out == "no licence\n"
+    assert "vm_prologue /home/alice/pro.sh: ended with status 3" in ended.err
+    assert "no licence" in ended.err
+    assert site.facts(ended.job_id)["start_count"] == "1"
