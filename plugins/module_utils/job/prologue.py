@@ -49,12 +49,14 @@ class Ending:
         message: what the owner is to read in the job's error file; the job's shell tells him the rest.
         alarm: what an administrator is to hear of it, or "".
         grave: now.
+        brake: the job ends although it should have been held, and others of its array would follow it within seconds.
     """
 
     requeue: bool = False
     message: tuple[str, ...] = ()
     alarm: str = ""
     grave: bool = False
+    brake: bool = False
 
 
 def is_ours(job: BatchJob) -> bool:
@@ -223,7 +225,9 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
     told = () if enforced.action == REFUSE else message(error, verdict, lines)
     what = f"job {case.call.job_id}, start {case.start.number}: {enforced.action}: {error}; {'; '.join(lines)}"
     loud = enforced.action == HOLD or enforced.offline or enforced.failed or verdict.grave
-    return Ending(enforced.action != REFUSE, told, what if loud else "", verdict.grave or bool(enforced.failed))
+    brake = (verdict.action, enforced.action) == (HOLD, REFUSE) and bool(array_brake.array_of(case.call.job_id))
+    alarm = what if loud else ""
+    return Ending(enforced.action != REFUSE, told, alarm, verdict.grave or bool(enforced.failed), brake)
 
 
 def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:

@@ -33,6 +33,8 @@ if t.TYPE_CHECKING:
 LOG = "hooks.log"
 REQUEUE = 75
 """EX_TEMPFAIL: no other end of ours has it, neither an error of Python's (1, 2, 120) nor a signal (128 and more)."""
+BRAKE = 1
+"""As for every failure: the launcher lets a member of an array wait, and Torque hears nothing of it."""
 SYSLOG_S = 1.0
 
 
@@ -40,8 +42,8 @@ def main(argv: t.Sequence[str] | None = None, places: Places | None = None) -> i
     """Do what the hook's role asks.
 
     Returns:
-        0; `REQUEUE` when Torque is to end this start and queue the job again; or 1 when something failed, which is then
-        said in one line on standard error (the job's .ER) and in the log.
+        0; `REQUEUE` when Torque is to end this start and queue the job again; `BRAKE`; 1 when something failed, which
+        is then said in one line on standard error (the job's .ER) and in the log.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     places = places or Places()
@@ -60,7 +62,9 @@ def main(argv: t.Sequence[str] | None = None, places: Places | None = None) -> i
         raise_alarm(ending.alarm, grave=ending.grave)
     if ending.message:  # last: the job's error file may be a pipe of its owner's, who need not read it
         _tell("\n".join(ending.message))
-    return REQUEUE if ending.requeue else 0
+    if ending.requeue:
+        return REQUEUE
+    return BRAKE if ending.brake else 0
 
 
 def _dispatch(call: HookCall, places: Places) -> Ending | None:

@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import player
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.hook import REQUEUE
 
@@ -96,6 +97,7 @@ def test_former_word_of_the_same_start_does_not_count(site: Site) -> None:
     site.fail(UserFault("old"))
     assert site.prologue().returncode == 0
     records.write(site.directory / "lost.json", "{}")
+    (site.run_dir / player.SETTINGS).unlink()  # what would let a player load beforehand, which this one cannot
     site.play(READY)
     assert site.prologue().returncode == 0
     assert not (site.directory / "refusal.json").exists()

@@ -43,17 +43,32 @@ def test_fault_of_the_job_leaves_a_refusal_for_its_shell(site: Site, error: VTor
     assert not (site.state_dir / "log").exists()
 
 
-def test_node_that_refuses_member_after_member_holds_the_next(site: Site) -> None:
-    site.fail(ImageFault("img=x", "is no image"))
-    assert site.prologue().returncode == 0
-    assert not site.held()
+def refuse_others(site: Site) -> None:
+    """Two other members of the array were refused here just now."""
+    site.run_dir.mkdir(exist_ok=True)
     for member in ("12[2].th", "12[3].th"):
         array_brake.refused_before(member, site.run_dir)
+
+
+def test_node_that_refuses_member_after_member_holds_the_next(site: Site) -> None:
+    site.fail(ImageFault("img=x", "is no image"))
+    refuse_others(site)
     done = site.prologue()
     assert done.returncode == REQUEUE
     assert site.held()
     assert "refused 2 members of this array" in done.stderr
     assert "ALARM" in (site.state_dir / "log/hooks.log").read_text()
+
+
+def test_member_that_cannot_be_held_takes_its_time(site: Site) -> None:
+    """The launcher, which hears a status that is neither 0 nor the verdict's, lets it wait."""
+    site.deafen("qhold")
+    site.fail(ImageFault("img=x", "is no image"))
+    refuse_others(site)
+    done = site.prologue()
+    assert (done.returncode, done.stderr) == (hook.BRAKE, "")
+    assert site.verdict()["action"] == "refuse"
+    assert site.refusal()["fault"] == "image"
 
 
 BRIDGE = NodeFault("t1: bridge br0", "is missing on this node", "make it", cause="bridge")
@@ -152,7 +167,7 @@ def test_job_that_cannot_be_held_is_refused(site: Site, deaf: str, start: int, w
         site.deafen(tool)
     site.fail(BRIDGE)
     done = site.prologue()
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (hook.BRAKE, "")
     assert words in " ".join(site.refusal(f"12-1.th.{start}")["lines"])
     assert site.verdict(f"12-1.th.{start}")["action"] == "refuse"
     assert "ALARM" in (site.state_dir / "log/hooks.log").read_text()
