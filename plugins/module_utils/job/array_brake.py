@@ -19,6 +19,8 @@ from .. import records
 
 WINDOW_S = 60.0
 FILE = "refused"
+ROUNDED_S = 0.001
+"""By what a moment may be written too late."""
 LIMIT = 1 << 16
 """Bytes of the file that are read: a node that refuses 1,000 members a minute needs less."""
 
@@ -53,7 +55,7 @@ def refused_before(job_id: str, run_dir: pathlib.Path = records.RUN_DIR, now: fl
         return 0
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        recent = [entry for entry in _entries(os.read(fd, LIMIT)) if now - WINDOW_S < entry[0] <= now]
+        recent = [entry for entry in _entries(os.read(fd, LIMIT)) if now - WINDOW_S < entry[0] < now + ROUNDED_S]
         os.lseek(fd, 0, os.SEEK_SET)
         os.ftruncate(fd, 0)
         os.write(fd, "".join(f"{when:.3f} {member}\n" for when, member in (*recent, (now, job_id))).encode())

@@ -28,12 +28,14 @@ def test_array_of_a_member(job_id: str, array: str) -> None:
         ([("72[1].th", 0), ("72[2].th", 59), ("72[3].th", 61), ("72[4].th", 200)], [0, 1, 1, 0]),
         # other arrays and other jobs
         ([("72[1].th", 0), ("7[2].th", 1), ("72.th", 2), ("72[2].head", 3), ("72[2].th", 4)], [0, 0, 0, 0, 1]),
+        # in one millisecond
+        ([("72[1].th", 0.0006), ("72[2].th", 0.0007), ("72[3].th", 0.00071)], [0, 1, 2]),
         # the same member again is one
         ([("72[1].th", 0), ("72[1].th", 1), ("72[2].th", 2), ("72[2].th", 3)], [0, 0, 1, 1]),
     ],
 )
 def test_other_members_within_a_minute(
-    tmp_path: pathlib.Path, refusals: list[tuple[str, int]], counts: list[int]
+    tmp_path: pathlib.Path, refusals: list[tuple[str, float]], counts: list[int]
 ) -> None:
     assert [refused_before(job_id, tmp_path, 1000.0 + when) for job_id, when in refusals] == counts
 
