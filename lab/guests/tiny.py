@@ -31,7 +31,7 @@ PROGRAMS = (
     pathlib.Path("/usr/bin/dbclient"),
     pathlib.Path("/bin/bash"),
 )
-MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng", "isofs")
+MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng", "virtio_console", "isofs")
 CMDLINE = "console=ttyS0 quiet"
 DIRECTORIES = ("dev", "etc/ssh", "home", "lib/modules", "mnt", "opt", "proc", "root", "run", "sys", "usr/bin",
                "usr/lib", "var/log", "var/run", "var/spool")  # fmt: skip

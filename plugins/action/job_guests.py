@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask each node, once, for its part of the job: its guests there, or gone."""
+"""Ask all nodes of a job for their parts of it: its guests there, and joined to one job, or gone."""
 
 from __future__ import annotations
 
@@ -12,78 +12,179 @@ import json
 import multiprocessing
 import os
 import pathlib
-import shlex
 import signal
 import sys
 import time
-import types
 import typing as t
 
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible import constants
 
 from ..module_utils import guestspec, records
 from ..module_utils.errors import VTorqueError
+from ..module_utils.job.plan import JobPlan
+from ..module_utils.job.verdict import gather
+from ..module_utils.records import Deadline
 from ..plugin_utils import early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
 from ..plugin_utils.job_files import guests_file, keep_use, read_guests, read_plan
-from ..plugin_utils.node_answer import read_answer
+from ..plugin_utils.job_map import map_of
+from ..plugin_utils.node_answer import Answer, read_answer, require_distinct
+from ..plugin_utils.node_calls import NodeCall, Reply, hear_all, local_command, ssh_command
 
 PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2
 """linux/prctl.h"""
 MARGIN_S = 2.0
 """What the node answers must still cross the connection and be recorded."""
+PATIENCE_S = 10.0
+"""For the other nodes once one has failed: that all fail alike tells of an image, not of a node."""
 
 
 class ActionModule(JobAction):
-    """`job_guests`: one call of `vtorque-node` over the connection of the host."""
+    """`job_guests`: a conversation with `vtorque-node` on every host of the play; runs once for all of them."""
 
+    BYPASS_HOST_LOOP = True
     SPEC: t.ClassVar[dict[str, t.Any]] = {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "timeout": {"type": "float"},
         "prefix": {"type": "path"},
     }
-    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Keep what is known of the hosts, then as every action of ours."""
+        self._known = task_vars or {}
+        return super().run(tmp, task_vars)
 
     def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
-        """Ask the node, or in check mode say what it would be asked."""
+        """Ask the nodes, or in check mode say what they would be asked."""
+        hosts = [str(name) for name in self._known.get("ansible_play_hosts", [host])]
+        self._superior = host
         wanted = args["state"]
         timeout_s = time_left_s(args["timeout"], os.environ)
-        before = [shown(guest) for guest in read_guests(place, host)]
+        before = {name: [shown(guest) for guest in read_guests(place, name)] for name in hosts}
         if self.checking and wanted == "present" and read_plan(place) is None:
             return Outcome(True, before, "the guests of a plan that job_plan would make")
-        part = part_of(place, host, wanted, timeout_s)
+        parts = {name: part_of(place, name, wanted, timeout_s) for name in hosts}
         if self.checking:
-            after = before or [{"rank": guest.rank} for guest in part.guests] if wanted == "present" else []
-            return Outcome(changed=before != after, before=before, after=after)
-        with phase(place, f"{wanted}.{host}"):
-            begun = asked_already(place, part) if wanted == "present" and args["prefix"] is None else None
-            answer = read_answer(part, *self._ask(args["prefix"], part, timeout_s, begun))
-        if wanted == "absent":
-            guests_file(place, host).unlink(missing_ok=True)
-            keep_use(place, host, answer.used)
-            return Outcome(bool(answer.removed), before, [], {"removed": len(answer.removed)})
-        after = [shown(guest) for guest in answer.guests]
-        keep(guests_file(place, host), {"guests": [guestspec.to_dict(guest) for guest in answer.guests]})
+            planned = {name: [{"rank": guest.rank} for guest in part.guests] for name, part in parts.items()}
+            after = {name: before[name] or planned[name] for name in hosts} if wanted == "present" else {}
+            return Outcome(any(before.values()) != any(after.values()), before, after)
+        with dying_with_ansible():
+            if wanted == "absent":
+                return self._absent(place, parts, before, args["prefix"])
+            return self._present(place, parts, before, args["prefix"])
+
+    def _present(
+        self, place: JobPlace, parts: dict[str, guestspec.NodePart], before: dict[str, t.Any], prefix: str | None
+    ) -> Outcome:
+        plan = read_plan(place)
+        if plan is None:
+            raise VTorqueError(f"{place.file('plan.json')}", "there is no plan", "run job_plan first")
+        with contextlib.ExitStack() as stack:
+            calls: list[NodeCall] = []
+            for some in in_turn(list(parts), int(_setting("DEFAULT_FORKS"))):
+                new = [stack.enter_context(self._call(place, parts[name], prefix)) for name in some]
+                answers = self._ask(place, "present", new, {name: parts[name] for name in some})
+                for name, answer in answers.items():
+                    guests = [guestspec.to_dict(guest) for guest in answer.guests]
+                    keep(guests_file(place, name), {"guests": guests})
+                calls += new
+            self._join(place, plan, calls)
+        after = {name: [shown(guest) for guest in read_guests(place, name)] for name in parts}
         return Outcome(before != after, before, after, {"guests": after})
 
-    def _ask(
-        self, prefix: str | None, part: guestspec.NodePart, timeout_s: float, begun: early_node.EarlyNode | None
-    ) -> tuple[int, bytes, bytes]:
-        """Run the node's program with the request on its standard input: one round trip, nothing uploaded.
+    def _absent(
+        self, place: JobPlace, parts: dict[str, guestspec.NodePart], before: dict[str, t.Any], prefix: str | None
+    ) -> Outcome:
+        with contextlib.ExitStack() as stack:
+            calls = [stack.enter_context(self._call(place, part, prefix)) for part in parts.values()]
+            answers = self._ask(place, "absent", calls, parts)
+        removed = sum(len(answer.removed) for answer in answers.values())
+        return Outcome(bool(removed), before, {}, {"removed": removed})
 
-        Where the hook has asked this node already, its answer is waited for; asked again, a node answers the same.
-        """
-        request = json.dumps(guestspec.to_dict(part), ensure_ascii=True).encode("ascii")
+    def _call(self, place: JobPlace, part: guestspec.NodePart, prefix: str | None) -> NodeCall:
+        """The conversation with a node; where the hook has begun one with this machine's, it goes on."""
+        variables = self._known.get("hostvars", {}).get(part.node, {})
         program = program_of(prefix)
-        try:
-            with dying_with_ansible(), alarm(timeout_s + MARGIN_S, f"vtorque-node on {part.node}"):
-                if begun is not None and (answer := begun.answer()) is not None:
-                    return answer
-                return self._connection.exec_command(shlex.quote(str(program)), in_data=request, sudoable=False)
-        except AnsibleConnectionFailure as error:
-            raise VTorqueError(f"{part.node} was not reached", str(error.message)[:500]) from error
-        except AnsibleError as error:
-            raise VTorqueError(f"vtorque-node on {part.node} was not run", str(error.message)[:500]) from error
+        if variables.get("ansible_connection", "ssh") != "local":
+            host = str(variables.get("ansible_host", part.node))
+            return NodeCall(part.node, ssh_command(program, host, int(_setting("DEFAULT_TIMEOUT"))))
+        begun = asked_already(place, part) if part.do == "present" and prefix is None else None
+        return NodeCall(part.node, local_command(program), begun)
+
+    def _ask(
+        self, place: JobPlace, what: str, calls: list[NodeCall], parts: dict[str, guestspec.NodePart]
+    ) -> dict[str, Answer]:
+        """One line to each, and its answer.
+
+        Raises:
+            VTorqueError: what a node said that failed, or of its silence; the others' are left beside it.
+        """
+        answers: dict[str, Answer] = {}
+        began, tick = time.time(), time.monotonic()
+
+        def read(node: str, reply: Reply) -> None:
+            answers[node] = read_answer(parts[node], reply.status, reply.output, reply.complaint)
+            keep_phase(place, f"{what}.{node}", began, tick)
+            if what == "absent":
+                guests_file(place, node).unlink(missing_ok=True)
+                keep_use(place, node, answers[node].used)
+
+        for call in calls:
+            call.ask(json.dumps(guestspec.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
+        timeout_s = max(part.timeout_s for part in parts.values()) + MARGIN_S
+        patience_s = PATIENCE_S if what == "present" else float("inf")
+        errors = hear_all(calls, read, Deadline.after(timeout_s), patience_s=patience_s)
+        raise_for(place, errors, superior=self._superior, made=[name for name in answers if what == "present"])
+        return answers
+
+    def _join(self, place: JobPlace, plan: JobPlan, calls: list[NodeCall]) -> None:
+        """Tell the guests of all nodes of each other."""
+        with phase(place, "join"):
+            guests = {node: read_guests(place, node) for node in plan.parts}
+            require_distinct((one for some in guests.values() for one in some), f"the nodes of job {place.job_id}")
+            timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else 60.0
+            for call in calls:
+                told = map_of(plan, guests, call.node, timeout_s)
+                call.say(json.dumps(guestspec.to_dict(told), ensure_ascii=True).encode("ascii"))
+
+            def read(node: str, reply: Reply) -> None:
+                part = guestspec.NodePart.removal(place.job_id, place.start, node, 0.0)
+                read_answer(part, reply.status, reply.output, reply.complaint)
+
+            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
+
+
+def _setting(name: str) -> t.Any:
+    """Of Ansible's own configuration, which makes its names when it is loaded."""
+    return getattr(constants, name)
+
+
+def in_turn(names: list[str], at_once: int) -> t.Iterator[list[str]]:
+    """So many at a time (Ansible's `forks`)."""
+    for first in range(0, len(names), max(1, at_once)):
+        yield names[first : first + max(1, at_once)]
+
+
+def raise_for(
+    place: JobPlace, errors: dict[str, VTorqueError], *, superior: str = "", made: t.Collection[str] = ()
+) -> None:
+    """Leave what each node said, and raise what decides.
+
+    Raises:
+        VTorqueError: what they prove together (`verdict.gather`).
+    """
+    if not errors:
+        return
+    for node, error in errors.items():
+        with contextlib.suppress(VTorqueError):
+            keep(place.file(f"error.{node}.json"), {**error.to_dict(), "host": node})
+    raise gather(errors, superior=superior, made=made)
+
+
+def keep_phase(place: JobPlace, name: str, began: float, tick: float) -> None:
+    """Note a phase that just ended (`phase.<name>.json`)."""
+    figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
+    keep(place.file(f"phase.{name}.json"), figure)
 
 
 def asked_already(place: JobPlace, part: guestspec.NodePart) -> early_node.EarlyNode | None:
@@ -200,25 +301,3 @@ def dying_with_ansible() -> t.Iterator[None]:
         yield
     finally:
         libc.prctl(PR_SET_PDEATHSIG, before.value, 0, 0, 0)
-
-
-@contextlib.contextmanager
-def alarm(seconds: float, what: str) -> t.Iterator[None]:
-    """End a wait that the other side should have ended itself.
-
-    Ansible's connections wait without end for a peer that stays silent and connected.
-
-    Raises:
-        VTorqueError: the time is up.
-    """
-
-    def ring(_signal: int, _frame: types.FrameType | None) -> t.NoReturn:
-        raise VTorqueError(what, f"gave no answer within {seconds:.0f} s")
-
-    former = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)

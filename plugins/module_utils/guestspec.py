@@ -193,6 +193,45 @@ class GuestUse:
         return {key: figure for key, figure in figures.items() if key != "name" and figure != NOT_KNOWN}
 
 
+@dataclasses.dataclass(frozen=True)
+class JobHost:
+    """One host of a job, as its guests know it.
+
+    Attributes:
+        name: host name.
+        address: where it is reached.
+        slots: how often the job's node file names it: vCPUs of a guest.
+        host_key: the public ssh key that answers there.
+    """
+
+    name: str = _text(HOST_NAME)
+    address: str = _text(ADDRESS)
+    slots: int = _number(0, 100_000)
+    host_key: str = _text(PUBLIC_KEY)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobMap:
+    """What every guest of a job learns when all of them are ready.
+
+    Attributes:
+        do: `join`.
+        node: whose guests are told.
+        timeout_s: seconds from the reading of this request until the node must have answered.
+        hosts: of the whole job, in the order of the node file.
+        job_key: with which the job's user goes from guest to guest.
+    """
+
+    version: int = _number(VERSION, VERSION)
+    do: str = _text("join")
+    job_id: str = _text(JOB_ID)
+    start: int = _number(0, 2**31)
+    node: str = _text(HOST_NAME)
+    timeout_s: float = _number(0, 86_400)
+    hosts: tuple[JobHost, ...] = _part()
+    job_key: KeyPair = _part()
+
+
 class FormError(VTorqueError):
     """JSON that is not of the form its reader demands."""
 

@@ -12,7 +12,6 @@ import abc
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import time
@@ -152,13 +151,13 @@ def keep(path: pathlib.Path, data: dict[str, t.Any], *, reader_uid: int | None =
 def leave_error(place: JobPlace, host: str, error: VTorqueError) -> None:
     """Leave the error where the hook looks for it.
 
-    Each host's error is kept (`error.<host>.json`); the first of all is `error.json`.  Hosts are served by
-    processes of their own, so that it is a link that decides who was first.
+    Each host's own error is kept (`error.<host>.json`); `error.json` is the one that decides, which comes first.
     """
-    own = place.file(f"error.{host}.json")
+    told = {**error.to_dict(), "host": getattr(error, "node", "") or host}
     with contextlib.suppress(OSError, VTorqueError):  # the task fails anyway; a full /run must not hide why
-        keep(own, {**error.to_dict(), "host": host})
-        os.link(own, place.file("error.json"))
+        for path in (place.file(f"error.{host}.json"), place.file("error.json")):
+            if not path.exists():
+                keep(path, told)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The mother superior's own `vtorque-node`, asked by the hook while Ansible still loads.
 
-It is the same program with the same request and answer; a socket that Ansible inherits stands for the connection.
+It is the same program with the same requests and answers; a socket that Ansible inherits stands for the connection
+(`node_calls.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ VARIABLE = "VTORQUE_EARLY_NODE"
 """Two descriptors of this process: the socket, and the file with what the program complained of."""
 ASKED = "asked.json"
 """In the run directory of the start: what it was asked."""
-CHUNK = 1 << 16
-LIMIT = (1 << 20) + 1
-"""Bytes of an answer that are read; one that is longer is refused by its reader."""
 
 
 def digest(part: guestspec.NodePart) -> str:
@@ -48,29 +46,13 @@ class EarlyNode:
         """Put the request, once.
 
         Args:
-            request: JSON, for its standard input.
+            request: JSON in one line, for its standard input.
 
         Raises:
             OSError: it takes none (any more).
         """
         with socket.socket(fileno=os.dup(self.socket)) as peer:
-            peer.sendall(request)
-            peer.shutdown(socket.SHUT_WR)
-
-    def answer(self) -> tuple[int, bytes, bytes] | None:
-        """Wait for the answer to what was asked.
-
-        Returns:
-            Status, standard output and standard error, as of a command; None: it ended without an answer.
-        """
-        with socket.socket(fileno=os.dup(self.socket)) as peer:
-            said = b""
-            try:
-                while len(said) < LIMIT and (data := peer.recv(CHUNK)):
-                    said += data
-            except ConnectionError:
-                return None
-        return (0, said, os.pread(self.complaint, CHUNK, 0)) if said else None
+            peer.sendall(request + b"\n")
 
     def close(self) -> None:
         """Let go of it; when nobody else holds it, that is a cancel."""

@@ -14,6 +14,7 @@ import typing as t
 from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict, printable
 from ..module_utils.guestspec import FormError, GuestFacts, GuestUse, NodePart, from_dict
 
+SSH_FAILED = 255
 LIMIT = 1 << 20
 """Bytes of an answer that are read: 1,000 guests need less than a quarter of it."""
 
@@ -53,6 +54,8 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
         data = json.loads(output)
     except ValueError:
         last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if status == SSH_FAILED:
+            raise VTorqueError(f"{part.node} was not reached", printable(last[:500])) from None
         why = f"exit status {status}, and no answer"
         raise VTorqueError(asked, f"{why}: {printable(last[:500])}" if last else why, _hint(status)) from None
     if not isinstance(data, dict) or data.get("version") != 1 or not isinstance(data.get("ok"), bool):

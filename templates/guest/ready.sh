@@ -77,3 +77,4 @@ open_the_door
 know_thyself
 said=ready
 say "vtorque-ready $VTORQUE_TOKEN $address"
+exec /usr/lib/vtorque/agent

@@ -198,7 +198,7 @@ class Policy:
     enable_dev_mode: bool = _parameter(
         _FLAG, False, "more log, failed guests kept for a look", later="development mode"
     )
-    parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time", later="jobs on several nodes")
+    parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time")
     abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
 
     # what a request that says nothing gets
@@ -207,7 +207,7 @@ class Policy:
     arch_default: str = _default_of("arch", "x86_64")
     ram_default: int = _default_of("ram", 24576)
     vcpus_default: int = _default_of("vcpus", 7)
-    vms_per_node_default: int = _default_of("vms_per_node", 1, later="several guests on a node")
+    vms_per_node_default: int = _default_of("vms_per_node", 1)
     vcpu_pinning_default: bool | str = _default_of("vcpu_pinning", False, later="pinning")
     filesystem_type_default: str = _default_of("fs_type", "sharedfs", later="fs_type=local and ramdisk")
     disk_default: str | None = _default_of("disk", None, later="persistent disks")

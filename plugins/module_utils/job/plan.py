@@ -216,9 +216,6 @@ def _nodes(job: BatchJob, node_file: str) -> tuple[str, ...]:
         if not re.fullmatch(HOST_NAME, node):
             raise SiteFault(f"exec_host {shown(node)}", "not of the form of a host name")
     check_node_file(node_file, job.exec_host)
-    if len(job.nodes) > 1:
-        why = f"the job has {len(job.nodes)} nodes, and VM jobs on more than one are not available on this site yet"
-        raise UserFault("nodes", why, "ask for one node: -l nodes=1:ppn=...")
     return job.nodes
 
 

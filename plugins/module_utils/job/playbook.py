@@ -20,6 +20,7 @@ from ..errors import NodeFault, VTorqueError, broken_disk, error_from_dict
 from ..guestspec import NodePart
 from . import bounded
 from .hook_call import RESERVE_S
+from .parameters import Policy
 from .player import Player
 
 INVENTORY = "job.pbs_nodefile.yml"
@@ -140,12 +141,12 @@ def note(log: t.IO[bytes], text: str) -> None:
         log.write(records.log_line(text))
 
 
-def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float, player: Player) -> None:
+def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player: Player) -> None:
     """Write what Ansible needs for this start: its settings and the inventory.
 
     Args:
         nodefile: the job's node file, if there is one.
-        ssh_timeout_s: seconds for one connection to another node.
+        policy: says how nodes are asked.
         player: gets the settings.
 
     Raises:
@@ -159,7 +160,14 @@ def prepare(start: Start, nodefile: pathlib.Path | None, ssh_timeout_s: float, p
     records.write(start.directory / INVENTORY, json.dumps(source))  # JSON is YAML
     prefix = str(pathlib.Path(sys.prefix).parent)
     run_dir = str(start.places.run_dir)
-    player.settle(templates.render("ansible.cfg.j2", prefix=prefix, run_dir=run_dir, ssh_timeout=int(ssh_timeout_s)))
+    at_once = {} if policy.parallel else {"forks": 1}
+    settings: dict[str, t.Any] = {
+        "prefix": prefix,
+        "run_dir": run_dir,
+        "ssh_timeout": int(policy.ssh_timeout),
+        **at_once,
+    }
+    player.settle(templates.render("ansible.cfg.j2", **settings))
 
 
 def play(

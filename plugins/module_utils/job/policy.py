@@ -224,7 +224,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "fs_type": lambda value: value != "sharedfs",
     "hypervisor": lambda value: value == "skvm",
     "distro": lambda value: value == "osv",
-    "vms_per_node": lambda value: value != 1,
     "img": lambda value: str(value).startswith("/"),
     "disk": lambda value: True,
     "metadata": lambda value: True,

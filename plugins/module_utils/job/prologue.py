@@ -179,7 +179,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         kept.keep(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
     with start.open_log(_uid(call)) as log:
-        playbook.prepare(start, nodefile if nodefile.exists() else None, policy.ssh_timeout, case.player)
+        playbook.prepare(start, nodefile if nodefile.exists() else None, policy, case.player)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
         playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")

@@ -235,7 +235,7 @@ def _start_directory(asked: _Asked, policy: Policy, home: str) -> t.Iterator[Key
 
 
 def _nodes(asked: _Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
-    """The node request, `1` when there is none; several nodes are refused."""
+    """The node request, `1` when there is none."""
     found = asked.resource("nodes")
     if found is None:
         return (NodeChunk(1, "", (), 0),)
@@ -243,10 +243,6 @@ def _nodes(asked: _Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
     if chunks is None:
         faults.append(KeyFault("-l nodes", shown(found[0]), "allowed: a number or a host, and :ppn=N", found[1]))
         return (NodeChunk(1, "", (), 0),)
-    if sum(chunk.count for chunk in chunks) != 1:
-        faults.append(
-            KeyFault("-l nodes", shown(found[0]), f"VM jobs on several nodes are {NOT_AVAILABLE_YET}", found[1])
-        )
     return chunks
 
 

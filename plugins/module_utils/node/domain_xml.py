@@ -40,6 +40,7 @@ class DomainSpec:
     image_format: str
     seed: pathlib.Path
     console: pathlib.Path
+    agent: pathlib.Path
     bridge: str
     tap: str
     mac: str

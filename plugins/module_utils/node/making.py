@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
@@ -28,6 +29,8 @@ from .settings import NodeSettings
 
 RESERVE_S = 8.0
 """Seconds of the deadline that are kept to undo what was begun, and to say so."""
+CALLS = 4
+"""At most so many in flight on one connection to libvirt: more starve its keepalive, which then drops it."""
 Step = t.Callable[[str], None]
 """Called before and after all that leaves something behind, with what comes next; it raises to end the making."""
 
@@ -39,6 +42,7 @@ class _Guest:
     directory: pathlib.Path
     timings: Timings
     image: images.Image
+    boot: images.Boot
 
 
 def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
@@ -87,10 +91,10 @@ def make(
     """
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
-    names = tuple(guest.kept.name for guest in guests for _vcpu in range(guest.spec.vcpus))
     here = neighbours.node_address(settings.bridge)
-    for guest in guests:
-        _start(guest, part, settings, domains, deadline, step, here=here, node_file=names)
+    for guest in guests:  # one after the other: each counts what the others may still take of the disk
+        _furnish(guest, settings, deadline, step)
+    _all_at_once([functools.partial(_start, guest, part, settings, domains, step, here) for guest in guests])
     step("the wait for " + ", ".join(guest.kept.name for guest in guests))
     proven = _wait(guests, settings, domains, deadline)
     step("the facts of the guests")
@@ -141,7 +145,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         directory = settings.start_dir(part.job_id, part.start) / kept.name
         _make_directory(settings, directory)
         write_kept(directory, kept)
-        guests.append(_Guest(spec, kept, directory, Timings(), found[spec.image]))
+        guests.append(_Guest(spec, kept, directory, Timings(), found[spec.image], found[spec.image].boot))
     return guests
 
 
@@ -161,28 +165,41 @@ def _digest(spec: GuestSpec, part: NodePart) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _start(
-    guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, *,
-    here: str, node_file: tuple[str, ...],
-) -> None:  # fmt: skip
-    """Disk, seed, domain; the guest boots from here on."""
-    directory, kept, spec, image = guest.directory, guest.kept, guest.spec, guest.image
-    step(f"the disk of {kept.name}")
+def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
+    """Do everything, at most `CALLS` at a time; when one fails, the others still end."""
+    if len(works) == 1:
+        works[0]()
+        return
+    import concurrent.futures  # 10 ms that a single guest does not pay
+
+    with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
+        for future in [pool.submit(work) for work in works]:
+            future.result()
+
+
+def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+    """The disk, and what the guest boots from."""
+    step(f"the disk of {guest.kept.name}")
     with guest.timings.phase("disk"):
         images.make_overlay(
-            image,
-            directory / "disk.qcow2",
+            guest.image,
+            guest.directory / "disk.qcow2",
             deadline,
             taken=images.taken_by_guests(settings.guests_dir),
             qemu_img=settings.qemu_img,
         )
-        boot = _own_kernel(image, directory)
+        guest.boot = _own_kernel(guest.image, guest.directory)
+
+
+def _start(guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domains, step: Step, here: str) -> None:
+    """Seed and domain; the guest boots from here on."""
+    directory, kept, spec, image, boot = guest.directory, guest.kept, guest.spec, guest.image, guest.boot
     step(f"the seed of {kept.name}")
     with guest.timings.phase("seed"):
         told = seed.Seed(
             name=kept.name, instance_id=kept.uuid, mac=kept.mac, distro=spec.distro, job_id=part.job_id,
             token=kept.token, node_address=here, torque_home=str(settings.torque_home), owner=part.owner,
-            host_key=spec.host_key, authorized_key=spec.authorized_key, node_file=node_file,
+            host_key=spec.host_key, authorized_key=spec.authorized_key,
             domain=settings.domain or "", name_servers=_some(settings.name_server),
             search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
         )  # fmt: skip
@@ -190,6 +207,7 @@ def _start(
         write_known_hosts(directory / "known_hosts", spec.host_key.public)
     step(f"the start of {kept.name}")
     with guest.timings.phase("start"):
+        settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         (directory / "console.log").touch(mode=0o600)
         xml = render_xml(
             DomainSpec(
@@ -197,8 +215,9 @@ def _start(
                 rank=spec.rank, node=settings.node_name, hypervisor=spec.hypervisor, arch=spec.arch,
                 ram_mib=spec.ram_mib, vcpus=spec.vcpus, disk=directory / "disk.qcow2", image=image.path,
                 image_format=image.format, seed=directory / "seed.iso", console=directory / "console.log",
-                bridge=settings.bridge, tap=settings.tap_name(kept.slot), mac=kept.mac, boot_mode=boot.mode,
-                kernel=boot.kernel, initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
+                agent=settings.agent_socket(kept.slot), bridge=settings.bridge,
+                tap=settings.tap_name(kept.slot), mac=kept.mac, boot_mode=boot.mode, kernel=boot.kernel,
+                initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
                 network_filter=settings.network_filter,
             ),
             site_dir=settings.template_dir,

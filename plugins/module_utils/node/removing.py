@@ -62,6 +62,9 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         # without a bridge there is nothing to forget
         with contextlib.suppress(NodeFault):
             neighbours.flush(macs, settings.bridge)
+    for slot, holder in slots.taken(settings).items():
+        if holder.partition("/")[0] == key:
+            settings.agent_socket(slot).unlink(missing_ok=True)
     removed += [f"slot {slot}" for slot in slots.free(settings, key)]
     return tuple(removed)
 

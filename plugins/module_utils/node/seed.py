@@ -57,7 +57,6 @@ class Seed:
         owner: the job's user, exactly as on the node.
         host_key: the guest's one ssh host key.
         authorized_key: with which the user enters.
-        node_file: lines of PBS_NODEFILE: names of guests, one for each vCPU.
         domain: of the guest's full name, or "".
         name_servers, search_domains, ntp_servers: where the site sets them.
 
@@ -76,7 +75,6 @@ class Seed:
     owner: Owner
     host_key: KeyPair
     authorized_key: str = _text(PUBLIC_KEY)
-    node_file: tuple[str, ...] = _texts(HOST_NAME)
     domain: str = dataclasses.field(metadata={"pattern": f"({HOST_NAME})?"}, default="")
     name_servers: tuple[str, ...] = _texts(ADDRESS)
     search_domains: tuple[str, ...] = _texts(HOST_NAME)

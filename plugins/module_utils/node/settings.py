@@ -75,6 +75,15 @@ class NodeSettings:
         return self.state_dir / "guests"
 
     @property
+    def agents_dir(self) -> pathlib.Path:
+        """The node's ends of the channels to its guests; here, because the name of a socket has 107 bytes at most."""
+        return self.run_dir / "agents"
+
+    def agent_socket(self, slot: int) -> pathlib.Path:
+        """The node's end of the channel to the guest in this slot."""
+        return self.agents_dir / str(slot)
+
+    @property
     def slots_dir(self) -> pathlib.Path:
         """One link a slot that is taken."""
         return self.state_dir / "slots"

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`vtorque-node`: one node's part of a job, asked in JSON on standard input and answered in one line of it.
+"""`vtorque-node`: one node's part of a job, asked in a line of JSON on standard input and answered in one.
 
-What is asked comes over a connection and is checked against the batch server's word; what is made follows from this
-node's own policy and templates.  With `--early` everything that will be needed is loaded before the request is read.
+Whose guests are ready may be told of the whole job, by a second line.  What is asked comes over a connection and is
+checked against the batch server's word; what is made follows from this node's own policy and templates.  With
+`--early` everything that will be needed is loaded before the request is read.
 """
 
 from __future__ import annotations
@@ -15,22 +16,25 @@ import json
 import os
 import pathlib
 import pwd
+import select
 import signal
 import socket
 import sys
 import typing as t
 
 from ...module_utils.errors import CANCELLED, SiteFault, UserFault, VTorqueError
-from ...module_utils.guestspec import FormError, NodePart, from_dict, to_dict
+from ...module_utils.guestspec import FormError, JobMap, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
-from ...module_utils.node import ending, front, guests, use
+from ...module_utils.node import ending, front, guests, joining, use
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline, run_directory
 
 VERSION = 1
 LIMIT = 1 << 20
 """Bytes of a request that are read; one guest needs less than 3 KiB."""
+LISTEN_S = 300.0
+"""For a second line: until all nodes of the job have their guests."""
 LOOK_S = 2.0
 """For libvirt's answer to what is left, once the work is done or has failed."""
 LEASES = (
@@ -61,10 +65,22 @@ def main() -> int:
     # a caller that went away must not end us in the middle of undoing
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     load = _loaded_early() if sys.argv[1:] == [EARLY] else site_policy.load
-    answer = respond(sys.stdin.buffer, os.environ, load=load, caller=1)
+    stream = sys.stdin.buffer
     with contextlib.suppress(BrokenPipeError):
-        os.write(1, json.dumps(answer, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n")
+        answer = respond(stream, os.environ, load=load, caller=1)
+        _say(answer)
+        if answer["ok"] and answer["guests"]:
+            # whoever asked first is believed in what follows; he may have no more to say
+            select.select([stream], [], [], LISTEN_S)
+            if told := stream.readline(LIMIT + 1):
+                _say(respond_join(told, answer, load=load))
     return 0
+
+
+def _say(answer: dict[str, t.Any]) -> None:
+    data = json.dumps(answer, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+    while data:
+        data = data[os.write(1, data) :]
 
 
 def _loaded_early() -> t.Callable[[], site_policy.Policy]:
@@ -87,7 +103,7 @@ def respond(
     """The answer to what is asked on a stream.
 
     Args:
-        stream: read until its end, or until it is too long.
+        stream: one line of it is read.
         environment: holds SSH_CONNECTION when the request came by ssh.
         load: gives the site's policy.
         caller: the descriptor on which the answer will be written.
@@ -104,11 +120,9 @@ def respond(
             removed = guests.absent(part.job_id, part.start, settings, deadline)
             left = guests.left(settings, part.job_id, part.start, connect_s=max(0.5, deadline.left_s(LOOK_S)))
             used = [to_dict(one) for one in use.read_use(settings.record_dir(part.job_id, part.start))]
-            return {
-                "version": VERSION, "ok": True, "guests": [], "removed": list(removed), "left": list(left), "used": used
-            }  # fmt: skip
+            return _good(removed=removed, left=left, used=used)
         found = front.present(part, settings, deadline, caller=caller)
-        return {"version": VERSION, "ok": True, "guests": [to_dict(g) for g in found], "removed": [], "left": []}
+        return _good(guests=[to_dict(guest) for guest in found])
     except ending.Told as told:
         error = VTorqueError(CANCELLED, f"by {told}")
     except VTorqueError as problem:
@@ -117,7 +131,45 @@ def respond(
         error = VTorqueError("this node could not do it", str(problem))
     # what failed may be libvirt's silence, which has used up the time
     here = guests.left(settings, part.job_id, part.start, connect_s=LOOK_S) if part and settings else ()
-    return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(here)}
+    return _bad(error, here)
+
+
+def respond_join(
+    line: bytes, before: dict[str, t.Any], *, load: t.Callable[[], site_policy.Policy] = site_policy.load
+) -> dict[str, t.Any]:
+    """The answer to the second line: this node's guests are told of the whole job.
+
+    Args:
+        line: a JobMap; of the start whose guests were just made.
+        before: the first answer.
+        load: gives the site's policy.
+    """
+    try:
+        job_map = from_dict(JobMap, _json(line))
+        deadline = Deadline.after(job_map.timeout_s)
+        settings = settings_of(load(), host_name())
+        here = {kept.name for kept in joining.guests_of(job_map.job_id, job_map.start, settings)}
+        if here != {guest["name"] for guest in before["guests"]}:
+            raise VTorqueError(f"join of job {job_map.job_id}", "these are not the guests that were just made")
+        joining.join(job_map, settings, deadline)
+    except ending.Told as told:
+        return _bad(VTorqueError(CANCELLED, f"by {told}"))
+    except VTorqueError as problem:
+        return _bad(problem)
+    except OSError as problem:
+        return _bad(VTorqueError("this node could not do it", str(problem)))
+    return _good()
+
+
+def _good(**more: t.Iterable[t.Any]) -> dict[str, t.Any]:
+    """An answer that it went well."""
+    lists = {"guests": [], "removed": [], "left": [], **{name: list(values) for name, values in more.items()}}
+    return {"version": VERSION, "ok": True, **lists}
+
+
+def _bad(error: VTorqueError, left: t.Iterable[str] = ()) -> dict[str, t.Any]:
+    """An answer that it did not."""
+    return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(left)}
 
 
 def _policy(load: t.Callable[[], site_policy.Policy], part: NodePart) -> site_policy.Policy:
@@ -136,11 +188,14 @@ def read_part(stream: t.BinaryIO) -> NodePart:
     Raises:
         FormError: it is too long, not JSON, or not of the form.
     """
-    data = stream.read(LIMIT + 1)
+    return from_dict(NodePart, _json(stream.readline(LIMIT + 1)))
+
+
+def _json(data: bytes) -> t.Any:
     if len(data) > LIMIT:
         raise FormError("the request", f"is longer than {LIMIT} bytes: not read")
     try:
-        return from_dict(NodePart, json.loads(data))
+        return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FormError("the request", f"is not JSON: {str(error)[:100]}") from None
 

@@ -50,6 +50,7 @@ def prepare(
     directory = settings.start_dir(JOB, START) / settings.guest_name(slot)
     image = images.find(image_name, settings.pool)
     records.make_directory(directory)
+    settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
     images.make_overlay(image, directory / "disk.qcow2", Deadline.after(60))
     boot = {kind: getattr(image.boot, kind) for kind in ("kernel", "initrd")}
     copies = {kind: pathlib.Path(shutil.copyfile(path, directory / kind)) for kind, path in boot.items() if path}
@@ -58,7 +59,7 @@ def prepare(
     told = seed.Seed(
         name=name, instance_id=str(uuid.uuid4()), mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,
         token=TOKEN, node_address=neighbours.node_address(settings.bridge), torque_home=str(settings.torque_home),
-        owner=owner, host_key=host_key, authorized_key=make_key("bench").public, node_file=(name,),
+        owner=owner, host_key=host_key, authorized_key=make_key("bench").public,
     )  # fmt: skip
     seed.write_iso(seed.render(told, settings.template_dir), directory / "seed.iso")
     write_known_hosts(directory / "known_hosts", host_key.public)
@@ -68,7 +69,8 @@ def prepare(
             name=name, uuid=told.instance_id, job_id=JOB, start=START, owner=owner.user, rank=slot - 1,
             node=settings.node_name, hypervisor=hypervisor, arch=platform.machine(), ram_mib=ram_mib, vcpus=1,
             disk=directory / "disk.qcow2", image=image.path, image_format=image.format, seed=directory / "seed.iso",
-            console=directory / "console.log", bridge=settings.bridge, tap=settings.tap_name(slot),
+            console=directory / "console.log",
+            agent=settings.agent_socket(slot), bridge=settings.bridge, tap=settings.tap_name(slot),
             mac=settings.mac(slot), boot_mode=image.boot.mode, cmdline=image.boot.cmdline,
             nvram=directory / "nvram.fd", network_filter=settings.network_filter, **copies,
         ),

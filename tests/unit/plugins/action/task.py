@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import tempfile
 import types
 import typing as t
 from unittest import mock
 
-from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
@@ -52,28 +52,73 @@ def make_plan(*nodes: str, ram_mib: int = 256) -> JobPlan:
     )  # fmt: skip
 
 
+PROGRAM = """#!/usr/bin/python3
+import json, pathlib, sys, time
+place = pathlib.Path(__file__).parent
+with (place / "requests").open("a") as requests:
+    for line in iter(sys.stdin.readline, ""):
+        asked = json.loads(line)
+        print(json.dumps(asked), file=requests, flush=True)
+        told = json.loads((place / "answers.json").read_text())
+        one = told.get(asked["node"], told[""])
+        sys.stderr.write(one["complaint"])
+        time.sleep(one["sleep"])
+        if asked["do"] == "join" and one["answer"]:
+            one["answer"] = one["join"]
+        sys.stdout.write(one["answer"] + ("\\n" if one["answer"] else ""))
+        sys.stdout.flush()
+        if one["status"]:
+            sys.exit(one["status"])
+        if not one["answer"]:
+            break
+"""
+
+
 class Node:
-    """A connection to a node whose `vtorque-node` gives an answer; it remembers what it was asked."""
+    """Nodes whose `vtorque-node` gives an answer, and what it was asked.
 
-    def __init__(self, answer: t.Any = None, *, status: int = 0, complaint: bytes = b"") -> None:
-        self.answer = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        self.status = status
-        self.complaint = complaint
-        self.commands: list[str] = []
-        self.requests: list[dict[str, t.Any]] = []
-        self._shell = types.SimpleNamespace(tmpdir=None)
+    Args:
+        answer: JSON, or text of it, in answer to the first line; nothing: it ends.
+        join: the same to the second.
+        others: of other nodes than the first, by name; each of the form of the arguments here.
+    """
 
-    def exec_command(self, cmd: str, in_data: bytes, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        self.commands.append(cmd)
-        self.requests.append(json.loads(in_data))
-        return self.status, self.answer, self.complaint
+    def __init__(
+        self, answer: t.Any = None, *, status: int = 0, complaint: bytes = b"", join: t.Any = None, sleep: float = 0,
+        others: dict[str, Node] | None = None,
+    ) -> None:  # fmt: skip
+        self.told = {
+            "answer": answer.decode() if isinstance(answer, bytes) else json.dumps(answer),
+            "join": json.dumps(join or good()),
+            "status": status, "complaint": complaint.decode(), "sleep": sleep,
+        }  # fmt: skip
+        self.others = others or {}
+        self.place: pathlib.Path | None = None
+
+    def put(self, prefix: pathlib.Path) -> None:
+        self.place = prefix / "bin"
+        self.place.mkdir(parents=True)
+        (self.place / "vtorque-node").write_text(PROGRAM, encoding="ascii")
+        (self.place / "vtorque-node").chmod(0o755)
+        told = {"": self.told, **{name: other.told for name, other in self.others.items()}}
+        (self.place / "answers.json").write_text(json.dumps(told), encoding="utf-8")
+
+    @property
+    def requests(self) -> list[dict[str, t.Any]]:
+        """Everything that was asked, in the order in which it came."""
+        path = (self.place or pathlib.Path("/nonexistent")) / "requests"
+        return [json.loads(line) for line in path.read_text("ascii").splitlines()] if path.exists() else []
+
+    def asked(self, do: str) -> list[str]:
+        """Which nodes were asked that."""
+        return sorted(request["node"] for request in self.requests if request["do"] == do)
 
 
 class Gone(Node):
     """A node that is not there."""
 
-    def exec_command(self, cmd: str, in_data: bytes, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        raise AnsibleConnectionFailure("Connection timed out")
+    def __init__(self) -> None:
+        super().__init__(b"", status=255, complaint=b"ssh: connect to host n1 port 22: Connection timed out\n")
 
 
 def good(*guests: dict[str, t.Any], **others: t.Any) -> dict[str, t.Any]:
@@ -81,19 +126,28 @@ def good(*guests: dict[str, t.Any], **others: t.Any) -> dict[str, t.Any]:
 
 
 def act(
-    module: types.ModuleType, run_dir: pathlib.Path, node: Node | None = None, *, host: str = "n1", check: bool = False,
-    **args: t.Any,
+    module: types.ModuleType, run_dir: pathlib.Path, node: Node | None = None, *, host: str = "n1",
+    hosts: t.Sequence[str] = (), check: bool = False, **args: t.Any,
 ) -> dict[str, t.Any]:  # fmt: skip
-    """Run an action as Ansible does, and return its result."""
+    """Run an action as Ansible does, and return its result; all nodes are this one."""
+    if node is not None and node.place is None:
+        node.put(pathlib.Path(tempfile.mkdtemp(dir=run_dir.parents[1])))
+    if node is not None and node.place is not None and module.__name__.endswith("job_guests"):
+        args.setdefault("prefix", str(node.place.parent))
     task = mock.MagicMock(
         args={"job_id": JOB, "start": START, "run_dir": str(run_dir), **args}, check_mode=check, diff=True, async_val=0
     )
     action = module.ActionModule(
-        task=task, connection=node or Node(), play_context=mock.MagicMock(), loader=mock.MagicMock(),
+        task=task, connection=mock.MagicMock(), play_context=mock.MagicMock(), loader=mock.MagicMock(),
         templar=mock.MagicMock(), shared_loader_obj=None,
     )  # fmt: skip
     action._early_needs_tmp_path = lambda: False
-    result: dict[str, t.Any] = action.run(task_vars={"inventory_hostname": host})
+    names = list(hosts) or [host]
+    known = {
+        "inventory_hostname": names[0], "ansible_play_hosts": names,
+        "hostvars": {name: {"ansible_connection": "local"} for name in names},
+    }  # fmt: skip
+    result: dict[str, t.Any] = action.run(task_vars=known)
     assert not any(key in json.dumps(result) for key in ("PRIVATE KEY", KEYS[0].private[60:100], "ssh-ed25519"))
     return result
 

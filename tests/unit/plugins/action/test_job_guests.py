@@ -22,20 +22,67 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestsp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node
 
-from .task import FACTS, Gone, Node, act, error, good, make_plan
+from .task import FACTS, JOB_KEY, KEYS, Gone, Node, act, error, good, make_plan
+
+SHOWN = {"rank": 0, "name": "vn1-3", "mac": "52:54:00:00:01:03", "address": "192.0.2.17"}
+SECOND = {**FACTS, "rank": 1, "name": "vn2-1", "mac": "52:54:00:00:02:01", "address": "192.0.2.18"}
 
 
 def test_a_node_is_asked_once_for_its_own_part(run_dir: pathlib.Path, plan: JobPlan) -> None:
     node = Node(good(FACTS))
     result = act(job_guests, run_dir, node, timeout=77)
-    assert node.commands == ["/opt/vtorque/bin/vtorque-node"]
     assert guestspec.from_dict(guestspec.NodePart, node.requests[0]) == dataclasses.replace(
         plan.parts["n1"], timeout_s=77.0
     )
-    shown = {"rank": 0, "name": "vn1-3", "mac": "52:54:00:00:01:03", "address": "192.0.2.17"}
     assert result["changed"]
-    assert result["guests"] == [shown]
-    assert result["diff"] == {"before": [], "after": [shown]}
+    assert result["guests"] == {"n1": [SHOWN]}
+    assert result["diff"] == {"before": {"n1": []}, "after": {"n1": [SHOWN]}}
+
+
+def test_all_nodes_are_asked_and_then_told_of_each_other(run_dir: pathlib.Path) -> None:
+    """In the order of the ranks, one slot for each vCPU, with the key that each was given."""
+    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    node = Node(good(FACTS), others={"n2": Node(good(SECOND))})
+    act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
+    assert node.asked("present") == node.asked("join") == ["n1", "n2"]
+    maps = [guestspec.from_dict(guestspec.JobMap, one) for one in node.requests if one["do"] == "join"]
+    assert [[(host.name, host.address, host.slots) for host in one.hosts] for one in maps] == [
+        [("vn1-3", "192.0.2.17", 1), ("vn2-1", "192.0.2.18", 1)]
+    ] * 2
+    assert [host.host_key for host in maps[0].hosts] == [" ".join(KEYS[rank].public.split()[:2]) for rank in (0, 1)]
+    assert maps[0].job_key == JOB_KEY
+
+
+def test_one_node_after_the_other_where_the_site_wants_it(
+    run_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_guests.constants, "DEFAULT_FORKS", 1)
+    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    node = Node(good(FACTS), others={"n2": Node(good(SECOND))})
+    act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
+    assert [(one["do"], one["node"]) for one in node.requests][:2] == [("present", "n1"), ("present", "n2")]
+    assert node.asked("join") == ["n1", "n2"]
+
+
+def test_two_nodes_that_name_the_same_guest_are_not_believed(run_dir: pathlib.Path) -> None:
+    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    node = Node(good(FACTS), others={"n2": Node(good({**SECOND, "address": FACTS["address"]}))})
+    result = act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
+    assert "2 guests have the address" in result["msg"]
+    assert node.asked("join") == []
+
+
+def test_a_guest_that_cannot_be_told_fails_the_start(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    told = {"fault": "unclear", "what": "guest vn1-3", "why": "did not answer", "hint": "", "cause": ""}
+    node = Node(good(FACTS), join={"version": 1, "ok": False, "error": told, "left": []})
+    assert "guest vn1-3: did not answer" in act(job_guests, run_dir, node, timeout=77)["msg"]
+
+
+def test_absent_reaches_the_others_when_one_is_gone(run_dir: pathlib.Path) -> None:
+    node = Node(good(removed=["slot 3"]), others={"n2": Gone()})
+    result = act(job_guests, run_dir, node, hosts=["n2", "n1"], state="absent", timeout=60)
+    assert "n2 was not reached" in result["msg"]
+    assert node.asked("absent") == ["n1", "n2"]
 
 
 def test_guests_that_are_there_are_no_change(run_dir: pathlib.Path, plan: JobPlan) -> None:
@@ -48,9 +95,9 @@ def test_guests_that_are_there_are_no_change(run_dir: pathlib.Path, plan: JobPla
 def test_check_mode_asks_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
     node = Node(good(FACTS))
     result = act(job_guests, run_dir, node, check=True, timeout=77)
-    assert node.commands == []
+    assert node.requests == []
     assert result["changed"]
-    assert result["diff"] == {"before": [], "after": [{"rank": 0}]}
+    assert result["diff"] == {"before": {"n1": []}, "after": {"n1": [{"rank": 0}]}}
     assert [path.name for path in run_dir.iterdir()] == ["plan.json"]
     act(job_guests, run_dir, node, timeout=77)
     assert not act(job_guests, run_dir, node, check=True, timeout=77)["changed"]
@@ -59,26 +106,32 @@ def test_check_mode_asks_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
 
 @pytest.mark.parametrize(
     ("ram_mib", "answers", "asked"),
-    [(256, True, 0), (512, True, 1), (256, False, 1)],
+    [(256, True, []), (512, True, ["n1"]), (256, False, ["n1"])],
     ids=["the plan's part", "another part", "no answer"],
 )
-def test_the_answer_to_what_the_hook_asked_is_taken_when_it_asked_what_the_plan_says(
-    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, ram_mib: int, answers: bool, asked: int
-) -> None:
+def test_the_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_plan_says(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, ram_mib: int, answers: bool,
+    asked: list[str],
+) -> None:  # fmt: skip
     ours, theirs = socket.socketpair()
     complaint = os.memfd_create("complaint")
     monkeypatch.setenv(early_node.VARIABLE, f"{ours.fileno()}.{complaint}")
     part = make_plan("n1", ram_mib=ram_mib).parts["n1"]
     records.write(run_dir / early_node.ASKED, json.dumps({"digest": early_node.digest(part)}))
+    node = Node(good(FACTS))
+    node.put(run_dir.parents[1] / "prefix")
+    monkeypatch.setattr(job_guests, "program_of", lambda _prefix: run_dir.parents[1] / "prefix/bin/vtorque-node")
     with ours, theirs:
         if answers:
-            theirs.sendall(json.dumps(good(FACTS)).encode())
+            theirs.sendall(f"{json.dumps(good(FACTS))}\n{json.dumps(good())}\n".encode())
         theirs.shutdown(socket.SHUT_WR)
-        node = Node(good(FACTS))
-        result = act(job_guests, run_dir, node, timeout=77)
+        result = act(job_guests, run_dir, node, timeout=77, prefix=None)
+        said = theirs.recv(1 << 20) if not asked else b""
     os.close(complaint)
-    assert [guest["name"] for guest in result["guests"]] == ["vn1-3"]
-    assert len(node.commands) == asked
+    assert [guest["name"] for guest in result["guests"]["n1"]] == ["vn1-3"]
+    assert node.asked("present") == asked
+    assert not said or json.loads(said)["do"] == "join"
+    assert bool(said) == (not asked)
 
 
 def test_a_whole_playbook_can_be_checked_before_there_is_a_plan(run_dir: pathlib.Path) -> None:
@@ -189,18 +242,20 @@ def test_a_node_that_is_not_reached_blames_nobody(run_dir: pathlib.Path, plan: J
     assert error(run_dir)["fault"] == "unclear"
 
 
-def test_the_first_error_of_a_start_stays(run_dir: pathlib.Path) -> None:
+def test_every_error_of_a_start_stays(run_dir: pathlib.Path) -> None:
     records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
-    act(job_guests, run_dir, Gone(), host="n2", timeout=9)
-    act(job_guests, run_dir, Node(b""), host="n1", timeout=9)
-    assert error(run_dir)["host"] == "n2"
+    told = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "", "cause": "bridge"}
+    bad = Node({"version": 1, "ok": False, "error": told, "left": []})
+    act(job_guests, run_dir, Node(b"", others={"n2": bad}), hosts=["n1", "n2"], timeout=9)
+    assert records.read_json(run_dir / "error.n2.json")["what"] == "n2: bridge br0"
     assert records.read_json(run_dir / "error.n1.json")["host"] == "n1"
+    assert error(run_dir)["host"] in ("n1", "n2")
 
 
 def test_a_host_without_a_part_is_refused(run_dir: pathlib.Path, plan: JobPlan) -> None:
     node = Node(good(FACTS))
     assert "has no part" in act(job_guests, run_dir, node, host="n9", timeout=9)["msg"]
-    assert node.commands == []
+    assert node.requests == []
 
 
 def test_no_plan_no_guests(run_dir: pathlib.Path) -> None:
@@ -231,17 +286,12 @@ def test_without_time_nothing_is_asked(
     monkeypatch.setenv("VTORQUE_DEADLINE", text)
     node = Node(good(FACTS))
     assert act(job_guests, run_dir, node)["failed"]
-    assert node.commands == []
+    assert node.requests == []
 
 
 def test_a_peer_that_stays_silent_is_given_up(run_dir: pathlib.Path, plan: JobPlan, monkeypatch: t.Any) -> None:
-    class Silent(Node):
-        def exec_command(self, cmd: str, in_data: bytes, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-            os.read(os.pipe()[0], 1)  # a pipe into which nobody writes: only a signal ends this
-            return 0, b"", b""
-
     monkeypatch.setattr(job_guests, "MARGIN_S", 0.0)
-    assert "gave no answer within" in act(job_guests, run_dir, Silent(), timeout=0.1)["msg"]
+    assert "gave no answer in time" in act(job_guests, run_dir, Node(good(FACTS), sleep=600), timeout=0.1)["msg"]
 
 
 def death_signal() -> int:
@@ -250,16 +300,19 @@ def death_signal() -> int:
     return number.value
 
 
-def test_a_call_dies_with_ansible_and_nothing_else_does(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_a_call_dies_with_ansible_and_nothing_else_does(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     during: list[int] = []
+    really = job_guests.hear_all
 
-    class Watched(Node):
-        def exec_command(self, cmd: str, in_data: bytes, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-            during.append(death_signal())
-            return super().exec_command(cmd, in_data, sudoable)
+    def heard(*args: t.Any, **more: t.Any) -> t.Any:
+        during.append(death_signal())
+        return really(*args, **more)
 
-    act(job_guests, run_dir, Watched(good(FACTS)), timeout=9)
-    assert during == [signal.SIGKILL]
+    monkeypatch.setattr(job_guests, "hear_all", heard)
+    act(job_guests, run_dir, Node(good(FACTS)), timeout=9)
+    assert during == [signal.SIGKILL] * 2
     assert death_signal() == 0
 
 
@@ -269,7 +322,7 @@ def test_a_call_is_not_begun_when_ansible_is_gone(
     monkeypatch.setattr(job_guests.multiprocessing, "parent_process", lambda: types.SimpleNamespace(pid=os.getpid()))
     node = Node(good(FACTS))
     assert "ansible-playbook has ended" in act(job_guests, run_dir, node, timeout=9)["msg"]
-    assert node.commands == []
+    assert node.requests == []
     assert death_signal() == 0
 
 

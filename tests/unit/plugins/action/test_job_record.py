@@ -60,7 +60,7 @@ def test_the_record_of_the_job_outlives_it(run_dir: pathlib.Path, shell: t.Any, 
     record = records.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
     assert record["guests"][0]["name"] == "vn1-3"
     assert record["guests"][0]["seconds"] == {"ready": 3.2}
-    assert list(record["phases"]) == ["present.n1", "record", "absent.n1"]
+    assert list(record["phases"]) == ["present.n1", "join", "record", "absent.n1"]
     assert record["ended"]
     assert "PRIVATE" not in json.dumps(record)
 

@@ -19,8 +19,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import NodePart
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node, planning
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.head_start import HeadStart
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_calls import NodeCall, Reply
 
-ECHO = "import sys; sys.stderr.write('complaint'); sys.stdout.write(sys.stdin.read()[::-1])"
+ECHO = "import os, sys; os.write(2, b'complaint'); print(sys.stdin.readline().strip()[::-1])"
 
 
 PART = NodePart.removal("4711.head", 2, "n1", 60.0)
@@ -46,13 +47,23 @@ def process(start: HeadStart) -> t.Any:
     return start._process
 
 
+def answer(node: early_node.EarlyNode) -> Reply | None:
+    """What a conversation that goes on hears; None: another program was asked, which says so."""
+    command = [sys.executable, "-c", "print('anew', input())"]
+    with NodeCall("n1", command, node) as call:
+        call.ask(b"abc")
+        while (reply := call.hear()) is None:
+            pass
+    return None if reply.output == b"anew abc" else reply
+
+
 def test_the_answer_is_that_of_a_command(begun: t.Any) -> None:
     _start, node = begun(ECHO)
     node.ask(b"abc")
-    assert node.answer() == (0, b"cba", b"complaint")
+    assert answer(node) == Reply(0, b"cba", b"complaint")
 
 
-@pytest.mark.parametrize("text", ["import sys; sys.stdin.read(); sys.exit('it broke')", "import os; os.abort()"])
+@pytest.mark.parametrize("text", ["import sys; input(); sys.exit('it broke')", "import os; os.abort()"])
 def test_a_program_that_ends_without_an_answer_has_none(begun: t.Any, text: str) -> None:
     """Then the caller asks another way."""
     start, node = begun(text)
@@ -62,7 +73,7 @@ def test_a_program_that_ends_without_an_answer_has_none(begun: t.Any, text: str)
             node.ask(b"abc")
     else:
         node.ask(b"abc")
-    assert node.answer() is None
+    assert answer(node) is None
 
 
 def test_a_fork_finds_the_answer(begun: t.Any) -> None:
@@ -72,7 +83,7 @@ def test_a_fork_finds_the_answer(begun: t.Any) -> None:
     pid = os.fork()
     if pid == 0:
         found = early_node.find({early_node.VARIABLE: node.word})
-        os._exit(0 if found and found.answer() == (0, b"cba", b"complaint") else 1)
+        os._exit(0 if found and answer(found) == Reply(0, b"cba", b"complaint") else 1)
     assert os.waitpid(pid, 0)[1] == 0
 
 
@@ -119,15 +130,15 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     keeper = early_node.EarlyNode(os.dup(node.socket), os.dup(node.complaint))
     start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=2e9 + 1e5)
     start.hand_over(heard=True)
-    answer = keeper.answer() if fault is None else None
+    heard = answer(keeper) if fault is None else None
     keeper.close()
     if fault is not None:
         assert list(tmp_path.iterdir()) == []
         return
     assert records.read_json(tmp_path / early_node.ASKED) == {"digest": early_node.digest(PART)}
     assert records.read_json(tmp_path / "plan.json") == {"planned": True}
-    assert answer is not None
-    assert json.loads(answer[1][::-1])["job_id"] == PART.job_id
+    assert heard is not None
+    assert json.loads(heard.output[::-1])["job_id"] == PART.job_id
 
 
 def test_what_was_not_asked_is_not_said_to_be(

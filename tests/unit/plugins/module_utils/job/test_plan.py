@@ -140,7 +140,7 @@ def test_form_errors_do_not_repeat_secrets() -> None:
         ({"x": "vtorque:garbage"}, "garbage"),
         ({"euser": "bob"}, "it would run as bob, and its owner is alice"),
         ({"exec_host": ("n1",)}, "the job has 1 of the 3 that its guests need on n1: 2 vcpus + 1 core for the host"),
-        ({"exec_host": ("n1", "n1", "n2")}, "on more than one are not available"),
+        ({"exec_host": ("n1", "n1", "n1", "n2")}, "the job has 1 of the 3 that its guests need on n2"),
     ],
 )
 def test_what_a_vm_job_must_not_do_is_the_users_fault(changes: dict[str, t.Any], why: str) -> None:

@@ -29,7 +29,8 @@ SPEC = DomainSpec(
     name="vcn1-1", uuid="3b33ef89-55f0-47d0-bcf7-e06aa1dd1806", job_id="7.head", start=1, owner="alice", rank=0,
     node="cn1", hypervisor="kvm", arch="x86_64", ram_mib=256, vcpus=2, disk=GUEST / "disk.qcow2",
     image=pathlib.Path("/opt/vm-images/tiny@1/disk.qcow2"), image_format="qcow2", seed=GUEST / "seed.iso",
-    console=GUEST / "console.log", bridge="br0", tap="vtq1", mac="52:54:00:00:01:01",
+    console=GUEST / "console.log", agent=pathlib.Path("/run/vtorque/agents/1"), bridge="br0",
+    tap="vtq1", mac="52:54:00:00:01:01",
 )  # fmt: skip
 KERNEL: dict[str, t.Any] = {
     "boot_mode": "kernel", "kernel": GUEST / "vmlinuz", "initrd": GUEST / "initrd", "cmdline": "console=ttyS0",

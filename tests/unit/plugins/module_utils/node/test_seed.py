@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 
@@ -40,7 +41,6 @@ SEED = Seed(
     owner=OWNER,
     host_key=HOST_KEY,
     authorized_key=f"ssh-ed25519 {BODY} job@4711.head.1",
-    node_file=("vcn1-1", "vcn1-1"),
 )
 ONE_LINE_FILE = re.compile(
     r'- \{path: "([^"]*)", owner: "root:root", permissions: "([0-7]{4})", encoding: b64, content: "([A-Za-z0-9+/=]*)"\}'
@@ -109,7 +109,7 @@ def test_readiness_is_a_unit_of_its_own_and_the_guest_speaks_to_its_node_early()
         ("/usr/lib/vtorque/ready", "0755"),
         ("/usr/lib/vtorque/run", "0755"),
         ("/usr/lib/vtorque/bin/pbsdsh", "0755"),
-        ("/var/spool/torque/aux/4711.head", "0644"),
+        ("/usr/lib/vtorque/agent", "0755"),
     ],
 )
 def test_files_are_roots_with_these_modes(path: str, mode: str) -> None:
@@ -123,22 +123,16 @@ def test_every_file_is_one_line_that_a_shell_can_read() -> None:
     assert {m[1]: m[2] for m in map(ONE_LINE_FILE.fullmatch, lines) if m} == _modes(SEED)
 
 
-@pytest.mark.parametrize("name", ["identity", "ready", "run"])
+@pytest.mark.parametrize("name", ["identity", "ready", "run", "agent"])
 def test_programs_of_the_guest_reach_it_byte_for_byte(name: str) -> None:
     assert _files(SEED)[f"/usr/lib/vtorque/{name}"] == (COLLECTION_DIR / f"guest/{name}.sh").read_text("utf-8")
 
 
-def test_keys_and_node_file_are_whole() -> None:
+def test_keys_are_whole() -> None:
     files = _files(SEED)
     assert files["/etc/ssh/ssh_host_ed25519_key"] == HOST_KEY.private
     assert files["/etc/ssh/ssh_host_ed25519_key.pub"] == HOST_KEY.public + "\n"
     assert files["/etc/ssh/authorized_keys/alice"] == SEED.authorized_key + "\n"
-    assert files["/var/spool/torque/aux/4711.head"] == "vcn1-1\nvcn1-1\n"
-
-
-def test_the_node_file_of_an_array_member_keeps_its_brackets() -> None:
-    seed = dataclasses.replace(SEED, job_id="72[1].head")
-    assert _files(seed)["/var/spool/torque/aux/72[1].head"] == "vcn1-1\nvcn1-1\n"
 
 
 def test_sshd_trusts_the_seed_alone() -> None:
@@ -219,7 +213,8 @@ def test_a_group_that_no_guest_can_have_is_the_sites_fault() -> None:
 @given(place=st.text(st.characters(exclude_categories=("Cs", "Cc"), max_codepoint=0xFFFF), max_size=40))
 def test_any_torque_home_is_one_path_in_yaml(place: str) -> None:
     home = "/" + place
-    assert f"{home}/aux/4711.head" in _files(dataclasses.replace(SEED, torque_home=home))
+    told = _files(dataclasses.replace(SEED, torque_home=home))["/etc/vtorque/guest.env"]
+    assert f"VTORQUE_TORQUE_HOME={shlex.quote(home)}\n" in told
 
 
 @pytest.mark.parametrize(
@@ -231,7 +226,6 @@ def test_any_torque_home_is_one_path_in_yaml(place: str) -> None:
         ({"token": "$(id)"}, "token"),
         ({"node_address": "10.0.0.1; id"}, "node_address"),
         ({"torque_home": "spool"}, "torque_home"),
-        ({"node_file": ("vcn1-1", "a b")}, "node_file"),
         ({"owner": dataclasses.replace(OWNER, user="al ice")}, "user"),
         ({"owner": dataclasses.replace(OWNER, group="a:b")}, "group"),
         ({"owner": dataclasses.replace(OWNER, group="caf\udce9")}, "group.*UTF-8"),

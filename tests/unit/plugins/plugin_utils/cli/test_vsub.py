@@ -304,7 +304,6 @@ def test_directive_prefix(site: Site) -> None:
         (["-T", "orig"], ["-T orig", "no job type"]),
         (["-vm", "vm_prologue=no such"], ["vm_prologue=no such", "no such cannot be read: No such file or directory"]),
         (["-vm", "vm_epilogue=/dev/null"], ["vm_epilogue=/dev/null", "is not a file"]),
-        (["-l", "nodes=2"], ["-l nodes=2", "not available on this site yet"]),
         (["-l", "procs=2"], ["procs=2", "not available on this site yet"]),
         (["-d", "/scratch"], ["-d /scratch", "no such directory in the guest"]),
         (["-v", "A=1,PBS_O_INITDIR=/x"], ["PBS_O_INITDIR=/x", "no such directory in the guest"]),
@@ -342,12 +341,11 @@ def test_every_fault_is_told_once_and_in_columns(site: Site) -> None:
     done = site.vsub("-l", "nodes=2:ppn=40", "-vm", "img=debain12", script)
     assert done.err == (
         "vsub: the request cannot run on this site (nothing was submitted):\n"
-        "  vcpu=6             no such key; did you mean vcpus? (job.sh, line 1)\n"
-        "  -T orig            a VM job has no job type: it would choose other hooks than those that start the guest"
+        "  vcpu=6           no such key; did you mean vcpus? (job.sh, line 1)\n"
+        "  -T orig          a VM job has no job type: it would choose other hooks than those that start the guest"
         " (job.sh, line 2)\n"
-        "  -l nodes=2:ppn=40  VM jobs on several nodes are not available on this site yet\n"
-        "  ppn=40             more than any node of this site has (32)\n"
-        "  img=debain12       no such image in the pool; did you mean debian12.qcow2? (vmgr image list)\n"
+        "  ppn=40           more than any node of this site has (32)\n"
+        "  img=debain12     no such image in the pool; did you mean debian12.qcow2? (vmgr image list)\n"
     )
 
 

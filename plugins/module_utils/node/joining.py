@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""This node's guests learn who else is in the job, and how to reach them."""
+
+from __future__ import annotations
+
+import pathlib
+
+from ..errors import VTorqueError
+from ..guestspec import JobMap
+from ..records import Deadline
+from ..templates import render
+from .agent import Channel, Done, order_all
+from .kept import Kept, read_kept
+from .settings import NodeSettings
+
+TEMPLATE = "guest/join.sh.j2"
+
+
+def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
+    """Tell every guest of a start on this node of the whole job.
+
+    Afterwards it has names and addresses of all hosts, their host keys, the node file, and the key with which its user
+    reaches them.
+
+    Args:
+        job_map: what it learns.
+        settings: this node's own word.
+        deadline: when all must have it.
+
+    Raises:
+        VTorqueError: a guest does not answer, or could not take it.
+    """
+    script = script_of(job_map, settings)
+    guests = guests_of(job_map.job_id, job_map.start, settings)
+    if not guests:
+        raise VTorqueError(f"join of job {job_map.job_id}", "no guest of this start is here")
+    orders = [(channel_to(kept, settings), script) for kept in guests]
+    require_done(order_all(orders, deadline), "could not take the map of its job")
+
+
+def guests_of(job_id: str, start: int, settings: NodeSettings) -> tuple[Kept, ...]:
+    """What is kept of each guest of a start on this node, by rank."""
+    directory: pathlib.Path = settings.start_dir(job_id, start)
+    found = [read_kept(path) for path in sorted(directory.iterdir())] if directory.is_dir() else []
+    return tuple(sorted((kept for kept in found if kept is not None), key=lambda kept: kept.rank))
+
+
+def channel_to(kept: Kept, settings: NodeSettings) -> Channel:
+    """The way to a guest's root."""
+    return Channel(kept.name, settings.agent_socket(kept.slot), kept.token)
+
+
+def require_done(done: dict[str, Done], what: str) -> None:
+    """Every guest did as it was told.
+
+    Raises:
+        VTorqueError: one did not; with what it said.
+    """
+    for name, one in done.items():
+        if one.status != 0:
+            raise VTorqueError(f"guest {name}", f"{what}: {one.output[-500:] or f'status {one.status}'}")
+
+
+def script_of(job_map: JobMap, settings: NodeSettings) -> str:
+    """What each guest's root runs.
+
+    Raises:
+        SiteFault: the site's template is wrong.
+    """
+
+    def names(name: str) -> str:
+        return f"{name}.{settings.domain} {name}" if settings.domain else name
+
+    return render(
+        TEMPLATE, site_dir=settings.template_dir, hosts=job_map.hosts, names=names, job_id=job_map.job_id,
+        torque_home=str(settings.torque_home), job_key=job_map.job_key,
+    )  # fmt: skip
