@@ -364,6 +364,28 @@ def test_no_verdict_runs_a_job_in_circles_or_takes_a_site_down(
         assert any(one.name == (error.node or "t1") and one.offline for one in nodes)
 
 
+@settings(deadline=None, max_examples=300)
+@given(
+    st.dictionaries(st.sampled_from(["t1", "t2", "t3", "t4"]), st.one_of(ERRORS, st.just(PANIC)), min_size=1),
+    st.sampled_from(["", "t1", "t3"]),
+    st.lists(st.sampled_from(["t5", "t6"]), max_size=2),
+)
+def test_whatever_nodes_say_one_is_blamed_at_most_and_by_itself(
+    errors: dict[str, VTorqueError], superior: str, made: list[str]
+) -> None:
+    found = gather(errors, superior=superior, made=made)
+    if not isinstance(found, NodeFault) or not found.cause:
+        return
+    said = errors[found.node]
+    assert isinstance(said, NodeFault)
+    assert said.cause == found.cause
+    assert said.node in ("", found.node)
+    assert not any(isinstance(error, (UserFault, ImpostorFault)) for error in errors.values())
+    sick = errors.get(superior)
+    if isinstance(sick, NodeFault) and sick.cause and sick.node in ("", superior):
+        assert found.node == superior
+
+
 PAGE = templates.COLLECTION_DIR.parent / "docs/admin/verdicts.md"
 
 
