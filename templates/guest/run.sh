@@ -14,7 +14,7 @@
 #
 # What it says to vtorque-shell is marked with TOKEN, so that nothing a profile or a job prints is mistaken for it.
 set -u
-vt_directory='' vt_umask='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_x11='' vt_whole=''
+vt_directory='' vt_umask='' vt_limits='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_x11='' vt_whole=''
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 shell_of_user=${SHELL:-/bin/sh}
 
@@ -111,12 +111,23 @@ batch() {
     exit "$status"
 }
 
+limit() { # as on the node, as far as the guest lets its user: `n=1024:4096`, the letter of ulimit, soft and hard
+    for entry in $vt_limits; do
+        soft=${entry#*=}
+        # shellcheck disable=SC3045 # dash, busybox and bash know both
+        ulimit -S "-${entry%%=*}" "${soft%%:*}" 2>/dev/null
+        # shellcheck disable=SC3045
+        ulimit -H "-${entry%%=*}" "${soft#*:}" 2>/dev/null
+    done
+}
+
 become() { # VARIABLE=value...: where, how and with what the user's shell starts, but for its last words
     cd "${vt_directory:-$HOME}" || {
         echo "vtorque: the start directory ${vt_directory:-$HOME} is not there in the guest; nothing was run" >&2
         exit 1
     }
     umask "$vt_umask"
+    limit
     shell=${vt_shell:-$shell_of_user}
     login=
     case ${shell##*/}:${vt_command:+command} in

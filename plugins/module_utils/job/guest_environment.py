@@ -31,6 +31,7 @@ class JobStart:
         variables: the environment, byte by byte.
         directory: where it starts; empty for the user's home.
         umask: as the batch system set it.
+        limits: of resources, as `limits_here` writes them; empty: the guest's own.
         shell: the user's own `-S`; empty for his login shell.
         script: where the script lies, on the node as in the guest; empty when there is none.
         line: what the batch system writes to the standard input of the shell.
@@ -40,6 +41,7 @@ class JobStart:
 
     variables: dict[bytes, bytes]
     umask: int
+    limits: bytes = b""
     directory: bytes = b""
     shell: bytes = b""
     script: bytes = b""
@@ -55,6 +57,7 @@ class JobStart:
         parts = {
             b"vt_directory": self.directory,
             b"vt_umask": b"%04o" % self.umask,
+            b"vt_limits": self.limits,
             b"vt_shell": self.shell,
             b"vt_script": self.script,
             b"vt_line": self.line,
@@ -69,6 +72,30 @@ class JobStart:
         """What the guest's side reads: two lengths, the settings, the script, a last word."""
         settings = self.settings()
         return b"%d %d\n" % (len(settings), len(script)) + settings + script + b"whole\n"
+
+
+def limits_here() -> bytes:
+    """The limits of this process, for the `ulimit` of a POSIX shell: letter, soft and hard limit in its units."""
+    import resource
+
+    def shown(value: int, unit: int) -> str:
+        return "unlimited" if value == resource.RLIM_INFINITY else str(value // unit)
+
+    units = {
+        "c": (resource.RLIMIT_CORE, 512),
+        "d": (resource.RLIMIT_DATA, 1024),
+        "f": (resource.RLIMIT_FSIZE, 512),
+        "l": (resource.RLIMIT_MEMLOCK, 1024),
+        "n": (resource.RLIMIT_NOFILE, 1),
+        "s": (resource.RLIMIT_STACK, 1024),
+        "t": (resource.RLIMIT_CPU, 1),
+        "v": (resource.RLIMIT_AS, 1024),
+    }
+    words = []
+    for letter, (which, unit) in units.items():
+        soft, hard = resource.getrlimit(which)
+        words.append(f"{letter}={shown(soft, unit)}:{shown(hard, unit)}")
+    return " ".join(words).encode()
 
 
 def quoted(value: bytes) -> bytes:

@@ -25,7 +25,7 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.job import far_end, own_record
-from ...module_utils.job.guest_environment import JobStart, display_of, guest_variables, read_environ
+from ...module_utils.job.guest_environment import JobStart, display_of, guest_variables, limits_here, read_environ
 from ...module_utils.job.lost_guest import GuestLost, LostWatch
 from ...module_utils.records import ReadyRecord, RefusalRecord
 
@@ -84,7 +84,9 @@ def _run(arguments: list[str]) -> far_end.End:
     if isinstance(record, RefusalRecord):
         raise Refused(record)
     variables = guest_variables(job, record.guests)
-    start = JobStart(variables, _umask(), directory=job.get(b"PBS_O_INITDIR", b""), shell=record.user_shell.encode())
+    start = JobStart(
+        variables, _umask(), limits_here(), directory=job.get(b"PBS_O_INITDIR", b""), shell=record.user_shell.encode()
+    )
     command = _command(arguments)
     interactive = os.isatty(0)
     if command and not interactive:

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import typing as t
@@ -149,6 +150,25 @@ def test_start_directory(job_place: JobPlace) -> None:
     answer = job_place.batch(b"pwd\n", extra={"PBS_O_INITDIR": "/not there"})
     assert answer.status == 1
     assert b"vtorque: the start directory /not there is not there in the guest; nothing was run\n" in answer.err
+
+
+def test_limits_are_those_of_the_node(job_place: JobPlace) -> None:
+    """The guest's sshd has others."""
+    wanted = {
+        resource.RLIMIT_NOFILE: 333, resource.RLIMIT_STACK: 4 << 20, resource.RLIMIT_FSIZE: 7 << 20,
+        resource.RLIMIT_CPU: 4321, resource.RLIMIT_CORE: 0,
+    }  # fmt: skip
+    former = {which: resource.getrlimit(which) for which in wanted}
+    try:
+        for which, soft in wanted.items():
+            resource.setrlimit(which, (soft, former[which][1]))
+        answer = job_place.batch(b"for n in n s f t c; do ulimit -S -$n; done; ulimit -H -n\n")
+    finally:
+        for which, limits in former.items():
+            resource.setrlimit(which, limits)
+    *seen, blocks, seconds, core, hard = (int(line) for line in answer.out.split())
+    assert (seen, seconds, core, hard) == ([333, 4096], 4321, 0, former[resource.RLIMIT_NOFILE][1])
+    assert blocks in ((7 << 20) // 512, 7 << 10)  # bash counts in other blocks
 
 
 def test_profile_is_read_and_the_connection_is_not_disturbed_by_dotfiles(job_place: JobPlace) -> None:
