@@ -27,7 +27,8 @@ from .player import Player
 from .request import MARKER
 from .verdict import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, may_be_braked, names_node
 
-KEPT = ("vm_prologue.json", "vm_epilogue.json")
+KEPT = tuple(f"{key}.json" for key in (user_scripts.PROLOGUE, user_scripts.EPILOGUE))
+"""How scripts of a former start of this number ended."""
 READY = ("ready.json", "job_key", "known_hosts")
 PATIENCE_S = 30.0
 """How long a server that does not answer is asked again: it may be busy, and without it a VM job can only end."""
