@@ -53,6 +53,17 @@ def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) 
     assert site.kept("fe", ended.job_id) == ""
 
 
+def test_owner_sees_what_the_prologue_does_when_he_asks(site: Site) -> None:
+    """In the job's error file, before what the job itself writes there."""
+    done = site.on("fe", "env", "SHOW_LOG=true", "vsub", user="alice", stdin="echo mine >&2\n")
+    assert done.returncode == 0, done.stderr
+    *shown, mine = site.end(done.stdout.strip()).err.splitlines()
+    assert mine == "mine"
+    assert len(shown) > 3
+    assert all(line.startswith("vtorque: ") for line in shown)
+    assert any("TASK [" in line for line in shown)
+
+
 @contextlib.contextmanager
 def no_vtorque_record(site: Site) -> t.Iterator[None]:
     """The front end has not got the program."""

@@ -237,9 +237,11 @@ class Policy:
     snap_tag_format: str = _parameter(_LINE, "snapTask-[username]-[jobid]", "tag of a job's figures", later=_SNAP)
 
     # log
-    debug_default: bool = _parameter(_FLAG, False, "log in detail", later=_LOG)
+    debug_default: bool = _parameter(_FLAG, False, "log in detail, where the user does not say DEBUG")
     trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)
-    show_log_default: bool = _parameter(_FLAG, False, "show the log to the user", later=_LOG)
+    show_log_default: bool = _parameter(
+        _FLAG, False, "show the log in the job's error file, where the user does not say SHOW_LOG"
+    )
     print_to_stdout: bool = _parameter(_FLAG, False, "write the log to standard output too", later=_LOG)
     log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs", later=_LOG)
     log_file: str | None = _parameter(_PATH, None, "log file in place of the job's record", later=_LOG)

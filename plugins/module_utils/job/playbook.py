@@ -178,6 +178,7 @@ def play(
     log: t.IO[bytes],
     shell: records.ProcessId | None = None,
     player: Player | None = None,
+    detail: bool = False,
 ) -> VTorqueError | None:
     """Run one of the job's playbooks.
 
@@ -187,6 +188,7 @@ def play(
         log: where its output goes.
         shell: the process that becomes the job's shell.
         player: who plays, and has perhaps loaded already; None: a new one.
+        detail: let Ansible tell the results of its tasks too.
 
     Returns:
         None when all went well, else what failed.
@@ -196,7 +198,7 @@ def play(
     if shell is not None:
         told["VTORQUE_SHELL"] = str(shell)
     player = player or Player(start.places.ansible, start.places.run_dir)
-    arguments = ("-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}")
+    arguments = ("-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}", *(("-vv",) if detail else ()))
     try:
         code = player.play(arguments, told, timeout_s=until + SLACK_S - time.time(), log=log)
     except OSError as error:

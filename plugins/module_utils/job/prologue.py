@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -24,7 +25,8 @@ from .hook_call import HookCall
 from .parameters import Policy
 from .playbook import Places, Start
 from .player import Player
-from .request import MARKER
+from .request import MARKER, Request
+from .shown_log import shown
 from .verdict import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, may_be_braked, names_node
 
 KEPT = tuple(f"{key}.json" for key in (user_scripts.PROLOGUE, user_scripts.EPILOGUE))
@@ -179,13 +181,15 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     if case.job is not None:
         kept.keep(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
-    with start.open_log(_uid(call)) as log:
+    show, debug = _log_wishes(case)
+    with start.open_log(_uid(call)) as log, shown(log, show):
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy, case.player)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
         dropped = b" ".join(NODE_PATHS).decode()
         playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")
         case.head_start.hand_over(heard=case.player.loading)
-        error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player)
+        error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
+                              detail=debug)  # fmt: skip
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
@@ -209,6 +213,16 @@ def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
     if ended.fault is None:
         shell_links.point(case.shell, start.directory, start.places.run_dir)
     return ended.fault
+
+
+def _log_wishes(case: _Case) -> tuple[bool, bool]:
+    """Is the owner to see the log in his job's error file, and is it to be detailed?  His word, else the site's."""
+    wishes: t.Mapping[str, bool] = {}
+    with contextlib.suppress(VTorqueError):  # what is wrong with the request is told when its guests are planned
+        request = Request.decode(case.job.x) if case.job is not None else None
+        wishes = request.log if request is not None else {}
+    policy = case.policy
+    return wishes.get("show", policy.show_log_default), wishes.get("debug", policy.debug_default)
 
 
 def _conclude(case: _Case, error: VTorqueError) -> Ending:

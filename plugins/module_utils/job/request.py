@@ -11,6 +11,7 @@ user typed, and is still only a wish, until `policy.resolve` has looked at it.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import re
@@ -44,6 +45,11 @@ MAX_PART = 4096
 """Characters of our whole part of `x`, the prefix included."""
 MAX_ATTRIBUTE = 128 * 1024
 """Longer than qsub can hand over: one argument of a command ends at 128 KiB on Linux (torque.md)."""
+LOG_WORDS = {"show": "SHOW_LOG", "debug": "DEBUG"}
+"""What a user may wish of his job's log, and the variable by which vsub hears it.
+
+It changes what is written, and nothing else.
+"""
 FROM_JOB = "the job's request"
 
 DISTROS = ("debian", "ubuntu", "redhat", "centos", "rocky", "alma", "osv")
@@ -97,6 +103,7 @@ SCRIPTS = ("vm_prologue", "vm_epilogue")
 """Keys whose file is read again when the job starts: the request says by a digest what must be there then."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
+_FLAG = boolean()
 _SHELL = path("a shell by its absolute path, the same for all hosts")
 
 
@@ -124,12 +131,14 @@ class Request:
         shell: the user's own `-S`, or "" for the login shell of passwd.
         digests: for each of `SCRIPTS` that is asked for what its file held at submission (SHA-256); then its path is
             absolute.
+        log: what the user wants of the job's log, by `LOG_WORDS`; what is not there the site decides.
     """
 
     values: t.Mapping[str, Value] = dataclasses.field(default_factory=dict)
     origins: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     shell: str = ""
     digests: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    log: t.Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
     def merged_over(self, other: Request) -> Request:
         """Both requests in one; where both say something this one wins.
@@ -162,6 +171,17 @@ class Request:
             ) from None
         return dataclasses.replace(self, shell=checked)
 
+    def with_log(self, log: t.Mapping[str, bool]) -> Request:
+        """The same request with other wishes for the job's log.
+
+        Args:
+            log: as the attribute holds them.
+
+        Returns:
+            The request, which now carries them.
+        """
+        return dataclasses.replace(self, log=dict(log))
+
     def encode(self) -> str:
         """The request as one part of the job's attribute `x`.
 
@@ -178,6 +198,7 @@ class Request:
             "s": self.shell,
             **({"d": dict(self.digests)} if self.digests else {}),
         }
+        wire |= {"l": dict(self.log)} if self.log else {}
         data = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
         part = PREFIX + base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
         if len(part) > MAX_PART:
@@ -211,7 +232,9 @@ class Request:
             return None
         if len(parts) > 1:
             raise _unreadable(f"the job's attribute x holds {len(parts)} requests, and only one can be meant")
-        return _from_wire(_wire(parts[0]))
+        wire = _wire(parts[0])
+        log = _log_of(wire.pop("l", {}))
+        return _from_wire(wire).with_log(log)
 
 
 def parse(texts: t.Sequence[tuple[str, str]]) -> Request:
@@ -281,6 +304,28 @@ def _take(word: str, raw: str, origin: str, values: dict[str, Value], origins: d
     values[word] = value
     origins.setdefault(word, origin)
     return None
+
+
+def log_wishes(environment: t.Mapping[str, str]) -> dict[str, bool]:
+    """What a user's environment wishes of his job's log: `SHOW_LOG=true vsub ...`, `DEBUG=true vsub ...`.
+
+    Args:
+        environment: of the user.
+
+    Returns:
+        By `LOG_WORDS`; other values than yes and no, which other programs may give them a meaning, wish nothing.
+    """
+    found: dict[str, bool] = {}
+    for word, variable in LOG_WORDS.items():
+        with contextlib.suppress(BadValue):
+            found[word] = bool(_FLAG.read({"1": "true", "0": "false"}.get(raw := environment.get(variable, ""), raw)))
+    return found
+
+
+def _log_of(part: object) -> dict[str, bool]:
+    if not isinstance(part, dict) or set(part) - set(LOG_WORDS) or not all(isinstance(v, bool) for v in part.values()):
+        raise _unreadable("what it says of the log is none of version 1")
+    return part
 
 
 def _unreadable(why: str) -> UserFault:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import types
 import typing as t
 
 from ..errors import UserFault
@@ -105,7 +106,10 @@ def asks_for_vm(arguments: Arguments, script: Script) -> bool:
     return bool(arguments.all(VM) or script.vm_texts)
 
 
-def prepare(arguments: Arguments, script: Script, policy: Policy, site: Site, home: str) -> Submission:
+def prepare(
+    arguments: Arguments, script: Script, policy: Policy, site: Site, home: str,
+    log: t.Mapping[str, bool] = types.MappingProxyType({}),
+) -> Submission:  # fmt: skip
     """Decide what qsub gets.
 
     Args:
@@ -114,6 +118,7 @@ def prepare(arguments: Arguments, script: Script, policy: Policy, site: Site, ho
         policy: the site's configuration.
         site: what there is.
         home: the user's home directory.
+        log: what the user wishes of the job's log (`Request.log`).
 
     Returns:
         qsub's arguments, what was raised, and the script that qsub must read, if not the user's.
@@ -141,7 +146,7 @@ def prepare(arguments: Arguments, script: Script, policy: Policy, site: Site, ho
         raise RequestErrors(faults, request)
     asked, notices = _sized(asked, nodes, need, policy)
     neutral = script.neutral if script.vm_texts else None
-    return Submission(_ours(asked, request, policy), resolved, notices, neutral)
+    return Submission(_ours(asked, request.with_log(log), policy), resolved, notices, neutral)
 
 
 def _explained(fault: KeyFault, site: Site) -> KeyFault:

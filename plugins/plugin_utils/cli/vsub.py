@@ -17,7 +17,7 @@ from ...module_utils.guestspec import FS_TYPES
 from ...module_utils.job import directives
 from ...module_utils.job.policy import PATH, USELESS_YET, ImageFacts, NodeSize, Offers, Policy, host_matches, load
 from ...module_utils.job.qsub_arguments import VM, Arguments
-from ...module_utils.job.request import DISTROS, HYPERVISORS, KEYS, RequestErrors
+from ...module_utils.job.request import DISTROS, HYPERVISORS, KEYS, RequestErrors, log_wishes
 from ...module_utils.job.submission import Site, Submission, asks_for_vm, prepare
 from ...module_utils.job.values import KeyFault, nearest, size_text
 from . import environment, messages
@@ -53,6 +53,10 @@ keys of -vm, and what they take:
 {keys}
 known, and refused because they are not available yet:
 {later}
+
+in the environment:
+  SHOW_LOG=true   what vTorque does for the job, until its script begins, in the job's error file
+  DEBUG=true      the same in more detail, and in the job's log (vmgr job log)
 
   --dry-run   show the request, where each value came from, and the qsub command; submit nothing
   --json      with --dry-run: the same for programs
@@ -125,7 +129,10 @@ def _submit(arguments: Arguments, own: set[str], caller: dict[bytes, bytes], pol
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
     offers, broken = _offers(policy)
-    submission = prepare(arguments, script, policy, Site(offers, broken, lambda: _sizes(call)), _home())
+    told = {os.fsdecode(name): os.fsdecode(value) for name, value in call.environment.items()}
+    submission = prepare(
+        arguments, script, policy, Site(offers, broken, lambda: _sizes(call)), _home(), log_wishes(told)
+    )  # fmt: skip
     for notice in submission.notices:
         print(f"{PROGRAM}: {notice}", file=sys.stderr)
     if "--dry-run" in own:

@@ -20,6 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request im
     SCRIPTS,
     Request,
     RequestErrors,
+    log_wishes,
     parse,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.values import written
@@ -39,6 +40,39 @@ def faults_of(text: str) -> dict[str, str]:
 
 def part(wire: object) -> str:
     return PREFIX + base64.urlsafe_b64encode(json.dumps(wire).encode()).decode().rstrip("=")
+
+
+def test_wishes_for_the_log_travel_and_change_nothing_else() -> None:
+    request = one("vcpus=2")
+    assert "l" not in json.loads(base64.urlsafe_b64decode(request.encode().removeprefix(PREFIX) + "=="))
+    told = request.with_log({"show": True, "debug": False})
+    back = Request.decode(told.encode())
+    assert back is not None
+    assert back.log == {"show": True, "debug": False}
+    assert (back.values, back.shell) == (request.values, request.shell)
+
+
+@pytest.mark.parametrize(
+    "log", [[], "show", 1, None, {"trace": True}, {"show": "true"}, {"show": 1}, {"show": True, "more": False}]
+)
+def test_other_wishes_for_the_log_are_garbage(log: object) -> None:
+    with pytest.raises(UserFault, match="of the log"):
+        Request.decode(part({"v": 1, "k": {}, "s": "", "l": log}))
+
+
+@pytest.mark.parametrize(
+    ("environment", "log"),
+    [
+        ({}, {}),
+        ({"SHOW_LOG": "true", "DEBUG": "Yes"}, {"show": True, "debug": True}),
+        ({"SHOW_LOG": "1", "DEBUG": "0"}, {"show": True, "debug": False}),
+        ({"SHOW_LOG": "FALSE"}, {"show": False}),
+        ({"SHOW_LOG": "", "DEBUG": "express:*"}, {}),
+        ({"show_log": "true"}, {}),
+    ],
+)
+def test_wishes_for_the_log_in_an_environment(environment: dict[str, str], log: dict[str, bool]) -> None:
+    assert log_wishes(environment) == log
 
 
 @pytest.mark.parametrize(

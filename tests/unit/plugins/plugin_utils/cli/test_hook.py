@@ -19,6 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import player
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.hook import REQUEUE
 
@@ -67,6 +68,31 @@ def test_modes(site: Site) -> None:
     assert f"user:{uid}:r--" in readable_by(log)
     assert "other::---" in readable_by(log)
     assert stat.S_IMODE((site.directory / "job.pbs_nodefile.yml").stat().st_mode) == 0o400
+
+
+@pytest.mark.parametrize(
+    ("config", "log", "shown", "detail"),
+    [
+        ("", {}, False, False),
+        ("", {"show": True}, True, False),
+        ("", {"debug": True}, False, True),
+        ("show_log_default: true\ndebug_default: true\n", {}, True, True),
+        ("show_log_default: true\ndebug_default: true\n", {"show": False, "debug": False}, False, False),
+    ],
+)
+def test_owner_sees_what_the_prologue_does_when_he_asks(
+    site: Site, config: str, log: dict[str, bool], shown: bool, detail: bool
+) -> None:
+    site.policy(config)
+    site.job(request=Request().with_log(log).encode())
+    site.play(f"echo 'TASK [one]'; {READY}")
+    done = site.prologue()
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert ("vtorque: TASK [one]" in lines) == shown
+    assert all(line.startswith("vtorque: ") for line in lines)
+    assert bool(lines) == shown
+    assert site.played()[-1].endswith(" -vv") == detail
 
 
 def test_playbook_that_is_killed_blames_nobody(site: Site) -> None:

@@ -151,6 +151,19 @@ def test_bare_submission_becomes_a_vm_job(site: Site) -> None:
     assert done.raw("script") == PLAIN
 
 
+@pytest.mark.parametrize(
+    ("environment", "log"), [({}, {}), ({"SHOW_LOG": "true", "DEBUG": "no"}, {"show": True, "debug": False})]
+)
+def test_wishes_for_the_log_come_from_the_users_environment(
+    site: Site, environment: dict[str, str], log: dict[str, bool]
+) -> None:
+    done = site.vsub(site.script(b"#!/bin/sh\n"), environment=environment)
+    part = next(word for word in done.argv if word.startswith("x=vtorque:"))
+    request = Request.decode(part.removeprefix("x="))
+    assert request is not None
+    assert request.log == log
+
+
 @pytest.mark.parametrize("script", [PLAIN, b"#PBS -vm vcpus=1\n"])
 def test_environment_and_descriptors_are_the_users(site: Site, script: bytes) -> None:
     done = site.vsub(
