@@ -22,6 +22,8 @@ from .batch import kept
 from .hook_call import HookCall
 from .parameters import Policy
 from .playbook import INVENTORY, Places, Start
+from .request import Request
+from .values import written
 
 READY = "ready.json"
 SISTER_S = 60.0
@@ -138,9 +140,7 @@ def _close_record(call: HookCall, start: Start, began: float) -> None:
     for name in COPIED:
         with contextlib.suppress(FileNotFoundError, VTorqueError):
             known[name] = records.read_json(start.directory / f"{name}.json")
-    with contextlib.suppress(FileNotFoundError, VTorqueError):
-        if told := kept.kept(start.job_id, start.directory):
-            known["name"] = told.name
+    _add_job(known, start)
     _add_use(known, start)
     phases = known.setdefault("phases", {})
     with contextlib.suppress(FileNotFoundError, VTorqueError):
@@ -149,6 +149,15 @@ def _close_record(call: HookCall, start: Start, began: float) -> None:
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
     records.write(path, json.dumps(known), reader_uid=call.uid)
+
+
+def _add_job(known: dict[str, t.Any], start: Start) -> None:
+    """The job's name and request, as the server told them to the prologue."""
+    with contextlib.suppress(OSError, VTorqueError):
+        if job := kept.kept(start.job_id, start.directory):
+            known["name"] = job.name
+            if request := Request.decode(job.x):
+                known["request"] = {key: written(value) for key, value in sorted(request.values.items())}
 
 
 def _add_use(known: dict[str, t.Any], start: Start) -> None:

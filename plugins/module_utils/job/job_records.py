@@ -76,6 +76,11 @@ class JobRecord:
         return _text(self.raw.get("name"))
 
     @property
+    def request(self) -> dict[str, str]:
+        """What was asked for with `-vm`, as far as it was said."""
+        return {_text(key): _text(value) for key, value in _mapping(self.raw.get("request")).items()}
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """The job's nodes, the mother superior first."""
         return tuple(_text(node) for node in _list(self.raw.get("nodes")))
@@ -123,7 +128,7 @@ class JobRecord:
         if self.raw.get("refusal"):
             return "refused"
         if self.ended is None:
-            return "not ended"
+            return "running" if _runs(self.job_id, self.start) else "end not known"
         if self.raw.get("lost"):
             return "guest lost"
         return "finished"
@@ -293,6 +298,14 @@ def _may_list(path: pathlib.Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _runs(job_id: str, start: int) -> bool:
+    """Is this start still there, on this host?"""
+    try:
+        return records.run_directory(job_id, start).exists()
+    except (OSError, VTorqueError):
+        return False
 
 
 def consoles(record: JobRecord) -> Consoles:

@@ -157,6 +157,8 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
         print(f"  {line}")
     if record.wrong:
         print(f"  {record.wrong}")
+    if record.request:
+        print(f"  -vm {','.join(f'{key}={value}' for key, value in record.request.items())}")
     if record.guests:
         print()
         _table(

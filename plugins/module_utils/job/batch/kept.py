@@ -8,6 +8,7 @@ from __future__ import annotations
 import pathlib
 
 from ... import records
+from ...errors import VTorqueError
 from . import BatchJob
 
 FILE = "job.json"
@@ -39,11 +40,14 @@ def kept(job_id: str, directory: pathlib.Path) -> BatchJob | None:
         The job; None when nothing of it was kept there.
 
     Raises:
-        VTorqueError: what is there is not root's.
+        VTorqueError: what is there is not root's, or of another form.
     """
     try:
         data = records.read_json(directory / FILE, limit=LIMIT)
     except FileNotFoundError:
         return None
-    job = BatchJob(**{**data, "exec_host": tuple(data["exec_host"])})
+    try:
+        job = BatchJob(**{**data, "exec_host": tuple(data["exec_host"])})
+    except (KeyError, TypeError) as error:  # another version of ours kept it
+        raise VTorqueError(f"{directory / FILE}", f"is not of the form of this version: {error}") from error
     return job if job.job_id == job_id else None

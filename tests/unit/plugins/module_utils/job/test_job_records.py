@@ -108,7 +108,7 @@ def test_all_records_and_the_last_ones(place: pathlib.Path) -> None:
 def test_garbage_is_unknown_and_never_a_crash(tmp_path: pathlib.Path, content: t.Any) -> None:
     keep(tmp_path, "1.head.1", content)
     record = job_records.find("1", tmp_path)
-    assert record.state in ("unknown", "not ended", "refused", "guest lost")
+    assert record.state in ("unknown", "end not known", "refused", "guest lost")
     said = [record.user, record.name, *record.nodes, *record.reasons, record.state]
     said += [text for guest in record.guests for text in (guest.name, guest.node, guest.image, guest.address)]
     assert all(text.isprintable() for text in said)
@@ -133,7 +133,7 @@ def test_what_is_not_there_yet_is_said(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "state"),
     [
-        ({}, "not ended"),
+        ({}, "end not known"),
         ({"ended": 3.0}, "finished"),
         ({"ended": 3.0, "lost": {"guest": "v"}}, "guest lost"),
         ({"ended": 3.0, "refusal": {"what": "x"}}, "refused"),
@@ -144,6 +144,14 @@ def test_what_is_not_there_yet_is_said(tmp_path: pathlib.Path) -> None:
 )
 def test_states(raw: dict[str, t.Any], state: str) -> None:
     assert job_records.JobRecord("1.head", 1, pathlib.Path("/"), "", raw).state == state
+
+
+def test_job_that_is_still_there_runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "run_directory", lambda job_id, start: tmp_path / records.job_key(job_id, start))
+    record = job_records.JobRecord("1.head", 1, pathlib.Path("/"), "", {})
+    assert record.state == "end not known"
+    (tmp_path / "1.head.1").mkdir()
+    assert record.state == "running"
 
 
 def test_reasons_are_told_once_and_harmless() -> None:

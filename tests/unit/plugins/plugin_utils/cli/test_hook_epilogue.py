@@ -15,6 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 
 from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left, readable_by
@@ -82,6 +83,23 @@ def test_epilogue_without_a_front_end_or_a_program_for_it(site: Site, config: st
     assert site.epilogue().returncode == 0
     assert not (site.place / "sent").exists()
     nothing_left(site)
+
+
+def test_epilogue_adds_what_was_asked_for(site: Site) -> None:
+    site.job(request=Request({"vcpus": 2, "img": "tiny"}, {}).encode())
+    assert site.prologue().returncode == 0
+    assert site.epilogue().returncode == 0
+    record = site.record()
+    assert (record["name"], record["request"]) == ("arr-1", {"img": "tiny", "vcpus": "2"})
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"exec_host": []}', "[]"])
+def test_epilogue_bears_garbage_of_what_was_asked_for(site: Site, text: str) -> None:
+    assert site.prologue().returncode == 0
+    (site.directory / "job.json").unlink()
+    records.write(site.directory / "job.json", text)
+    assert site.epilogue().returncode == 0
+    assert "request" not in site.record()
 
 
 def use_of(name: str, cpu_s: float) -> dict[str, object]:

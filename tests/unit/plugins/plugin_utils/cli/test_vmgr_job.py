@@ -19,7 +19,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmg
 
 ALICE, BOB = 70_001, 70_002
 RECORD = {
-    "job_id": "4711.head", "start": 1, "user": "alice", "name": "solve.sh", "nodes": ["cn1", "cn2"],
+    "job_id": "4711.head", "start": 1, "user": "alice", "name": "solve.sh",
+    "request": {"vcpus": "6", "img": "tiny"}, "nodes": ["cn1", "cn2"],
     "exit_status": 0, "ended": 1010.0,
     "guests": [
         {"rank": 0, "name": "vcn1-1", "node": "cn1", "image": "tiny@1", "address": "10.0.0.5", "vcpus": 6,
@@ -59,6 +60,7 @@ def vmgr_job_says(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_show(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert lines[0] == "job 4711.head  alice  solve.sh  2 nodes x 1 guest  finished, exit status 0"
+    assert lines[1] == "  -vm vcpus=6,img=tiny"
     table = [line.split() for line in lines]
     heading = ["guest", "node", "image", "address", "vcpus", "ram", "cpu", "used", "read", "written", "received"]
     assert heading in table
