@@ -233,8 +233,10 @@ class Domains:
             what = lib.VIR_DOMAIN_STATS_BLOCK | lib.VIR_DOMAIN_STATS_INTERFACE
             for domain in [domain for domain in self._connection.listAllDomains(0) if domain.name() in names]:
                 with contextlib.suppress(lib.libvirtError):  # it ended meanwhile
-                    found[domain.name()] = {"cpu.process": domain.info()[4]}
-                    found[domain.name()].update(self._connection.domainListGetStats([domain], what)[0][1])
+                    figures = {"cpu.process": domain.info()[4]}
+                    with contextlib.suppress(lib.libvirtError):  # a driver that keeps no such figures
+                        figures.update(self._connection.domainListGetStats([domain], what)[0][1])
+                    found[domain.name()] = figures  # whole: whoever waits may look at any moment
 
         def work() -> None:
             with contextlib.suppress(self._libvirt.libvirtError):
@@ -243,7 +245,7 @@ class Domains:
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         thread.join(within_s)
-        return {name: dict(figures) for name, figures in list(found.items())}
+        return dict(found)
 
     def _facts(self, domain: t.Any) -> DomainFacts:
         state = domain.state()[0]
