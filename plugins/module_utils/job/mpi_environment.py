@@ -77,12 +77,11 @@ TABLE = (
         b"I_MPI_HYDRA_BOOTSTRAP",
         b"ssh",
         "Intel MPI: its developer reference, Hydra environment variables; without it 2021.19 runs /usr/bin/pbsdsh",
-        (b"HYDRA_BOOTSTRAP",),
     ),
     Told(
         b"I_MPI_HYDRA_HOST_FILE",
         NODE_FILE,
-        "Intel MPI: its developer reference, Hydra environment variables",
+        "Intel MPI: its developer reference, Hydra environment variables; the other name is its former one",
         (b"HYDRA_HOST_FILE",),
     ),
 )

@@ -47,7 +47,7 @@ def test_no_launcher_looks_for_a_mom(name: bytes, value: bytes) -> None:
         (b"OMPI_MCA_plm_rsh_agent", (b"PRTE_MCA_plm_ssh_agent",)),
         (b"OMPI_MCA_orte_default_hostfile", (b"PRTE_MCA_prte_default_hostfile",)),
         (b"HYDRA_LAUNCHER", (b"HYDRA_BOOTSTRAP",)),
-        (b"HYDRA_BOOTSTRAP", (b"I_MPI_HYDRA_BOOTSTRAP",)),
+        (b"HYDRA_BOOTSTRAP", ()),
         (b"HYDRA_HOST_FILE", (b"I_MPI_HYDRA_HOST_FILE",)),
         (b"I_MPI_HYDRA_HOST_FILE", ()),
     ],
