@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
 import uuid
 
 from .state import NETWORK, NodePlan
@@ -114,6 +116,9 @@ def _users(plan: NodePlan) -> None:
             home = pathlib.Path("/home") / user
             home.mkdir(mode=0o755, exist_ok=True)
             shutil.chown(home, uid, gid)
+            # the tiny guest puts its keys over it: its sshd looks for them nowhere else
+            (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+            shutil.chown(home / ".ssh", uid, gid)
 
 
 def _ssh(plan: NodePlan) -> None:
@@ -181,6 +186,34 @@ def start_libvirt() -> None:
     """
     run("/usr/sbin/libvirtd", "-d")
 
+
+def start_nfs() -> None:
+    """Serve the front end's /home by NFS, in user space; the port is open when this returns.
+
+    Raises:
+        DaemonError: it did not start; says its last words.
+    """
+    put("/etc/ganesha/lab.conf", GANESHA_CONF)
+    log = pathlib.Path("/var/log/ganesha.log")
+    run("/usr/bin/ganesha.nfsd", "-f", "/etc/ganesha/lab.conf", "-L", str(log), "-p", "/run/ganesha.pid")
+    end = time.monotonic() + 60
+    while True:
+        with socket.socket() as asking:
+            if asking.connect_ex((f"{NETWORK}.1", 2049)) == 0:
+                return
+        if time.monotonic() > end:
+            raise DaemonError(f"nobody listens for NFS: {log.read_text(errors='replace')[-800:]}")
+        time.sleep(0.1)
+
+
+GANESHA_CONF = f"""\
+NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = 2049; Bind_addr = {NETWORK}.1; Enable_NLM = false; Enable_RQUOTA = false; }}
+NFSv4 {{ Graceless = true; Minor_Versions = 1,2; RecoveryRoot = "/run/ganesha"; Only_Numeric_Owners = true;
+    Delegations = false; }}
+EXPORT {{ Export_Id = 1; Path = "/home"; Pseudo = "/home"; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;
+    Protocols = 4; Transports = TCP; FSAL {{ Name = VFS; }} }}
+"""
+"""The guest's root mounts the homes: it is not squashed here, as on many clusters it is."""
 
 LIBVIRTD_CONF = """\
 # without polkit's daemon: root alone, by the socket's mode

@@ -42,13 +42,13 @@ def files() -> t.Iterator[str]:
 
 
 def processes() -> t.Iterator[str]:
-    """Every qemu of this node."""
+    """Every qemu and every virtiofsd of this node."""
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if words[0].rpartition(b"/")[2].startswith(b"qemu-system"):
+        if words[0].rpartition(b"/")[2].startswith(b"qemu-system") or words[0].startswith(b"vtorque-virtiofsd:"):
             yield f"process {path.parent.name} {words[0].decode(errors='replace')}"
 
 

@@ -21,8 +21,10 @@ def main() -> int:
             daemons.start_libvirt()
         elif sys.argv[1:] == ["batch"]:
             batch.start(NodePlan.read(PLAN))
+        elif sys.argv[1:] == ["nfs"]:
+            daemons.start_nfs()
         else:
-            raise daemons.DaemonError("say libvirt or batch")
+            raise daemons.DaemonError("say libvirt, batch or nfs")
     except daemons.DaemonError as error:
         print(f"lab.revive: {error}", file=sys.stderr)
         return 2

@@ -50,6 +50,11 @@ lost() { # what
     exit 1
 }
 
+await_lease() { # whoever has waited for a process is not told its status again
+    [ -z "$lease" ] || wait "$lease" || lost "network: no answer from a DHCP server"
+    lease=
+}
+
 # a disk may appear a moment after its driver
 tries=0
 until seed=$(findfs LABEL=cidata 2>/dev/null); do
@@ -78,16 +83,24 @@ ssh=/etc/dropbear
 mkdir -p $ssh/authorized
 dropbearconvert openssh dropbear /etc/ssh/ssh_host_ed25519_key $ssh/host_key >/dev/null 2>&1 || lost "sshd: no host key"
 /usr/lib/vtorque/identity >/dev/null 2>&1 || lost "identity: $(/usr/lib/vtorque/identity 2>&1 | tail -n 1)"
+for kind in virtiofs nfs; do
+    case $VTORQUE_MOUNTS in
+        *"$kind	"*)
+            while read -r module; do insmod "/lib/modules/$module"; done <"/lib/modules/order-$kind"
+            [ $kind = virtiofs ] || await_lease
+            ;;
+    esac
+done
+# what is not there is told by the same program again
+/usr/lib/vtorque/mounts >/dev/null 2>&1 || exec /usr/lib/vtorque/ready
 # dropbear looks for keys in the home alone: what it finds there is root's, and no user can move a mount
 cp "/etc/ssh/authorized_keys/$VTORQUE_USER" $ssh/authorized/authorized_keys
-mkdir "$VTORQUE_HOME/.ssh"
-mount -o bind $ssh/authorized "$VTORQUE_HOME/.ssh"
-[ "$fault" != rc-file ] || echo 'exit 3' | tee "$VTORQUE_HOME/.bashrc" >"$VTORQUE_HOME/.profile"
-[ "$fault" != profile ] || echo 'exit 3' >"$VTORQUE_HOME/.profile"
+[ -n "$VTORQUE_MOUNTS" ] || mkdir "$VTORQUE_HOME/.ssh"
+mount -o bind $ssh/authorized "$VTORQUE_HOME/.ssh" || lost "sshd: the home has no .ssh"
 set -- -r $ssh/host_key
 # one that dropbear makes for itself
 [ "$fault" != host-key ] || set -- -R
 dropbear -E -s -w -m "$@" 2>>/var/log/dropbear
 
-wait $lease || lost "network: no answer from a DHCP server"
+await_lease
 exec /usr/lib/vtorque/ready

@@ -32,6 +32,8 @@ PROGRAMS = (
     pathlib.Path("/bin/bash"),
 )
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng", "virtio_console", "isofs")
+SHARING = {"virtiofs": ("virtiofs",), "nfs": ("nfsv4",)}
+"""What is loaded only in guests that mount something of this kind."""
 CMDLINE = "console=ttyS0 quiet"
 DIRECTORIES = ("dev", "etc/ssh", "home", "lib/modules", "mnt", "opt", "proc", "root", "run", "sys", "usr/bin",
                "usr/lib", "var/log", "var/run", "var/spool")  # fmt: skip
@@ -143,9 +145,17 @@ def _tree(root: pathlib.Path, package: pathlib.Path) -> None:
     _program((HERE / "ssh.sh").read_bytes(), root / "usr/bin/ssh")
     _program((HERE / "udhcpc.sh").read_bytes(), root / "etc/udhcpc")
     order = kernel.modules(package, MODULES)
-    for name, content in order.items():
+    _modules(root, "order", order)
+    for kind, names in SHARING.items():
+        _modules(root, f"order-{kind}", {
+            name: content for name, content in kernel.modules(package, names).items() if name not in order
+        })  # fmt: skip
+
+
+def _modules(root: pathlib.Path, order: str, contents: t.Mapping[str, bytes]) -> None:
+    for name, content in contents.items():
         (root / "lib/modules" / name).write_bytes(content)
-    (root / "lib/modules/order").write_text("".join(f"{name}\n" for name in order), encoding="ascii")
+    (root / "lib/modules" / order).write_text("".join(f"{name}\n" for name in contents), encoding="ascii")
 
 
 def _program(content: bytes, path: pathlib.Path) -> None:

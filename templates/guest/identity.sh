@@ -145,9 +145,16 @@ check_power() {
     ! sudo -n -l -U "$VTORQUE_USER" 2>/dev/null | grep -q 'may run' || die "$VTORQUE_USER may use sudo in this image"
 }
 
+home_is_mounted() {
+    printf '%s' "$VTORQUE_MOUNTS" | awk -F'\t' '$3 == ENVIRON["VTORQUE_HOME"] { found = 1 } END { exit !found }'
+}
+
 make_places() {
     umask 022
-    if [ ! -e "$VTORQUE_HOME" ] && [ ! -L "$VTORQUE_HOME" ]; then
+    # a home that is the cluster's own is never touched: neither its owner nor its mode is ours to decide
+    if home_is_mounted; then
+        [ -d "$VTORQUE_HOME" ] || mkdir -p "$VTORQUE_HOME"
+    elif [ ! -e "$VTORQUE_HOME" ] && [ ! -L "$VTORQUE_HOME" ]; then
         mkdir -p "${VTORQUE_HOME%/*}/" && mkdir -m 0700 "$VTORQUE_HOME" && chown "$VTORQUE_UID:$VTORQUE_GID" "$VTORQUE_HOME"
     elif [ "$(stat -c %u:%g "$VTORQUE_HOME")" != "$VTORQUE_UID:$VTORQUE_GID" ]; then
         case $VTORQUE_HOME in
@@ -164,7 +171,9 @@ make_places() {
             chown "$VTORQUE_UID:$VTORQUE_GID" "$VTORQUE_TORQUE_HOME/mom_priv/jobs" &&
             chmod 0700 "$VTORQUE_TORQUE_HOME/mom_priv/jobs"
     } || die "$VTORQUE_TORQUE_HOME/mom_priv/jobs could not be made"
-    ! command -v restorecon >/dev/null 2>&1 || restorecon -R "$VTORQUE_HOME" "$VTORQUE_TORQUE_HOME"
+    command -v restorecon >/dev/null 2>&1 || return 0
+    home_is_mounted || restorecon -R "$VTORQUE_HOME"
+    restorecon -R "$VTORQUE_TORQUE_HOME"
 }
 
 offer_pbsdsh() { # where login shells look first: Torque's own asks a MOM; what the image has in that very place stays

@@ -44,7 +44,13 @@ be_the_users() {
     has=$(id -G "$VTORQUE_USER" | tr ' ' '\n' | sort -n)
     [ "$has" = "$wanted" ] || fail "identity: $VTORQUE_USER is not in the groups that he was given"
     [ "$(id -gn "$VTORQUE_USER")" = "$VTORQUE_GROUP" ] || fail "identity: group $VTORQUE_GID has another name"
-    [ "$(stat -c %u:%g "$VTORQUE_HOME")" = "$VTORQUE_UID:$VTORQUE_GID" ] || fail "identity: the home is another's"
+}
+
+share() {
+    words=$(/usr/lib/vtorque/mounts 2>&1) || fail "mount: ${words##*
+}"
+    # its group is the owner's to choose
+    [ "$(stat -c %u "$VTORQUE_HOME")" = "$VTORQUE_UID" ] || fail "identity: the home is another's"
 }
 
 await() { # unit...: of systemd, on its way at boot anyhow; other guests have the thing done before this program starts
@@ -73,6 +79,7 @@ know_thyself() {
 be_the_users
 await network-online.target || fail "network: not online"
 greet
+share
 open_the_door
 know_thyself
 said=ready

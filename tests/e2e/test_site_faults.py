@@ -61,7 +61,9 @@ def test_configuration_that_is_broken(site: Site) -> None:
 def test_home_without_room_hinders_no_job(site: Site) -> None:
     """Nothing of ours is written under a home: a user over his quota gets his job's output where there is room."""
     site.root("fe", "mkdir -p -m 1777 /home/public")
-    with mounted(site, "cn1", "/home/alice", options="size=4k,nr_inodes=1,uid=1001,gid=1001,mode=755"):
+    # the tiny guest needs the directory
+    options, then = "size=4k,nr_inodes=2,uid=1001,gid=1001,mode=755", "install -d -m 700 -o 1001 /home/alice/.ssh"
+    with mounted(site, "cn1", "/home/alice", options=options, then=then):
         assert site.on("cn1", "touch", "/home/alice/x", user="alice").returncode != 0
         output = [word for stream in "oe" for word in (f"-{stream}", f"fe:/home/public/quota.{stream}")]
         ended = site.job("-l", "nodes=cn1:ppn=2", *output, stdin="id -un; echo complaint >&2\n")
@@ -71,9 +73,14 @@ def test_home_without_room_hinders_no_job(site: Site) -> None:
 
 def test_exit_in_the_users_own_files(site: Site) -> None:
     """A shell that ends in its profile ends the job, as on bare metal; one that lets nobody in is told as such."""
-    with image("profile", fault="profile"), image("rc-file", fault="rc-file"):
-        jobs = [site.submit("-vm", f"img={name}", stdin="echo RAN\n") for name in ("profile", "rc-file")]
-        profile, rc_file = (site.end(job_id) for job_id in jobs)
+    try:
+        with changed(site, home_via="virtiofs"):
+            site.write("/home/alice/.profile", "exit 3\n")
+            profile = site.job(stdin="echo RAN\n")
+            site.write("/home/alice/.bashrc", "exit 3\n")
+            rc_file = site.job(stdin="echo RAN\n")
+    finally:
+        site.root("fe", "rm -f /home/alice/.profile /home/alice/.bashrc")
     assert (profile.exit_status, profile.out, profile.err) == (3, "", "")
     check_refused(rc_file, "ended the session before the job began", ".bashrc")
     check_nobody_blamed(site)

@@ -13,6 +13,7 @@ import dataclasses
 import re
 import typing as t
 
+from .. import mounts as mounts_of_guests
 from ..guestspec import ADDRESS
 from .request import KEYS
 from .values import BadValue, Kind, Value, boolean, choice, number, part_of_all, path, several, size_mib, text
@@ -55,6 +56,19 @@ def _host_pattern() -> Kind:
     return Kind(read, allowed)
 
 
+def _mount_line() -> Kind:
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise BadValue(mounts_of_guests.FORM)
+        try:
+            mounts_of_guests.read_line(value)
+        except ValueError as error:
+            raise BadValue(str(error)) from None
+        return " ".join(value.split())
+
+    return Kind(read, mounts_of_guests.FORM)
+
+
 def _parameter(kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), later: str = "") -> t.Any:
     return dataclasses.field(default=default, metadata={"kind": kind, "meaning": meaning, "old": old, "later": later})  # pylint: disable=invalid-field-call
 
@@ -73,13 +87,12 @@ _RAM = size_mib(16, 2**24)
 _NAME = text(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?", "a host or domain name, or an address")
 _SERVER = text(r"[A-Za-z0-9:]([A-Za-z0-9.:_-]{0,252}[A-Za-z0-9:])?", "a host name or an address")
 _ADDRESS = text(ADDRESS, "an address")
-_EXPORT = text(r"[A-Za-z0-9.:\[\]_-]{1,253}:/[^\s]{0,500}", "an export (server:/path)")
+_EXPORT = text(mounts_of_guests.EXPORT, "an export (server:/path)")
 _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _LOG = "the product's log"
 _INSTALL = "the roles that install the product"
-_MOUNTS = "mounts in guests"
 _IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
 _SPARE = "spare nodes"
 _CACHE = "the nodes' image cache"
@@ -106,7 +119,9 @@ class Policy:
     vm_img_dir: str = _parameter(
         _PATH, "/opt/vm-images", "the image pool, root's alone to write", old=("IMAGE_POOL", "IMAGE_POOL_DIR")
     )
-    ws_dir: str = _parameter(_PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later=_MOUNTS)
+    ws_dir: str = _parameter(
+        _PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later="disks on the workspace"
+    )
     ramdisk_dir: str = _parameter(_PATH, "/ramdisk", "where fs_type=ramdisk lives on nodes", later="fs_type=ramdisk")
 
     # who may submit VM jobs, and where they run
@@ -165,12 +180,14 @@ class Policy:
     ntp_server_2: str | None = _parameter(_SERVER, None, "second time server of the guests")
 
     # what guests mount and hold
-    home_via: str = _parameter(choice("nfs", "virtiofs"), "nfs", "how homes reach guests", later=_MOUNTS)
-    vm_nfs_home: str | None = _parameter(_EXPORT, None, "export for /home", later=_MOUNTS)
-    vm_nfs_ws: str | None = _parameter(_EXPORT, None, "export for /workspace", later=_MOUNTS)
-    vm_nfs_opt: str | None = _parameter(_EXPORT, None, "export for /opt-hpc", later=_MOUNTS)
+    home_via: str = _parameter(
+        choice("nfs", "virtiofs"), "nfs", "how homes reach guests: by vm_nfs_home, or from where the node has them"
+    )
+    vm_nfs_home: str | None = _parameter(_EXPORT, None, "export for /home, of which a guest gets its user's own home")
+    vm_nfs_ws: str | None = _parameter(_EXPORT, None, "export for /workspace")
+    vm_nfs_opt: str | None = _parameter(_EXPORT, None, "export for /opt-hpc")
     mounts: tuple[str, ...] = _parameter(
-        several(_LINE), (), "further mounts: source target kind options", later=_MOUNTS
+        several(_mount_line()), (), "further mounts of every guest: lines `source target kind options`"
     )
     metadata_packages: tuple[str, ...] = _parameter(several(_WORD), (), "packages users may name", later=_FILES)
     sw_packages_debian: tuple[str, ...] = _parameter(
@@ -188,7 +205,7 @@ class Policy:
     timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
     prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; below Torque's $prologalarm less 10")
     vm_epilogue_timeout: int = _parameter(_SECONDS, 30, "seconds for a user's vm_epilogue in the guest")
-    nfs_timeout: int = _parameter(_SECONDS, 3, "seconds for an NFS server to answer", later=_MOUNTS)
+    nfs_timeout: int = _parameter(_SECONDS, 3, "tries to mount something in a guest, each of at most 10 s")
     node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held")
     offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that may be offline by our note; 0: never any")
     record_days: int = _parameter(number(1, 36500), 90, "days that the records of jobs are kept")

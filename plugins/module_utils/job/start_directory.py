@@ -30,10 +30,14 @@ def covered(policy: Policy, home: str) -> tuple[str, ...]:
     """
     places = [home] if home_is_shared(policy) else []
     if policy.vm_nfs_ws is not None:
-        places += ["/workspace", "/scratch"]
+        places.append("/workspace")
     if policy.vm_nfs_opt is not None:
         places.append("/opt-hpc")
-    return (*places, *(line.split()[1] for line in policy.mounts if len(line.split()) > 1))
+    places += [line.split()[1] for line in policy.mounts if len(line.split()) > 1]
+    if "/workspace" in places and "/scratch" not in places:
+        # a link to it in every guest
+        places.insert(places.index("/workspace") + 1, "/scratch")
+    return tuple(places)
 
 
 def is_below(path: str, places: tuple[str, ...]) -> bool:

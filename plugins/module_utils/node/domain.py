@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import threading
 import typing as t
 import xml.etree.ElementTree as ET
@@ -64,9 +65,15 @@ class DomainEvent:
 
 @dataclasses.dataclass(frozen=True)
 class Capabilities:
-    """What this node's hypervisor offers: architecture -> kinds of domain (`kvm`, `qemu`, `test`)."""
+    """What this node's hypervisor offers.
+
+    Attributes:
+        domains: architecture -> kinds of domain (`kvm`, `qemu`, `test`).
+        qemu_ids: uid and gid as which it runs guests.
+    """
 
     domains: t.Mapping[str, tuple[str, ...]]
+    qemu_ids: tuple[int, int] = (0, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +84,16 @@ class Outcome:
     before: DomainFacts | None
     after: DomainFacts | None
     differences: tuple[str, ...] = ()
+
+
+def _qemu_ids(root: ET.Element) -> tuple[int, int]:
+    """libvirt's label for the ids of a process is `+uid:+gid`; without one it changes none."""
+    for model in root.iterfind("host/secmodel"):
+        for label in model.iterfind("baselabel"):
+            found = re.fullmatch(r"\+([0-9]+):\+([0-9]+)", (label.text or "").strip())
+            if model.findtext("model") == "dac" and found:
+                return int(found[1]), int(found[2])
+    return 0, 0
 
 
 def _libvirt() -> t.Any:
@@ -259,7 +276,7 @@ class Domains:
         return Capabilities({
             arch.get("name", ""): tuple(sorted({d.get("type", "") for d in arch.iterfind("domain")}))
             for arch in root.iterfind("guest/arch")
-        })  # fmt: skip
+        }, _qemu_ids(root))  # fmt: skip
 
     # -- what is done
 

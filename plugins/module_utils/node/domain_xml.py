@@ -22,7 +22,12 @@ _SIZES = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 10**6, "
 
 @dataclasses.dataclass(frozen=True)
 class DomainSpec:
-    """Everything that the template of a guest's domain may use."""
+    """Everything that the template of a guest's domain may use.
+
+    Attributes:
+        virtiofs: tag and socket of each directory that a virtiofsd of ours shares.
+        plan9: tag and directory of each that qemu itself shares, read-only.
+    """
 
     name: str
     uuid: str
@@ -50,6 +55,8 @@ class DomainSpec:
     cmdline: str = ""
     nvram: pathlib.Path | None = None
     network_filter: str | None = None
+    virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
+    plan9: tuple[tuple[str, str], ...] = ()
 
     @property
     def machine(self) -> str:

@@ -15,7 +15,7 @@ import typing as t
 
 from .. import records
 from ..errors import NodeFault, VTorqueError
-from . import images, neighbours
+from . import images, neighbours, virtiofsd
 from .domain import Capabilities, Domains, kvm_usable
 from .settings import NodeSettings
 
@@ -170,6 +170,8 @@ def check_programs(settings: NodeSettings) -> None:
     Raises:
         NodeFault: one is not, or does not.
     """
+    if settings.home_via == "virtiofs" or any(mount.kind == "virtiofs" for mount in settings.mounts):
+        virtiofsd.program(settings)
     for program, option in (
         (settings.qemu_img, "--version"),
         (settings.ssh, "-V"),

@@ -17,10 +17,10 @@ import typing as t
 import uuid
 
 from .. import records
-from ..errors import NodeFault, UserFault
+from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
 from ..records import Deadline, Timings, job_key
-from . import images, neighbours, seed, slots
+from . import images, neighbours, seed, sharing, slots, virtiofsd
 from .console import Console
 from .domain import Domains, DomainSpec, render_xml
 from .kept import Kept, read_kept, write_kept
@@ -43,6 +43,7 @@ class _Guest:
     timings: Timings
     image: images.Image
     boot: images.Boot
+    virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
 
 
 def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
@@ -89,12 +90,14 @@ def make(
     Raises:
         VTorqueError: they are not ready; the class says whose fault it is.
     """
+    shared = sharing.plan(settings, part.owner)
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     here = neighbours.node_address(settings.bridge)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
         _furnish(guest, settings, deadline, step)
-    _all_at_once([functools.partial(_start, guest, part, settings, domains, step, here) for guest in guests])
+    _share(guests, shared, part, settings, domains, deadline)
+    _all_at_once([functools.partial(_start, guest, part, settings, domains, step, here, shared) for guest in guests])
     step("the wait for " + ", ".join(guest.kept.name for guest in guests))
     proven = _wait(guests, settings, domains, deadline)
     step("the facts of the guests")
@@ -191,7 +194,10 @@ def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: St
         guest.boot = _own_kernel(guest.image, guest.directory)
 
 
-def _start(guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domains, step: Step, here: str) -> None:
+def _start(
+    guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domains, step: Step, here: str,
+    shared: sharing.Plan,
+) -> None:  # fmt: skip
     """Seed and domain; the guest boots from here on."""
     directory, kept, spec, image, boot = guest.directory, guest.kept, guest.spec, guest.image, guest.boot
     step(f"the seed of {kept.name}")
@@ -202,6 +208,7 @@ def _start(guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domai
             host_key=spec.host_key, authorized_key=spec.authorized_key,
             domain=settings.domain or "", name_servers=_some(settings.name_server),
             search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
+            mounts=shared.mounts, mount_tries=settings.mount_tries,
         )  # fmt: skip
         seed.write_iso(seed.render(told, settings.template_dir), directory / "seed.iso")
         write_known_hosts(directory / "known_hosts", spec.host_key.public)
@@ -218,13 +225,37 @@ def _start(guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domai
                 agent=settings.agent_socket(kept.slot), bridge=settings.bridge,
                 tap=settings.tap_name(kept.slot), mac=kept.mac, boot_mode=boot.mode, kernel=boot.kernel,
                 initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
-                network_filter=settings.network_filter,
+                network_filter=settings.network_filter, virtiofs=guest.virtiofs,
+                plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
             ),
             site_dir=settings.template_dir,
         )  # fmt: skip
         records.write(directory / "domain.xml", xml)
         step(f"the start of {kept.name} by libvirt")
-        domains.create(xml)
+        try:
+            domains.create(xml)
+        except VTorqueError:
+            # a guest that cannot start because its virtiofsd has ended proves nothing of this node
+            for tag, _socket in guest.virtiofs:
+                if words := virtiofsd.last_words(directory, tag):
+                    raise SiteFault(f"virtiofsd of {kept.name} has ended", words) from None
+            raise
+
+
+def _share(
+    guests: t.Sequence[_Guest], shared: sharing.Plan, part: NodePart, settings: NodeSettings, domains: Domains,
+    deadline: Deadline,
+) -> None:  # fmt: skip
+    """Start what shares this node's directories with the guests; not in threads, which a fork does not survive."""
+    shares = [share for share in shared.shares if share.kind == "virtiofs"]
+    if not shares:
+        return
+    qemu = domains.capabilities().qemu_ids
+    for guest in guests:
+        guest.virtiofs = tuple(
+            (one.tag, virtiofsd.start(one.tag, one.directory, guest.directory, part.owner, settings, qemu, deadline))
+            for one in shares
+        )
 
 
 def _some(text: str | None) -> tuple[str, ...]:

@@ -157,7 +157,9 @@ class _Watch:
             self.moved_at = time.monotonic()
         console = self.guest.console
         if console.failed is not None:
-            raise VTorqueError(f"guest {self.guest.name} could not become ready", console.failed)
+            # the guest lives, and what its site promised is not there
+            fault = SiteFault if console.failed.startswith("mount: ") else VTorqueError
+            raise fault(f"guest {self.guest.name} could not become ready", console.failed)
         if console.panic is not None:
             what = f"the kernel of guest {self.guest.name} panicked"
             raise GuestFault(what, console.panic, _last_lines(console), symptom="panicked")

@@ -15,7 +15,7 @@ import signal
 
 from ..errors import NodeFault
 from ..records import job_key
-from . import slots
+from . import slots, virtiofsd
 from .domain import Domains
 from .neighbours import SYS_NET
 from .settings import NodeSettings
@@ -69,10 +69,11 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
 
 
 def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
-    """Every qemu that has a guest's disk open, with the key of the guest's start.
+    """Every qemu that has a guest's disk open, and every virtiofsd of ours, with the key of the guest's start.
 
     Its arguments only say where to look: anybody can write any.  The open disk proves it, for nobody but root and
-    qemu's own user can open one; other files of a guest are open to all who know their names.
+    qemu's own user can open one; so does the log of a virtiofsd, which only root can open.  Other files of a guest are
+    open to all who know their names.
     """
     pattern = re.compile(re.escape(f"{guests_dir}/") + r"([^/\0]+)/")
     found = []
@@ -81,19 +82,27 @@ def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
         with contextlib.suppress(OSError):
             arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
             owner = pattern.search(arguments)
-            if owner and "qemu" in arguments.partition("\0")[0] and _has_disk(process, f"{guests_dir}/{owner[1]}"):
+            program = arguments.partition("\0")[0]
+            file = (
+                r"vtorque[0-9]+\.log"
+                if program.startswith(virtiofsd.NAME)
+                else r"disk\.qcow2"
+                if "qemu" in program
+                else ""
+            )
+            if owner and file and _has_open(process, f"{guests_dir}/{owner[1]}", file):
                 found.append((int(process.name), owner[1]))
     return tuple(found)
 
 
-def _has_disk(process: pathlib.Path, directory: str) -> bool:
+def _has_open(process: pathlib.Path, directory: str, file: str) -> bool:
     # the kernel adds a word where the file was removed
-    disk = re.compile(re.escape(directory) + r"/[^/]+/disk\.qcow2( \(deleted\))?")
-    return any(disk.fullmatch(str(descriptor.readlink())) for descriptor in (process / "fd").iterdir())
+    path = re.compile(re.escape(directory) + rf"/[^/]+/{file}( \(deleted\))?")
+    return any(path.fullmatch(str(descriptor.readlink())) for descriptor in (process / "fd").iterdir())
 
 
 def end_processes(guests_dir: pathlib.Path, key: str) -> tuple[int, ...]:
-    """End what of a start libvirt no longer knows: a qemu that outlived libvirt's memory of it.
+    """End what of a start libvirt does not know: a qemu that outlived libvirt's memory of it, virtiofsd.
 
     Raises:
         NodeFault: one did not end.

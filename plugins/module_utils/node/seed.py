@@ -16,6 +16,7 @@ import typing as t
 
 from ..errors import SiteFault, UserFault, VTorqueError
 from ..guestspec import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, KeyPair, Owner
+from ..mounts import Mount
 from ..templates import SITE_DIR
 from ..templates import render as render_template
 
@@ -59,6 +60,8 @@ class Seed:
         authorized_key: with which the user enters.
         domain: of the guest's full name, or "".
         name_servers, search_domains, ntp_servers: where the site sets them.
+        mounts: what its root mounts before it is ready.
+        mount_tries: how often it tries.
 
     Raises:
         SiteFault: a value is not of its form; it is named.
@@ -79,6 +82,8 @@ class Seed:
     name_servers: tuple[str, ...] = _texts(ADDRESS)
     search_domains: tuple[str, ...] = _texts(HOST_NAME)
     ntp_servers: tuple[str, ...] = _texts(f"{HOST_NAME}|{ADDRESS}")
+    mounts: tuple[Mount, ...] = ()
+    mount_tries: int = 3
 
     def __post_init__(self) -> None:
         for thing in (self, self.owner, self.host_key, *self.owner.groups):
@@ -105,6 +110,8 @@ class Seed:
 
 def _check(thing: t.Any) -> None:
     for field in dataclasses.fields(thing):
+        if field.name == "mounts":
+            continue
         value = getattr(thing, field.name)
         for text in value if isinstance(value, tuple) else (value,):
             if not isinstance(text, str):

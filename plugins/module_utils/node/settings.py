@@ -9,6 +9,7 @@ import dataclasses
 import pathlib
 
 from ..errors import SiteFault
+from ..mounts import Mount
 from ..records import RUN_DIR, STATE_DIR, job_key
 from ..templates import SITE_DIR
 
@@ -38,6 +39,11 @@ class NodeSettings:
         ready_timeout_s: seconds for a guest to become ready.
         console_keep_bytes: how much of a console's end outlives its guest.
         network_filter: a libvirt network filter for every guest's interface, or None.
+        home_via: how the user's home reaches his guests: `nfs`, or `virtiofs` from where this node has it.
+        home_export: the export that stands for /home; None: no home by NFS.
+        mounts: what else every guest mounts.
+        mount_tries: so often a guest tries to mount before it gives up.
+        virtiofsd: where the program may be; the first that is there.
     """
 
     node_name: str
@@ -65,6 +71,14 @@ class NodeSettings:
     ready_timeout_s: float = 120.0
     console_keep_bytes: int = 1 << 20
     network_filter: str | None = None
+    home_via: str = "nfs"
+    home_export: str | None = None
+    mounts: tuple[Mount, ...] = ()
+    mount_tries: int = 3
+    virtiofsd: tuple[pathlib.Path, ...] = (
+        pathlib.Path("/usr/libexec/virtiofsd"),
+        pathlib.Path("/usr/lib/qemu/virtiofsd"),
+    )
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
     flock: pathlib.Path = pathlib.Path("/usr/bin/flock")

@@ -26,6 +26,7 @@ from ...module_utils.errors import CANCELLED, SiteFault, UserFault, VTorqueError
 from ...module_utils.guestspec import FormError, JobMap, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
+from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node import ending, front, guests, joining, use
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline, run_directory
@@ -232,7 +233,18 @@ def settings_of(policy: site_policy.Policy, node_name: str) -> NodeSettings:
         ntp_servers=tuple(filter(None, (policy.ntp_server_1, policy.ntp_server_2))),
         ssh_timeout_s=float(policy.ssh_timeout),
         ready_timeout_s=float(policy.timeout),
+        home_via=policy.home_via,
+        home_export=policy.vm_nfs_home,
+        mounts=mounts_of(policy),
+        mount_tries=policy.nfs_timeout,
     )
+
+
+def mounts_of(policy: site_policy.Policy) -> tuple[Mount, ...]:
+    """What every guest of the site mounts, besides a home."""
+    exports = ((policy.vm_nfs_ws, "/workspace"), (policy.vm_nfs_opt, "/opt-hpc"))
+    by_name = tuple(Mount("nfs", export, target) for export, target in exports if export)
+    return (*by_name, *map(read_line, policy.mounts))
 
 
 def check(part: NodePart, policy: site_policy.Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> None:

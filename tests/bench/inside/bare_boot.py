@@ -17,6 +17,7 @@ import platform
 import shutil
 import sys
 import time
+import typing as t
 import uuid
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
@@ -53,7 +54,9 @@ def prepare(
     settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
     images.make_overlay(image, directory / "disk.qcow2", Deadline.after(60))
     boot = {kind: getattr(image.boot, kind) for kind in ("kernel", "initrd")}
-    copies = {kind: pathlib.Path(shutil.copyfile(path, directory / kind)) for kind, path in boot.items() if path}
+    copies: dict[str, t.Any] = {
+        kind: pathlib.Path(shutil.copyfile(path, directory / kind)) for kind, path in boot.items() if path
+    }
     owner, name = owner_of(user), settings.guest_name(slot)
     host_key = make_key("bench")
     told = seed.Seed(

@@ -13,6 +13,7 @@ import subprocess
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
 
 SETTINGS = """VTORQUE_USER=alice VTORQUE_UID=5000 VTORQUE_GID=6 VTORQUE_GROUP='HPC Users' VTORQUE_GROUPS='{groups}'
+VTORQUE_MOUNTS=
 VTORQUE_HOME=/home/alice
 VTORQUE_SHELL=/bin/sh VTORQUE_TORQUE_HOME=/var/spool/torque
 """

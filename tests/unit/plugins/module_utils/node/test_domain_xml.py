@@ -44,6 +44,10 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "arm": {"arch": "aarch64", "boot_mode": "uefi", "nvram": GUEST / "nvram.fd"},
     "raw image": {"image_format": "raw"},
     "filtered": {"network_filter": "clean-traffic"},
+    "shares": {
+        "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"), ("vtorque1", GUEST / "vtorque1.sock")),
+        "plan9": (("vtorque2", "/srv/it's <here>"),),
+    },
 }
 # what XML 1.0 can hold; libvirt's XML reader takes no other either
 XML_TEXT = st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\ufffe\uffff"), min_size=1)

@@ -225,6 +225,12 @@ def test_a_guest_that_says_why_it_cannot_is_believed(scene: Scene) -> None:
         scene.wait()
 
 
+def test_a_mount_that_does_not_come_is_the_sites_fault(scene: Scene) -> None:
+    scene.says(scene.guest(), f"vtorque-failed {TOKEN} mount: fs:/home/alice on /home/alice (nfs), tried 3 times")
+    with pytest.raises(SiteFault, match="mount: fs:/home/alice on /home/alice"):
+        scene.wait()
+
+
 def test_a_panic_ends_the_wait(scene: Scene) -> None:
     scene.says(scene.guest(), "[ 1.0] Kernel panic - not syncing: no init found")
     with pytest.raises(VTorqueError, match="panicked: Kernel panic - not syncing: no init found"):

@@ -313,3 +313,12 @@ def test_the_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> 
     assert arguments.split() == ["-I", "-m", vtorque_node.__name__]
     bare = subprocess.run([launcher], env={}, capture_output=True, text=True, timeout=60, check=False)
     assert "SSH_CONNECTION" not in bare.stdout
+
+
+def test_mounts_of_the_site_are_told_in_its_order() -> None:
+    policy = Policy(vm_nfs_ws="fs:/ws", vm_nfs_opt="fs:/opt", mounts=("/srv/x /x virtiofs ro",), nfs_timeout=7)
+    settings = vtorque_node.settings_of(dataclasses.replace(policy, home_via="virtiofs"), "cn1")
+    assert [(one.kind, one.source, one.target, one.options) for one in settings.mounts] == [
+        ("nfs", "fs:/ws", "/workspace", ""), ("nfs", "fs:/opt", "/opt-hpc", ""), ("virtiofs", "/srv/x", "/x", "ro"),
+    ]  # fmt: skip
+    assert (settings.home_via, settings.home_export, settings.mount_tries) == ("virtiofs", None, 7)

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of the cluster's files a job finds in its guest, and as whom."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from .conftest import Site
+from .trouble import changed, check_held, drop, wait_in_guest
+
+LOOK = """#!/bin/sh
+cat "$HOME/mine" && echo made >"$HOME/made" && mkdir "$HOME/made.d" && chgrp 2000 "$HOME/made.d"
+ls -A /home
+grep " $HOME " /proc/mounts | cut -d' ' -f3,4
+id -G; id -Gn
+"$HOME/busybox" id -u; ls -ln "$HOME/busybox" | cut -c1-10
+"""
+PLACES = """#!/bin/sh
+cat /workspace/there /scratch/there /opt-hpc/there
+readlink /scratch
+echo new >/workspace/alice/new
+echo new >/workspace/there || echo not mine
+"""
+
+
+@contextlib.contextmanager
+def files(site: Site, script: str) -> t.Iterator[None]:
+    """Files on the shared homes, made by root, and gone afterwards."""
+    kept = "mine made made.d busybox .profile .bashrc"
+    try:
+        site.root("fe", script)
+        yield
+    finally:
+        site.root("fe", f"cd /home/alice && rm -rf {kept}")
+
+
+def check_home(site: Site, kind: str) -> None:
+    """A job finds its user's home, nobody else's, as himself and without any more power."""
+    make = "echo here >mine && chown alice: mine && cp /usr/bin/busybox . && chmod 4755 busybox"
+    with files(site, f"cd /home/alice && {make}"):
+        ended = site.job(site.write("/home/alice/look.sh", LOOK))
+        lines = ended.out.splitlines()
+        assert (ended.exit_status, ended.err, lines[:2]) == (0, "", ["here", "alice"])
+        file_system, options = lines[2].split()
+        assert file_system == kind
+        assert {"nosuid", "nodev"} <= set(options.split(","))
+        assert lines[3] == "1001 2000"
+        assert lines[4] == "alice HPC Users"
+        assert lines[5:] == ["1001", "-rwsr-xr-x"]
+        made = site.root("fe", "cd /home/alice && stat -c '%U,%G' made made.d")
+        assert made.splitlines() == ["alice,alice", "alice,HPC Users"]
+
+
+def test_home_by_virtiofs(site: Site) -> None:
+    """From where the node has the home, by a virtiofsd that is the user's own process."""
+    with changed(site, home_via="virtiofs"):
+        check_home(site, "virtiofs")
+
+
+def test_the_process_that_shares_a_home_is_the_users_and_ends_with_the_guest(site: Site) -> None:
+    """Its ids are his, on the node; when the job is over there is none of it (conftest.py looks)."""
+    with changed(site, home_via="virtiofs"):
+        job_id = site.submit(stdin="echo up; sleep 600\n")
+        node = wait_in_guest(site, job_id)
+    found = site.root(
+        node, "for p in /proc/[0-9]*; do grep -qs ^vtorque-virtiofsd: $p/cmdline && cat $p/status; done; :"
+    )
+    ids = [line.split()[1:] for line in found.splitlines() if line.startswith(("Uid:", "Gid:"))]
+    groups = [line.split()[1:] for line in found.splitlines() if line.startswith("Groups:")]
+    assert ids
+    assert all(one == ["1001"] * 4 for one in ids)
+    assert all(one == ["1001", "2000"] for one in groups)
+    assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
+    site.end(job_id)
+
+
+@contextlib.contextmanager
+def home_server(site: Site) -> t.Iterator[None]:
+    """NFS of the front end's /home, in user space."""
+    site.root("fe", "env PYTHONPATH=/opt/vtorque-lab /opt/vtorque/venv/bin/python -m lab.revive nfs")
+    try:
+        yield
+    finally:
+        site.root("fe", "kill $(cat /run/ganesha.pid)")
+
+
+def test_home_by_nfs(site: Site) -> None:
+    """From the front end, mounted in the guest by its own root."""
+    with home_server(site), changed(site, home_via="nfs", vm_nfs_home="10.77.0.1:/home"):
+        check_home(site, "nfs4")
+
+
+def test_home_server_that_does_not_answer_is_the_sites_fault(site: Site) -> None:
+    """Nobody listens there: the job is held, says what was not mounted, and no node is blamed."""
+    with changed(site, home_via="nfs", vm_nfs_home="10.77.0.1:/home", nfs_timeout=1, node_fault_retries=1):
+        job_id = site.submit(stdin="echo RAN\n")
+        check_held(site, job_id, "mount: 10.77.0.1:/home/alice on /home/alice")
+        drop(site, job_id)
+    assert all(node.usable and not node.note for node in site.nodes().values())
+
+
+def test_workspace_scratch_and_opt(site: Site) -> None:
+    """The site's list of mounts; /scratch is the workspace; what is not his the user cannot change."""
+    places = ["/srv/ws /workspace virtiofs", "/srv/opt /opt-hpc virtiofs ro"]
+    make = ("mkdir -p /srv/ws/alice /srv/opt && chown alice: /srv/ws/alice && "
+            "echo workspace >/srv/ws/there && echo opt >/srv/opt/there")  # fmt: skip
+    for node in ("cn1", "cn2"):
+        site.root(node, make)
+    try:
+        with changed(site, mounts=places):
+            ended = site.job(site.write("/home/alice/places.sh", PLACES))
+        assert ended.out.splitlines() == ["workspace", "workspace", "opt", "/workspace", "not mine"]
+        assert site.root(ended.node, "stat -c %U /srv/ws/alice/new") == "alice\n"
+    finally:
+        for node in ("cn1", "cn2"):
+            site.root(node, "rm -rf /srv/ws /srv/opt")

@@ -1,0 +1,131 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The process that shares a directory: whose it is, what it may, and that it is found and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import stat
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Group, Owner
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import remains, virtiofsd
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
+
+KEY = "7.head.1"
+OWNER = Owner("alice", 54321, 54322, "alice", "/home/alice", "/bin/sh", (Group("HPC Users", 54323), Group("root", 0)))
+QEMU = (64055, 64055)
+
+
+class Node:
+    """A node with one guest and a home of the user's."""
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.settings = NodeSettings("cn1", 1, state_dir=place / "state", run_dir=place / "run")
+        self.guest = self.settings.guests_dir / KEY / "vcn1-1"
+        self.guest.mkdir(parents=True)
+        self.home = place / "home, with a comma"
+        self.home.mkdir(mode=0o700)
+        os.chown(self.home, OWNER.uid, OWNER.gid)
+
+    def start(self, **changes: t.Any) -> pathlib.Path:
+        settings = changes.pop("settings", self.settings)
+        directory = changes.pop("directory", str(self.home))
+        return virtiofsd.start("vtorque0", directory, self.guest, OWNER, settings, QEMU, Deadline.after(60))
+
+    def processes(self) -> list[int]:
+        return [pid for pid, key in remains.processes(self.settings.guests_dir) if key == KEY]
+
+
+@pytest.fixture
+def node(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Node]:
+    place = tmp_path_factory.mktemp("n")
+    for path in (place, place.parent, place.parent.parent):
+        path.chmod(0o711)
+    one = Node(place)
+    yield one
+    for pid in one.processes():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def status(pid: int) -> dict[str, str]:
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _colon, value in (line.partition(":") for line in lines)}
+
+
+def test_it_is_the_users_with_his_groups_and_no_others(node: Node) -> None:
+    node.start()
+    (pid,) = node.processes()
+    seen = status(pid)
+    assert set(seen["Uid"].split()) == {"54321"}
+    assert set(seen["Gid"].split()) == {"54322"}
+    assert os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")
+    assert pathlib.Path(f"/proc/{pid}/uid_map").read_text().split() == ["54321", "54321", "1"]
+    assert pathlib.Path(f"/proc/{pid}/gid_map").read_text().split() == ["54322", "54322", "1", "54323", "54323", "1"]
+
+
+def test_only_qemu_may_connect_and_then_it_serves(node: Node) -> None:
+    path = node.start()
+    facts = path.stat()
+    assert (stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid) == (0o600, *QEMU)
+    (pid,) = node.processes()
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(str(path))
+        # a question of vhost-user: which features? (request 1, version 1, no payload)
+        one.sendall(bytes([1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]))
+        one.settimeout(60)
+        assert len(one.recv(20, socket.MSG_WAITALL)) == 20
+        assert status(pid)["Groups"].split() == ["54322", "54323"]
+    # and ends with the connection, or is ended
+    remains.end_processes(node.settings.guests_dir, KEY)
+    assert node.processes() == []
+
+
+def test_what_outlives_its_guest_is_ended(node: Node) -> None:
+    node.start()
+    (pid,) = node.processes()
+    assert remains.end_processes(node.settings.guests_dir, KEY) == (pid,)
+    assert node.processes() == []
+
+
+def test_a_directory_that_the_user_cannot_open_is_the_sites_fault(node: Node) -> None:
+    os.chown(node.home, 0, 0)
+    with pytest.raises(SiteFault, match="alice cannot open it: Permission denied"):
+        node.start()
+    assert node.processes() == []
+
+
+def test_a_node_without_the_program_says_so(node: Node, tmp_path: pathlib.Path) -> None:
+    settings = NodeSettings("cn1", 1, state_dir=node.settings.state_dir, virtiofsd=(tmp_path / "none",))
+    with pytest.raises(NodeFault, match="is not installed") as fault:
+        node.start(settings=settings)
+    assert fault.value.cause == "programs"
+
+
+def test_the_one_in_rust_is_started_as_a_plain_user(node: Node, tmp_path: pathlib.Path) -> None:
+    """A stand-in that says it is: no namespace of ours, the words of its own command line."""
+    said = node.home / "said"
+    program = node.home.parent / "virtiofsd"
+    program.write_text(
+        "#!/bin/sh\n[ \"$1\" != --version ] || { echo virtiofsd 1.13.0; exit; }\n"
+        f"{{ id -u; id -G; readlink /proc/self/ns/user; echo \"$@\"; }} >'{said}.new' && mv '{said}.new' '{said}'\n"
+        "exec sleep 600\n"
+    )  # fmt: skip
+    program.chmod(0o755)
+    node.start(settings=NodeSettings("cn1", 1, state_dir=node.settings.state_dir, virtiofsd=(program,)))
+    end = Deadline.after(60)
+    while not said.exists():
+        assert not end.passed
+    uid, groups, namespace, words = said.read_text().splitlines()
+    assert (uid, groups) == ("54321", "54322 54323")
+    assert namespace == os.readlink("/proc/self/ns/user")
+    assert words == f"--fd=3 --shared-dir {node.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
