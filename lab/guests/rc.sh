@@ -95,7 +95,7 @@ done
 /usr/lib/vtorque/mounts >/dev/null 2>&1 || exec /usr/lib/vtorque/ready
 # dropbear looks for keys in the home alone: what it finds there is root's, and no user can move a mount
 cp "/etc/ssh/authorized_keys/$VTORQUE_USER" $ssh/authorized/authorized_keys
-[ -n "$VTORQUE_MOUNTS" ] || mkdir "$VTORQUE_HOME/.ssh"
+grep -qsxF "$VTORQUE_HOME" /run/vtorque-mounted || mkdir "$VTORQUE_HOME/.ssh"
 mount -o bind $ssh/authorized "$VTORQUE_HOME/.ssh" || lost "sshd: the home has no .ssh"
 set -- -r $ssh/host_key
 # one that dropbear makes for itself

@@ -21,7 +21,10 @@ die() { # why
 address_of() { # host: for a kernel that is asked without mount.nfs, which would find it out
     case $1 in
         \[*\]) host=${1#?} && echo "${host%?}" ;;
-        *[!0-9.]*) ping -c 1 -W 1 "$1" 2>/dev/null | sed -n '1s/^[^(]*(\([0-9.]*\)).*/\1/p' ;;
+        *[!0-9.]*)
+            found=$(getent ahostsv4 "$1" 2>/dev/null) && echo "${found%% *}" && return
+            ping -c 1 -W 1 "$1" 2>/dev/null | sed -n '1s/^[^(]*(\([0-9.]*\)).*/\1/p'
+            ;;
         *) echo "$1" ;;
     esac
 }
