@@ -160,11 +160,12 @@ class _Child:
         os.close(telling[1])
         os.close(told[0])
         try:
-            if self.confined and self._hear(telling[0], deadline) == b"mapped?":
+            words_of_child = self._hear(telling[0], deadline)
+            if words_of_child == b"mapped?":
                 self._map(pid)
                 os.write(told[1], b"!")
-            # nothing more is said when it has become virtiofsd
-            words_of_child = self._hear(telling[0], deadline)
+                # nothing more is said when it has become virtiofsd
+                words_of_child = self._hear(telling[0], deadline)
         except BaseException:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

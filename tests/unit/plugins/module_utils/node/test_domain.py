@@ -18,7 +18,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain im
     DomainEvent,
     Domains,
     DomainSpec,
+    _qemu_ids,
     kvm_usable,
+    parse,
     render_xml,
 )
 
@@ -26,7 +28,8 @@ SPEC = DomainSpec(
     name="vcn1-1", uuid="3b33ef89-55f0-47d0-bcf7-e06aa1dd1806", job_id="7.head", start=1, owner="alice", rank=0,
     node="cn1", hypervisor="test", arch="x86_64", ram_mib=256, vcpus=1, disk=pathlib.Path("/g/disk.qcow2"),
     image=pathlib.Path("/pool/disk.qcow2"), image_format="qcow2", seed=pathlib.Path("/g/seed.iso"),
-    console=pathlib.Path("/g/console.log"), bridge="br0", tap="vtq1", mac="52:54:00:00:01:01",
+    console=pathlib.Path("/g/console.log"), agent=pathlib.Path("/g/agent"),
+    bridge="br0", tap="vtq1", mac="52:54:00:00:01:01",
 )  # fmt: skip
 
 
@@ -199,3 +202,16 @@ def test_kvm_is_usable_only_when_processor_device_and_libvirt_agree(
         (tmp_path / "kvm").touch()
     why = kvm_usable(arch, Capabilities({arch: offered}), cpuinfo=tmp_path / "cpuinfo", device=tmp_path / "kvm")
     assert (words in why) if words else (why == "")
+
+
+@pytest.mark.parametrize(
+    ("labels", "ids"),
+    [
+        ("<model>dac</model><baselabel type='kvm'>+64055:+105</baselabel>", (64055, 105)),
+        ("<model>selinux</model><baselabel type='kvm'>+1:+2</baselabel>", (0, 0)),
+        ("<model>dac</model>", (0, 0)),
+    ],
+)
+def test_the_ids_of_qemu_are_those_of_libvirts_label(labels: str, ids: tuple[int, int]) -> None:
+    xml = f"<capabilities><host><secmodel>{labels}</secmodel></host></capabilities>"
+    assert _qemu_ids(parse(xml)) == ids

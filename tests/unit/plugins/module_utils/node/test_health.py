@@ -184,6 +184,13 @@ def test_a_program_that_is_missing_or_does_not_run_is_a_trouble(
     assert words in str(fault)
 
 
+def test_virtiofsd_is_one_of_the_programs_where_the_site_shares_by_it(node: Node) -> None:
+    none = dataclasses.replace(node.settings, virtiofsd=(pathlib.Path("/usr/bin/no-such-program"),))
+    assert health.troubles(none, "programs") == ()
+    (fault,) = health.troubles(dataclasses.replace(none, home_via="virtiofs"), "programs")
+    assert (fault.cause, fault.why) == ("programs", "is not installed, and the site shares directories by it")
+
+
 def test_what_cannot_be_tested_did_not_test_good(node: Node) -> None:
     (node.bridge / "flags").unlink()
     assert node.troubles("bridge")[0].startswith("bridge: bridge of cn1: ")

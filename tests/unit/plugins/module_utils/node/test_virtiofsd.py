@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import signal
 import socket
 import stat
+import tempfile
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Group, Owner
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import remains, virtiofsd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
@@ -46,7 +49,7 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Node]:
+def sharer(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Node]:
     place = tmp_path_factory.mktemp("n")
     for path in (place, place.parent, place.parent.parent):
         path.chmod(0o711)
@@ -62,9 +65,9 @@ def status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _colon, value in (line.partition(":") for line in lines)}
 
 
-def test_it_is_the_users_with_his_groups_and_no_others(node: Node) -> None:
-    node.start()
-    (pid,) = node.processes()
+def test_it_is_the_users_with_his_groups_and_no_others(sharer: Node) -> None:
+    sharer.start()
+    (pid,) = sharer.processes()
     seen = status(pid)
     assert set(seen["Uid"].split()) == {"54321"}
     assert set(seen["Gid"].split()) == {"54322"}
@@ -73,11 +76,11 @@ def test_it_is_the_users_with_his_groups_and_no_others(node: Node) -> None:
     assert pathlib.Path(f"/proc/{pid}/gid_map").read_text().split() == ["54322", "54322", "1", "54323", "54323", "1"]
 
 
-def test_only_qemu_may_connect_and_then_it_serves(node: Node) -> None:
-    path = node.start()
+def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
+    path = sharer.start()
     facts = path.stat()
     assert (stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid) == (0o600, *QEMU)
-    (pid,) = node.processes()
+    (pid,) = sharer.processes()
     with socket.socket(socket.AF_UNIX) as one:
         one.connect(str(path))
         # a question of vhost-user: which features? (request 1, version 1, no payload)
@@ -86,46 +89,78 @@ def test_only_qemu_may_connect_and_then_it_serves(node: Node) -> None:
         assert len(one.recv(20, socket.MSG_WAITALL)) == 20
         assert status(pid)["Groups"].split() == ["54322", "54323"]
     # and ends with the connection, or is ended
-    remains.end_processes(node.settings.guests_dir, KEY)
-    assert node.processes() == []
+    remains.end_processes(sharer.settings.guests_dir, KEY)
+    assert sharer.processes() == []
 
 
-def test_what_outlives_its_guest_is_ended(node: Node) -> None:
-    node.start()
-    (pid,) = node.processes()
-    assert remains.end_processes(node.settings.guests_dir, KEY) == (pid,)
-    assert node.processes() == []
+def test_what_outlives_its_guest_is_ended(sharer: Node) -> None:
+    sharer.start()
+    (pid,) = sharer.processes()
+    assert remains.end_processes(sharer.settings.guests_dir, KEY) == (pid,)
+    assert sharer.processes() == []
 
 
-def test_a_directory_that_the_user_cannot_open_is_the_sites_fault(node: Node) -> None:
-    os.chown(node.home, 0, 0)
+def test_a_directory_that_the_user_cannot_open_is_the_sites_fault(sharer: Node) -> None:
+    os.chown(sharer.home, 0, 0)
     with pytest.raises(SiteFault, match="alice cannot open it: Permission denied"):
-        node.start()
-    assert node.processes() == []
+        sharer.start()
+    assert sharer.processes() == []
 
 
-def test_a_node_without_the_program_says_so(node: Node, tmp_path: pathlib.Path) -> None:
-    settings = NodeSettings("cn1", 1, state_dir=node.settings.state_dir, virtiofsd=(tmp_path / "none",))
+def test_a_node_without_the_program_says_so(sharer: Node, tmp_path: pathlib.Path) -> None:
+    settings = NodeSettings("cn1", 1, state_dir=sharer.settings.state_dir, virtiofsd=(tmp_path / "none",))
     with pytest.raises(NodeFault, match="is not installed") as fault:
-        node.start(settings=settings)
+        sharer.start(settings=settings)
     assert fault.value.cause == "programs"
 
 
-def test_the_one_in_rust_is_started_as_a_plain_user(node: Node, tmp_path: pathlib.Path) -> None:
+def test_a_node_without_user_namespaces_says_so(sharer: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No node goes offline for it: nobody could test whether it was mended."""
+    monkeypatch.setattr(virtiofsd, "_NEWUSER", 1)
+    with pytest.raises(NodeFault, match="namespace: Invalid argument") as fault:
+        sharer.start()
+    assert (fault.value.cause, fault.value.hint) == ("", "virtiofsd needs user namespaces here")
+    assert sharer.processes() == []
+
+
+def test_the_one_in_rust_is_started_as_a_plain_user(sharer: Node, tmp_path: pathlib.Path) -> None:
     """A stand-in that says it is: no namespace of ours, the words of its own command line."""
-    said = node.home / "said"
-    program = node.home.parent / "virtiofsd"
+    said = sharer.home / "said"
+    program = sharer.home.parent / "virtiofsd"
     program.write_text(
         "#!/bin/sh\n[ \"$1\" != --version ] || { echo virtiofsd 1.13.0; exit; }\n"
         f"{{ id -u; id -G; readlink /proc/self/ns/user; echo \"$@\"; }} >'{said}.new' && mv '{said}.new' '{said}'\n"
         "exec sleep 600\n"
     )  # fmt: skip
     program.chmod(0o755)
-    node.start(settings=NodeSettings("cn1", 1, state_dir=node.settings.state_dir, virtiofsd=(program,)))
+    sharer.start(settings=NodeSettings("cn1", 1, state_dir=sharer.settings.state_dir, virtiofsd=(program,)))
     end = Deadline.after(60)
     while not said.exists():
         assert not end.passed
     uid, groups, namespace, words = said.read_text().splitlines()
     assert (uid, groups) == ("54321", "54322 54323")
     assert namespace == os.readlink("/proc/self/ns/user")
-    assert words == f"--fd=3 --shared-dir {node.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
+    assert words == f"--fd=3 --shared-dir {sharer.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
+
+
+def test_a_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> None:
+    """Each guest has a process, a socket in its domain, and the words to mount it; none is left afterwards."""
+    shared = pathlib.Path(tempfile.mkdtemp(prefix="vtq", dir="/tmp"))
+    shared.chmod(0o755)
+    node.settings = dataclasses.replace(node.settings, mounts=(Mount("virtiofs", str(shared), "/workspace"),))
+    try:
+        node.present(node.part(2))
+        for name, facts in node.hypervisor.running.items():
+            socket_of = node.settings.start_dir("7.head", 1) / name / "vtorque0.sock"
+            assert f"<source socket='{socket_of}'/>" in facts.xml
+            assert "<access mode='shared'/>" in facts.xml
+        assert {told.mounts for told in node.seeds} == {
+            (Mount("virtiofs", "vtorque0", "/workspace", "nosuid,nodev"),)
+        }  # fmt: skip
+        assert len(remains.processes(node.settings.guests_dir)) == 2
+        removed = node.absent()
+        assert len([thing for thing in removed if thing.startswith("process ")]) == 2
+        assert remains.processes(node.settings.guests_dir) == ()
+    finally:
+        remains.end_processes(node.settings.guests_dir, KEY)
+        shared.rmdir()
