@@ -1,0 +1,64 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Several guests on several nodes: what the job sees of them.  Every test also ends with nothing left (conftest.py)."""
+
+from __future__ import annotations
+
+import re
+
+from .conftest import Site
+
+GUESTS = "vcpus=1,ram=192M,vms_per_node=2"
+LOOK = """#!/bin/sh
+hostname
+echo "np $PBS_NP nodes $PBS_NUM_NODES ppn $PBS_NUM_PPN file $PBS_NODEFILE"
+sed 's/^/slot /' "$PBS_NODEFILE"
+for from in $(sort -u "$PBS_NODEFILE"); do
+    for to in $(sort -u "$PBS_NODEFILE"); do
+        ssh "$from" "ssh $to 'echo way $from \\$(hostname) \\$(id -un)'" </dev/null
+    done
+done
+ssh "$(sort -u "$PBS_NODEFILE" | tail -n 1)" "sort '$PBS_NODEFILE' | md5sum"
+sort "$PBS_NODEFILE" | md5sum
+ssh nobody-else true
+echo "status $?"
+"""
+
+
+def test_guests_of_two_nodes_are_one_job(site: Site) -> None:
+    """One line a virtual processor, counts of the guests, the same node file everywhere, and ssh from each to each."""
+    site.write("/home/alice/look.sh", LOOK)
+    ended = site.job("-l", "nodes=2", "-vm", GUESTS, "/home/alice/look.sh")
+    lines = ended.out.splitlines()
+    slots = [line.split()[1] for line in lines if line.startswith("slot ")]
+    assert slots[0] == lines[0]
+    assert re.fullmatch(r"vcn[12]-1", lines[0])
+    assert sorted(slots) == ["vcn1-1", "vcn1-2", "vcn2-1", "vcn2-2"]
+    assert slots[0][:4] == slots[1][:4]
+    assert lines[1] == f"np 4 nodes 4 ppn 1 file /var/spool/torque/aux//{ended.job_id}"
+    ways = {tuple(line.split()[1:]) for line in lines if line.startswith("way ")}
+    assert ways == {(one, other, "alice") for one in slots for other in slots}
+    assert lines[-3] == lines[-2]
+    assert lines[-1] == "status 255"
+    assert "Host key verification failed" in ended.err or "not known" in ended.err
+    assert ended.exit_status == 0
+
+
+def test_virtual_processors_make_the_lines_of_the_node_file(site: Site) -> None:
+    """Two guests of two: four lines, in the order of the ranks."""
+    ended = site.job(
+        "-vm", "vcpus=2,ram=192M,vms_per_node=2", stdin='echo "$PBS_NP $PBS_NUM_PPN"; cat "$PBS_NODEFILE"\n'
+    )
+    counts, *names = ended.out.splitlines()
+    assert counts == "4 2"
+    assert [name[-2:] for name in names] == ["-1", "-1", "-2", "-2"]
+
+
+def test_members_of_an_array_and_a_node_that_is_named_twice(site: Site) -> None:
+    """`exec_host` may name a node again after another; ids of members hold brackets."""
+    job_id = site.submit("-t", "1", "-l", "nodes=cn1:ppn=2+cn2:ppn=2", "-vm", "vcpus=1,ram=192M",
+                         stdin='echo "$PBS_JOBID"; cat "$PBS_NODEFILE"\n')  # fmt: skip
+    member = job_id.replace("[]", "[1]")
+    ended = site.end(member)
+    assert ended.out.splitlines() == [member, "vcn1-1", "vcn2-1"]
