@@ -59,6 +59,8 @@ def settings(plan: NodePlan) -> dict[str, t.Any]:
         # emulated guests on a machine that may be busy with other things
         "timeout": 240,
         "ssh_timeout": 20,
+        # no server and no network are needed for it: the faster of the two ways
+        "home_via": "virtiofs",
     }
 
 
