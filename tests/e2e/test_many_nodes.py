@@ -62,3 +62,27 @@ def test_members_of_an_array_and_a_node_that_is_named_twice(site: Site) -> None:
     member = job_id.replace("[]", "[1]")
     ended = site.end(member)
     assert ended.out.splitlines() == [member, "vcn1-1", "vcn2-1"]
+
+
+def test_the_sites_scripts_run_in_guests_as_root(site: Site) -> None:
+    """Rank 0 has its own, the others theirs; an epilogue that fails keeps nobody, and is told."""
+    before = '#!/bin/sh\nexport PATH=/usr/bin\necho "$1 $VTORQUE_RANK $PBS_JOBID $(id -u)" >/tmp/of-the-site\n'
+    scripts = {
+        "prologue": before.replace("$1", "first"),
+        "prologue.parallel": before.replace("$1", "other"),
+        "epilogue.parallel": "#!/bin/sh\necho sorry\nexit 5\n",
+    }
+    place = "/etc/vtorque/guest-hooks"
+    for node in ("cn1", "cn2"):
+        for name, text in scripts.items():
+            done = site.on(node, "/bin/sh", "-c", f"mkdir -p {place}; cat >{place}/{name}", stdin=text)
+            assert done.returncode == 0, done.stderr
+    try:
+        look = 'for host in $(cat "$PBS_NODEFILE"); do ssh "$host" cat /tmp/of-the-site </dev/null; done\n'
+        ended = site.job("-l", "nodes=cn1+cn2", "-vm", "vcpus=1,ram=192M", stdin=look)
+        assert ended.out.splitlines() == [f"first 0 {ended.job_id} 0", f"other 1 {ended.job_id} 0"]
+        said = site.root("cn2", f"cat /var/lib/vtorque/records/{ended.job_id}.1/vtorque.log")
+        assert "the site's epilogue in guest vcn2-1: ended with status 5: sorry" in said
+    finally:
+        for node in ("cn1", "cn2"):
+            site.root(node, f"rm -r {place}")

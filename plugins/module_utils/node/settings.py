@@ -38,6 +38,7 @@ class NodeSettings:
         ssh_timeout_s: seconds for one connection to a guest.
         ready_timeout_s: seconds for a guest to become ready.
         console_keep_bytes: how much of a console's end outlives its guest.
+        guest_hooks_dir: the site's own scripts for guests (`guest_hooks.py`).
         network_filter: a libvirt network filter for every guest's interface, or None.
         home_via: how the user's home reaches his guests: `nfs`, or `virtiofs` from where this node has it.
         home_export: the export that stands for /home; None: no home by NFS.
@@ -70,6 +71,7 @@ class NodeSettings:
     ssh_timeout_s: float = 5.0
     ready_timeout_s: float = 120.0
     console_keep_bytes: int = 1 << 20
+    guest_hooks_dir: pathlib.Path = pathlib.Path("/etc/vtorque/guest-hooks")
     network_filter: str | None = None
     home_via: str = "nfs"
     home_export: str | None = None

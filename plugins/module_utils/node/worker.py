@@ -23,7 +23,7 @@ import typing as t
 from .. import records
 from ..errors import NodeFault, VTorqueError
 from ..records import Deadline, ProcessId
-from . import ending, guests, locks
+from . import ending, guest_hooks, guests, locks
 from .maker import Maker, Order, readable
 from .settings import NodeSettings
 from .watching import Watching
@@ -222,6 +222,7 @@ class _Worker:
                 log("without libvirt: left to whoever ended the start")
                 return
             self._bury()
+            self._end_politely()
             removed = guests.take_away(
                 self.order.part.job_id, self.order.part.start, self.settings, watching.domains
             )  # fmt: skip
@@ -231,6 +232,14 @@ class _Worker:
             log(f"left to whoever cleans up: {error}")
         finally:
             watching.close()
+
+    def _end_politely(self) -> None:
+        """What the site does in guests before they go; nothing of it keeps them."""
+        try:
+            for words in guest_hooks.run_epilogues(self.order.part.job_id, self.order.part.start, self.settings):
+                log(words)
+        except VTorqueError as error:
+            log(f"the site's epilogues in the guests: {error}")
 
 
 def _abandoned(fd: int) -> bool:

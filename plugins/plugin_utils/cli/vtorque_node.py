@@ -27,7 +27,7 @@ from ...module_utils.guestspec import FormError, JobMap, NodePart, from_dict, to
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
 from ...module_utils.mounts import Mount, read_line
-from ...module_utils.node import ending, front, guests, joining, use
+from ...module_utils.node import ending, front, guest_hooks, guests, joining, use
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline, run_directory
 
@@ -153,6 +153,7 @@ def respond_join(
         if here != {guest["name"] for guest in before["guests"]}:
             raise VTorqueError(f"join of job {job_map.job_id}", "these are not the guests that were just made")
         joining.join(job_map, settings, deadline)
+        guest_hooks.run_prologues(job_map.job_id, job_map.start, settings, deadline)
     except ending.Told as told:
         return _bad(VTorqueError(CANCELLED, f"by {told}"))
     except VTorqueError as problem:
