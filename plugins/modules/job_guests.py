@@ -8,40 +8,43 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_guests
-short_description: Make or remove the guests of a batch job on a node
+short_description: Make or remove the guests of a batch job on its nodes
 version_added: 0.1.0
 author:
   - The vTorque authors (@mikelangelo-project)
 description:
-  - Runs C(vtorque-node) on the host over Ansible's connection, once, with the host's part of the job's plan on its
-    standard input. No module is sent, and nothing else is run there, so that the ssh key can be restricted to this one
-    command.
+  - Speaks with C(vtorque-node) on all hosts of the play at the same time, and so runs once for all of them. The program
+    gets the host's part of the job's plan on its standard input, and answers. A host whose C(ansible_connection) is
+    V(local) is this machine; the others are reached by C(ssh) as root, under C(ansible_host) or their name.
+  - No module is sent, and nothing else is run there, so that the ssh key can be restricted to this one command.
+  - When the guests of all nodes are ready, each is told of the others, in the same conversation.
   - The node checks the request for itself, and its answer is checked here.
-  - A node that returns from O(state=present) has guests that are ready; one that returns from O(state=absent) has
-    nothing of the job left.
+  - After O(state=present) all guests are ready and know each other; after O(state=absent) no node has anything of the
+    job left. When nodes fail, the error is the one that decides for the job; the others are told with it.
+  - Ansible's C(forks) is the number of nodes that make their guests at the same time.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
   - mikelangelo.vtorque.attributes.job
 attributes:
   check_mode:
     support: full
-    details: Reports from the plan and from the last answer of the node, which is not asked.
+    details: Reports from the plan and from the last answers of the nodes, which are not asked.
   diff_mode:
     support: full
-    details: Shows the guests of the node.
+    details: Shows the guests of each node.
   idempotent:
     support: full
 options:
   state:
     description:
-      - Whether the node's guests of this job should be there, ready, or gone.
+      - Whether the guests of this job should be there, ready, or gone.
       - V(absent) works without a plan, too.
     type: str
     choices: [present, absent]
     default: present
   timeout:
     description:
-      - Seconds that the node may take.
+      - Seconds that the nodes may take.
       - Default is what is left until E(VTORQUE_DEADLINE), which the job's hook sets.
     type: float
   prefix:
@@ -71,29 +74,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 guests:
-  description: The guests of this node.
+  description: The guests of each node, by the node's name; of each its C(rank), C(name), C(mac) and C(address).
   returned: success and O(state=present), not in check mode
-  type: list
-  elements: dict
-  contains:
-    rank:
-      description: Position of the guest in the job, 0 first.
-      type: int
-      sample: 0
-    name:
-      description: Host name of the guest.
-      type: str
-      sample: vn1-0
-    mac:
-      description: MAC address of the guest.
-      type: str
-      sample: 52:54:00:00:01:00
-    address:
-      description: Address of the guest.
-      type: str
-      sample: 192.0.2.17
+  type: dict
+  sample:
+    n1:
+      - rank: 0
+        name: vn1-1
+        mac: 52:54:00:00:01:01
+        address: 192.0.2.17
 removed:
-  description: How many things the node took away.
+  description: How many things the nodes took away.
   returned: success and O(state=absent), not in check mode
   type: int
   sample: 3
