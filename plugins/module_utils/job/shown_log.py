@@ -11,8 +11,6 @@ import select
 import threading
 import typing as t
 
-import inotify_simple
-
 from ..errors import printable
 
 GRACE_S = 1.0
@@ -49,6 +47,8 @@ class ShownLog:
     """
 
     def __init__(self, log: t.IO[bytes], target: int = 2) -> None:
+        import inotify_simple  # only those pay who want to see it
+
         self._path = f"/proc/self/fd/{log.fileno()}"
         self._target = target
         self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

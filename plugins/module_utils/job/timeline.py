@@ -102,19 +102,21 @@ def rows_of(record: t.Mapping[str, t.Any]) -> list[Row]:
         return []
     zero = min(begin for begin, _seconds in known.values())
     spans = {name: Bar(_kind(name), name, begin - zero, seconds) for name, (begin, seconds) in known.items()}
-    ordered = sorted(spans.values(), key=lambda bar: (bar.begin_s, -bar.seconds))
-    rows = [Row("hooks", tuple(bar for bar in ordered if bar.kind == "hooks"))]
-    rows += [Row(bar.name, (bar,), f"{bar.seconds:.2f} s") for bar in ordered if bar.kind in ("plan", "record")]
+    ordered = sorted(spans.values(), key=lambda piece: (piece.begin_s, -piece.seconds))
+    rows = [Row("hooks", tuple(piece for piece in ordered if piece.kind == "hooks"))]
+    rows += [
+        Row(piece.name, (piece,), f"{piece.seconds:.2f} s") for piece in ordered if piece.kind in ("plan", "record")
+    ]
     guests = [one for one in _list(record.get("guests")) if isinstance(one, dict)]
     rows += [_guest_row(guest, spans) for guest in guests]
     seen = {str(guest.get("node")) for guest in guests}
     rows += [  # what a node did that has left no guest
-        Row(bar.name, (bar,), f"{bar.seconds:.2f} s")
-        for bar in ordered
-        if bar.kind == "nodes" and bar.name.partition(".")[2] not in seen
+        Row(piece.name, (piece,), f"{piece.seconds:.2f} s")
+        for piece in ordered
+        if piece.kind == "nodes" and piece.name.partition(".")[2] not in seen
     ]
-    rest = [bar for bar in ordered if bar.kind == ""]
-    rows += [Row(bar.name, (bar,), f"{bar.seconds:.2f} s") for bar in rest]
+    rest = [piece for piece in ordered if piece.kind == ""]
+    rows += [Row(piece.name, (piece,), f"{piece.seconds:.2f} s") for piece in rest]
     return [row for row in rows if row.bars]
 
 
@@ -165,8 +167,8 @@ def draw(rows: t.Sequence[Row], title: str, colours: t.Mapping[str, str]) -> str
         title: above them.
         colours: of each kind of bar, in the order of the legend.
     """
-    scale = _scale([bar for row in rows for bar in row.bars])
-    kinds = list(dict.fromkeys(bar.kind for row in rows for bar in row.bars))
+    scale = _scale([piece for row in rows for piece in row.bars])
+    kinds = list(dict.fromkeys(piece.kind for row in rows for piece in row.bars))
     kinds.sort(key=lambda kind: list(colours).index(kind) if kind in colours else len(colours))
     a_line = (WIDTH - LEFT) // LEGEND_X
     bottom = TOP + ROW * len(rows)
@@ -197,8 +199,8 @@ def draw(rows: t.Sequence[Row], title: str, colours: t.Mapping[str, str]) -> str
 
 
 def _scale(bars: t.Sequence[Bar]) -> _Scale:
-    span = max([LEAST_S, *(bar.end_s for bar in bars)])
-    job = max((bar for bar in bars if bar.kind == "job"), key=lambda bar: bar.seconds, default=None)
+    span = max([LEAST_S, *(piece.end_s for piece in bars)])
+    job = max((piece for piece in bars if piece.kind == "job"), key=lambda piece: piece.seconds, default=None)
     if job is None:
         return _Scale(span)
     rest = max(span - job.seconds, 1.0)
@@ -211,15 +213,15 @@ def _scale(bars: t.Sequence[Bar]) -> _Scale:
 
 def _row(svg: ET.Element, y: float, row: Row, scale: _Scale, colours: t.Mapping[str, str]) -> None:
     group = ET.SubElement(svg, "g", {"class": "phase"})
-    for bar in row.bars:
-        x = scale.x(bar.begin_s)
-        width = max(1.0, scale.x(bar.end_s) - x)
+    for piece in row.bars:
+        x = scale.x(piece.begin_s)
+        width = max(1.0, scale.x(piece.end_s) - x)
         place = {"x": f"{x:.1f}", "y": str(y + 3), "width": f"{width:.1f}", "height": str(ROW - 6)}
-        rect = ET.SubElement(group, "rect", {**place, "fill": colours.get(bar.kind, OTHER)})
-        words = f"{bar.kind or 'other'}: {bar.name}, from {bar.begin_s:.2f} s to {bar.end_s:.2f} s"
+        rect = ET.SubElement(group, "rect", {**place, "fill": colours.get(piece.kind, OTHER)})
+        words = f"{piece.kind or 'other'}: {piece.name}, from {piece.begin_s:.2f} s to {piece.end_s:.2f} s"
         ET.SubElement(rect, "title").text = printable(words)
-        if scale.gap[1] > scale.gap[0] and bar.begin_s < scale.gap[0] and bar.end_s > scale.gap[1]:
-            _text(group, x + width / 2, y + 15, f"... {bar.seconds:.0f} s ...", anchor="middle")
+        if scale.gap[1] > scale.gap[0] and piece.begin_s < scale.gap[0] and piece.end_s > scale.gap[1]:
+            _text(group, x + width / 2, y + 15, f"... {piece.seconds:.0f} s ...", anchor="middle")
     _text(group, 12, y + 15, row.label)
     if row.figure:
         _text(group, LEFT - 12, y + 15, row.figure, anchor="end")

@@ -36,7 +36,7 @@ def record_of(job_s: float = 2.0) -> dict[str, t.Any]:
 def test_row_a_guest_and_phases_where_they_were() -> None:
     rows = {row.label: row for row in timeline.rows_of(record_of())}
     assert list(rows) == ["hooks", "plan", "vcn1-1 on cn1", "vcn2-1 on cn2", "vcn2-2 on cn2"]
-    bars = {bar.name: (bar.kind, bar.begin_s, bar.seconds) for bar in rows["vcn1-1 on cn1"].bars}
+    bars = {piece.name: (piece.kind, piece.begin_s, piece.seconds) for piece in rows["vcn1-1 on cn1"].bars}
     assert bars == {
         "disk": ("disk", 1.0, 0.25),
         "seed": ("seed", 1.25, 0.25),
@@ -46,7 +46,7 @@ def test_row_a_guest_and_phases_where_they_were() -> None:
         "job": ("job", 6.0, 2.0),
         "gone": ("gone", 8.25, 0.5),
     }
-    assert [bar.name for bar in rows["vcn2-1 on cn2"].bars][-1] == "job"  # nobody said when it was gone
+    assert [piece.name for piece in rows["vcn2-1 on cn2"].bars][-1] == "job"  # nobody said when it was gone
 
 
 def test_node_that_left_no_guest_has_a_row_of_its_own() -> None:
@@ -63,9 +63,9 @@ def test_record_without_times_is_still_a_picture(raw: dict[str, t.Any]) -> None:
 def colours_by_name(svg: ET.Element) -> dict[str, set[str]]:
     """The colours of the bars, by what they say of themselves."""
     found: dict[str, set[str]] = {}
-    for bar in svg.iter(f"{SVG}rect"):
-        if title := bar.findtext(f"{SVG}title"):
-            found.setdefault(title.partition(":")[0], set()).add(bar.get("fill", ""))
+    for piece in svg.iter(f"{SVG}rect"):
+        if title := piece.findtext(f"{SVG}title"):
+            found.setdefault(title.partition(":")[0], set()).add(piece.get("fill", ""))
     return found
 
 
@@ -73,10 +73,10 @@ def colours_by_name(svg: ET.Element) -> dict[str, set[str]]:
 def test_bars_lie_within_the_picture_and_have_one_colour_a_phase(job_s: float) -> None:
     svg = ET.fromstring(timeline.draw_record(record_of(job_s), "a <job> & \x1b its guests"))
     assert svg.findtext(f"{SVG}title") == "a <job> & ? its guests"
-    for bar in svg.iter(f"{SVG}rect"):
-        if bar.find(f"{SVG}title") is not None:
-            assert float(bar.get("x", "-1")) >= timeline.LEFT
-            assert float(bar.get("x", "0")) + float(bar.get("width", "0")) <= timeline.WIDTH - timeline.RIGHT + 1.1
+    for piece in svg.iter(f"{SVG}rect"):
+        if piece.find(f"{SVG}title") is not None:
+            assert float(piece.get("x", "-1")) >= timeline.LEFT
+            assert float(piece.get("x", "0")) + float(piece.get("width", "0")) <= timeline.WIDTH - timeline.RIGHT + 1.1
     colours = colours_by_name(svg)
     assert {"disk", "ready", "job", "gone", "hooks", "plan"} <= set(colours)
     assert all(len(of_one) == 1 for of_one in colours.values())
@@ -87,9 +87,9 @@ def test_long_job_leaves_room_for_the_rest() -> None:
     """A phase of three seconds is to be seen beside an hour; how long the job was is written on it."""
     svg = ET.fromstring(timeline.draw_record(record_of(3600.0), "t"))
     widths = {
-        (bar.findtext(f"{SVG}title") or "").partition(":")[0]: float(bar.get("width", "0"))
-        for bar in svg.iter(f"{SVG}rect")
-        if bar.find(f"{SVG}title") is not None
+        (piece.findtext(f"{SVG}title") or "").partition(":")[0]: float(piece.get("width", "0"))
+        for piece in svg.iter(f"{SVG}rect")
+        if piece.find(f"{SVG}title") is not None
     }
     assert widths["address"] > 50
     assert widths["job"] > widths["address"]

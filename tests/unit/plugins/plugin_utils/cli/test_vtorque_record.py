@@ -48,11 +48,12 @@ class Host:
         )
 
     def job(self, _job_id: str) -> Job:
-        if isinstance(self.told, SiteFault):
-            raise self.told
-        return self.told
+        if isinstance(self.told, Job):
+            return self.told
+        raise self.told
 
-    def take(self, environment: t.Mapping[str, str] = PEER, record: t.Mapping[str, t.Any] = RECORD) -> int:
+    def take(self, environment: t.Mapping[str, str] | None = None, record: t.Mapping[str, t.Any] | None = None) -> int:
+        environment, record = PEER if environment is None else environment, RECORD if record is None else record
         files = {"record.json": json.dumps(record).encode(), "vtorque.log": b"began\n"}
         parcel = hand_over.Parcel(record["job_id"], record["start"], files)
         return vtorque_record.receive(
