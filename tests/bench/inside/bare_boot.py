@@ -24,7 +24,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy as site_policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import owner_of
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import images, neighbours, seed
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
+    images,
+    neighbours,
+    seed,
+    sharing,
+    virtiofsd,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.console import Console
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import Domains, DomainSpec, render_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.readiness import (
@@ -32,6 +38,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.readiness
     wait_ready,
     write_known_hosts,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.remains import end_processes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, Timings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node import host_name, settings_of
@@ -42,7 +49,7 @@ DEADLINE_S = 600.0
 
 
 def prepare(
-    settings: NodeSettings, slot: int, image_name: str, ram_mib: int, user: str, hypervisor: str
+    settings: NodeSettings, slot: int, image_name: str, ram_mib: int, user: str, hypervisor: str, qemu: tuple[int, int]
 ) -> tuple[str, Awaited]:
     """Everything but the domain: its XML, and what is waited for.
 
@@ -59,10 +66,17 @@ def prepare(
     }
     owner, name = owner_of(user), settings.guest_name(slot)
     host_key = make_key("bench")
+    shared = sharing.plan(settings, owner)
+    homes = tuple(
+        (one.tag, virtiofsd.start(one.tag, one.directory, directory, owner, settings, qemu, Deadline.after(60)))
+        for one in shared.shares
+        if one.kind == "virtiofs"
+    )
     told = seed.Seed(
         name=name, instance_id=str(uuid.uuid4()), mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,
         token=TOKEN, node_address=neighbours.node_address(settings.bridge), torque_home=str(settings.torque_home),
         owner=owner, host_key=host_key, authorized_key=make_key("bench").public,
+        mounts=shared.mounts, mount_tries=settings.mount_tries,
     )  # fmt: skip
     seed.write_iso(seed.render(told, settings.template_dir), directory / "seed.iso")
     write_known_hosts(directory / "known_hosts", host_key.public)
@@ -75,7 +89,7 @@ def prepare(
             console=directory / "console.log",
             agent=settings.agent_socket(slot), bridge=settings.bridge, tap=settings.tap_name(slot),
             mac=settings.mac(slot), boot_mode=image.boot.mode, cmdline=image.boot.cmdline,
-            nvram=directory / "nvram.fd", network_filter=settings.network_filter, **copies,
+            nvram=directory / "nvram.fd", network_filter=settings.network_filter, virtiofs=homes, **copies,
         ),
         site_dir=settings.template_dir,
     )  # fmt: skip
@@ -107,11 +121,13 @@ def main() -> None:
         domains.listen()
         try:
             hypervisor = str(policy.hypervisor_default)
-            guests = [prepare(settings, slot, image_name, ram_mib, user, hypervisor) for slot in slots]
+            qemu = domains.capabilities().qemu_ids
+            guests = [prepare(settings, slot, image_name, ram_mib, user, hypervisor, qemu) for slot in slots]
             seconds = boot(settings, domains, guests)
         finally:
             for slot in slots:
                 domains.destroy(settings.guest_name(slot))
+            end_processes(settings.guests_dir, records.job_key(JOB, START))
             shutil.rmtree(settings.start_dir(JOB, START), ignore_errors=True)
     print(json.dumps({"seconds": seconds}), flush=True)
 
