@@ -98,6 +98,8 @@ class ActionModule(JobAction):
         with contextlib.ExitStack() as stack:
             calls = [stack.enter_context(self._call(place, part, prefix)) for part in parts.values()]
             answers = self._ask(place, "absent", calls, parts)
+            for call in calls:
+                call.hang_up()
         removed = sum(len(answer.removed) for answer in answers.values())
         return Outcome(bool(removed), before, {}, {"removed": removed})
 
@@ -152,6 +154,8 @@ class ActionModule(JobAction):
                 read_answer(part, reply.status, reply.output, reply.complaint)
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
+            for call in calls:  # all of them end now, and not one after the other
+                call.hang_up()
 
 
 def _setting(name: str) -> t.Any:

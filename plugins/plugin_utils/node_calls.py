@@ -85,6 +85,7 @@ class NodeCall:
         self._command = list(command)
         self._begun = begun
         self._asked = b""
+        self._waiting = False
         self._process: subprocess.Popen[bytes] | None = None
         self._peer: socket.socket | None = None
         self._complaint: int | None = None
@@ -125,11 +126,18 @@ class NodeCall:
         os.close(complaint)
         self.say(self._asked)
 
-    def __exit__(self, *_error: object) -> None:
+    def hang_up(self) -> None:
         """Nobody listens any more: that is a cancel for a program that is still at work."""
         peer, self._peer = self._peer, None
-        if peer is not None:
-            peer.close()
+        if peer is None:
+            return
+        peer.close()
+        if self._process is not None and self._waiting:
+            self._process.kill()  # ssh would stay until the other end speaks; `vtorque-node` has a worker that undoes
+
+    def __exit__(self, *_error: object) -> None:
+        """Hang up, and see to it that the program is gone."""
+        self.hang_up()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_S)
@@ -147,11 +155,13 @@ class NodeCall:
     def ask(self, line: bytes) -> None:
         """Put the first question."""
         self._asked = line
+        self._waiting = True
         if self._begun is None:
             self.say(line)
 
     def say(self, line: bytes) -> None:
         """Put a further one; a program that takes none any more is heard to have ended."""
+        self._waiting = True
         with contextlib.suppress(BrokenPipeError, ConnectionError):
             self._open.sendall(line + b"\n")
 
@@ -169,6 +179,7 @@ class NodeCall:
         line, newline, rest = self._heard.partition(b"\n")
         if newline or len(self._heard) >= LIMIT:
             self._heard = rest
+            self._waiting = False
             self._begun = None  # it has answered: from now on it is as any
             return Reply(0, line[:LIMIT], self._complained())
         if data:
