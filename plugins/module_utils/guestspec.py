@@ -232,6 +232,28 @@ class JobMap:
     job_key: KeyPair = _part()
 
 
+@dataclasses.dataclass(frozen=True)
+class LostGuest:
+    """What a sister tells the mother superior while the job runs: a guest of hers ended or was paused.
+
+    Attributes:
+        do: `lost`.
+        node: who tells it, and whose guest it was.
+        guest: its host name.
+        reason: what libvirt or the kernel said of it, in words.
+        console: the last lines of its console, in one line; "" when it was silent.
+    """
+
+    version: int = _number(VERSION, VERSION)
+    do: str = _text("lost")
+    job_id: str = _text(JOB_ID)
+    start: int = _number(0, 2**31)
+    node: str = _text(HOST_NAME)
+    guest: str = _text(HOST_NAME)
+    reason: str = _text(r"[^\x00-\x1f\x7f]{1,500}")
+    console: str = _text(r"[^\x00-\x1f\x7f]{0,4000}")
+
+
 class FormError(VTorqueError):
     """JSON that is not of the form its reader demands."""
 

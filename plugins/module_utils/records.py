@@ -201,6 +201,28 @@ class LostRecord:
         return cls(**data)
 
 
+def leave_lost(directory: pathlib.Path, lost: LostRecord, *, reader_uid: int | None) -> bool:
+    """Let the job's shell know of a lost guest: whole first, then heard (it watches the ready record).
+
+    Args:
+        directory: the run directory of the start, on the mother superior.
+        lost: which guest.
+        reader_uid: the job's owner.
+
+    Returns:
+        False: there is no such start here, or another guest was lost before this one.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
+    if not directory.is_dir() or (directory / "lost.json").exists():
+        return False
+    write_json(directory / "lost.json", lost, reader_uid=reader_uid)
+    with contextlib.suppress(FileNotFoundError):  # nobody watches it yet; who comes looks first
+        os.utime(directory / "ready.json")
+    return True
+
+
 def starts_of(job_id: str, directory: pathlib.Path) -> tuple[int, ...]:
     """The starts of a job of which a directory (of runs, guests or records) holds something, in order.
 

@@ -5,30 +5,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import typing as t
 
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, WAITS, changed, check_held, check_refused, drop, guest_on, image, wait_in_guest
+from .trouble import (
+    HOOK,
+    NODES,
+    PLAYBOOK,
+    WAITS,
+    check_held,
+    check_refused,
+    drop,
+    guest_on,
+    kill,
+    never_ready,
+    wait_in_guest,
+)
 
-HOOK = "pgrep -f '[c]li.hook prologue'"
-PLAYBOOK = "pgrep -o -f '[c]li.play'"
 TASK = "pgrep -n -f '[c]li.play'"
 ASKED = "pgrep -o -f '[c]li.vtorque_node'"
 MAKER = "pgrep -n -f '[c]li.vtorque_node'"
 WORKER = "read pid rest </run/vtorque/locks/$(ls -t /run/vtorque/locks | grep -m 1 fe) && echo $pid"
-"""Lines of shell that find programs on a node: the hook, Ansible and its process for the task, and of `vtorque-node`
-the one that was asked, the worker that stays, and its child that makes the guests."""
-
-
-@contextlib.contextmanager
-def never_ready(site: Site) -> t.Iterator[str]:
-    """An image whose guests are being waited for as long as a test needs; one try a job."""
-    with image("idle", fault="idle"), changed(site, node_fault_retries=1, timeout=100):
-        yield "img=idle"
+"""Lines of shell that find programs on a node: Ansible's process for the task, and of `vtorque-node` the one that was
+asked, the worker that stays, and its child that makes the guests."""
 
 
 def booting(site: Site, job_id: str) -> str:
@@ -36,12 +37,6 @@ def booting(site: Site, job_id: str) -> str:
     node = site.runs(job_id)
     site.wait_for(f"a guest on {node}", lambda: guest_on(site, node))
     return node
-
-
-def kill(site: Site, node: str, finder: str) -> None:
-    """kill -9 of what a line of shell finds on a node; it must find one process."""
-    (pid,) = site.root(node, finder).split()
-    site.root(node, f"kill -9 {pid}")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +72,7 @@ def test_worker_killed_under_a_job(site: Site) -> None:
 
 def test_job_deleted_while_its_guest_boots(site: Site) -> None:
     """qdel returns when the prologue has ended, and then there is nothing of the job."""
-    with never_ready(site) as request, changed(site, timeout=15, node_fault_retries=3):
+    with never_ready(site, timeout=15, node_fault_retries=3) as request:
         job_id = site.submit("-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         drop(site, job_id)

@@ -26,6 +26,9 @@ echo waiting >{GATE}
 """
 HIDE_KVM = "[ ! -e /dev/kvm ] || mv /dev/kvm /dev/kvm.away"
 SHOW_KVM = "[ ! -e /dev/kvm.away ] || mv /dev/kvm.away /dev/kvm"
+HOOK = "pgrep -f '[c]li.hook prologue'"
+PLAYBOOK = "pgrep -o -f '[c]li.play'"
+"""Lines of shell that find a program on a node: the hook, and Ansible."""
 OVER = "#!/bin/sh\necho $1 >>/run/lab/over\n"
 
 
@@ -187,3 +190,16 @@ def wait_in_guest(site: Site, job_id: str) -> str:
 def guest_on(site: Site, node: str) -> str:
     """The one guest that a node has; "" when it has none."""
     return site.root(node, "virsh list --name").strip()
+
+
+@contextlib.contextmanager
+def never_ready(site: Site, *, timeout: int = 100, node_fault_retries: int = 1) -> t.Iterator[str]:
+    """An image whose guests are being waited for as long as a test needs; one try a job."""
+    with image("idle", fault="idle"), changed(site, node_fault_retries=node_fault_retries, timeout=timeout):
+        yield "img=idle"
+
+
+def kill(site: Site, node: str, finder: str) -> None:
+    """kill -9 of what a line of shell finds on a node; it must find one process."""
+    (pid,) = site.root(node, finder).split()
+    site.root(node, f"kill -9 {pid}")

@@ -269,16 +269,11 @@ def _more_than_any_node(
 
 def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> tuple[_Asked, tuple[str, ...]]:
     """Add what is absent, raise what is too small, say what was raised."""
-    notices = []
-    chunk = nodes[0]
-    small = chunk.ppn and chunk.ppn < need.cores
-    if small:
-        notices.append(f"ppn raised from {chunk.ppn} to {need.cores} ({need.cores_sum})")
-    wanted = chunk if chunk.ppn >= need.cores else dataclasses.replace(chunk, ppn=need.cores)
-    if policy.vm_node_property and policy.vm_node_property not in wanted.properties:
-        wanted = dataclasses.replace(wanted, properties=(*wanted.properties, policy.vm_node_property))
-    if wanted != chunk or asked.resource("nodes") is None:
-        asked = asked.raised("nodes", str(wanted))
+    small = sorted({chunk.ppn for chunk in nodes if chunk.ppn and chunk.ppn < need.cores})
+    notices = [f"ppn raised from {ppn} to {need.cores} ({need.cores_sum})" for ppn in small]
+    wanted = tuple(_fit(chunk, need, policy) for chunk in nodes)
+    if wanted != nodes or asked.resource("nodes") is None:
+        asked = asked.raised("nodes", "+".join(map(str, wanted)))
     memory = asked.resource("mem")
     mib = mem_mib(memory[0]) if memory else 0
     if mib is not None and mib < need.mem_mib:
@@ -286,6 +281,14 @@ def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Po
         if memory:
             notices.append(f"mem raised from {memory[0]} to {need.mem_mib}mb ({need.mem_sum})")
     return asked, tuple(notices)
+
+
+def _fit(chunk: NodeChunk, need: Demand, policy: Policy) -> NodeChunk:
+    """A part of the node request with the cores and the property that each of its nodes must have."""
+    chunk = dataclasses.replace(chunk, ppn=max(chunk.ppn, need.cores))
+    if not policy.vm_node_property or policy.vm_node_property in chunk.properties:
+        return chunk
+    return dataclasses.replace(chunk, properties=(*chunk.properties, policy.vm_node_property))
 
 
 def _ours(asked: _Asked, request: Request, policy: Policy) -> Arguments:

@@ -28,8 +28,9 @@ UNDO_S = 10.0
 
 
 def present(
-    part: NodePart, settings: NodeSettings, deadline: Deadline, *, caller: int | None = None
-) -> tuple[GuestFacts, ...]:
+    part: NodePart, settings: NodeSettings, deadline: Deadline, *, caller: int | None = None,
+    tell: t.Sequence[str] = (),
+) -> tuple[GuestFacts, ...]:  # fmt: skip
     """Have this node's guests of a start made by a worker, which stays with them.
 
     Args:
@@ -37,6 +38,7 @@ def present(
         settings: this node's own word.
         deadline: when there must be an answer.
         caller: the descriptor on which the answer will be written: when nobody reads it any more, that is a cancel.
+        tell: the command by which the job's mother superior is told of a lost guest; () where she is this node.
 
     Returns:
         The guests, by rank.
@@ -44,7 +46,7 @@ def present(
     Raises:
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
-    order = Order(part, settings, deadline)
+    order = Order(part, settings, deadline, tuple(tell))
     with ending.Noted() as noted:
         pid, hearing = worker.begin(order)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+from .. import records
 from ..errors import NodeFault, VTorqueError, broken_disk
 from ..guestspec import GuestFacts, NodePart
 from ..records import Deadline, job_key
@@ -20,6 +21,8 @@ from .settings import NodeSettings
 if t.TYPE_CHECKING:
     from .making import Step
 
+EARLIER_S = 30.0
+"""For what is left of an earlier start of the job."""
 HUNG_SHARE = 2 / 3
 """How much of its time `absent` waits for whoever holds the lock, before it ends that process."""
 
@@ -56,6 +59,7 @@ def present(
         step(what)
 
     with disk_judged(settings):
+        _take_away_earlier(part, settings, deadline, checked)
         checked("libvirt")
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)) as domains:
             domains.listen()
@@ -66,6 +70,17 @@ def present(
             preflight(part, settings, domains.capabilities())
             remove(part.job_id, part.start, settings, domains)
             return make(part, settings, domains, deadline, checked)
+
+
+def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+    """A start that is asked for proves that the ones before it are over, whoever did not come to end them.
+
+    A MOM that was restarted and a mother superior that lost its power run no epilogue.
+    """
+    for earlier in records.starts_of(part.job_id, settings.guests_dir):
+        if earlier < part.start:
+            step(f"the end of start {earlier}")
+            absent(part.job_id, earlier, settings, Deadline.after(deadline.left_s(EARLIER_S)))
 
 
 def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[GuestFacts, ...]:

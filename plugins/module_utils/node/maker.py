@@ -25,11 +25,17 @@ CHUNK = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What is to be made."""
+    """What is to be made.
+
+    Attributes:
+        tell: the command by which the job's mother superior is told of a lost guest (`LostGuest` on its standard
+            input); empty where she is this node.
+    """
 
     part: NodePart
     settings: NodeSettings
     deadline: Deadline
+    tell: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

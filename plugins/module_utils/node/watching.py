@@ -18,8 +18,8 @@ import time
 import typing as t
 
 from .. import records
-from ..errors import VTorqueError
-from ..guestspec import NodePart
+from ..errors import VTorqueError, printable
+from ..guestspec import VERSION, LostGuest, NodePart
 from ..records import LostRecord, job_key
 from . import remains
 from .console import Console
@@ -28,13 +28,15 @@ from .ending import Noted
 from .locks import OverWatch
 from .maker import readable
 from .settings import NodeSettings
+from .telling import Telling
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
 """Between two attempts to reach a libvirt that was lost."""
 WORD_S = 1.0
 """How long after the end of a guest's process libvirt may say why it ended; a guest that shuts down ends soon."""
 _ENDED = {"stopped", "crashed"}
-_READY = "ready.json"
+REASON_LIMIT, WORDS_LIMIT = 500, 4000
+"""Characters that a mother superior takes of each (`LostGuest`)."""
 
 
 @dataclasses.dataclass
@@ -83,13 +85,17 @@ class Watching:
         part: whose guests they are.
         settings: this node's own word.
         log: takes a line for the job's log.
+        tell: the command by which the mother superior is told of a lost guest; () where she is this node.
 
     Attributes:
         domains: the connection to libvirt, None while there is none.
     """
 
-    def __init__(self, part: NodePart, settings: NodeSettings, log: t.Callable[[str], None]) -> None:
-        self._part, self._settings, self._log = part, settings, log
+    def __init__(
+        self, part: NodePart, settings: NodeSettings, log: t.Callable[[str], None], tell: t.Sequence[str] = ()
+    ) -> None:
+        self._part, self._settings, self._log, self._tell = part, settings, log, tell
+        self._telling: Telling | None = None
         self._key = job_key(part.job_id, part.start)
         self.domains: Domains | None = None
         self._connecting: _Connecting | None = None
@@ -117,10 +123,14 @@ class Watching:
             if noted.told():
                 return f"told by {noted.told()}"
             self._hear(heard)
+            if self._telling is not None:
+                self._telling.go_on()
 
     def close(self) -> None:
         """Let go of libvirt and of the processes."""
         self._drop()
+        if self._telling is not None:
+            self._telling.close()
         for guest in self._guests.values():
             self._forget_process(guest)
 
@@ -130,12 +140,14 @@ class Watching:
             found.append(self.domains.fileno())
         if self._connecting is not None:
             found.append(self._connecting.fileno())
-        return found
+        return found + (self._telling.filenos() if self._telling is not None else [])
 
     def _due_s(self) -> float:
         due = [guest.ended_at + WORD_S for guest in self._guests.values() if guest.ended_at and not guest.lost]
         if self.domains is None and self._connecting is None:
             due.append(self._retry_at)
+        if self._telling is not None:
+            due.append(time.monotonic() + self._telling.due_s())
         return max(0.0, min(due) - time.monotonic()) if due else float("inf")
 
     # -- libvirt
@@ -218,17 +230,25 @@ class Watching:
         console.close()
         words = console.last_words()
         self._log(f"guest {guest.name} is lost: {reason}; {words or 'its console is silent'}")
-        place = self._settings.run_dir / "jobs" / self._key
-        # only the mother superior has it; the job's shell runs there
-        if not place.is_dir() or (place / "lost.json").exists():
+        if self._tell:
+            self._tell_superior(guest.name, reason, words)
             return
+        place = self._settings.run_dir / "jobs" / self._key
         lost = LostRecord(guest.name, self._settings.node_name, reason, words, round(time.time(), 3))
         try:
-            records.write_json(place / "lost.json", lost, reader_uid=self._part.owner.uid)
-            with contextlib.suppress(FileNotFoundError):  # nobody watches it yet; who comes looks first
-                os.utime(place / _READY)
+            records.leave_lost(place, lost, reader_uid=self._part.owner.uid)
         except (OSError, VTorqueError) as error:
             self._log(f"lost.json was not written: {error}")
+
+    def _tell_superior(self, name: str, reason: str, words: str) -> None:
+        """The first word ends the job: there is no second."""
+        if self._telling is None:
+            part = self._part
+            lost = LostGuest(
+                VERSION, "lost", part.job_id, part.start, part.node, name, printable(reason)[:REASON_LIMIT],
+                printable(words)[-WORDS_LIMIT:],
+            )  # fmt: skip
+            self._telling = Telling(self._tell, lost, self._log)
 
     @staticmethod
     def _forget_process(guest: _Guest) -> None:

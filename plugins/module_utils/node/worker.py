@@ -69,11 +69,10 @@ def _live(order: Order, answering: int) -> t.NoReturn:
 
 def _own_descriptors(order: Order, answering: int) -> int:
     """The caller waits for the end of his pipes: nothing of his stays open here.  What we say goes to the job's log."""
-    log = order.settings.record_dir(order.part.job_id, order.part.start) / "vtorque.log"
     nothing = os.open(os.devnull, os.O_RDWR)
     said = nothing
-    with contextlib.suppress(OSError):
-        said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+    with contextlib.suppress(OSError, VTorqueError):
+        said = _log(order)
     kept = os.dup(answering)
     for number, source in enumerate((nothing, said, said)):
         os.dup2(source, number)
@@ -81,6 +80,15 @@ def _own_descriptors(order: Order, answering: int) -> int:
     os.set_inheritable(3, False)
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))
     return 3
+
+
+def _log(order: Order) -> int:
+    """The job's log on this node, to be added to; a sister has none before us."""
+    owner, directory = order.part.owner.uid, order.settings.record_dir(order.part.job_id, order.part.start)
+    records.make_record_directory(directory, owner)
+    log = os.open(directory / "vtorque.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    records.let_read(log, owner)
+    return log
 
 
 @dataclasses.dataclass
@@ -214,7 +222,7 @@ class _Worker:
 
     def _stay(self, lock: locks.Lock, over: locks.OverWatch) -> None:
         """Until the start is over or we are told to end; then nothing of it stays."""
-        watching = Watching(self.order.part, self.settings, log)
+        watching = Watching(self.order.part, self.settings, log, self.order.tell)
         try:
             why = watching.run(over, self.noted)
             log(f"worker {os.getpid()} takes the guests away: {why}")

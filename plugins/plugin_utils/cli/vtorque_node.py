@@ -20,16 +20,18 @@ import select
 import signal
 import socket
 import sys
+import time
 import typing as t
 
+from ...module_utils import records
 from ...module_utils.errors import CANCELLED, SiteFault, UserFault, VTorqueError
-from ...module_utils.guestspec import FormError, JobMap, NodePart, from_dict, to_dict
+from ...module_utils.guestspec import FormError, JobMap, LostGuest, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
 from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node import ending, front, guest_hooks, guests, joining, use
 from ...module_utils.node.settings import NodeSettings
-from ...module_utils.records import Deadline, run_directory
+from ...module_utils.records import Deadline, LostRecord, run_directory
 
 VERSION = 1
 LIMIT = 1 << 20
@@ -38,6 +40,8 @@ LISTEN_S = 300.0
 """For a second line: until all nodes of the job have their guests."""
 LOOK_S = 2.0
 """For libvirt's answer to what is left, once the work is done or has failed."""
+CONNECT_S = 20
+"""For the connection to a mother superior who is to be told of a lost guest."""
 LEASES = (
     pathlib.Path("/var/lib/misc/dnsmasq.leases"),
     pathlib.Path("/var/lib/dnsmasq/dnsmasq.leases"),
@@ -112,17 +116,20 @@ def respond(
     part: NodePart | None = None
     settings: NodeSettings | None = None
     try:
-        part = read_part(stream)
+        asked = read_request(stream)
+        if isinstance(asked, LostGuest):
+            return respond_lost(asked, settings_of(load(), host_name()), environment)
+        part = asked
         deadline = Deadline.after(part.timeout_s)
         policy = _policy(load, part)
         settings = settings_of(policy, host_name())
-        check(part, policy, settings, environment)
+        superior = check(part, policy, settings, environment)
         if part.do == "absent":
             removed = guests.absent(part.job_id, part.start, settings, deadline)
             left = guests.left(settings, part.job_id, part.start, connect_s=max(0.5, deadline.left_s(LOOK_S)))
             used = [to_dict(one) for one in use.read_use(settings.record_dir(part.job_id, part.start))]
             return _good(removed=removed, left=left, used=used)
-        found = front.present(part, settings, deadline, caller=caller)
+        found = front.present(part, settings, deadline, caller=caller, tell=telling(superior))
         return _good(guests=[to_dict(guest) for guest in found])
     except ending.Told as told:
         error = VTorqueError(CANCELLED, f"by {told}")
@@ -163,6 +170,45 @@ def respond_join(
     return _good()
 
 
+def respond_lost(told: LostGuest, settings: NodeSettings, environment: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """The answer of a mother superior whose sister has lost a guest: the job's shell hears of it, and ends the job.
+
+    A sister can end so what she has a part in, and nothing else; of what she says, nothing but words is used.
+
+    Args:
+        told: which guest.
+        settings: this node's own word.
+        environment: holds SSH_CONNECTION.
+
+    Raises:
+        VTorqueError: she has no part in such a start here.
+    """
+    what = f"guest {told.guest} of job {told.job_id}, start {told.start}"
+    directory = run_directory(told.job_id, told.start, settings.run_dir)
+    job = kept.kept(told.job_id, directory)
+    if job is None or not job.nodes or not same_host(job.nodes[0], settings.node_name):
+        raise VTorqueError(what, f"{settings.node_name} does not lead such a start")
+    if not any(same_host(told.node, host) for host in job.nodes[1:]):
+        raise VTorqueError(what, f"{told.node} has no part in it")
+    check_host(told.job_id, told.node, environment.get("SSH_CONNECTION", ""), "its sister")
+    lost = LostRecord(told.guest, told.node, told.reason, told.console, round(time.time(), 3))
+    records.leave_lost(directory, lost, reader_uid=pwd.getpwnam(job.euser).pw_uid)
+    return _good()
+
+
+def telling(superior: str) -> list[str]:
+    """The command by which a sister tells her mother superior of a lost guest; [] where that is this node.
+
+    Args:
+        superior: host name; "" for this node.
+    """
+    if not superior:
+        return []
+    from ..node_calls import ssh_command  # 4 ms that the mother superior does not pay
+
+    return ssh_command(pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node", superior, CONNECT_S)
+
+
 def _good(**more: t.Iterable[t.Any]) -> dict[str, t.Any]:
     """An answer that it went well."""
     lists = {"guests": [], "removed": [], "left": [], **{name: list(values) for name, values in more.items()}}
@@ -184,13 +230,15 @@ def _policy(load: t.Callable[[], site_policy.Policy], part: NodePart) -> site_po
         raise
 
 
-def read_part(stream: t.BinaryIO) -> NodePart:
-    """Read what is asked, strictly.
+def read_request(stream: t.BinaryIO) -> NodePart | LostGuest:
+    """Read what is asked or told, strictly.
 
     Raises:
         FormError: it is too long, not JSON, or not of the form.
     """
-    return from_dict(NodePart, _json(stream.readline(LIMIT + 1)))
+    data = _json(stream.readline(LIMIT + 1))
+    lost = isinstance(data, dict) and data.get("do") == "lost"
+    return from_dict(LostGuest, data) if lost else from_dict(NodePart, data)
 
 
 def _json(data: bytes) -> t.Any:
@@ -248,11 +296,14 @@ def mounts_of(policy: site_policy.Policy) -> tuple[Mount, ...]:
     return (*by_name, *map(read_line, policy.mounts))
 
 
-def check(part: NodePart, policy: site_policy.Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> None:
+def check(part: NodePart, policy: site_policy.Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> str:
     """Is it this node that is asked, by whom it must be, for a job that is here?
 
     To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's.
     What the prologue of this very start was told on this node, its root need not ask again.
+
+    Returns:
+        The mother superior who asks from elsewhere; "" when this node's own root asks.
 
     Raises:
         VTorqueError: it is not; says what disagrees.
@@ -262,7 +313,7 @@ def check(part: NodePart, policy: site_policy.Policy, settings: NodeSettings, en
         raise VTorqueError(f"node {part.node} is asked", f"this is {settings.node_name}")
     connection = environment.get("SSH_CONNECTION", "")
     if part.do == "absent" and not connection:
-        return
+        return ""
     directory = run_directory(part.job_id, part.start, settings.run_dir)
     told = None if connection else kept.kept(part.job_id, directory)
     job = told or open_batch(policy).job(part.job_id)
@@ -270,6 +321,7 @@ def check(part: NodePart, policy: site_policy.Policy, settings: NodeSettings, en
         check_peer(job, connection)
     if part.do == "present":
         check_job(part, job)
+    return job.nodes[0] if connection else ""
 
 
 def check_job(part: NodePart, job: BatchJob) -> None:
@@ -322,18 +374,32 @@ def check_peer(job: BatchJob, connection: str) -> None:
     Raises:
         VTorqueError: it is another host, or it cannot be told.
     """
-    peer = connection.split()[0] if connection.split() else ""
     if not job.nodes:
         raise VTorqueError(f"job {job.job_id}", "has no nodes, so nobody may ask for it from elsewhere")
-    superior = job.nodes[0]
+    check_host(job.job_id, job.nodes[0], connection, "its mother superior")
+
+
+def check_host(job_id: str, expected: str, connection: str, role: str) -> None:
+    """Is the other end of the ssh connection this host?
+
+    Args:
+        job_id: which job it speaks of.
+        expected: host name.
+        connection: SSH_CONNECTION.
+        role: what that host is to the job, for messages.
+
+    Raises:
+        VTorqueError: it is another host, or it cannot be told.
+    """
+    peer = connection.split()[0] if connection.split() else ""
     try:
-        known = {_plain(str(entry[4][0])) for entry in socket.getaddrinfo(superior, None, type=socket.SOCK_STREAM)}
+        known = {_plain(str(entry[4][0])) for entry in socket.getaddrinfo(expected, None, type=socket.SOCK_STREAM)}
     except OSError as error:
-        raise VTorqueError(f"job {job.job_id}", f"the address of {superior} is not known here: {error}") from error
+        raise VTorqueError(f"job {job_id}", f"the address of {expected} is not known here: {error}") from error
     if _plain(peer) not in known:
         raise VTorqueError(
-            f"job {job.job_id} is asked for from {peer[:64]}",
-            f"that is not its mother superior {superior} ({', '.join(sorted(known))})",
+            f"job {job_id} is asked for from {peer[:64]}",
+            f"that is not {role} {expected} ({', '.join(sorted(known))})",
             "on the node itself, call it outside an ssh session",
         )
 

@@ -87,12 +87,24 @@ def test_a_guest_that_died_is_made_anew(node: Node) -> None:
 
 
 def test_two_starts_share_nothing(node: Node) -> None:
-    first = node.present()
-    second = node.present(node.part(start=2))
+    """Also when one comes that is over already: it is another's word that says so."""
+    first = node.present(node.part(start=2))
+    second = node.present()
     assert {first[0].mac, first[0].name}.isdisjoint({second[0].mac, second[0].name})
     node.absent(1)
-    assert list(node.hypervisor.running) == [second[0].name]
-    assert list(slots.taken(node.settings).values()) == ["7.head.2/vcn1-2"]
+    assert list(node.hypervisor.running) == [first[0].name]
+    assert list(slots.taken(node.settings).values()) == ["7.head.2/vcn1-1"]
+
+
+def test_a_start_ends_those_before_it_and_no_other_jobs(node: Node) -> None:
+    """Whoever should have ended them was gone: a MOM, a mother superior."""
+    node.present(node.part(job_id="17.head"))
+    node.present()
+    node.present(node.part(start=2))
+    node.present(node.part(2, start=3))
+    assert sorted(slots.taken(node.settings).values()) == ["17.head.1/vcn1-1", "7.head.3/vcn1-2", "7.head.3/vcn1-3"]
+    with pytest.raises(VTorqueError, match="is over"):
+        node.present(node.part(start=2))
 
 
 def test_a_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import typing as t
@@ -65,12 +66,31 @@ def test_the_end_of_the_start_is_no_loss(running: Node) -> None:
 
 
 def test_without_a_run_directory_the_log_has_it(node: Node) -> None:
-    """On a sister."""
-    node.open_log()
+    """On a sister, where nobody has begun one before; the job's owner may read it."""
     front.present(node.part(), node.settings, node.soon())
     node.hypervisor.forget()
     node.wait_for_words("guest vcn1-1 is lost")
+    assert stat.S_IMODE(node.log.stat().st_mode) & 0o007 == 0
+    assert os.getxattr(node.log, "system.posix_acl_access")
     assert not (node.settings.run_dir / "jobs").exists()
+
+
+def test_a_sister_tells_the_mother_superior_of_the_first_guest_that_is_lost(node: Node) -> None:
+    """And nothing is written on her own node, whatever directory is there."""
+    told = node.settings.run_dir / "told"
+    command = ["/bin/sh", "-c", f"""cat >>{told}; echo '{{"ok":true}}'"""]
+    node.open_log()
+    front.present(node.part(2), node.settings, node.soon(), tell=command)
+    node.wait_for_words("watches the guests")
+    (node.hypervisor.place / "vcn1-2.xml").unlink()
+    assert node.wait_for(told) == {
+        "version": 1, "do": "lost", "job_id": "7.head", "start": 1, "node": "cn1", "guest": "vcn1-2",
+        "reason": "it was destroyed", "console": "Linux version 6.1",
+    }  # fmt: skip
+    (node.hypervisor.place / "vcn1-1.xml").unlink()
+    node.wait_for_words("guest vcn1-1 is lost")
+    assert len(told.read_text().splitlines()) == 1
+    assert not (node.run_directory / "lost.json").exists()
 
 
 def test_a_libvirt_that_is_lost_is_no_guest_that_is_lost(running: Node) -> None:

@@ -108,7 +108,7 @@ def test_the_worker_stays_and_holds_the_lock(node: Node) -> None:
     assert [one.name for one in found] == ["vcn1-1", "vcn1-2"]
     assert locks.is_held(node.lock)
     assert os.getsid(node.worker) == node.worker
-    assert os.readlink(f"/proc/{node.worker}/fd/1") == "/dev/null"
+    assert os.readlink(f"/proc/{node.worker}/fd/1") == str(node.log)
     pid = node.worker
     assert node.absent() == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
     assert node.things == []

@@ -233,6 +233,19 @@ def test_property_of_vm_nodes_is_asked_for(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("cn1:ppn=2+cn2:ppn=8", "cn1:ppn=3:vm+cn2:ppn=8:vm"),
+        ("2:ppn=8:vm+cn3", "2:ppn=8:vm+cn3:ppn=3:vm"),
+        ("1:ppn=1+1:ppn=2:big", "1:ppn=3:vm+1:ppn=3:big:vm"),
+    ],
+)
+def test_every_part_of_the_node_request_stays_and_is_large_enough(site: Site, asked: str, given: str) -> None:
+    site.configure(vm_node_property="vm")
+    assert f"nodes={given}" in site.vsub("-l", f"nodes={asked}", site.script(PLAIN)).argv
+
+
+@pytest.mark.parametrize(
     ("words", "notice"),
     [
         (["-l", "nodes=1:ppn=2"], "vsub: ppn raised from 2 to 3 (2 vcpus + 1 core for the host)"),

@@ -322,3 +322,78 @@ def test_mounts_of_the_site_are_told_in_its_order() -> None:
         ("nfs", "fs:/ws", "/workspace", ""), ("nfs", "fs:/opt", "/opt-hpc", ""), ("virtiofs", "/srv/x", "/x", "ro"),
     ]  # fmt: skip
     assert (settings.home_via, settings.home_export, settings.mount_tries) == ("virtiofs", None, 7)
+
+
+LOST = guestspec.LostGuest(1, "lost", "7.head", 2, "cn2", "vcn2-1", "it was destroyed", "the end")
+FROM_CN2 = {"SSH_CONNECTION": "10.77.0.12 4711 10.77.0.11 22"}
+
+
+def tell(lost: guestspec.LostGuest, environment: dict[str, str]) -> dict[str, t.Any]:
+    data = json.dumps(guestspec.to_dict(lost)).encode()
+    return vtorque_node.respond(io.BytesIO(data), environment, load=Policy)
+
+
+@pytest.fixture
+def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.Path:
+    """The run directory of a start that cn1 leads."""
+    directory = tmp_path / "jobs/7.head.2"
+    directory.mkdir(parents=True)
+    (directory / "ready.json").write_text("{}")
+    kept.keep(JOB, directory)
+    real = vtorque_node.settings_of
+    monkeypatch.setattr(vtorque_node, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    assert world.asked == []
+    return directory
+
+
+def test_a_sister_tells_of_her_lost_guest(leading: pathlib.Path, world: World) -> None:
+    """The job's shell is let know; the server is not asked."""
+    assert tell(LOST, FROM_CN2)["ok"]
+    lost = json.loads((leading / "lost.json").read_text())
+    assert lost.pop("when") > 0
+    assert lost == {"guest": "vcn2-1", "node": "cn2", "reason": "it was destroyed", "console": "the end"}
+    assert tell(dataclasses.replace(LOST, guest="vcn2-2"), FROM_CN2)["ok"]
+    assert json.loads((leading / "lost.json").read_text())["guest"] == "vcn2-1", "the first is the one that is told"
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "environment", "why"),
+    [
+        (LOST, {}, "that is not its sister cn2"),
+        (LOST, {"SSH_CONNECTION": "10.77.0.13 1 10.77.0.11 22"}, "that is not its sister cn2"),
+        (dataclasses.replace(LOST, node="cn3"), FROM_CN2, "cn3 has no part in it"),
+        (dataclasses.replace(LOST, node="cn1"), FROM_CN2, "cn1 has no part in it"),
+        (dataclasses.replace(LOST, start=1), FROM_CN2, "does not lead such a start"),
+        (dataclasses.replace(LOST, job_id="8.head"), FROM_CN2, "does not lead such a start"),
+        (dataclasses.replace(LOST, reason="two\nlines"), FROM_CN2, "not of the form"),
+        (dataclasses.replace(LOST, guest="../x"), FROM_CN2, "not of the form"),
+    ],
+)
+def test_who_has_no_part_in_a_start_ends_no_job(
+    leading: pathlib.Path, lost: guestspec.LostGuest, environment: dict[str, str], why: str
+) -> None:
+    answer = tell(lost, environment)
+    assert not answer["ok"]
+    assert why in answer["error"]["why"]
+    assert not (leading / "lost.json").exists()
+
+
+def test_a_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
+    kept.keep(dataclasses.replace(JOB, exec_host=("cn3", "cn2", "cn1")), leading)
+    assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
+
+
+def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[t.Any] = []
+
+    def present(*_words: object, tell: t.Sequence[str], **_more: object) -> tuple[guestspec.GuestFacts, ...]:
+        told.append(list(tell))
+        return (FACTS,)
+
+    monkeypatch.setattr(vtorque_node.front, "present", present)
+    assert world.ask(PART)["ok"]
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 1 10.77.0.11 22"}
+    assert world.ask(PART)["ok"]
+    assert told[0] == []
+    assert told[1][told[1].index("--") + 1 :] == ["cn1", str(pathlib.Path(sys.prefix).parent / "bin/vtorque-node")]

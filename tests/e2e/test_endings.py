@@ -1,0 +1,193 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a job with guests on two nodes may end; each test ends with a look at all nodes that finds nothing left.
+
+cn1 leads and cn2 is the sister, if a test does not say otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import typing as t
+
+import pytest
+
+from .conftest import Ended, Site
+from .trouble import (
+    GATE,
+    HOOK,
+    NODES,
+    PLAYBOOK,
+    PRESETUP,
+    check_held,
+    check_message,
+    check_refused,
+    drop,
+    guest_on,
+    kill,
+    never_ready,
+    open_gate,
+    sweep,
+    wait_in_guest,
+)
+
+SUPERIOR, SISTER = NODES
+PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
+SLEEPS = "echo up; sleep 600\n"
+
+
+def booting(site: Site, job_id: str) -> None:
+    """Wait until a guest of the job boots on each node."""
+    assert site.runs(job_id) == SUPERIOR
+    site.wait_for("a guest on each node", lambda: all(guest_on(site, node) for node in NODES))
+
+
+def running(site: Site, job_id: str) -> None:
+    """Wait until the job's script runs in its guest."""
+    assert wait_in_guest(site, job_id) == SUPERIOR
+    assert all(guest_on(site, node) for node in NODES)
+
+
+def again(site: Site, job_id: str) -> None:
+    """Wait until the second start of a job has its guests, and none of the first one are there."""
+    site.wait_for("the second start", lambda: ready(site, job_id, 2))
+    assert not [thing for thing in left_on_nodes(site) if f"guests/{job_id}.1" in thing]
+
+
+def ready(site: Site, job_id: str, start: int) -> bool:
+    """Are the guests of a start ready?"""
+    return site.on(SUPERIOR, "test", "-e", f"/run/vtorque/jobs/{job_id}.{start}/ready.json").returncode == 0
+
+
+def finish(site: Site, job_id: str) -> Ended:
+    """Let a script end that waits for it; what comes before it listens is lost on it."""
+
+    def ended() -> bool:
+        site.on("fe", "qsig", "-s", "URG", job_id, user="alice")
+        return site.facts(job_id)["job_state"] == "C"
+
+    site.wait_for("the end of the script", ended)
+    return site.end(job_id)
+
+
+def left_on_nodes(site: Site) -> list[str]:
+    """What there is of jobs on the nodes at this moment."""
+    found = json.loads(site.run("left", "--json").stdout)
+    return [f"{node}: {thing}" for node, there in found.items() for thing in there]
+
+
+def log_of(site: Site, node: str, job_id: str, start: int = 1) -> str:
+    """What a node has noted of a start."""
+    return site.kept(node, job_id, start, "vtorque.log")
+
+
+def cleaned_itself(site: Site, job_id: str, start: int = 1) -> bool:
+    """Did the sister's own hook begin the removal, and was it its worker that did it?"""
+    log = log_of(site, SISTER, job_id, start)
+    return f"epilogue.parallel of job {job_id}, start {start}" in log and "took away: domain" in log
+
+
+@contextlib.contextmanager
+def lost(site: Site, node: str) -> t.Iterator[None]:
+    """A node without power; in the end it boots, and runs what it runs before its MOM."""
+    assert site.run("lose", node).returncode == 0
+    try:
+        site.wait_for(f"the server to miss {node}", lambda: "down" in site.nodes()[node].states)
+        yield
+    finally:
+        back = site.run("back", node)
+        assert back.returncode == 0, back.stderr
+        done = sweep(site, node, "--boot")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@contextlib.contextmanager
+def gate_of_sister(site: Site) -> t.Iterator[None]:
+    """The site's own prologue.parallel of the sister waits until somebody opens the gate."""
+    hook = "/etc/vtorque/site-hooks/prologue.parallel"
+    done = site.on(SISTER, "/bin/sh", "-c", f"cat >{hook} && chmod 755 {hook} && mkfifo {GATE}", stdin=PRESETUP)
+    assert done.returncode == 0, done.stderr
+    try:
+        yield
+    finally:
+        site.root(SISTER, f"rm -f {GATE} {hook}")
+
+
+def test_job_deleted_in_the_prologue_of_its_sister(site: Site) -> None:
+    """The mother superior's own prologue never comes; nothing was made."""
+    with gate_of_sister(site):
+        job_id = site.submit(*PAIR, stdin="echo RAN\n")
+        site.runs(job_id)
+        site.wait_for("the sister's prologue", lambda: site.root(SISTER, "pgrep -f '[p]rologue.parallel' || true"))
+        drop(site, job_id)
+        open_gate(site, SISTER)
+        ended = site.end(job_id)
+    assert "RAN" not in ended.out
+    assert left_on_nodes(site) == []
+
+
+def test_job_deleted_while_its_guests_boot(site: Site) -> None:
+    """qdel returns when the prologue has ended, and both nodes are clean when the job is complete."""
+    with never_ready(site, timeout=8, node_fault_retries=3) as request:
+        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        booting(site, job_id)
+        drop(site, job_id)
+        facts = site.wait_state(job_id, "CQH")
+        assert left_on_nodes(site) == []
+    assert (facts["job_state"], facts["start_count"]) == ("C", "1")
+    assert "RAN" not in site.end(job_id).out
+
+
+def test_guest_of_the_sister_ends_under_its_job(site: Site) -> None:
+    """The mother superior is told by the sister, and the job's shell ends the job with the reason."""
+    job_id = site.submit(*PAIR, stdin=SLEEPS)
+    running(site, job_id)
+    guest = guest_on(site, SISTER)
+    kill(site, SISTER, "pgrep -f '^[^ ]*qemu-system'")
+    ended = site.end(job_id)
+    assert left_on_nodes(site) == []
+    assert (ended.exit_status, ended.out) == (69, "up\n")
+    check_message(ended.err, f"guest {guest} on {SISTER} was lost")
+    assert f'"guest": "{guest}"' in site.kept(SUPERIOR, job_id)
+
+
+@pytest.mark.parametrize("victim", [PLAYBOOK, HOOK], ids=["playbook", "hook"])
+def test_program_of_the_mother_superior_killed_while_guests_boot(site: Site, victim: str) -> None:
+    """Nobody listens to the sister any more: she undoes what she began."""
+    with never_ready(site) as request:
+        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        booting(site, job_id)
+        kill(site, SUPERIOR, victim)
+        site.wait_for("the sister to undo it", lambda: not guest_on(site, SISTER))
+        if victim is HOOK:
+            ended = site.end(job_id)
+            # the launcher's shell has a word of its own for it: Killed
+            check_refused(dataclasses.replace(ended, err=ended.err.removeprefix("Killed\n")), "nothing was run")
+        else:
+            check_held(site, job_id)
+            drop(site, job_id)
+    assert all(node.usable and not node.note for node in site.nodes().values())
+
+
+def test_sister_lost_while_guests_boot(site: Site) -> None:
+    """It is seen long before the deadline; the job is tried again within its bound, here held; no node is blamed."""
+    with never_ready(site) as request:
+        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        booting(site, job_id)
+        with lost(site, SISTER):
+            facts = check_held(site, job_id, SISTER)
+            assert not guest_on(site, SUPERIOR)
+    assert facts["start_count"] == "1"
+    drop(site, job_id)
+    assert all(not node.note for node in site.nodes().values())
+
+
+def test_job_purged_from_the_server(site: Site) -> None:
+    """`qdel -p`: the nodes are clean when the MOM has found out."""
+    job_id = site.submit(*PAIR, stdin=SLEEPS)
+    running(site, job_id)
+    assert site.on("fe", "qdel", "-p", job_id).returncode == 0
+    site.wait_for("both nodes to be clean", lambda: not left_on_nodes(site))
