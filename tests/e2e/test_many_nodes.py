@@ -45,14 +45,13 @@ def test_guests_of_two_nodes_are_one_job(site: Site) -> None:
     assert ended.exit_status == 0
 
 
-def test_virtual_processors_make_the_lines_of_the_node_file(site: Site) -> None:
-    """Two guests of two: four lines, in the order of the ranks."""
-    ended = site.job(
-        "-vm", "vcpus=2,ram=192M,vms_per_node=2", stdin='echo "$PBS_NP $PBS_NUM_PPN"; cat "$PBS_NODEFILE"\n'
-    )
+def test_guests_of_one_node_are_at_once_and_in_order(site: Site) -> None:
+    """As many lines as guests with a virtual processor each, in the order of the ranks."""
+    script = 'echo "$PBS_NP $PBS_NUM_NODES $PBS_NUM_PPN"; cat "$PBS_NODEFILE"\n'
+    ended = site.job("-vm", "vcpus=1,ram=192M,vms_per_node=3", stdin=script)
     counts, *names = ended.out.splitlines()
-    assert counts == "4 2"
-    assert [name[-2:] for name in names] == ["-1", "-1", "-2", "-2"]
+    assert counts == "3 3 1"
+    assert [name[-2:] for name in names] == ["-1", "-2", "-3"]
 
 
 def test_members_of_an_array_and_a_node_that_is_named_twice(site: Site) -> None:
