@@ -5,7 +5,9 @@
 #
 # In the guest, as root, under any POSIX sh: do what the node says over the channel that its hypervisor gives it.
 #
-#   we        vtorque-agent TOKEN          whenever the node begins to listen
+#   we        vtorque-agent TOKEN          when somebody begins to listen
+#   the node  hello WORD
+#   we        vtorque-agent TOKEN WORD
 #   the node  SECONDS BYTES, then that many bytes of a script for sh
 #   we        STATUS OUTPUT                its exit status, and what it wrote last, in base64
 set -u
@@ -37,6 +39,11 @@ answer() { # status: with what the order wrote
 
 obey() { # until the node listens no more
     while read -r seconds bytes <&3; do
+        # a node that hangs up and is there again at once is one to us
+        if [ "$seconds" = hello ]; then
+            printf 'vtorque-agent %s %s\n' "$VTORQUE_TOKEN" "$bytes" >&3
+            continue
+        fi
         dd bs=65536 iflag=fullblock,count_bytes count="$bytes" <&3 >"$order" 2>/dev/null
         timeout "$seconds" sh "$order" </dev/null >"$order.out" 2>&1 3>&-
         answer $?

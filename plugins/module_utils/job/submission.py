@@ -261,7 +261,7 @@ def _more_than_any_node(
     if known and ppn > most:
         yield KeyFault("ppn", str(ppn), f"more than any node of this site has ({most})", found[1] if found else "")
     memory = asked.resource("mem")
-    most = max((size.mem_mib for size in known), default=0)
+    most = max((size.mem_mib for size in known), default=0) * sum(chunk.count for chunk in nodes)
     if memory and most and (mem_mib(memory[0]) or 0) > most:
         message = f"more than any node of this site has ({size_text(most)})"
         yield KeyFault("mem", shown(memory[0]), message, memory[1])
@@ -274,12 +274,14 @@ def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Po
     wanted = tuple(_fit(chunk, need, policy) for chunk in nodes)
     if wanted != nodes or asked.resource("nodes") is None:
         asked = asked.raised("nodes", "+".join(map(str, wanted)))
+    hosts = sum(chunk.count for chunk in nodes)
     memory = asked.resource("mem")
     mib = mem_mib(memory[0]) if memory else 0
-    if mib is not None and mib < need.mem_mib:
-        asked = asked.raised("mem", f"{need.mem_mib}mb")
+    if mib is not None and mib < need.mem_mib * hosts:  # Torque's is that of the whole job
+        asked = asked.raised("mem", f"{need.mem_mib * hosts}mb")
         if memory:
-            notices.append(f"mem raised from {memory[0]} to {need.mem_mib}mb ({need.mem_sum})")
+            each = f", on each of {hosts} nodes" if hosts > 1 else ""
+            notices.append(f"mem raised from {memory[0]} to {need.mem_mib * hosts}mb ({need.mem_sum}{each})")
     return asked, tuple(notices)
 
 

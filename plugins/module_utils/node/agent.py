@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import pathlib
 import re
+import secrets
 import selectors
 import socket
 import typing as t
@@ -95,6 +96,7 @@ class _Talk:
         self._script = script.encode("utf-8", "surrogateescape")
         self._deadline = deadline
         self._heard = b""
+        self._word = secrets.token_hex(8)
         self._greeted = False
         self.peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
@@ -105,6 +107,7 @@ class _Talk:
         except OSError as error:
             self.peer.close()
             raise VTorqueError(f"guest {self.channel.name}", f"its channel cannot be opened: {error}") from error
+        self._send(f"hello {self._word}\n".encode())
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -125,15 +128,15 @@ class _Talk:
             line, _newline, self._heard = self._heard.partition(b"\n")
             if self._greeted:
                 self.done = self._read(line)
-            # before the greeting: the end of a talk that was broken off
-            elif line == f"vtorque-agent {self.channel.token}".encode():
+            # before that: the end of a talk that was broken off, and what it says when it begins to be heard
+            elif line == f"vtorque-agent {self.channel.token} {self._word}".encode():
                 self._greeted = True
-                self._order()
+                seconds = max(LEAST_S, int(self._deadline.left_s(86_400.0)))
+                self._send(b"%d %d\n" % (seconds, len(self._script)) + self._script)
 
-    def _order(self) -> None:
-        seconds = max(LEAST_S, int(self._deadline.left_s(86_400.0)))
+    def _send(self, data: bytes) -> None:
         try:
-            self.peer.sendall(b"%d %d\n" % (seconds, len(self._script)) + self._script)
+            self.peer.sendall(data)
         except OSError as error:
             raise VTorqueError(f"guest {self.channel.name}", f"its channel broke: {error}") from error
 

@@ -62,6 +62,8 @@ def guest(root: pathlib.Path) -> t.Iterator[Guest]:
         assert channel.readline() == b"vtorque-agent f00d\n"
 
         def order(script: str) -> tuple[int, str]:
+            channel.write(b"hello again\n")
+            assert channel.readline() == b"vtorque-agent f00d again\n"
             data = script.encode()
             channel.write(b"60 %d\n" % len(data))
             for first in range(0, len(data), 1024):  # a terminal takes 4 KiB at a time

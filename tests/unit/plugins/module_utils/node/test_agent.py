@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.agent imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
 TOKEN = "f00d"
-GREETING = f"vtorque-agent {TOKEN}\n".encode()
+GREETING = f"vtorque-agent {TOKEN}\nvtorque-agent {TOKEN} WORD\n".encode()
 PATIENCE_S = 60.0
 
 
@@ -48,7 +48,8 @@ class Guest:
         peer, _address = self._listener.accept()
         # the node may hang up at any time
         with contextlib.suppress(OSError), peer, peer.makefile("rb") as stream:
-            peer.sendall(self._said)
+            word = stream.readline().split()[1]
+            peer.sendall(self._said.replace(b"WORD", word))
             head = stream.readline().split()
             if len(head) == 2:
                 self.order = (int(head[0]), stream.read(int(head[1])))
@@ -105,7 +106,7 @@ def test_what_the_guests_root_writes_is_bounded_and_not_believed(guest: t.Any, m
 
 
 def test_a_guest_of_another_start_is_not_ordered(guest: t.Any) -> None:
-    other = guest(answer(0), said=b"vtorque-agent beef\n")
+    other = guest(answer(0), said=b"vtorque-agent beef WORD\n")
     with pytest.raises(VTorqueError, match=r"guest vn1-1: did not answer .* in time"):
         order_all([(other.channel, "true")], Deadline.after(0.2))
     assert other.order is None

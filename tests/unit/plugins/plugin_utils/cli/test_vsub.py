@@ -250,12 +250,23 @@ def test_every_part_of_the_node_request_stays_and_is_large_enough(site: Site, as
     [
         (["-l", "nodes=1:ppn=2"], "vsub: ppn raised from 2 to 3 (2 vcpus + 1 core for the host)"),
         (["-l", "nodes=1:ppn=4", "-vm", "vcpus=6"], "vsub: ppn raised from 4 to 7 (6 vcpus + 1 core for the host)"),
+        (["-l", "nodes=2:ppn=2+n3"], "vsub: ppn raised from 2 to 3 (2 vcpus + 1 core for the host)"),
+        (
+            ["-l", "mem=1gb", "-l", "nodes=2"],
+            "vsub: mem raised from 1gb to 6144mb (1G of ram + 2G for the host, on each of 2 nodes)",
+        ),
         (["-l", "mem=1gb"], "vsub: mem raised from 1gb to 3072mb (1G of ram + 2G for the host)"),
     ],
 )
 def test_what_is_raised_is_said_in_one_line(site: Site, words: list[str], notice: str) -> None:
     done = site.vsub(*words, site.script(PLAIN))
     assert done.err.splitlines() == [notice, "a word of qsub"]
+
+
+def test_every_part_of_a_node_request_stays_and_is_enough(site: Site) -> None:
+    argv = site.vsub("-l", "nodes=2:ppn=2+n3:big+1:ppn=9", site.script(PLAIN)).argv
+    assert "nodes=2:ppn=3+n3:ppn=3:big+1:ppn=9" in argv
+    assert "mem=12288mb" in argv
 
 
 def test_shell_of_the_user_travels_in_the_request(site: Site) -> None:
