@@ -89,8 +89,8 @@ e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@$(PYTEST) -q tests/e2e
 
 .PHONY: bench
-bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian)
-	@GUEST=$(GUEST) tests/bench/run.sh
+bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes)
+	@GUEST=$(GUEST) PART=$(PART) tests/bench/run.sh
 
 .PHONY: clean
 clean: down ## remove build/

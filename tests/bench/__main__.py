@@ -23,28 +23,45 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from .figures import FIGURES, flat, keep
+from . import guests, nodes
+from .figures import JOB, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
+from .measure import Progress as Progressing
 from .site import Site, Trouble
 from .timeline import draw, phases_of
 
 BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
 POOL = BUILD / "pool"
+NOTHING = BUILD / "bench-pool"
+"""Of the image that boots nothing: no other lab has it."""
 
 
-def say_first(console: Console, guest: Guest) -> None:
+PARTS = ("job", "guests", "nodes")
+
+
+def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
     """How often, and on what."""
+    said = {
+        "job": f"{guest.pairs} pairs of a boot and a job in {guest.image}, {guest.watched} more jobs for their memory",
+        "guests": f"{guests.RUNS} pairs of bare boots and a job for each of {_and(guests.COUNTS)} guests on one node",
+        "nodes": f"jobs over {_and(nodes.COUNTS)} nodes, all played by this machine;\n    {nodes.STAND_IN}",
+    }
+    for part in parts:
+        console.print(f"  {said[part]}", highlight=False, markup=False)
     load = f"load {os.getloadavg()[0]:.1f}: other work on it counts in every figure"
-    console.print(
-        f"  {guest.pairs} pairs of a boot and a job in the guest {guest.image}, {guest.watched} more for their memory\n"
-        f"  this machine has {os.cpu_count()} processors, {load}",
-        highlight=False, markup=False,
-    )  # fmt: skip
+    console.print(f"  this machine has {os.cpu_count()} processors, {load}", highlight=False, markup=False)
 
 
-def with_progress(console: Console, site: Site, guest: Guest) -> Measured:
+def _and(counts: t.Sequence[int]) -> str:
+    return f"{', '.join(map(str, counts[:-1]))} and {counts[-1]}"
+
+
+T = t.TypeVar("T")
+
+
+def with_progress(console: Console, work: t.Callable[[Progressing], T]) -> T:
     """Measure, with a bar on a terminal and a line a step elsewhere."""
-    columns = (TextColumn("  {task.description:<38}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("  {task.description:<42}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("")
 
@@ -53,18 +70,18 @@ def with_progress(console: Console, site: Site, guest: Guest) -> Measured:
             if not console.is_terminal and done == 0:
                 console.print(f"  {what}", highlight=False, markup=False)
 
-        return measure(site, guest, progress)
+        return work(progress)
 
 
-def table(measured: Measured, guest: Guest) -> Table:
-    """The figures, with their targets beside them."""
-    grid = Table(title=f"guest {guest.image}", title_justify="left", box=box.SIMPLE)
+def table(title: str, figures: t.Sequence[Figure], runs: t.Mapping[str, t.Sequence[float]], *, targets: bool) -> Table:
+    """Figures, with their targets beside them."""
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE)
     grid.add_column("")
     for heading in ("median", "range", "runs", "target"):
         grid.add_column(heading, justify="right", no_wrap=True)
-    for figure in FIGURES:
-        values = measured.runs[figure.key]
-        target = f"<= {figure.shown(figure.target)}" if figure.target is not None and not guest.prefix else ""
+    for figure in figures:
+        values = runs[figure.key]
+        target = f"<= {figure.shown(figure.target)}" if figure.target is not None and targets else ""
         spread = f"{min(values):.{figure.digits}f} .. {max(values):.{figure.digits}f}"
         grid.add_row(figure.words, figure.shown(statistics.median(values)), spread, str(len(values)), target)
     return grid
@@ -78,25 +95,57 @@ def middle(measured: Measured) -> tuple[dict[str, t.Any], float]:
     return ordered[len(ordered) // 2]
 
 
-def run(console: Console, guest: Guest, out: pathlib.Path) -> None:
-    """Say, measure, show, keep.
-
-    Raises:
-        Trouble, LabError: nothing was measured.
-    """
-    say_first(console, guest)
+def run_job(console: Console, guest: Guest, out: pathlib.Path) -> None:
+    """One job in one guest."""
     with Site(POOL) as site:
-        measured = with_progress(console, site, guest)
-    console.print(table(measured, guest), highlight=False)
+        measured = with_progress(console, lambda progress: measure(site, guest, progress))
+    title = f"one job in one guest ({guest.image})"
+    console.print(table(title, JOB, measured.runs, targets=not guest.prefix), highlight=False)
     largest = sorted(measured.largest.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{name} {mib:.0f}" for name, mib in largest if mib >= 1)
     console.print(f"memory at the peak, MiB: {shown}", highlight=False, markup=False)
-    keep(out, flat(measured.runs, guest.prefix))
+    keep(out, flat(JOB, measured.runs, guest.prefix))
     picture = out.with_name(f"{out.stem}-{guest.prefix.replace('_', '-')}timeline.svg")
     seen, boot_s = middle(measured)
     phases = phases_of(seen, boot_s)
     picture.write_text(draw(phases, f"One job in a virtual machine (guest {guest.image})"), encoding="utf-8")
-    console.print(f"figures: {out}\npicture: {picture}", highlight=False, markup=False)
+    console.print(f"picture: {picture}", highlight=False, markup=False)
+
+
+def run_guests(console: Console, guest: Guest, out: pathlib.Path) -> None:
+    """Several guests on one node."""
+    with Site(POOL) as site:
+        runs = with_progress(console, lambda progress: guests.measure(site, guest, progress))
+    figures = of_guests(guests.COUNTS)
+    console.print(table(f"several guests on one node ({guest.image})", figures, runs, targets=True), highlight=False)
+    keep(out, flat(figures, runs, guest.prefix))
+
+
+def run_nodes(console: Console, out: pathlib.Path) -> None:
+    """Many nodes."""
+    nodes.make_image(NOTHING)
+    with Site(NOTHING, nodes.NAMES) as site:
+        runs = with_progress(console, lambda progress: nodes.measure(site, progress))
+    figures = of_nodes(nodes.COUNTS)
+    console.print(table("many nodes, guests that boot nothing", figures, runs, targets=True), highlight=False)
+    console.print(nodes.STAND_IN, highlight=False, markup=False)
+    keep(out, flat(figures, runs))
+
+
+def run(console: Console, guest: Guest, parts: t.Sequence[str], out: pathlib.Path) -> None:
+    """Say, measure, show, keep; what one part has brought is kept before the next begins.
+
+    Raises:
+        Trouble, LabError: nothing was measured.
+    """
+    say_first(console, guest, parts)
+    if "job" in parts:
+        run_job(console, guest, out)
+    if "guests" in parts:
+        run_guests(console, guest, out)
+    if "nodes" in parts:
+        run_nodes(console, out)
+    console.print(f"figures: {out}", highlight=False, markup=False)
 
 
 def _ended(number: int, _frame: object) -> t.NoReturn:
@@ -108,13 +157,15 @@ def main() -> int:
     """The exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--guest", choices=sorted(GUESTS), default="tiny")
+    parser.add_argument("--part", choices=("all", *PARTS), default="all", help="what is measured (%(default)s)")
     parser.add_argument("--out", type=pathlib.Path, default=BUILD / "bench.json", help="file of the figures")
     arguments = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ended)
     console = Console(soft_wrap=True)
     try:
-        run(console, GUESTS[arguments.guest], arguments.out.absolute())
+        parts = PARTS if arguments.part == "all" else (arguments.part,)
+        run(console, GUESTS[arguments.guest], parts, arguments.out.absolute())
     except (Trouble, LabError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

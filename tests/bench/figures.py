@@ -38,7 +38,7 @@ class Figure:
         return f"{value:.{self.digits}f} {self.unit}".rstrip()
 
 
-FIGURES = (
+JOB = (
     Figure("boot_s", "boot of the guest by libvirt alone", None),
     Figure("overhead_s", "prologue to first line, less that boot", 1.0),
     Figure("overhead_ratio", "prologue to first line, over that boot", None),
@@ -47,6 +47,33 @@ FIGURES = (
     Figure("epilogue_s", "epilogue, with everything gone", 1.5),
     Figure("ms_peak_mib", "memory of the job's programs, peak", 150.0, 0),
 )
+"""One job in one guest."""
+
+
+def of_nodes(counts: t.Sequence[int]) -> tuple[Figure, ...]:
+    """The figures of jobs over so many nodes."""
+    found = []
+    for count in counts:
+        where = f"{count} nodes" if count > 1 else "1 node"
+        found.append(Figure(f"nodes_{count}_overhead_s", f"{where}: prologue to ready record", NODES_S.get(count)))
+    for count in counts:
+        where = f"{count} nodes" if count > 1 else "1 node"
+        key = f"nodes_{count}_ms_cpu_per_node_s"
+        found.append(Figure(key, f"{where}: processor time of the prologue, a node", NODES_CPU_S.get(count), 3))
+    most = max(counts)
+    return (*found, Figure(f"nodes_{most}_ms_peak_mib", f"{most} nodes: memory of the job's programs", None, 0))
+
+
+def of_guests(counts: t.Sequence[int]) -> tuple[Figure, ...]:
+    """The figures of jobs with so many guests on one node."""
+    return tuple(
+        Figure(f"guests_{count}_ratio", f"{count} booted at once, over that many bare boots", 1.1) for count in counts
+    )
+
+
+NODES_S = {8: 4.0, 32: 12.0}
+NODES_CPU_S = {8: 0.15, 16: 0.15, 32: 0.15}
+"""What one job costs whatever its nodes is shared by them: it says nothing of a few."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,10 +98,25 @@ def compare(pairs: t.Sequence[Pair]) -> dict[str, list[float]]:
     }
 
 
-def flat(runs: t.Mapping[str, t.Sequence[float]], prefix: str = "") -> dict[str, float | list[float]]:
+def ratios(pairs: t.Mapping[int, t.Sequence[Pair]]) -> dict[str, list[float]]:
+    """The figures of many guests: jobs, less what a job of one guest adds to its boot, over bare boots of as many.
+
+    Args:
+        pairs: bare boots, and jobs until their ready record, by the number of guests; 1 is among them.
+    """
+    one_s = statistics.median(pair.job_s - pair.boot_s for pair in pairs[1])
+    return {
+        f"guests_{count}_ratio": [(pair.job_s - one_s) / pair.boot_s for pair in some] for count, some in pairs.items()
+    }
+
+
+def flat(
+    figures: t.Sequence[Figure], runs: t.Mapping[str, t.Sequence[float]], prefix: str = ""
+) -> dict[str, float | list[float]]:
     """The form of the file: each figure's median, and beside it every run.
 
     Args:
+        figures: what was to be measured.
         runs: every figure's runs, by key.
         prefix: before each key: which guest it was, unless it was the tiny one.
 
@@ -82,7 +124,7 @@ def flat(runs: t.Mapping[str, t.Sequence[float]], prefix: str = "") -> dict[str,
         ValueError: a figure is missing or has no run.
     """
     form: dict[str, float | list[float]] = {}
-    for figure in FIGURES:
+    for figure in figures:
         values = runs.get(figure.key, ())
         if not values:
             raise ValueError(f"{figure.key} was not measured")

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # run.sh: say what is measured and how long it takes, make what is missing, measure.
-# GUEST=tiny (default) or debian chooses the image.
+# GUEST=tiny (default) or debian chooses the image; PART=job, guests or nodes a part of it (default all).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export STEP_LOG=build/log/bench.log
@@ -11,19 +11,28 @@ mkdir -p build/log && : >"$STEP_LOG"
 . lab/step.sh
 
 GUEST=${GUEST:-tiny}
-case $GUEST in
-    tiny) takes="about 3 minutes" ;;
-    debian) takes="about 5 minutes" ;;
+PART=${PART:-all}
+case $GUEST:$PART in
+    tiny:all) takes="about 8 minutes" ;;
+    tiny:* | debian:nodes) takes="about 3 minutes" ;;
+    debian:all) takes="about 20 minutes" ;;
+    debian:*) takes="about 8 minutes" ;;
     *) echo "bench: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
+esac
+case $PART in
+    all | job | guests | nodes) ;;
+    *) echo "bench: PART=$PART: job, guests, nodes or all" >&2; exit 2 ;;
 esac
 
 cat <<TEXT
-This measures what a job in a virtual machine costs, against what it adds to, in one run on a small cluster of its own
-on this machine. It takes $takes, and longer the first time, when it makes what it needs.
-  in turn    the guest booted by libvirt alone, and a job in such a guest; vsub, and qsub
-  besides    the hooks of a job without a guest, the epilogue, the memory of a job's programs
+This measures what a job in a virtual machine costs, against what it adds to, in one run on small clusters of its
+own on this machine. It takes $takes, and longer the first time, when it makes what it needs.
+  job        in turn the guest booted by libvirt alone, and a job in such a guest; vsub, and qsub; besides them the
+             hooks of a job without a guest, the epilogue, the memory of a job's programs
+  guests     in turn one, two and four guests booted by libvirt alone, and a job in as many on one node
+  nodes      jobs over up to 32 nodes, whose guests boot nothing
   makes      build/bench.json (figures), build/bench*timeline.svg (the phases of one job); log $STEP_LOG
-  ends       with the cluster gone, also when it is interrupted
+  ends       with the clusters gone, also when it is interrupted
 
 TEXT
 
@@ -34,4 +43,4 @@ if [ "$GUEST" = debian ]; then
 else
     step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
 fi
-exec build/runtime/bin/python -m tests.bench --guest "$GUEST"
+exec build/runtime/bin/python -m tests.bench --guest "$GUEST" --part "$PART"

@@ -66,17 +66,19 @@ class Site:
 
     Args:
         pool: directory of images.
+        nodes: its compute nodes.
     """
 
-    def __init__(self, pool: pathlib.Path) -> None:
+    def __init__(self, pool: pathlib.Path, nodes: t.Sequence[str] = ("cn1",)) -> None:
         # beside a lab that may be up for other things
         directory = pathlib.Path(os.environ.get("VTORQUE_LAB") or DEFAULT)
         self._state = State(directory.with_name(f"{directory.name}-bench"))
         self._pool = pool
+        self._nodes = tuple(nodes)
 
     def __enter__(self) -> Site:
         try:
-            cluster.up(self._state, cluster.Plan(("fe", "cn1"), self._pool.absolute()))
+            cluster.up(self._state, cluster.Plan(("fe", *self._nodes), self._pool.absolute()))
         except LabError as error:
             raise Trouble(str(error)) from error
         return self

@@ -10,9 +10,9 @@ import pathlib
 
 import pytest
 
-from tests.bench.figures import FIGURES, Figure, Pair, compare, flat, keep
+from tests.bench.figures import JOB, Figure, Pair, compare, flat, keep, of_guests, of_nodes, ratios
 
-RUNS = {figure.key: [3.0, 1.0, 2.0] for figure in FIGURES}
+RUNS = {figure.key: [3.0, 1.0, 2.0] for figure in JOB}
 
 
 def test_each_job_is_held_against_the_boot_of_its_own_pair() -> None:
@@ -26,10 +26,30 @@ def test_each_job_is_held_against_the_boot_of_its_own_pair() -> None:
 
 def test_file_holds_each_median_and_beside_it_the_runs() -> None:
     """Flat: `<key>` and `<key>_runs`, in the order in which they were made."""
-    form = flat(RUNS)
+    form = flat(JOB, RUNS)
     assert form["boot_s"] == 2.0
     assert form["boot_s_runs"] == [3.0, 1.0, 2.0]
-    assert set(form) == {name for figure in FIGURES for name in (figure.key, f"{figure.key}_runs")}
+    assert set(form) == {name for figure in JOB for name in (figure.key, f"{figure.key}_runs")}
+
+
+def test_guests_are_held_against_as_many_bare_boots_without_what_one_job_adds() -> None:
+    """What a job of one guest adds is paid once: it is no cost of the further guests."""
+    found = ratios({1: [Pair(4.0, 5.0), Pair(4.0, 5.0)], 4: [Pair(10.0, 12.0), Pair(20.0, 20.0)]})
+    assert found == {"guests_1_ratio": [1.0, 1.0], "guests_4_ratio": [1.1, 0.95]}
+
+
+def test_keys_of_many_nodes_and_guests_are_flat_with_their_units() -> None:
+    """Time, processor time and a ratio for each number; the targets stand where they are promised."""
+    nodes = {figure.key: figure for figure in of_nodes((1, 8, 32))}
+    assert list(nodes) == [
+        *(f"nodes_{count}_overhead_s" for count in (1, 8, 32)),
+        *(f"nodes_{count}_ms_cpu_per_node_s" for count in (1, 8, 32)),
+        "nodes_32_ms_peak_mib",
+    ]
+    assert [nodes[f"nodes_{count}_overhead_s"].target for count in (1, 8, 32)] == [None, 4.0, 12.0]
+    assert nodes["nodes_32_ms_cpu_per_node_s"].shown(0.15) == "0.150 s"
+    assert [figure.key for figure in of_guests((1, 2))] == ["guests_1_ratio", "guests_2_ratio"]
+    assert {figure.target for figure in of_guests((1, 2))} == {1.1}
 
 
 @pytest.mark.parametrize("missing", [None, []])
@@ -39,18 +59,18 @@ def test_a_figure_without_a_run_is_an_error(missing: list[float] | None) -> None
     if missing is not None:
         runs["epilogue_s"] = missing
     with pytest.raises(ValueError, match="epilogue_s was not measured"):
-        flat(runs)
+        flat(JOB, runs)
 
 
 def test_figures_of_one_guest_leave_those_of_another(tmp_path: pathlib.Path) -> None:
     """`make bench GUEST=debian` adds to the file; done again it replaces its own."""
     path = tmp_path / "build/bench.json"
-    keep(path, flat(RUNS))
-    keep(path, flat({**RUNS, "boot_s": [40.0]}, "debian_"))
-    keep(path, flat({**RUNS, "boot_s": [50.0]}, "debian_"))
+    keep(path, flat(JOB, RUNS))
+    keep(path, flat(JOB, {**RUNS, "boot_s": [40.0]}, "debian_"))
+    keep(path, flat(JOB, {**RUNS, "boot_s": [50.0]}, "debian_"))
     known = json.loads(path.read_text(encoding="utf-8"))
     assert (known["boot_s"], known["debian_boot_s"], known["debian_boot_s_runs"]) == (2.0, 50.0, [50.0])
-    assert len(known) == 4 * len(FIGURES)
+    assert len(known) == 4 * len(JOB)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""On the front end, as a user: submit a job for the first compute node.
+"""On the front end, as a user: submit a job.
 
-submit REQUEST SCRIPT     says the job's id
+submit REQUEST SCRIPT [ARGUMENTS]     says the job's id; arguments of vsub: [word, ...]
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ import sys
 
 def main() -> None:
     """Submit."""
-    request, script = map(json.loads, sys.argv[1:])
+    request, script, *more = map(json.loads, sys.argv[1:])
     done = subprocess.run(
-        ["vsub", "-vm", request, script], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        ["vsub", *(more[0] if more else []), "-vm", request, script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise SystemExit(done.stderr)

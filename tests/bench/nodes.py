@@ -1,0 +1,104 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job over many nodes costs by itself: its guests are real domains that boot nothing, one on each node.
+
+What would wait for them answers at once (`inside/stand_in.py`), in the lab of this measurement alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+from lab.cluster import CHECKOUT
+
+from .site import USER, Site, Trouble
+
+COUNTS = (1, 2, 4, 8, 16, 32)
+RUNS = {1: 3, 2: 3, 4: 3, 8: 3, 16: 3, 32: 3}
+MOST = max(COUNTS)
+IMAGE = "nothing"
+REQUEST = f"img={IMAGE},vcpus=1,ram=64M"
+NAMES = tuple(f"cn{number}" for number in range(1, MOST + 1))
+HALT = b"\xfa\xf4\xeb\xfd".ljust(510, b"\0") + b"\x55\xaa"
+"""A boot sector: cli, hlt, jmp to the hlt."""
+STAND_IN = "discovery, readiness and the guests' answers are a stand-in that answers at once (inside/stand_in.py)"
+PUBLISH = CHECKOUT / "roles/guest_image/files/publish_image.py"
+
+Progress = t.Callable[[str, int, int], None]
+
+
+def make_image(pool: pathlib.Path) -> None:
+    """An image whose disk holds nothing but a boot sector that stops the processor.
+
+    Raises:
+        Trouble: it cannot be published.
+    """
+    if list(pool.glob(f"{IMAGE}@*")):
+        return
+    pool.mkdir(parents=True, exist_ok=True)
+    raw, disk = pool / ".nothing.raw", pool / ".nothing.qcow2"
+    raw.write_bytes(HALT.ljust(1 << 20, b"\0"))
+    commands = (
+        ["/usr/bin/qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(disk)],
+        [sys.executable, str(PUBLISH), "--pool", str(pool), "--name", IMAGE, "--distro", "debian", "--disk", str(disk)],
+    )
+    try:
+        for command in commands:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            if done.returncode:
+                raise Trouble(f"{IMAGE} cannot be published: {done.stderr.strip()[-500:]}")
+    finally:
+        raw.unlink()
+        disk.unlink(missing_ok=True)
+
+
+def measure(site: Site, progress: Progress, counts: t.Sequence[int] = COUNTS) -> dict[str, list[float]]:
+    """The figures of jobs over so many nodes, by key.
+
+    Args:
+        site: with the nodes `NAMES`.
+
+    Raises:
+        Trouble: a job did not become ready.
+    """
+    for name in NAMES[: max(counts)]:
+        site.ask(name, "stand_in")
+    runs: dict[str, list[float]] = {}
+    progress("files are read for the first time", 0, 1)
+    _job(site, 1)
+    for count in counts:
+        for number in range(RUNS[count]):
+            progress(f"a job over {count} nodes that boots nothing", number, RUNS[count])
+            overhead_s, cpu_s = _job(site, count)
+            runs.setdefault(f"nodes_{count}_overhead_s", []).append(overhead_s)
+            runs.setdefault(f"nodes_{count}_ms_cpu_per_node_s", []).append(cpu_s / count)
+    progress(f"memory of a job over {max(counts)} nodes", 0, 1)
+    with site.program("cn1", "memory_watch") as memory:
+        memory.line()
+        _job(site, max(counts))
+        memory.finish()
+        runs[f"nodes_{max(counts)}_ms_peak_mib"] = [memory.line()["peak_mib"]]
+    return runs
+
+
+def _job(site: Site, count: int) -> tuple[float, float]:
+    """From the start of the prologue to the ready record, and the mother superior's processor time."""
+    with contextlib.ExitStack() as stack:
+        over = stack.enter_context(site.program("cn1", "job_watch"))
+        over.line()
+        ready = stack.enter_context(site.program("cn1", "ready_watch"))
+        ready.line()
+        where = "+".join(f"{name}:ppn=1" for name in NAMES[:count])
+        job_id = site.ask("fe", "submit", REQUEST, "/bin/true", ["-l", f"nodes={where}"], user=USER)
+        seen = ready.line()
+        # nobody is in the guest to run it
+        site.ask("fe", "delete", job_id, user=USER)
+        record = over.line()["record"]
+    if seen["job"] != job_id:
+        raise Trouble(f"{seen['job']} became ready instead of {job_id}")
+    return seen["ready"] - record["phases"]["prologue"]["began"], seen["cpu_s"]
