@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import ast
+import os
 import pathlib
 import time
+import types
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import agent, readiness
 
-from tests.bench.inside import job_watch, memory_watch
+from tests.bench.inside import job_watch, memory_watch, ready_watch, stand_in
 from tests.bench.recorded import read_call
 from tests.bench.site import INSIDE
 
@@ -100,3 +103,76 @@ def test_first_line_is_the_first_write_and_the_end_is_when_the_file_goes(tmp_pat
     assert job_id == "7.fe"
     assert first == pytest.approx(watcher.modified)
     assert over <= time.time()
+
+
+@pytest.mark.parametrize("module", [readiness, agent])
+def test_stand_in_replaces_one_function_that_is_there(module: types.ModuleType) -> None:
+    """The rest of the module is as it is installed; a function that was renamed is no more replaced in silence."""
+    name = module.__name__.rpartition(".")[2]
+    text = pathlib.Path(str(module.__file__)).read_text(encoding="utf-8")
+    tree = ast.parse(stand_in.replaced(text, name))
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert len(functions) == len(set(functions)) + 1
+    assert functions.count(functions[-1]) == 2
+    with pytest.raises(ValueError, match=f"{name} has no"):
+        stand_in.replaced(text.replace(f"def {functions[-1]}(", "def renamed("), name)
+
+
+def test_stand_in_answers_at_once_for_every_guest() -> None:
+    """No two guests have one address, for their MACs differ; every order is done."""
+    spaces: dict[str, dict[str, t.Any]] = {name: {"Done": agent.Done} for name in stand_in.WORDS}
+    for name, words in stand_in.WORDS.items():
+        exec(words, spaces[name])
+    guests = [types.SimpleNamespace(name=f"vcn{n}-1", mac=f"52:54:00:00:{n:02x}:01") for n in (1, 0x20)]
+    found = spaces["readiness"]["wait_ready"](guests, None, None, None, ssh_timeout_s=5.0)
+    assert found == {"vcn1-1": "10.0.1.1", "vcn32-1": "10.0.32.1"}
+    orders = [(agent.Channel("vcn1-1", pathlib.Path("/none"), "token"), "script")]
+    assert spaces["agent"]["order_all"](orders, None) == {"vcn1-1": agent.Done(0, "")}
+
+
+def test_prologue_is_what_the_shell_to_be_has_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing, while the prologue runs; then its processor time and that of all that it waited for."""
+    rest = "S 1 7 7 0 -1 0 0 0 0 0 3 4 {waited} 0 20 0 1 0 99"
+    seen = iter([rest.format(waited="0 0"), rest.format(waited="0 0"), rest.format(waited="150 50")])
+    monkeypatch.setattr(ready_watch, "fields_of", lambda _pid: next(seen).split())
+    monkeypatch.setattr(ready_watch, "LOOK_S", 0.0)
+    assert ready_watch.prologue_s(7) == pytest.approx(200 * ready_watch.TICK_S)
+    assert ready_watch.own_s(rest.format(waited="0 0").split()) == pytest.approx(7 * ready_watch.TICK_S)
+
+
+def test_fields_of_a_process_are_those_of_the_kernel() -> None:
+    """Counted behind the command's name: the parent is the second; none of a process that is gone."""
+    assert ready_watch.fields_of(os.getpid())[1] == str(os.getppid())
+    assert ready_watch.fields_of(2**22 + 1) == []
+
+
+def test_prologue_of_a_process_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not waited for for ever."""
+    monkeypatch.setattr(ready_watch, "fields_of", lambda _pid: [])
+    with pytest.raises(SystemExit, match="ended before its prologue"):
+        ready_watch.prologue_s(7)
+
+
+def test_ready_record_of_the_next_start_is_found(tmp_path: pathlib.Path) -> None:
+    """By the directory that is made for it, and what is renamed to the record's name there."""
+    import inotify_simple
+
+    flags = inotify_simple.flags
+
+    class Watcher:
+        """Plays what happens, a step a read."""
+
+        def __init__(self) -> None:
+            self.watched: list[str] = []
+            self.steps = iter(((1, flags.CREATE | flags.ISDIR, "7.fe.1"), (2, flags.CREATE, "job.json"),
+                               (2, flags.MOVED_TO, "ready.json")))  # fmt: skip
+
+        def add_watch(self, path: str, _mask: int) -> int:
+            self.watched.append(path)
+            return len(self.watched)
+
+        def read(self) -> list[t.Any]:
+            wd, mask, name = next(self.steps)
+            return [inotify_simple.Event(wd, mask, 0, name)]
+
+    assert ready_watch.wait_ready(Watcher(), tmp_path) == tmp_path / "7.fe.1/ready.json"
