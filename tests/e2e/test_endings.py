@@ -22,6 +22,7 @@ from .trouble import (
     NODES,
     PLAYBOOK,
     PRESETUP,
+    WAITS,
     check_held,
     check_message,
     check_refused,
@@ -116,6 +117,15 @@ def gate_of_sister(site: Site) -> t.Iterator[None]:
         site.root(SISTER, f"rm -f {GATE} {hook}")
 
 
+@pytest.mark.parametrize("status", [0, 3], ids=["well", "failed"])
+def test_script_ends_by_itself(site: Site, status: int) -> None:
+    """Two guests on each node; nothing is there any more when the server says that the job is complete."""
+    script = f"sort -u $PBS_NODEFILE | grep -c .; echo complaint >&2; exit {status}\n"
+    ended = site.job(*PAIR, "-vm", "vms_per_node=2", stdin=script)
+    assert (ended.exit_status, ended.out, ended.err) == (status, "4\n", "complaint\n")
+    assert left_on_nodes(site) == []
+
+
 def test_job_deleted_in_the_prologue_of_its_sister(site: Site) -> None:
     """The mother superior's own prologue never comes; nothing was made."""
     with gate_of_sister(site):
@@ -139,6 +149,29 @@ def test_job_deleted_while_its_guests_boot(site: Site) -> None:
         assert left_on_nodes(site) == []
     assert (facts["job_state"], facts["start_count"]) == ("C", "1")
     assert "RAN" not in site.end(job_id).out
+
+
+def test_job_deleted_while_it_runs(site: Site) -> None:
+    """The sister cleans itself; both nodes are clean when the job is complete."""
+    job_id = site.submit(*PAIR, stdin=SLEEPS)
+    running(site, job_id)
+    drop(site, job_id)
+    ended = site.end(job_id)
+    assert left_on_nodes(site) == []
+    assert (ended.exit_status, ended.out) == (271, "up\n")
+    assert cleaned_itself(site, job_id)
+
+
+def test_job_queued_again_while_it_runs(site: Site) -> None:
+    """The second start has guests of its own, and of the first one nothing stays."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    assert site.on("fe", "qrerun", job_id).returncode == 0
+    again(site, job_id)
+    assert cleaned_itself(site, job_id, start=1)
+    ended = finish(site, job_id)
+    assert left_on_nodes(site) == []
+    assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
 def test_guest_of_the_sister_ends_under_its_job(site: Site) -> None:
