@@ -174,6 +174,16 @@ def test_job_queued_again_while_it_runs(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+def test_walltime_is_over(site: Site) -> None:
+    """Torque ends the job, the sister first."""
+    job_id = site.submit(*PAIR, "-l", "walltime=10", stdin=SLEEPS)
+    ended = site.end(job_id)
+    assert left_on_nodes(site) == []
+    assert (ended.exit_status, ended.out) == (-11, "up\n")
+    assert "walltime" in ended.err
+    assert cleaned_itself(site, job_id)
+
+
 def test_guest_of_the_sister_ends_under_its_job(site: Site) -> None:
     """The mother superior is told by the sister, and the job's shell ends the job with the reason."""
     job_id = site.submit(*PAIR, stdin=SLEEPS)
@@ -216,6 +226,30 @@ def test_sister_lost_while_guests_boot(site: Site) -> None:
     assert facts["start_count"] == "1"
     drop(site, job_id)
     assert all(not node.note for node in site.nodes().values())
+
+
+def test_sister_lost_while_the_job_runs(site: Site) -> None:
+    """The job goes on in rank 0; the epilogue cleans what it reaches, and the lost node's own boot the rest."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    with lost(site, SISTER):
+        ended = finish(site, job_id)
+        assert (ended.exit_status, ended.out) == (0, "up\non\n")
+        assert site.root(SUPERIOR, "virsh list --name; ls /var/lib/vtorque/guests /run/vtorque/jobs -1q").split() == [
+            "/run/vtorque/jobs:",
+            "/var/lib/vtorque/guests:",
+        ]
+
+
+def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
+    """When she is back the server starts the job again, and that start clears the first one away on the sister."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    with lost(site, SUPERIOR):
+        assert guest_on(site, SISTER)
+    again(site, job_id)
+    assert finish(site, job_id).exit_status == 0
+    assert left_on_nodes(site) == []
 
 
 def test_job_purged_from_the_server(site: Site) -> None:
