@@ -31,6 +31,7 @@ from .trouble import (
     kill,
     never_ready,
     open_gate,
+    revive,
     sweep,
     wait_in_guest,
 )
@@ -250,6 +251,17 @@ def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
     again(site, job_id)
     assert finish(site, job_id).exit_status == 0
     assert left_on_nodes(site) == []
+
+
+def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
+    """Her guest lives on without it, and is taken away with it."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    site.root(SISTER, "kill -9 $(cat /run/libvirtd.pid)")
+    site.root(SISTER, revive("libvirt"))
+    ended = finish(site, job_id)
+    assert left_on_nodes(site) == []
+    assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
 def test_job_purged_from_the_server(site: Site) -> None:
