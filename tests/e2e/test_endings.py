@@ -264,6 +264,17 @@ def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
+    """It kills what an earlier one ran; the server starts the job again, which clears the first start away."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    site.root(SUPERIOR, "kill $(cat /run/lab/mom.pid)")
+    site.root(SUPERIOR, revive("batch"))
+    again(site, job_id)
+    assert finish(site, job_id).exit_status == 0
+    assert left_on_nodes(site) == []
+
+
 def test_job_purged_from_the_server(site: Site) -> None:
     """`qdel -p`: the nodes are clean when the MOM has found out."""
     job_id = site.submit(*PAIR, stdin=SLEEPS)
