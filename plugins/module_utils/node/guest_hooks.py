@@ -115,6 +115,7 @@ def order_of(script: bytes, job_id: str, kept: Kept, settings: NodeSettings) -> 
 {exports}
 set +a
 printf %s {base64.b64encode(script).decode("ascii")} | base64 -d >{file} && chmod 0700 {file} || exit
+umask 022
 {file}
 status=$?
 rm -f {file}

@@ -103,11 +103,13 @@ def test_a_script_that_others_can_write_is_not_run(site: Site, mode: int) -> Non
 def test_the_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: pathlib.Path) -> None:
     """Under its own `#!` line; any bytes; its status is the order's."""
     kept = dataclasses.replace(site.guest(0), rank=5)
-    script = b'#!/bin/bash\necho "$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash}"\nexit 9\n'
+    script = b'#!/bin/bash\necho "$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash} $(umask)"\nexit 9\n'
     order = guest_hooks.order_of(script, "72[1].head", kept, site.settings)
     (tmp_path / "guest.env").write_text("VTORQUE_USER='al ice'\n")
     order = order.replace("/etc/vtorque/guest.env", str(tmp_path / "guest.env")).replace("/run/", f"{tmp_path}/")
-    done = subprocess.run(["/bin/sh"], input=order, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["/bin/sh"], umask=0o077, input=order, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (9, "")
-    assert done.stdout == "72[1].head /var/spool/torque/aux/72[1].head 5 al ice bash\n"
+    assert done.stdout == "72[1].head /var/spool/torque/aux/72[1].head 5 al ice bash 0022\n"
     assert not (tmp_path / "vtorque-site-hook").exists()
