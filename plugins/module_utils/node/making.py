@@ -234,10 +234,10 @@ def _start(
         step(f"the start of {kept.name} by libvirt")
         try:
             domains.create(xml)
-        except VTorqueError:
+        except VTorqueError as error:
             # a guest that cannot start because its virtiofsd has ended proves nothing of this node
-            for tag, _socket in guest.virtiofs:
-                if words := virtiofsd.last_words(directory, tag):
+            for tag, socket in guest.virtiofs:
+                if virtiofsd.is_missed(str(error), socket) and (words := virtiofsd.last_words(directory, tag)):
                     raise SiteFault(f"virtiofsd of {kept.name} has ended", words) from None
             raise
 

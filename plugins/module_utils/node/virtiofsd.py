@@ -128,6 +128,16 @@ def start(
     return place
 
 
+def is_missed(words: str, socket: pathlib.Path) -> bool:
+    """Does a hypervisor that did not start complain of a virtiofsd?  One that ends for another reason ends it too.
+
+    Args:
+        words: of libvirt's error, which repeats qemu's.
+        socket: at which the virtiofsd was to be found.
+    """
+    return str(socket) in words or "vhost" in words or "chr-vu-" in words
+
+
 def last_words(guest: pathlib.Path, tag: str) -> str:
     """What virtiofsd said last; "" when it said nothing."""
     with contextlib.suppress(OSError, IndexError):

@@ -103,7 +103,8 @@ def test_a_script_that_others_can_write_is_not_run(site: Site, mode: int) -> Non
 def test_the_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: pathlib.Path) -> None:
     """Under its own `#!` line; any bytes; its status is the order's."""
     kept = dataclasses.replace(site.guest(0), rank=5)
-    script = b'#!/bin/bash\necho "$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash} $(umask)"\nexit 9\n'
+    words = b"$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash} $(umask)"
+    script = b'#!/bin/bash\necho "%b"\nexit 9\n' % words
     order = guest_hooks.order_of(script, "72[1].head", kept, site.settings)
     (tmp_path / "guest.env").write_text("VTORQUE_USER='al ice'\n")
     order = order.replace("/etc/vtorque/guest.env", str(tmp_path / "guest.env")).replace("/run/", f"{tmp_path}/")

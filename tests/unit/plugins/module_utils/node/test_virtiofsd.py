@@ -164,3 +164,17 @@ def test_a_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> 
     finally:
         remains.end_processes(node.settings.guests_dir, KEY)
         shared.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("words", "missed"),
+    [
+        ("qemu-system-x86_64: -chardev socket,id=chr-vu-fs0,path=/g/vtorque0.sock: Connection refused", True),
+        ("qemu-system-x86_64: -device vhost-user-fs-pci: Failed to read msg header", True),
+        ("Failed to connect to '/g/vtorque0.sock': No such file or directory", True),
+        ("qemu-system-x86_64: Error loading uncompressed kernel without PVH ELF Note", False),
+        ("qemu-system-x86_64: could not load kernel 'vmlinuz'", False),
+    ],
+)
+def test_only_a_complaint_of_the_way_to_it_is_one_of_virtiofsd(words: str, missed: bool) -> None:
+    assert virtiofsd.is_missed(words, pathlib.Path("/g/vtorque0.sock")) == missed
