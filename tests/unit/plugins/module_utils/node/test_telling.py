@@ -20,7 +20,7 @@ LOST = LostGuest(1, "lost", "7.head", 2, "cn2", "vcn2-1", "it was destroyed", "L
 def run(script: str, log: list[str], times: int = 1) -> Telling:
     """A telling whose command is a line of shell, when that has ended so many times."""
     one = Telling(["/bin/sh", "-c", script], LOST, log.append)
-    for _ in range(times):
+    for _time in range(times):
         select.select(one.filenos(), [], [], 60)
         one.go_on()
     return one

@@ -40,7 +40,8 @@ class Host:
 
     def __init__(self, place: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
         self.place = place
-        self.told: Job | SiteFault = Job()
+        self.told = Job()
+        self.fault: SiteFault | None = None
         addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
         patch.setattr(vtorque_record, "open_batch", lambda _policy, **_how: self)
         patch.setattr(
@@ -48,9 +49,9 @@ class Host:
         )
 
     def job(self, _job_id: str) -> Job:
-        if isinstance(self.told, Job):
-            return self.told
-        raise self.told
+        if self.fault is not None:
+            raise self.fault
+        return self.told
 
     def take(self, environment: t.Mapping[str, str] | None = None, record: t.Mapping[str, t.Any] | None = None) -> int:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
@@ -99,7 +100,7 @@ def test_what_the_server_does_not_bear_out_is_refused(host: Host, change: dict[s
 def test_silent_server_and_no_connection_are_refused(host: Host) -> None:
     with pytest.raises(VTorqueError, match="over ssh alone"):
         host.take({})
-    host.told = SiteFault("qstat", "no answer")
+    host.fault = SiteFault("qstat", "no answer")
     with pytest.raises(SiteFault):
         host.take()
     assert not (host.place / "state").exists()
