@@ -29,9 +29,7 @@ from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, check_refused, drop, en
         (["-vm", "vcpu_pinning=true"], ["vcpu_pinning", "not available on this site yet"]),
         (["-vm", "nodes=1"], ["nodes", "not available on this site yet"]),
         (["-T", "orig"], ["-T"]),
-        (["-I", "-x", "/bin/true"], ["-x", "not available on this site yet"]),
-        (["-t", "1-2"], ["-t", "not available on this site yet"]),
-        (["-l", "nodes=2"], ["nodes", "not available on this site yet"]),
+        (["-l", "procs=2"], ["procs", "not available on this site yet"]),
     ],
 )
 def test_refused_at_submission(site: Site, arguments: list[str], words: list[str]) -> None:

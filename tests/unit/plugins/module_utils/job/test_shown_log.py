@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import typing as t
 
+import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import shown_log
 
@@ -74,6 +75,6 @@ def test_what_cannot_be_shown_is_not(log: t.IO[bytes], monkeypatch: pytest.Monke
     def fails(*_words: object, **_more: object) -> t.NoReturn:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(shown_log.inotify_simple, "INotify", fails)
+    monkeypatch.setattr(inotify_simple, "INotify", fails)
     with shown_log.shown(log, True):
         log.write(b"line\n")

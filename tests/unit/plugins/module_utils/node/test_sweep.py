@@ -74,7 +74,8 @@ class Node:
                 name=name, uuid=str(uuid.uuid4()), job_id=job_id, start=start, owner="alice", rank=0, node="cn1",
                 hypervisor="test", arch="x86_64", ram_mib=64, vcpus=1, disk=guest / "disk.qcow2",
                 image=pathlib.Path("/pool/disk.qcow2"), image_format="qcow2", seed=guest / "seed.iso",
-                console=guest / "console.log", bridge="br0", tap=f"vtq{number}", mac=f"52:54:00:00:01:{number:02x}",
+                console=guest / "console.log", agent=guest / "agent", bridge="br0", tap=f"vtq{number}",
+                mac=f"52:54:00:00:01:{number:02x}",
             )  # fmt: skip
             self.hypervisor.create(render_xml(spec, site_dir=None))
         if run:
