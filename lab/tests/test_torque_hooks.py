@@ -184,7 +184,7 @@ def test_sisters_run_together_and_before_the_superior_at_start_and_at_end(system
     job_id = system.submit("-l", "nodes=n3+n1+n2")
     for hook, superiors in (("prologue.parallel", "n3:prologue"), ("epilogue.parallel", "n3:epilogue")):
         for host in ("n1", "n2"):
-            os.close(os.open(gates[host, hook], os.O_RDWR))
+            # waits until the hook is at its gate, which it does not pass before a word comes
             descriptor = os.open(gates[host, hook], os.O_WRONLY)
             gates[host, hook] = descriptor  # type: ignore[assignment]
         assert {f"n1:{hook}", f"n2:{hook}"} <= set(system.ran(job_id))
