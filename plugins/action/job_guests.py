@@ -83,7 +83,8 @@ class ActionModule(JobAction):
             calls: list[NodeCall] = []
             for some in in_turn(list(parts), int(_setting("DEFAULT_FORKS"))):
                 new = [stack.enter_context(self._call(place, parts[name], prefix)) for name in some]
-                answers = self._ask(place, "present", new, {name: parts[name] for name in some})
+                made = [call.node for call in calls]
+                answers = self._ask(place, "present", new, {name: parts[name] for name in some}, made)
                 for name, answer in answers.items():
                     guests = [guestspec.to_dict(guest) for guest in answer.guests]
                     keep(guests_file(place, name), {"guests": guests})
@@ -114,9 +115,13 @@ class ActionModule(JobAction):
         return NodeCall(part.node, local_command(program), begun)
 
     def _ask(
-        self, place: JobPlace, what: str, calls: list[NodeCall], parts: dict[str, guestspec.NodePart]
-    ) -> dict[str, Answer]:
+        self, place: JobPlace, what: str, calls: list[NodeCall], parts: dict[str, guestspec.NodePart],
+        made: t.Sequence[str] = (),
+    ) -> dict[str, Answer]:  # fmt: skip
         """One line to each, and its answer.
+
+        Args:
+            made: nodes that were asked before, and have their guests: they speak for the image.
 
         Raises:
             VTorqueError: what a node said that failed, or of its silence; the others' are left beside it.
@@ -136,7 +141,7 @@ class ActionModule(JobAction):
         timeout_s = max(part.timeout_s for part in parts.values()) + MARGIN_S
         patience_s = PATIENCE_S if what == "present" else float("inf")
         errors = hear_all(calls, read, Deadline.after(timeout_s), patience_s=patience_s)
-        raise_for(place, errors, superior=self._superior, made=[name for name in answers if what == "present"])
+        raise_for(place, errors, superior=self._superior, made=[*made, *answers])
         return answers
 
     def _join(self, place: JobPlace, plan: JobPlan, calls: list[NodeCall]) -> None:

@@ -64,6 +64,21 @@ def test_one_node_after_the_other_where_the_site_wants_it(
     assert node.asked("join") == ["n1", "n2"]
 
 
+@pytest.mark.parametrize("at_once", [2, 4])
+def test_nodes_that_had_their_turn_speak_for_the_image(
+    run_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """That two others fail alike is then no evidence against it."""
+    monkeypatch.setattr(job_guests.constants, "DEFAULT_FORKS", at_once)
+    nodes = ["n1", "n2", "n3", "n4"]
+    records.write(run_dir / "plan.json", make_plan(*nodes).to_json())
+    told = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
+    bad = Node({"version": 1, "ok": False, "error": told, "left": []})
+    node = Node(good(FACTS), others={"n2": Node(good(SECOND)), "n3": bad, "n4": bad})
+    act(job_guests, run_dir, node, hosts=nodes, timeout=77)
+    assert error(run_dir)["fault"] == "unclear"
+
+
 def test_two_nodes_that_name_the_same_guest_are_not_believed(run_dir: pathlib.Path) -> None:
     records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
     node = Node(good(FACTS), others={"n2": Node(good({**SECOND, "address": FACTS["address"]}))})

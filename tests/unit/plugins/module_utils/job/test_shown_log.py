@@ -66,9 +66,11 @@ def test_a_reader_who_does_not_read_holds_nobody_up(log: t.IO[bytes], monkeypatc
 def test_a_reader_who_went_away_is_no_fault(log: t.IO[bytes]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
+    before = os.fstat(log.fileno()).st_size
     with shown_log.shown(log, True, writing):
         log.write(b"line\n")
     os.close(writing)
+    assert os.fstat(log.fileno()).st_size == before + len(b"line\n")
 
 
 def test_what_cannot_be_shown_is_not(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,5 +78,7 @@ def test_what_cannot_be_shown_is_not(log: t.IO[bytes], monkeypatch: pytest.Monke
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(inotify_simple, "INotify", fails)
+    before = os.fstat(log.fileno()).st_size
     with shown_log.shown(log, True):
         log.write(b"line\n")
+    assert os.fstat(log.fileno()).st_size == before + len(b"line\n")
