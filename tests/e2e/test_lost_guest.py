@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from .conftest import Site
-from .trouble import WAITS, check_message, guest_on, revive, wait_in_guest
+from .trouble import WAITS, check_message, guest_on, kill, revive, wait_in_guest
 
 
 def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
@@ -21,6 +21,18 @@ def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
         assert (ended.exit_status, ended.out) == (69, "up\n")
         check_message(ended.err, guest, "destroyed" if act == "destroy" else "paused")
         assert '"lost"' in site.kept(node, job_id)
+
+
+def test_mount_that_dies_under_its_job(site: Site) -> None:
+    """The guest lives, and whatever looks at the mount hangs: the job ends at once, and says which mount it was."""
+    job_id = site.submit(stdin="echo up; sleep 600\n")
+    node = wait_in_guest(site, job_id)
+    guest = guest_on(site, node)
+    kill(site, node, "pgrep -f '^vtorque-virtiofsd:'")
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out) == (69, "up\n")
+    check_message(ended.err, guest, "its mount /home/alice is dead")
+    assert '"lost"' in site.kept(node, job_id)
 
 
 def test_libvirt_that_dies_under_a_job(site: Site) -> None:

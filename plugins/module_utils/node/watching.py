@@ -4,7 +4,7 @@
 """Guests that are ready are watched for the life of the job: one that ends or is paused is lost, and that is said.
 
 That libvirt does not answer is never "the guest is gone".  What proves it: libvirt's own word, or the kernel's that
-the guest's process has ended.
+the guest's process has ended, or the virtiofsd of one of its mounts, which hang from then on.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from .. import records
 from ..errors import VTorqueError, printable
 from ..guestspec import VERSION, LostGuest, NodePart
 from ..records import LostRecord, job_key
-from . import remains
+from . import lifelines
 from .console import Console
 from .domain import DomainEvent, Domains
 from .ending import Noted
+from .lifelines import Lifeline
 from .locks import OverWatch
 from .maker import readable
 from .settings import NodeSettings
@@ -41,14 +42,28 @@ REASON_LIMIT, WORDS_LIMIT = 500, 4000
 
 @dataclasses.dataclass
 class _Guest:
-    """One guest; `process` is a descriptor of its process, or None when that was not found."""
+    """One guest, and what it needs, its own process first."""
 
     name: str
     directory: pathlib.Path
-    process: int | None
-    ended_at: float | None = None
-    ended_how: str = "its process ended"
+    lifelines: list[Lifeline]
     lost: bool = False
+
+    @property
+    def itself(self) -> Lifeline:
+        return self.lifelines[0]
+
+    @property
+    def ended(self) -> Lifeline | None:
+        """What of it has ended; a guest that ends takes every virtiofsd with it, which may be heard first."""
+        return next((one for one in self.lifelines if one.ended_at is not None), None)
+
+    @property
+    def lost_at(self) -> float | None:
+        """When it will be told, unless libvirt tells more before."""
+        if self.lost or (ended := self.ended) is None or ended.ended_at is None:
+            return None
+        return ended.ended_at + WORD_S
 
 
 class _Connecting:
@@ -102,11 +117,8 @@ class Watching:
         self._retry_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         directory = settings.start_dir(part.job_id, part.start)
-        found = _processes(settings.guests_dir, self._key)
-        self._guests = {
-            path.name: _Guest(path.name, path, found.get(path.name))
-            for path in (sorted(directory.iterdir()) if directory.is_dir() else [])
-        }
+        needed = lifelines.of_guests(directory, settings, part.owner)
+        self._guests = {path.name: _Guest(path.name, path, some) for path, some in needed.items()}
 
     def run(self, over: OverWatch, noted: Noted) -> str:
         """Watch until the start is over or this process is told to end.
@@ -132,10 +144,11 @@ class Watching:
         if self._telling is not None:
             self._telling.close()
         for guest in self._guests.values():
-            self._forget_process(guest)
+            self._forget_processes(guest)
 
     def _filenos(self) -> list[int]:
-        found = [guest.process for guest in self._guests.values() if guest.process is not None and not guest.ended_at]
+        needed = [one for guest in self._guests.values() for one in guest.lifelines]
+        found = [one.process for one in needed if one.process is not None and one.ended_at is None]
         if self.domains is not None:
             found.append(self.domains.fileno())
         if self._connecting is not None:
@@ -143,7 +156,7 @@ class Watching:
         return found + (self._telling.filenos() if self._telling is not None else [])
 
     def _due_s(self) -> float:
-        due = [guest.ended_at + WORD_S for guest in self._guests.values() if guest.ended_at and not guest.lost]
+        due = [guest.lost_at for guest in self._guests.values() if guest.lost_at is not None]
         if self.domains is None and self._connecting is None:
             due.append(self._retry_at)
         if self._telling is not None:
@@ -165,10 +178,11 @@ class Watching:
                 self._take(event)
         now = time.monotonic()
         for guest in self._guests.values():
-            if guest.process in heard:
-                guest.ended_at = now
-            if guest.ended_at and now >= guest.ended_at + WORD_S:
-                self._lose(guest, guest.ended_how)
+            for one in guest.lifelines:
+                if one.process in heard and one.ended_at is None:
+                    one.ended_at = now
+            if guest.ended is not None and guest.lost_at is not None and now >= guest.lost_at:
+                self._lose(guest, guest.ended.how)
 
     def _look(self) -> None:
         """What happened while nobody listened; each attempt that fails is followed by a longer pause."""
@@ -187,7 +201,7 @@ class Watching:
             guest = self._guests[name]
             if facts is not None and facts.state == "paused":
                 self._lose(guest, "it is paused")
-            elif facts is None and (guest.process is None or guest.ended_at):
+            elif facts is None and (guest.itself.process is None or guest.itself.ended_at):
                 self._lose(guest, "libvirt no longer knows it")
             elif facts is None:
                 self._log(f"libvirt does not know guest {name}, whose process lives")
@@ -210,8 +224,8 @@ class Watching:
         if guest is None:
             return
         if event.kind == "shutdown":  # `stopped` follows, and says whether the guest or somebody else did it
-            guest.ended_at = guest.ended_at or time.monotonic()
-            guest.ended_how = event.reason or guest.ended_how
+            guest.itself.ended_at = guest.itself.ended_at or time.monotonic()
+            guest.itself.how = event.reason or guest.itself.how
         elif event.kind in _ENDED:
             self._lose(guest, event.reason or event.kind)
         elif event.kind == "suspended":
@@ -220,7 +234,7 @@ class Watching:
     # -- what is said
 
     def _lose(self, guest: _Guest, reason: str) -> None:
-        self._forget_process(guest)
+        self._forget_processes(guest)
         if guest.lost:
             return
         guest.lost = True
@@ -251,24 +265,6 @@ class Watching:
             self._telling = Telling(self._tell, lost, self._log)
 
     @staticmethod
-    def _forget_process(guest: _Guest) -> None:
-        if guest.process is not None:
-            os.close(guest.process)
-            guest.process = None
-
-
-def _processes(guests_dir: pathlib.Path, key: str) -> dict[str, int]:
-    """A descriptor of each guest's process, by the guest's name."""
-    found: dict[str, int] = {}
-    prefix = f"{guests_dir}/{key}/"
-    for pid, owner in remains.processes(guests_dir):
-        if owner != key:
-            continue
-        with contextlib.suppress(OSError):  # it ended meanwhile: libvirt says so
-            handle = os.pidfd_open(pid)
-            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-            name = words.partition(prefix)[2].partition("/")[0]
-            former = found.setdefault(name, handle)
-            if former != handle:
-                os.close(handle)
-    return found
+    def _forget_processes(guest: _Guest) -> None:
+        for one in guest.lifelines:
+            one.close()

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A virtiofsd that dies under a running job takes the guest's mount with it: the guest is lost, and told of."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import signal
+import tempfile
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import front, remains, watching
+
+if t.TYPE_CHECKING:
+    from .conftest import Node
+
+
+@pytest.fixture
+def sharing(node: Node) -> t.Iterator[Node]:
+    """A node whose two guests share a directory of it, and are watched."""
+    shared = pathlib.Path(tempfile.mkdtemp(prefix="vtq", dir="/tmp"))
+    shared.chmod(0o755)
+    node.settings = dataclasses.replace(node.settings, mounts=(Mount("virtiofs", str(shared), "/workspace"),))
+    node.open_log()
+    (node.run_directory / "ready.json").write_text("{}")
+    yield node
+    remains.end_processes(node.settings.guests_dir, "7.head.1")
+    shared.rmdir()
+
+
+def virtiofsd_of(node: Node, guest: str) -> int:
+    """The process that serves a guest's mount."""
+    (pid,) = [
+        pid for pid, _key in remains.processes(node.settings.guests_dir)
+        if f"/{guest}/vtorque0\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+    ]  # fmt: skip
+    return pid
+
+
+def test_a_guest_whose_mount_died_is_lost_and_the_mount_is_named(sharing: Node) -> None:
+    front.present(sharing.part(2), sharing.settings, sharing.soon())
+    sharing.wait_for_words("watches the guests")
+    os.kill(virtiofsd_of(sharing, "vcn1-2"), signal.SIGKILL)
+    lost = sharing.wait_for(sharing.run_directory / "lost.json")
+    assert lost["guest"] == "vcn1-2"
+    assert lost["reason"] == "its mount /workspace is dead: the virtiofsd of it on cn1 ended"
+    assert "vcn1-1 is lost" not in sharing.log.read_text()
+    assert "domain vcn1-1" in sharing.absent()
+
+
+def test_a_mount_that_died_before_it_was_watched_is_told_of_too(sharing: Node) -> None:
+    sharing.present(sharing.part(2))
+    os.kill(virtiofsd_of(sharing, "vcn1-1"), signal.SIGKILL)
+    front.present(sharing.part(2), sharing.settings, sharing.soon())
+    lost = sharing.wait_for(sharing.run_directory / "lost.json")
+    assert (lost["guest"], "/workspace" in lost["reason"]) == ("vcn1-1", True)
+
+
+def test_a_guest_that_ended_is_not_told_of_by_its_mount(sharing: Node) -> None:
+    """Its virtiofsd ends with it, and may be heard before libvirt says what happened."""
+    sharing.patch.setattr(watching, "WORD_S", 3600.0)
+    front.present(sharing.part(), sharing.settings, sharing.soon())
+    sharing.wait_for_words("watches the guests")
+    os.kill(virtiofsd_of(sharing, "vcn1-1"), signal.SIGKILL)
+    sharing.hypervisor.forget()
+    assert sharing.wait_for(sharing.run_directory / "lost.json")["reason"] == "it was destroyed"
