@@ -17,7 +17,7 @@ import sys
 import time
 import typing as t
 
-from . import cgroups, network
+from . import cgroups, ending, keys, network
 from .node import LAB, VENV
 from .state import Facts, LabError, Mount, NodePlan, Process, State, addresses
 
@@ -26,7 +26,6 @@ CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
 RUNTIME = CHECKOUT / "build/runtime"
 POOL = CHECKOUT / "build/pool"
 UP_TIMEOUT_S = 120
-DOWN_TIMEOUT_S = 30
 
 Starting = tuple[subprocess.Popen[bytes], t.IO[bytes]]
 
@@ -95,7 +94,7 @@ def lose(state: State, node: str) -> None:
         LabError: there is no such node, or it is lost already.
     """
     with state.lock():
-        _end(state.running().init(node))
+        ending.end(state.running().init(node))
 
 
 def bring_back(state: State, node: str) -> None:
@@ -170,7 +169,7 @@ def _raise(state: State, plan: Plan, facts: Facts) -> None:
         (state.directory / shared).mkdir(mode=mode)
     state.save(facts)
     _venv_programs(plan.runtime, state.directory / "bin")
-    _keys(state, facts.addresses)
+    keys.make(state, facts.addresses)
     network.make(state, facts.addresses)
     starting = {name: _start(state, facts, name) for name in facts.addresses}
     try:
@@ -209,29 +208,6 @@ def _venv_programs(runtime: pathlib.Path, directory: pathlib.Path) -> None:
                 text = f"#!{VENV}/bin/".encode() + text[len(here) :]
             (directory / program.name).write_bytes(text)
             shutil.copymode(program, directory / program.name)
-
-
-def _keys(state: State, nodes: t.Iterable[str]) -> None:
-    """A host key for each node, one root key for all; each node gets its own secret alone, and every public part."""
-    keys = state.directory / "keys"
-    keys.mkdir(mode=0o700)
-    names = ["root", *nodes]
-    making = [
-        subprocess.Popen(
-            ["/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@lab", "-f", str(keys / name)],
-            stdin=subprocess.DEVNULL,
-        )
-        for name in names
-    ]
-    if any([process.wait(timeout=60) for process in making]):
-        raise LabError("ssh-keygen failed")
-    for node in nodes:
-        place = state.node(node) / "keys"
-        place.mkdir(parents=True, mode=0o700)
-        shutil.copy(keys / node, place / "host")
-        shutil.copy(keys / "root", place / "root")
-        for public in keys.glob("*.pub"):
-            shutil.copy(public, place)
 
 
 def _start(state: State, facts: Facts, name: str) -> Starting:
@@ -288,7 +264,7 @@ def _clean(state: State, *, keep_logs: bool = False) -> bool:
     for init in facts.inits.values() if facts else ():
         if init.alive:
             os.kill(init.pid, signal.SIGKILL)
-    _empty(state)
+    ending.end_all(state)
     network.remove(state)
     busy = cgroups.remove(state)
     if busy:
@@ -298,43 +274,3 @@ def _clean(state: State, *, keep_logs: bool = False) -> bool:
             sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
     state.vanish()
     return found
-
-
-def _empty(state: State) -> None:
-    """End what is in the lab's cgroups: nothing else is in there, and nothing of the lab is elsewhere."""
-    end = time.monotonic() + DOWN_TIMEOUT_S
-    while members := cgroups.members(state):
-        held: dict[int, int] = {}
-        for pid in members:
-            with contextlib.suppress(ProcessLookupError):
-                held[pid] = os.pidfd_open(pid)
-        # asked again with the descriptors in hand: a number that is still a member names the process we hold
-        still = cgroups.members(state)
-        for pid in held.keys() & still:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(held[pid], signal.SIGKILL)
-        _wait_ends(list(held.values()), end)
-        if time.monotonic() > end:
-            raise LabError(f"processes of the lab do not end: {sorted(members)}")
-
-
-def _end(init: Process) -> None:
-    """Kill a node's process 1, with which the kernel ends all others of the node, and wait until they are gone."""
-    descriptor = os.pidfd_open(init.pid)
-    if init.alive:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    # its end is told when the last process of its namespace has ended
-    _wait_ends([descriptor], time.monotonic() + DOWN_TIMEOUT_S)
-
-
-def _wait_ends(descriptors: list[int], end: float) -> None:
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    left = set(descriptors)
-    while left and (events := poll.poll(max(0, end - time.monotonic()) * 1000)):
-        for descriptor, _ in events:
-            poll.unregister(descriptor)
-            left.discard(descriptor)
-    for descriptor in descriptors:
-        os.close(descriptor)

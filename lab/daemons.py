@@ -86,11 +86,16 @@ def run(*command: str, **more: str) -> None:
 
 def _names(plan: NodePlan) -> None:
     put("/etc/hostname", f"{plan.name}\n")
-    lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in plan.peers.items())]
-    put("/etc/hosts", "\n".join(lines) + "\n")
+    put("/etc/hosts", hosts_file(plan))
     put("/etc/resolv.conf", f"nameserver {NETWORK}.1\n")
     # a fresh identity: a machine-id shared by all nodes would give them one DHCP lease and one libvirt host
     put("/etc/machine-id", f"{uuid.uuid4().hex}\n", 0o444)
+
+
+def hosts_file(plan: NodePlan) -> str:
+    """The content of /etc/hosts: every node, and nobody else."""
+    lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in plan.peers.items())]
+    return "\n".join(lines) + "\n"
 
 
 def _users(plan: NodePlan) -> None:
@@ -112,13 +117,18 @@ def _users(plan: NodePlan) -> None:
     # no password lets anybody in; "*" is no password and not a locked account, which sshd would refuse
     put("/etc/shadow", "".join(f"{line.split(':')[0]}:*:19000:0:99999:7:::\n" for line in passwd), 0o600)
     if plan.is_front_end:
-        for user, (uid, gid) in USERS.items():
-            home = pathlib.Path("/home") / user
-            home.mkdir(mode=0o755, exist_ok=True)
-            shutil.chown(home, uid, gid)
-            # the tiny guest puts its keys over it: its sshd looks for them nowhere else
-            (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
-            shutil.chown(home / ".ssh", uid, gid)
+        make_homes(pathlib.Path("/home"))
+
+
+def make_homes(place: pathlib.Path) -> None:
+    """The people's homes below `place`."""
+    for user, (uid, gid) in USERS.items():
+        home = place / user
+        home.mkdir(mode=0o755, exist_ok=True)
+        shutil.chown(home, uid, gid)
+        # the tiny guest puts its keys over it: its sshd looks for them nowhere else
+        (home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+        shutil.chown(home / ".ssh", uid, gid)
 
 
 def _ssh(plan: NodePlan) -> None:
@@ -149,8 +159,15 @@ def _ssh(plan: NodePlan) -> None:
 
 
 def _dhcp() -> None:
-    """Addresses for guests.  Without --no-ping the server tries an address for up to 3 s before it gives it."""
-    run(
+    run(*dhcp_command())
+
+
+def dhcp_command() -> tuple[str, ...]:
+    """The command of a server of addresses for guests, which goes into the background by itself.
+
+    Without --no-ping the server tries an address for up to 3 s before it gives it.
+    """
+    return (
         "/usr/sbin/dnsmasq", "--conf-file=/dev/null", "--user=root", "--interface=eth0", "--bind-interfaces",
         "--except-interface=lo", "--no-resolv", f"--dhcp-range={GUEST_RANGE[0]},{GUEST_RANGE[1]},10m",
         f"--dhcp-option=option:router,{NETWORK}.1", "--dhcp-authoritative", "--dhcp-rapid-commit",

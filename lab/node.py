@@ -10,31 +10,24 @@ line with the process id, then `ok` or what went wrong.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import typing as t
 import uuid
 
-from . import cgroups
+from . import cgroups, namespaces
+from .namespaces import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT, mount
 from .state import NodePlan
 
 LAB = pathlib.Path("/opt/vtorque-lab")
 """Where a node sees the lab's own Python package."""
 VENV = pathlib.Path("/opt/vtorque/venv")
 PLAN = pathlib.Path("/run/lab/node.json")
-
-# linux/sched.h and linux/mount.h; os.unshare comes with Python 3.12
-CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
-CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
-MS_REC, MS_PRIVATE = 16384, 1 << 18
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(ready: int, directory: pathlib.Path, netns: str, cgroup: str) -> None:
@@ -47,10 +40,8 @@ def enter(ready: int, directory: pathlib.Path, netns: str, cgroup: str) -> None:
         cgroup: name of its cgroup.
     """
     cgroups.join(cgroup)
-    with (pathlib.Path("/run/netns") / netns).open("rb") as namespace:
-        _check(_libc.setns(namespace.fileno(), CLONE_NEWNET), "setns")
-    flags = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID
-    _check(_libc.unshare(flags), "unshare")
+    namespaces.join_network(netns)
+    namespaces.unshare(mounts=True, cgroup=True, uts=True, ipc=True, pid=True)
     child = os.fork()
     if child:
         # the number that the machine knows process 1 by; the node itself cannot see it
@@ -67,12 +58,12 @@ def enter(ready: int, directory: pathlib.Path, netns: str, cgroup: str) -> None:
 def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
     plan = NodePlan.read(directory / "node.json")
     hierarchies = cgroups.hierarchies()
-    _mount(None, "/", None, MS_REC | MS_PRIVATE)
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
     root = _root(directory)
     _system(root, hierarchies)
     (root / PLAN.relative_to("/")).parent.mkdir()
-    for mount in plan.mounts:
-        _bind(pathlib.Path(mount.source), root / mount.target.lstrip("/"), read_only=mount.read_only)
+    for shown in plan.mounts:
+        _bind(pathlib.Path(shown.source), root / shown.target.lstrip("/"), read_only=shown.read_only)
     _hide(root / str(directory.parents[1]).lstrip("/"))
     plan.write(root / PLAN.relative_to("/"))
     _boot_id(root)
@@ -82,8 +73,7 @@ def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
     subprocess.run(["/usr/bin/umount", "-l", "."], check=True, timeout=10, cwd="/")
     os.chdir("/")
     cgroups.delegate()
-    hostname = plan.name.encode()
-    _check(_libc.sethostname(hostname, len(hostname)), "sethostname")
+    socket.sethostname(plan.name)
     environment = {
         "PATH": f"{VENV}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONPATH": str(LAB),
@@ -103,27 +93,27 @@ def _root(directory: pathlib.Path) -> pathlib.Path:
         # there already when a lost node comes back, with what it had written
         place.mkdir(mode=0o755, exist_ok=True)
     options = f"lowerdir=/,upperdir={places['upper']},workdir={places['work']}"
-    _mount("vtorque-lab", places["root"], "overlay", 0, options)
+    mount("vtorque-lab", places["root"], "overlay", 0, options)
     return places["root"]
 
 
 def _system(root: pathlib.Path, hierarchies: t.Sequence[cgroups.Hierarchy]) -> None:
     """What a system finds mounted when it boots."""
-    _mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    _mount("sysfs", root / "sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount("sysfs", root / "sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if hierarchies and hierarchies[0].place:
-        _mount("tmpfs", root / "sys/fs/cgroup", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755")
+        mount("tmpfs", root / "sys/fs/cgroup", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755")
     for hierarchy in hierarchies:
         where = root / "sys/fs/cgroup" / hierarchy.place
         where.mkdir(exist_ok=True)
-        _mount(hierarchy.kind, where, hierarchy.kind, MS_NOSUID | MS_NODEV | MS_NOEXEC, hierarchy.options)
+        mount(hierarchy.kind, where, hierarchy.kind, MS_NOSUID | MS_NODEV | MS_NOEXEC, hierarchy.options)
     _devices(root / "dev")
     for place, mode in (("run", "755"), ("tmp", "1777")):
-        _mount("tmpfs", root / place, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode}")
+        mount("tmpfs", root / place, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode}")
 
 
 def _devices(dev: pathlib.Path) -> None:
-    _mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755")
+    mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755")
     names = ["null", "zero", "full", "random", "urandom", "tty", "net/tun"]
     # a /dev/kvm without the processor's help starts no kernel, and libvirt, which finds its memory of qemu at odds with
     # the device, asks qemu for everything again at each call: 12 s a start (virQEMUCapsIsValid)
@@ -142,9 +132,9 @@ def _devices(dev: pathlib.Path) -> None:
     for link, target in links.items():
         (dev / link).symlink_to(target)
     (dev / "pts").mkdir()
-    _mount("devpts", dev / "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5")
+    mount("devpts", dev / "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5")
     (dev / "shm").mkdir()
-    _mount("tmpfs", dev / "shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    mount("tmpfs", dev / "shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
 
 
 def _boot_id(root: pathlib.Path) -> None:
@@ -152,37 +142,20 @@ def _boot_id(root: pathlib.Path) -> None:
     own = root / "run/lab/boot_id"
     own.write_text(f"{uuid.uuid4()}\n", encoding="ascii")
     own.chmod(0o444)
-    _mount(own, root / "proc/sys/kernel/random/boot_id", None, MS_BIND)
+    mount(own, root / "proc/sys/kernel/random/boot_id", None, MS_BIND)
 
 
 def _hide(place: pathlib.Path) -> None:
     """Cover the lab's own directory where the machine's file system shows it."""
     if place.is_dir():
-        _mount("tmpfs", place, "tmpfs", MS_RDONLY)
+        mount("tmpfs", place, "tmpfs", MS_RDONLY)
 
 
 def _bind(source: pathlib.Path, target: pathlib.Path, *, read_only: bool) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    _mount(source, target, None, MS_BIND)
+    mount(source, target, None, MS_BIND)
     if read_only:
-        _mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY)
-
-
-def _mount(
-    source: str | pathlib.Path | None, target: str | pathlib.Path, kind: str | None, flags: int, options: str = ""
-) -> None:
-    def text(value: str | pathlib.Path | None) -> bytes | None:
-        return None if value is None else os.fsencode(value)
-
-    _check(
-        _libc.mount(text(source), text(target), text(kind), flags, text(options)), f"mount {kind or source} {target}"
-    )
-
-
-def _check(result: int, what: str) -> None:
-    if result == -1:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY)
 
 
 def init(ready: int) -> None:

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Boot hosts, end them, and say how they are reached."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+from .. import cluster, daemons, ending, keys, network
+from ..batch import SOCKETS
+from ..state import Facts, LabError, Mount, NodePlan, Process, State, addresses
+from . import base
+from .boot import Order
+
+DEFAULT = base.CACHE / "up"
+BOOT_TIMEOUT_S = 120
+NSPAWN_END_S = 20
+"""systemd-nspawn itself has little to do after its host has ended."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What to boot.
+
+    Attributes:
+        nodes: names; `fe` is the front end, the others are compute nodes.
+        libvirt: have compute nodes the distribution's libvirt and qemu before anything of ours comes?
+        batch: is the batch system there?
+        pool: directory of images that all hosts see, read-only, as /opt/vm-images; None: none.
+    """
+
+    nodes: tuple[str, ...]
+    libvirt: bool = True
+    batch: bool = True
+    pool: pathlib.Path | None = cluster.POOL
+
+
+def fleet() -> State:
+    """The hosts of this checkout; VTORQUE_HOSTS in the environment names another directory."""
+    return State(pathlib.Path(os.environ.get("VTORQUE_HOSTS") or DEFAULT))
+
+
+def up(state: State, plan: Plan) -> Facts:
+    """Boot new hosts; those that are there end first, with whatever an interrupted `up` left.
+
+    Raises:
+        LabError: a host did not boot; nothing is left then.
+    """
+    wanted = addresses(plan.nodes)
+    if os.geteuid() != 0:
+        raise LabError("root is needed: hosts are made of namespaces and mounts")
+    if not shutil.which("systemd-nspawn"):
+        raise LabError("systemd-nspawn is missing (package systemd-container; lab/prepare.sh test)")
+    down(state)
+    try:
+        with state.lock():
+            return _raise(state, plan, Facts(wanted, str(plan.pool or ""), "", not plan.batch))
+    except BaseException:
+        for log in state.directory.glob("nodes/*/boot.log"):
+            sys.stderr.write(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+        down(state)
+        raise
+
+
+def down(state: State) -> bool:
+    """End the hosts and remove everything of them; done again, it does nothing.
+
+    Returns:
+        Was there anything?
+    """
+    with state.lock():
+        facts = state.load()
+        if facts:
+            _end(facts)
+    return cluster.down(state)
+
+
+def _raise(state: State, plan: Plan, facts: Facts) -> Facts:
+    origin = base.get()
+    state.claim()
+    state.save(facts)
+    for shared in ("home", "batch"):
+        (state.directory / shared).mkdir(mode=0o755)
+    daemons.make_homes(state.directory / "home")
+    keys.make(state, facts.addresses)
+    network.make(state, facts.addresses)
+    _ssh_config(state, facts)
+    started = {name: _start(state, plan, origin, facts, name) for name in facts.addresses}
+    for name, (process, ready) in started.items():
+        _wait(name, process, ready)
+        # the first process of the host, as the machine numbers it
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii")
+        facts.inits[name] = Process.of(int(children.split()[0]))
+        state.save(facts)
+    facts.up = True
+    state.save(facts)
+    return facts
+
+
+def _start(
+    state: State, plan: Plan, origin: base.Base, facts: Facts, name: str
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    number = list(facts.addresses).index(name)
+    shown = [
+        Mount(str(origin.offered), "/srv/offered", True),
+        Mount(str(state.directory / "home"), "/home", False),
+        Mount(str(state.directory / "batch"), str(SOCKETS), False),
+    ]
+    if plan.pool:
+        shown.append(Mount(str(plan.pool), "/opt/vm-images", True))
+    node = NodePlan(name, facts.addresses[name], number, facts.addresses, tuple(shown), not plan.batch)
+    place = state.node(name)
+    layers = tuple(map(str, origin.layers(libvirt=plan.libvirt and not node.is_front_end)))
+    Order(node, layers, str(place), state.name(name)).write(place / "order.json")
+    ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    path = place / "ready"
+    ready.bind(str(path))
+    with (place / "boot.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lab.hosts.boot", str(place / "order.json")],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=cluster.CHECKOUT,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "NOTIFY_SOCKET": str(path)},
+        )  # fmt: skip
+    return process, ready
+
+
+def _wait(name: str, process: subprocess.Popen[bytes], ready: socket.socket) -> None:
+    """Until the host's systemd says that it has booted (sd_notify, which systemd-nspawn hands on)."""
+    limit = time.monotonic() + BOOT_TIMEOUT_S
+    ended = os.pidfd_open(process.pid)
+    try:
+        with ready, selectors.DefaultSelector() as selector:
+            selector.register(ready, selectors.EVENT_READ)
+            selector.register(ended, selectors.EVENT_READ)
+            while True:
+                events = selector.select(max(0, limit - time.monotonic()))
+                if not events:
+                    raise LabError(f"host {name} has not booted after {BOOT_TIMEOUT_S} s")
+                for key, _ in events:
+                    if key.fileobj is not ready:
+                        raise LabError(f"host {name} ended while it booted (status {process.wait(timeout=1)})")
+                    if b"READY=1" in ready.recv(4096).split(b"\n"):
+                        return
+    finally:
+        os.close(ended)
+
+
+def _end(facts: Facts) -> None:
+    """Power off: the first process is killed, and systemd-nspawn puts away what it made for the host."""
+    for init in facts.inits.values():
+        if not init.alive:
+            continue
+        parent = _parent(init.pid)
+        descriptor = os.pidfd_open(parent)
+        ending.end(init)
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            selector.select(NSPAWN_END_S)
+        os.close(descriptor)
+
+
+def _parent(pid: int) -> int:
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
+
+
+def _ssh_config(state: State, facts: Facts) -> None:
+    """How the machine reaches the hosts: by root's key, with known host keys, through their network namespaces."""
+    keys_of = state.directory / "keys"
+    known = state.directory / "known_hosts"
+    known.write_text(
+        "".join(f"{name} {(keys_of / f'{name}.pub').read_text(encoding='ascii')}" for name in facts.addresses),
+        encoding="ascii",
+    )
+    daemons.put(
+        state.directory / "ssh_config",
+        f"Host *\n  User root\n  IdentityFile {keys_of / 'root'}\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {known}\n  GlobalKnownHostsFile none\n  StrictHostKeyChecking yes\n  BatchMode yes\n"
+        f"  ProxyCommand /usr/bin/nsenter --net=/run/netns/{state.prefix}%h /bin/busybox nc 127.0.0.1 22\n",
+        0o600,
+    )
