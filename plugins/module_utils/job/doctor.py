@@ -13,15 +13,11 @@ import typing as t
 from ..errors import SiteFault, VTorqueError
 from ..findings import BAD, NONE, OK, WARN, Finding
 from .batch import NOTE_PREFIX, BatchNode, BatchSystem, same_host
+from .batch.mom_hooks import HOOKS, OURS, others
 from .hook_call import ALARM_MARGIN_S, RESERVE_S, read_alarm_s
 from .parameters import Policy
 from .verdict import OUT_OF_USE
 
-HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
-OTHERS = frozenset({*HOOKS, "prologue.user", "prologue.user.parallel", "epilogue.user", "epilogue.user.parallel",
-                    "epilogue.precancel"})  # fmt: skip
-"""Names that Torque itself looks for; each other `prologue.X` is root's program for whoever says `qsub -T X`."""
-OURS = b"plugin_utils.cli.hook"
 PEERS = 3
 """Other nodes that are tried; one that is reached is enough."""
 SSH = "/usr/bin/ssh"
@@ -68,8 +64,7 @@ def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0) -> Finding:
     wrong = [f"{name} {why}" for name in HOOKS if (why := _wrong_with(mom_priv / name, owner_uid))]
     if wrong:
         return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}: play mikelangelo.vtorque.install")
-    stray = [path.name for pattern in ("prologue.*", "epilogue.*") for path in mom_priv.glob(pattern)]
-    stray = sorted(name for name in stray if name not in OTHERS)
+    stray = others(mom_priv)
     if stray:
         words = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T): keep it elsewhere"
         return Finding("hooks", WARN, OK, words)
