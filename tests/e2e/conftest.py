@@ -230,7 +230,7 @@ def leaves_nothing(site: Site) -> t.Iterator[None]:
     except AssertionError:
         # the next test shall not fail for what this one left
         site.on("fe", "qdel", "-p", *(job_id for job_id, state in site.jobs().items() if state != "C"))
-        site.on("fe", "pbsnodes", "-c", "-N", "", "cn1", "cn2")
+        site.on("fe", "pbsnodes", "-c", "-N", "", *site.nodes())
         raise
 
 

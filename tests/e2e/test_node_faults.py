@@ -5,40 +5,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-import typing as t
 
 import pytest
 
-from .conftest import Node, Site, check_nothing_left
+from .conftest import Site
 from .terminal import Terminal
 from .trouble import (
     CONFIG,
     HIDE_KVM,
-    NODES,
     SHOW_KVM,
+    WELL,
     changed,
     check_held,
     check_message,
+    check_offline,
     drop,
     gates,
     open_gate,
     revive,
     sweep,
 )
-
-WELL = Node(frozenset({"free"}), "")
-
-
-def check_offline(node: Node, cause: str, job_id: str, *words: str) -> None:
-    """It takes no jobs, and its note says in our words why and since which job."""
-    assert "offline" in node.states
-    assert node.note.startswith(f"vtorque: {cause}: ")
-    assert node.note.endswith(f"(job {job_id})")
-    for word in words:
-        assert word in node.note
 
 
 def test_job_runs_on_another_node_and_the_note_is_taken_back(site: Site) -> None:
@@ -186,29 +173,3 @@ def test_interactive_job_on_a_broken_node_ends_with_the_reason(site: Site) -> No
         assert "Traceback" not in terminal.seen
         check_offline(site.nodes()["cn1"], "bridge", terminal.job_id)
     assert sweep(site, "cn1").returncode == 0
-
-
-@pytest.fixture
-def wide_site() -> t.Iterator[Site]:
-    """A lab of three compute nodes beside that of all tests."""
-    here = Site(os.environ.get("VTORQUE_LAB", "/run/vtorque-lab") + "-wide")
-    with contextlib.ExitStack() as stack:
-        stack.callback(here.run, "down")
-        here.up("--nodes", "fe,cn1,cn2,cn3")
-        yield here
-
-
-def test_brake_keeps_a_fault_of_the_site_from_taking_node_after_node(wide_site: Site) -> None:
-    """As many nodes as the site allows go offline; then the job is held, and it is said loudly."""
-    nodes = (*NODES, "cn3")
-    with changed(wide_site, nodes, bridge="br99", offline_brake="1"):
-        job_id = wide_site.submit(stdin="echo RAN\n")
-        facts = check_held(wide_site, job_id, "br99", "brake")
-        assert facts["start_count"] == "2"
-        shown = wide_site.nodes()
-        check_offline(shown["cn1"], "bridge", job_id, "br99")
-        assert (shown["cn2"], shown["cn3"]) == (WELL, WELL)
-        assert "brake" in wide_site.root("cn2", "cat /var/lib/vtorque/log/hooks.log")
-    drop(wide_site, job_id)
-    assert sweep(wide_site, "cn1").returncode == 0
-    check_nothing_left(wide_site)

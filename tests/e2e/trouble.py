@@ -12,10 +12,11 @@ import pathlib
 import shutil
 import typing as t
 
-from .conftest import CHECKOUT, Ended, Result, Site
+from .conftest import CHECKOUT, Ended, Node, Result, Site
 
 POOL = CHECKOUT / "build/pool"
 NODES = ("cn1", "cn2")
+WELL = Node(frozenset({"free"}), "")
 CONFIG = "/etc/vtorque/vtorque.yml"
 WAITS = "trap 'echo on; exit 0' URG; echo up; while :; do sleep 1 & wait $!; done\n"
 """Ends well when the signal comes."""
@@ -74,6 +75,15 @@ def check_held(site: Site, job_id: str, *words: str) -> dict[str, str]:
     check_message(text, *words, f"qrls {job_id}")
     assert facts["comment"].startswith("vtorque: held: ")
     return facts
+
+
+def check_offline(node: Node, cause: str, job_id: str, *words: str) -> None:
+    """It takes no jobs, and its note says in our words why and since which job."""
+    assert "offline" in node.states
+    assert node.note.startswith(f"vtorque: {cause}: ")
+    assert node.note.endswith(f"(job {job_id})")
+    for word in words:
+        assert word in node.note
 
 
 def drop(site: Site, *job_ids: str) -> None:

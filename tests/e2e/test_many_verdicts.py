@@ -1,0 +1,189 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Verdicts on jobs of several nodes: who is blamed, who is not, and where the job goes; on three compute nodes.
+
+The scheduler takes the nodes in their order, and the last one leads: cn2 where two are asked for and all take jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import typing as t
+
+import pytest
+
+from .conftest import CHECKOUT, LAB, Site
+from .trouble import WELL, changed, check_held, check_message, check_offline, drop, image, revive, sweep
+
+NODES = ("cn1", "cn2", "cn3")
+PAIR, ALL = ("-l", "nodes=2:ppn=2"), ("-l", "nodes=3:ppn=2")
+NOTE = "rack 4 moves on Friday (Jo, 4711)"
+LAST = "the test is over"
+LISTEN = f"""
+import socket, os
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind("/dev/log")
+print("listening", flush=True)
+while not (line := log.recv(65536).decode()).endswith("{LAST}"):
+    print(line)
+os.unlink("/dev/log")
+"""
+
+
+@pytest.fixture(scope="module")
+def site() -> t.Iterator[Site]:
+    """A lab of three compute nodes beside that of all tests."""
+    here = Site(os.environ.get("VTORQUE_LAB", "/run/vtorque-lab") + "-wide")
+    with contextlib.ExitStack() as stack:
+        stack.callback(here.run, "down")
+        here.up("--nodes", ",".join(("fe", *NODES)))
+        yield here
+
+
+def blamed(site: Site) -> list[str]:
+    """The nodes that are not as well as at the beginning."""
+    return [name for name, node in site.nodes().items() if node != WELL]
+
+
+def why(site: Site, job_id: str) -> str:
+    """What the job's error file holds so far."""
+    return site.read(site.facts(job_id)["Error_Path"].partition(":")[2])
+
+
+def test_sister_that_proves_a_fault_goes_offline_alone_and_the_job_runs_elsewhere(site: Site) -> None:
+    """She said it herself; the mother superior, whose guest was well, goes on with another node."""
+    with changed(site, ("cn1",), bridge="br99"):
+        job_id = site.submit(*PAIR, stdin="sort -u $PBS_NODEFILE\n")
+        ended = site.end(job_id)
+        assert (ended.exit_status, ended.err) == (0, "")
+        assert [name[:4] for name in ended.out.splitlines()] == ["vcn2", "vcn3"]
+        assert site.facts(job_id)["start_count"] == "2"
+        assert blamed(site) == ["cn1"]
+        check_offline(site.nodes()["cn1"], "bridge", job_id, "br99")
+    assert json.loads(site.kept("cn2", job_id))["verdict"]["node"] == "cn1"
+    assert sweep(site, "cn1").returncode == 0
+
+
+def test_of_two_sisters_with_faults_of_their_own_one_goes_offline_a_start(site: Site) -> None:
+    """The other is told of beside it.  The job waits for three nodes again."""
+    sisters = ("cn1", "cn2")
+    with changed(site, sisters, bridge="br99"):
+        job_id = site.submit(*ALL, stdin="echo RAN\n")
+        facts = site.wait_state(job_id, "QHC")
+        assert (facts["job_state"], facts["start_count"]) == ("Q", "1")
+        (first,) = blamed(site)
+        (other,) = set(sisters) - {first}
+        check_offline(site.nodes()[first], "bridge", job_id, "br99")
+        check_message(why(site, job_id), f"{first} is set offline: vtorque: bridge: ", f"also failed: {other}: ")
+        drop(site, job_id)
+    assert sweep(site, first).returncode == 0
+
+
+@contextlib.contextmanager
+def out_of_reach(site: Site, node: str) -> t.Iterator[None]:
+    """No other node can be reached from this one: it knows nobody's host key."""
+    site.root(node, "mount --bind /dev/null /etc/ssh/ssh_known_hosts")
+    try:
+        yield
+    finally:
+        site.root(node, "umount /etc/ssh/ssh_known_hosts")
+
+
+def test_sick_mother_superior_blames_herself_alone(site: Site) -> None:
+    """Her libvirt is dead, and she reaches no sister: she goes offline, and the job runs on the others."""
+    with out_of_reach(site, "cn2"):
+        site.root("cn2", "kill -9 $(cat /run/libvirtd.pid)")
+        try:
+            job_id = site.submit(*PAIR, stdin="sort -u $PBS_NODEFILE\n")
+            ended = site.end(job_id)
+            assert (ended.exit_status, [name[:4] for name in ended.out.splitlines()]) == (0, ["vcn1", "vcn3"])
+            assert blamed(site) == ["cn2"]
+            check_offline(site.nodes()["cn2"], "libvirt", job_id)
+        finally:
+            site.root("cn2", revive("libvirt"))
+    assert sweep(site, "cn2").returncode == 0
+
+
+def test_sisters_that_cannot_be_reached_are_not_blamed(site: Site) -> None:
+    """A node proves nothing about another one: the job is tried again within its bound, and held."""
+    with out_of_reach(site, "cn3"), changed(site, NODES, node_fault_retries=2):
+        job_id = site.submit(*ALL, stdin="echo RAN\n")
+        facts = check_held(site, job_id, "was not reached", "also failed: cn", "Host key verification failed", "2 of 2")
+        assert (facts["start_count"], blamed(site)) == ("2", [])
+        drop(site, job_id)
+
+
+@contextlib.contextmanager
+def system_log(site: Site, node: str) -> t.Iterator[list[str]]:
+    """Somebody takes what is written to the system log of a node; the lines are there when it ends."""
+    words = [*LAB, "on", node, "--", "/usr/bin/python3", "-c", LISTEN]
+    lines: list[str] = []
+    with subprocess.Popen(words, cwd=CHECKOUT, env=site.environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "listening\n"
+        try:
+            yield lines
+        finally:
+            site.root(node, f"logger '{LAST}'")
+            lines += process.stdout.read().splitlines()
+
+
+def test_brake_keeps_a_fault_of_the_site_from_taking_node_after_node(site: Site) -> None:
+    """As many nodes as the site allows go offline; then the job is held, and it is said loudly."""
+    with (
+        system_log(site, "cn3") as logged,
+        changed(site, ("cn1", "cn2"), bridge="br99"),
+        changed(site, ("cn3",), offline_brake="1"),
+    ):
+        job_id = site.submit(*PAIR, stdin="echo RAN\n")
+        brake = "cn1 is not set offline: 1 of 3 nodes carry a note of vTorque already (offline_brake 1)"
+        facts = check_held(site, job_id, "br99", brake)
+        # the first start was led by cn2, which proved its own fault before its sister's counted
+        assert (facts["start_count"], blamed(site)) == ("2", ["cn2"])
+        check_offline(site.nodes()["cn2"], "bridge", job_id, "br99")
+        assert "br99" in facts["comment"]
+        hooks_log = site.root("cn3", "cat /var/lib/vtorque/log/hooks.log")
+        assert "ALARM" in hooks_log
+        assert brake in hooks_log
+    (line,) = [line for line in logged if brake in line]
+    assert line.startswith("<26>")  # daemon, critical
+    assert f"job {job_id}, start 2: hold: " in line
+    drop(site, job_id)
+    assert sweep(site, "cn2").returncode == 0
+
+
+def test_guest_of_a_sister_that_does_not_boot_blames_nobody(site: Site) -> None:
+    """Tried as often as the site says, and held with the node, the guest and the end of its console."""
+    with image("sick") as place, changed(site, NODES, node_fault_retries=2):
+        record, spoilt = f"/opt/vm-images/{place.name}/record.json", "/run/lab/record.json"
+        site.root("cn1", f'sed \'s/"cmdline": "/&lab.fault=panic /\' {record} >{spoilt}')
+        site.root("cn1", f"chmod 444 {spoilt}; grep -q panic {spoilt} && mount --bind {spoilt} {record}")
+        try:
+            job_id = site.submit(*PAIR, "-vm", "img=sick", stdin="echo RAN\n")
+            facts = check_held(site, job_id, "cn1: the kernel of guest vcn1-", "Kernel panic", "2 of 2")
+        finally:
+            site.root("cn1", f"umount {record}; rm {spoilt}")
+        assert (facts["start_count"], blamed(site)) == ("2", [])
+        assert "cn1: the kernel of guest vcn1-" in facts["comment"]
+        drop(site, job_id)
+
+
+def test_note_of_an_administrator_on_a_sister_is_never_replaced(site: Site) -> None:
+    """The job would come back to her: it is held, at once, and its owner is told whose word stands in the way."""
+    site.root("fe", f"pbsnodes -N '{NOTE}' cn1")
+    try:
+        with changed(site, ("cn1",), bridge="br99"):
+            job_id = site.submit(*PAIR, stdin="echo RAN\n")
+            words = f"cn1 is not set offline: it carries a note of an administrator ({NOTE})"
+            assert check_held(site, job_id, "br99", words)["start_count"] == "1"
+            sweep(site, "cn1")
+        sweep(site, "cn1")
+        assert site.nodes() == {**dict.fromkeys(NODES, WELL), "cn1": dataclasses.replace(WELL, note=NOTE)}
+    finally:
+        site.root("fe", "pbsnodes -N '' cn1")
+    drop(site, job_id)
