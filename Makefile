@@ -88,6 +88,10 @@ e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
 	@$(PYTEST) -q tests/e2e
 
+.PHONY: generated
+generated: prepare-test ## write anew what repeats the table of parameters
+	@PYTHONPATH=build/import $(PY) tests/generated.py
+
 .PHONY: bench
 bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes)
 	@GUEST=$(GUEST) PART=$(PART) tests/bench/run.sh

@@ -28,7 +28,7 @@ def install(plan: NodePlan) -> None:
     """
     for name in _templates() - {"hook"} - (OF_NODES if plan.is_front_end else frozenset()):
         put(PREFIX / "bin" / name, _render(f"launchers/{name}.sh.j2", prefix=str(PREFIX)), 0o755)
-    put(ETC / "vtorque.yml", _render("vtorque.yml.j2", settings=settings(plan)))
+    put(ETC / "vtorque.yml", _collection("job.policy_text").policy_text(settings(plan)))
     for place, mode in (
         (ETC / "site-hooks", 0o755), (ETC / "templates", 0o755), (pathlib.Path("/var/lib/vtorque"), 0o711),
         (pathlib.Path("/var/lib/vtorque/log"), 0o700), (pathlib.Path("/run/vtorque"), 0o711),

@@ -30,6 +30,7 @@ class Parameter:
         meaning: one sentence for people.
         old: further names it had in the original.
         later: what it belongs to, when that is not available yet: then only the default may be set.
+        section: what the group is about that begins with this parameter, or "".
     """
 
     name: str
@@ -38,6 +39,7 @@ class Parameter:
     meaning: str
     old: tuple[str, ...]
     later: str
+    section: str
 
 
 def _host_pattern() -> Kind:
@@ -69,13 +71,18 @@ def _mount_line() -> Kind:
     return Kind(read, mounts_of_guests.FORM)
 
 
-def _parameter(kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), later: str = "") -> t.Any:
-    return dataclasses.field(default=default, metadata={"kind": kind, "meaning": meaning, "old": old, "later": later})  # pylint: disable=invalid-field-call
+def _parameter(
+    kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), later: str = "", section: str = ""
+) -> t.Any:
+    said = {"kind": kind, "meaning": meaning, "old": old, "later": later, "section": section}
+    return dataclasses.field(default=default, metadata=said)  # pylint: disable=invalid-field-call
 
 
-def _default_of(key: str, default: object, *, later: str = "") -> t.Any:
+def _default_of(key: str, default: object, *, later: str = "", section: str = "") -> t.Any:
+    kind = KEYS[key].kind
     meaning = f"{key} of a request that does not say it: {KEYS[key].meaning}"
-    return _parameter(KEYS[key].kind, default, meaning, later=later)
+    # the original's 0 for on is a habit of its command line; its configuration said true and false
+    return _parameter(_FLAG if kind.form == "flag" else kind, default, meaning, later=later, section=section)
 
 
 _SECONDS = number(1, 3600)
@@ -106,8 +113,13 @@ _NET = "confined guest networks"
 class Policy:
     """The site's configuration: one attribute a parameter, checked; sizes are in MiB, times in seconds."""
 
-    # where things are
-    prefix: str = _parameter(_PATH, "/opt/vtorque", "where the product is installed on front ends", later=_INSTALL)
+    prefix: str = _parameter(
+        _PATH,
+        "/opt/vtorque",
+        "where the product is installed on front ends",
+        later=_INSTALL,
+        section="where things are",
+    )
     prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")
     torque_home: str = _parameter(_PATH, "/var/spool/torque", "Torque's home directory")
     pbs_qsub_on_fe: str = _parameter(
@@ -124,9 +136,11 @@ class Policy:
     )
     ramdisk_dir: str = _parameter(_PATH, "/ramdisk", "where fs_type=ramdisk lives on nodes", later="fs_type=ramdisk")
 
-    # who may submit VM jobs, and where they run
     disable_mikelangelo_hpc_stack: bool = _parameter(
-        _FLAG, False, "vsub passes jobs without a VM request to qsub and refuses the others"
+        _FLAG,
+        False,
+        "vsub passes jobs without a VM request to qsub and refuses the others",
+        section="who may submit VM jobs, and where they run",
     )
     disabled_hosts_list: str | None = _parameter(_HOSTS, None, "the hosts on which vsub refuses VM jobs")
     vm_node_property: str | None = _parameter(_WORD, None, "node property of VM nodes, which vsub requests")
@@ -137,8 +151,9 @@ class Policy:
     allow_emulation: bool = _parameter(_FLAG, False, "allow hypervisor=qemu, software emulation")
     allow_user_images: bool = _parameter(_FLAG, False, "allow img=<path of an own image>", later=_OWN_IMAGES)
 
-    # what a node keeps and gives
-    host_os_core_count: int = _parameter(number(0, 4096), 1, "cores of a node that are kept free for the host")
+    host_os_core_count: int = _parameter(
+        number(0, 4096), 1, "cores of a node that are kept free for the host", section="what a node keeps and gives"
+    )
     host_os_ram_mb: int = _parameter(number(0, 2**24), 2048, "memory of a node that is kept free for the host, in MiB")
     max_vms_per_node: int = _parameter(number(1, 1000), 4, "greatest vms_per_node of a request")
     vms_per_node_min: int | None = _parameter(number(1, 1000), None, "least vms_per_node of a request")
@@ -154,8 +169,12 @@ class Policy:
         text(r"[a-z+]{1,32}://\S{0,200}", "a libvirt URI"), "qemu:///system", "the hypervisor"
     )
 
-    # the guests' network
-    bridge: str = _parameter(text(r"[A-Za-z0-9._-]{1,15}", "the name of an interface"), "br0", "bridge of the guests")
+    bridge: str = _parameter(
+        text(r"[A-Za-z0-9._-]{1,15}", "the name of an interface"),
+        "br0",
+        "bridge of the guests",
+        section="the guests' network",
+    )
     mac_prefix: str = _parameter(
         text(r"[0-9a-f][02468ace]:[0-9a-f]{2}:[0-9a-f]{2}", "three bytes in quotes, such as '52:54:00'", lower=True),
         "52:54:00",
@@ -179,9 +198,11 @@ class Policy:
     ntp_server_1: str | None = _parameter(_SERVER, None, "first time server of the guests")
     ntp_server_2: str | None = _parameter(_SERVER, None, "second time server of the guests")
 
-    # what guests mount and hold
     home_via: str = _parameter(
-        choice("nfs", "virtiofs"), "nfs", "how homes reach guests: by vm_nfs_home, or from where the node has them"
+        choice("nfs", "virtiofs"),
+        "nfs",
+        "how homes reach guests: by vm_nfs_home, or from where the node has them",
+        section="what guests mount and hold",
     )
     vm_nfs_home: str | None = _parameter(_EXPORT, None, "export for /home, of which a guest gets its user's own home")
     vm_nfs_ws: str | None = _parameter(_EXPORT, None, "export for /workspace")
@@ -200,8 +221,7 @@ class Policy:
     )  # fmt: skip
     security_updates: bool = _parameter(_FLAG, False, "install security updates at boot", later=_GUEST_PACKAGES)
 
-    # time, faults, records
-    ssh_timeout: int = _parameter(_SECONDS, 5, "seconds for a connection by ssh")
+    ssh_timeout: int = _parameter(_SECONDS, 5, "seconds for a connection by ssh", section="time, faults, records")
     timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
     prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; below Torque's $prologalarm less 10")
     vm_epilogue_timeout: int = _parameter(_SECONDS, 30, "seconds for a user's vm_epilogue in the guest")
@@ -218,8 +238,7 @@ class Policy:
     parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time")
     abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
 
-    # what a request that says nothing gets
-    img_default: str | None = _default_of("img", None)
+    img_default: str | None = _default_of("img", None, section="what a request that says nothing gets")
     distro_default: str | None = _default_of("distro", None)
     arch_default: str = _default_of("arch", "x86_64")
     ram_default: int = _default_of("ram", 24576)
@@ -241,8 +260,7 @@ class Policy:
     nodes_default: int | None = _default_of("nodes", None, later="mixed requests")
     pci_default: tuple[str, ...] | None = _default_of("pci", None, later="PCI passthrough")
 
-    # components
-    vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA)
+    vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA, section="components")
     vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_VRDMA)
     iocm_enabled: bool = _parameter(_FLAG, False, "the site has IOcm", later=_IOCM)
     iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)
@@ -253,8 +271,7 @@ class Policy:
     snap_bin_dir: str = _parameter(_PATH, "/usr/local/bin", "where the collector's programs are", later=_SNAP)
     snap_tag_format: str = _parameter(_LINE, "snapTask-[username]-[jobid]", "tag of a job's figures", later=_SNAP)
 
-    # log
-    debug_default: bool = _parameter(_FLAG, False, "log in detail, where the user does not say DEBUG")
+    debug_default: bool = _parameter(_FLAG, False, "log in detail, where the user does not say DEBUG", section="log")
     trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)
     show_log_default: bool = _parameter(
         _FLAG, False, "show the log in the job's error file, where the user does not say SHOW_LOG"
@@ -286,3 +303,13 @@ BOUNDS_OF: dict[str, tuple[str, str]] = {
     "nodes": ("nodes_min", "nodes_max"),
 }
 """For each number of a request the parameters that bound it."""
+
+
+def sections() -> tuple[tuple[str, tuple[Parameter, ...]], ...]:
+    """The parameters as people see them: what each group is about, and what belongs to it."""
+    groups: list[tuple[str, list[Parameter]]] = []
+    for parameter in PARAMETERS.values():
+        if parameter.section:
+            groups.append((parameter.section, []))
+        groups[-1][1].append(parameter)
+    return tuple((title, tuple(group)) for title, group in groups)

@@ -1,159 +1,26 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The site's word: its configuration, and what it makes of a request."""
+"""The site's word on a request: what it gets, what it cannot have, and what a node must give for it."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import pathlib
 import re
-import stat
 import typing as t
 
-from ..errors import SiteFault
-from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, Parameter, Policy
+from .contradictions import as_asked, out_of_bounds
+from .parameters import DEFAULT_OF, Policy
+from .policy_file import PATH, PolicyErrors, load, load_usable
 from .request import KEYS, Request, RequestErrors
-from .values import BadValue, KeyFault, Value, nearest, shown, size_text, written
+from .values import KeyFault, Value, nearest, shown, size_text, written
 
 __all__ = [
     "PATH", "USELESS_YET", "Demand", "ImageFacts", "NodeSize", "Offers", "Policy", "PolicyErrors", "Resolved",
-    "demand", "host_matches", "load", "resolve", "too_big",
+    "demand", "host_matches", "load", "load_usable", "resolve", "too_big",
 ]  # fmt: skip
 
-PATH = pathlib.Path("/etc/vtorque/vtorque.yml")
 SITE_DEFAULT = "site default"
-MAX_FILE = 1 << 20
-
-
-class PolicyErrors(SiteFault):
-    """Everything that is wrong with the site's configuration, told at once.
-
-    Attributes:
-        faults: one for each thing that is wrong; their origin is file and line.
-    """
-
-    def __init__(self, file: pathlib.Path, faults: t.Sequence[KeyFault]) -> None:
-        super().__init__(
-            f"the site's configuration {file}", "; ".join(map(str, faults)), "an administrator must see to it"
-        )
-        self.faults = tuple(faults)
-
-
-def load(path: pathlib.Path = PATH, *, owner_uid: int = 0) -> Policy:
-    """Read the site's configuration and check all of it.
-
-    Args:
-        path: the file; it must belong to `owner_uid`, and neither it nor its directory may be writable by others.
-        owner_uid: whose word is the site's: root's.
-
-    Returns:
-        Every parameter, checked.
-
-    Raises:
-        SiteFault: the file is missing, or not only root can have written it.
-        PolicyErrors: something in it is wrong; all of it is named.
-    """
-    import yaml  # 10 ms that only those pay who read the file
-
-    text = _read(path, owner_uid)
-    try:
-        root = yaml.compose(text, Loader=yaml.CSafeLoader)
-        if root is None:
-            return Policy()
-        if not isinstance(root, yaml.MappingNode):
-            raise SiteFault(f"the site's configuration {path}", "not a list of `name: value` lines")
-        loader = yaml.CSafeLoader("")
-        entries = [
-            (str(key.value), loader.construct_object(value, deep=True), key.start_mark.line + 1)
-            for key, value in root.value
-        ]
-    except yaml.YAMLError as error:
-        raise SiteFault(f"the site's configuration {path}", f"not YAML: {' '.join(str(error).split())}") from None
-    return _checked(path, entries)
-
-
-def _read(path: pathlib.Path, owner_uid: int) -> str:
-    what = f"the site's configuration {path}"
-    try:
-        with path.open("rb") as stream:
-            for name, facts in ((path, os.fstat(stream.fileno())), (path.parent, path.parent.stat())):
-                # with an ACL the group bits are its mask, so that a right granted there shows here too
-                if facts.st_uid != owner_uid or facts.st_mode & 0o022:
-                    raise SiteFault(what, f"{name} can be written by others than root, so it is not believed")
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise SiteFault(what, "not a regular file")
-            return stream.read(MAX_FILE).decode()
-    except FileNotFoundError:
-        raise SiteFault(what, "the file is missing", "the install role writes it") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SiteFault(what, str(error)) from error
-
-
-def _checked(path: pathlib.Path, entries: t.Sequence[tuple[str, object, int]]) -> Policy:
-    values: dict[str, t.Any] = {}
-    lines: dict[str, int] = {}
-    faults: list[KeyFault] = []
-    for name, raw, line in entries:
-        origin = f"line {line}"
-        if name in lines:
-            faults.append(KeyFault(shown(name), shown(raw), f"stands there twice, in line {lines[name]} too", origin))
-        elif name not in PARAMETERS:
-            faults.append(KeyFault(shown(name), shown(raw), f"no such parameter{_meant(name)}", origin))
-        else:
-            fault = _take(PARAMETERS[name], raw, origin, values)
-            faults.extend([fault] if fault else [])
-        lines.setdefault(name, line)
-    policy = Policy(**values)
-    faults.extend(_contradictions(policy, lines))
-    if faults:
-        raise PolicyErrors(path, faults)
-    return policy
-
-
-def _meant(name: str) -> str:
-    for parameter in PARAMETERS.values():
-        if name.lower() == parameter.name or name.upper() in parameter.old:
-            return f"; it is called {parameter.name}"
-    return nearest(name, PARAMETERS)
-
-
-def _take(parameter: Parameter, raw: object, origin: str, values: dict[str, t.Any]) -> KeyFault | None:
-    if raw is None and parameter.default is None:
-        return None
-    try:
-        value = parameter.kind.read(raw)
-    except BadValue as error:
-        return KeyFault(parameter.name, shown(raw), f"allowed: {error}", origin)
-    if parameter.later and value != parameter.default:
-        why = f"belongs to {parameter.later}, which is not available yet; leave it at its default"
-        return KeyFault(parameter.name, shown(raw), why, origin)
-    values[parameter.name] = value
-    return None
-
-
-def _contradictions(policy: Policy, lines: t.Mapping[str, int]) -> t.Iterator[KeyFault]:
-    """What no single parameter shows."""
-
-    def fault(name: str, message: str) -> KeyFault:
-        origin = f"line {lines[name]}" if name in lines else SITE_DEFAULT
-        return KeyFault(name, shown(written(getattr(policy, name))), message, origin)
-
-    if policy.kill_user_processes_after_job and not policy.pbs_exclusive_node_alloc:
-        yield fault("kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: a shared node has other users")
-    if policy.custom_ip_mapping and policy.ip_to_mac_script is None:
-        yield fault("custom_ip_mapping", "needs ip_to_mac_script")
-    if policy.hypervisor_default == "qemu" and not policy.allow_emulation:
-        yield fault("hypervisor_default", "needs allow_emulation")
-    if policy.timeout > policy.prologue_timeout:
-        yield fault("timeout", f"is more than prologue_timeout ({policy.prologue_timeout})")
-    for key, (low, high) in BOUNDS_OF.items():
-        least, greatest = getattr(policy, low), getattr(policy, high)
-        if least is not None and greatest is not None and least > greatest:
-            yield fault(low, f"is more than {high} ({greatest})")
-        elif message := _out_of_bounds(key, getattr(policy, DEFAULT_OF[key]), policy):
-            yield fault(DEFAULT_OF[key], message)
 
 
 def host_matches(expression: str | None, host: str) -> bool:
@@ -263,7 +130,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         values[key], origins[key] = value, request.origins.get(key, "") if asked else SITE_DEFAULT
         message = _objection(key, value, policy, asked=asked)
         if message and value is not None:
-            faults.append(KeyFault(key, _shown(key, value), message, origins[key]))
+            faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
     faults.extend(_contradiction(values, origins))
     if not any(fault.key == "img" for fault in faults):
         faults.extend(_choose_image(values, origins, offers))
@@ -276,10 +143,6 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     return Resolved(values, origins, request.shell)
 
 
-def _shown(key: str, value: Value) -> str:
-    return size_text(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else shown(written(value))
-
-
 def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) -> str:
     """Why a value cannot be had, whatever the others are, or ""."""
     if value is None:
@@ -288,18 +151,7 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return NOT_AVAILABLE_YET
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"
-    return _out_of_bounds(key, value, policy)
-
-
-def _out_of_bounds(key: str, value: Value | None, policy: Policy) -> str:
-    if key not in BOUNDS_OF or not isinstance(value, int):
-        return ""
-    least, greatest = (t.cast("int | None", getattr(policy, name)) for name in BOUNDS_OF[key])
-    if least is not None and value < least:
-        return f"at least {_shown(key, least)} on this site"
-    if greatest is not None and value > greatest:
-        return f"at most {_shown(key, greatest)} on this site"
-    return ""
+    return out_of_bounds(key, value, policy)
 
 
 def _contradiction(values: t.Mapping[str, Value | None], origins: t.Mapping[str, str]) -> t.Iterator[KeyFault]:

@@ -23,6 +23,9 @@ _TRUE = ("true", "yes", "enabled")
 _FALSE = ("false", "no", "disabled")
 
 
+FORMS = ("word", "path", "flag", "number", "size", "list")
+
+
 class BadValue(ValueError):
     """The value is not of its kind; the text says what is allowed."""
 
@@ -34,10 +37,12 @@ class Kind:
     Attributes:
         read: from a text, or from what YAML made of the value, to the typed form; raises `BadValue`.
         allowed: what may stand there, for people.
+        form: what it looks like, one of `FORMS`; for tables and for who writes arguments of roles.
     """
 
     read: t.Callable[[object], Value]
     allowed: str
+    form: str = "word"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +142,7 @@ def boolean(*, zero_is_on: bool = False) -> Kind:
         except KeyError:
             raise BadValue(allowed) from None
 
-    return Kind(read, allowed)
+    return Kind(read, allowed, "flag")
 
 
 def number(low: int, high: int) -> Kind:
@@ -159,7 +164,7 @@ def number(low: int, high: int) -> Kind:
             raise BadValue(allowed)
         return value
 
-    return Kind(read, allowed)
+    return Kind(read, allowed, "number")
 
 
 _PART = re.compile(r"([0-9]{1,6})\s*(%)?", re.ASCII)
@@ -229,7 +234,7 @@ def size_mib(low: int, high: int) -> Kind:
             raise BadValue(allowed)
         return mib
 
-    return Kind(read, allowed)
+    return Kind(read, allowed, "size")
 
 
 def size_text(mib: int) -> str:
@@ -308,7 +313,7 @@ def path(what: str = "an absolute path") -> Kind:
             raise BadValue(allowed)
         return word
 
-    return Kind(read, allowed)
+    return Kind(read, allowed, "path")
 
 
 def either(*kinds: Kind) -> Kind:
@@ -355,4 +360,4 @@ def several(kind: Kind, *, separator: str | None = None) -> Kind:
             raise BadValue(f"{allowed}; nothing twice")
         return items
 
-    return Kind(read, allowed)
+    return Kind(read, allowed, "list")

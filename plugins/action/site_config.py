@@ -1,0 +1,96 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check a site's configuration where Ansible runs, and put it in place only when it is good."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ..module_utils.errors import VTorqueError
+from ..module_utils.job.parameters import Policy
+from ..module_utils.job.policy_file import PATH, parse
+from ..module_utils.job.policy_text import policy_text
+from ..module_utils.job.values import KeyFault
+
+SPEC: t.Final[dict[str, t.Any]] = {
+    "settings": {"type": "dict", "required": True},
+    "path": {"type": "path", "default": str(PATH)},
+    "prefix": {"type": "str", "default": ""},
+}
+
+
+class ActionModule(ActionBase):
+    """`site_config`: settings -> vtorque.yml, by `ansible.builtin.copy`, which knows check mode and diff."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Check, write, and tell what every parameter is then.
+
+        Args:
+            tmp: not used, as Ansible has it.
+            task_vars: for the copying.
+
+        Returns:
+            A result of Ansible; a configuration that is wrong is a failed one, in check mode too.
+        """
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        checked, _all_args = self.validate_argument_spec(SPEC)
+        args = checked.validated_parameters
+        try:
+            text, policy = checked_text(args["settings"], args["path"])
+        except VTorqueError as error:
+            faults = [_told(fault, args["prefix"]) for fault in getattr(error, "faults", ())]
+            count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
+            message = f"{error.what} was not written, {count}: {'; '.join(faults)}" if faults else str(error)
+            result.update(failed=True, msg=message, faults=faults)
+            return result
+        result.update(self._copy(text, args["path"], task_vars or {}))
+        result["policy"] = policy
+        return result
+
+    def _copy(self, text: str, path: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        task = self._task.copy()
+        task.args = {"content": text, "dest": path, "owner": "root", "group": "root", "mode": "0644"}
+        copy = self._shared_loader_obj.action_loader.get(
+            "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context,
+            loader=self._loader, templar=self._templar, shared_loader_obj=self._shared_loader_obj,
+        )  # fmt: skip
+        done: dict[str, t.Any] = copy.run(task_vars=task_vars)
+        done.pop("invocation", None)  # the whole text once more
+        return done
+
+
+def checked_text(settings: t.Mapping[str, object], path: str) -> tuple[str, dict[str, t.Any]]:
+    """The text of a configuration that is good.
+
+    Args:
+        settings: by the names of parameters; None: not said.
+        path: what the file is called in messages.
+
+    Returns:
+        The text, and every parameter's value.
+
+    Raises:
+        PolicyErrors: something in it is wrong; all of it is named.
+    """
+    text = policy_text({name: value for name, value in settings.items() if value is not None})
+    return text, as_facts(parse(text, path).policy)
+
+
+def as_facts(policy: Policy) -> dict[str, t.Any]:
+    """Every parameter as Ansible has it."""
+    values = dataclasses.asdict(policy)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _told(fault: KeyFault, prefix: str) -> str:
+    """A fault as whoever wrote the variables knows them; the line is of a file that is not there."""
+    name = prefix + fault.key
+    where = "" if fault.origin.startswith("line ") else f" ({fault.origin})"
+    return f"{name}={fault.value}: {fault.message}{where}" if fault.value else f"{name}: {fault.message}{where}"

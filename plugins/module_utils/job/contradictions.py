@@ -1,0 +1,69 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What no single parameter shows: parameters that do not fit each other, and values beyond the site's bounds."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
+from .values import Value, shown, size_text, written
+
+
+def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    """What does not fit together.
+
+    Args:
+        policy: each value of which is good by itself.
+
+    Yields:
+        A parameter's name, and what is wrong with its value beside the others.
+    """
+    if policy.kill_user_processes_after_job and not policy.pbs_exclusive_node_alloc:
+        yield "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: a shared node has other users"
+    if policy.custom_ip_mapping and policy.ip_to_mac_script is None:
+        yield "custom_ip_mapping", "needs ip_to_mac_script"
+    if policy.hypervisor_default == "qemu" and not policy.allow_emulation:
+        yield "hypervisor_default", "needs allow_emulation"
+    if policy.timeout > policy.prologue_timeout:
+        yield "timeout", f"is more than prologue_timeout ({policy.prologue_timeout})"
+    yield from _bounds(policy)
+    low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default
+    if low > high:
+        yield "iocm_min_cores_default", f"is more than iocm_max_cores_default ({high})"
+
+
+def _bounds(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    crossed = set()
+    for key, (low, high) in BOUNDS_OF.items():
+        least, greatest = getattr(policy, low), getattr(policy, high)
+        if least is not None and greatest is not None and least > greatest:
+            if low not in crossed:  # two keys may have the same bounds
+                yield low, f"is more than {high} ({as_asked(key, greatest)})"
+            crossed.add(low)
+        elif message := out_of_bounds(key, getattr(policy, DEFAULT_OF[key]), policy):
+            yield DEFAULT_OF[key], message
+
+
+def out_of_bounds(key: str, value: Value | None, policy: Policy) -> str:
+    """Why a number of a request is beyond the site's bounds, or "".
+
+    Args:
+        key: of a request.
+        value: None, or what is no number, is within all bounds.
+        policy: holds the bounds.
+    """
+    if key not in BOUNDS_OF or not isinstance(value, int):
+        return ""
+    least, greatest = (t.cast("int | None", getattr(policy, name)) for name in BOUNDS_OF[key])
+    if least is not None and value < least:
+        return f"at least {as_asked(key, least)} on this site"
+    if greatest is not None and value > greatest:
+        return f"at most {as_asked(key, greatest)} on this site"
+    return ""
+
+
+def as_asked(key: str, value: Value) -> str:
+    """A value as a user writes it in a request: MiB as a size."""
+    return size_text(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else shown(written(value))

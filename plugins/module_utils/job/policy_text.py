@@ -1,0 +1,46 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vtorque.yml written: what a site says, with every other parameter as a comment that shows its default."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..templates import render
+from .parameters import PARAMETERS, Parameter, sections
+
+TEMPLATE = "vtorque.yml.j2"
+
+
+def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequence[str]] | None = None) -> str:
+    """The text of a configuration; it need not be a good one, and nothing that differs from a default is dropped.
+
+    Args:
+        settings: what the site says, by the names of parameters; what is at its default stays a comment.
+        remarks: lines that are shown above a parameter, by its name.
+
+    Returns:
+        YAML, which `policy_file.parse` reads.
+    """
+    said = {
+        name: as_yaml(value)
+        for name, value in settings.items()
+        if name not in PARAMETERS or not _is_default(PARAMETERS[name], value)
+    }
+    strange = [name for name in said if name not in PARAMETERS]
+    return render(
+        TEMPLATE, site_dir=None, sections=sections(), said=said, remarks=dict(remarks or {}), strange=strange
+    )  # fmt: skip
+
+
+def as_yaml(value: object) -> str:
+    """A value as one line of YAML; what is of no type that YAML has becomes a word."""
+    return json.dumps(value, ensure_ascii=True, default=str)
+
+
+def _is_default(parameter: Parameter, value: object) -> bool:
+    default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
+    given = list(value) if isinstance(value, tuple) else value
+    return given == default and isinstance(given, bool) == isinstance(default, bool)

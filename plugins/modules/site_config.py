@@ -1,0 +1,71 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin `site_config`, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: site_config
+short_description: Write the site's configuration, if it is good
+version_added: 0.1.0
+author:
+  - The vTorque authors (@mikelangelo-project)
+description:
+  - Writes C(vtorque.yml) out of settings, with every other parameter as a comment that shows its default and meaning.
+  - Checks all of it first, where Ansible runs and with the table that the product itself reads the file by. What is
+    wrong is named, everything at once, and nothing is written then.
+  - The file belongs to root and is writable by root alone.
+extends_documentation_fragment:
+  - mikelangelo.vtorque.attributes
+attributes:
+  check_mode:
+    support: full
+    details: The settings are checked as otherwise.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  settings:
+    description:
+      - Parameters by their names; the collection's C(docs/admin/parameters.md) describes each.
+      - What is V(null) is not said. A name that no parameter has is a fault.
+    type: dict
+    required: true
+  path:
+    description:
+      - The file. Its directory must exist.
+    type: path
+    default: /etc/vtorque/vtorque.yml
+  prefix:
+    description:
+      - What stands before a parameter's name where its value was written, so that faults name it as it is called there.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+---
+- name: Write the site's configuration
+  mikelangelo.vtorque.site_config:
+    settings:
+      bridge: br1
+      img_default: debian12
+      ram_max: 96G
+"""
+
+RETURN = r"""
+policy:
+  description: Every parameter, as the product reads it; sizes in MiB, times in seconds.
+  returned: success
+  type: dict
+  sample: {"bridge": "br1", "ram_max": 98304, "vm_img_dir": "/opt/vm-images"}
+faults:
+  description: What is wrong with the settings, one sentence each.
+  returned: when the settings are not good
+  type: list
+  elements: str
+  sample: ["vcpu_default=3: no such parameter; did you mean vcpus_default?"]
+"""

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that repeat the table of parameters are as the table is now."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import types
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import PARAMETERS, sections
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def program() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("generated", ROOT / "tests/generated.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATED = program()
+
+
+@pytest.mark.parametrize("path", GENERATED.FILES)
+def test_file_is_not_stale(path: str) -> None:
+    assert (ROOT / path).read_text(encoding="utf-8") == GENERATED.wanted(path), "make generated"
+
+
+def test_role_describes_every_parameter_and_its_default_passes() -> None:
+    specs = yaml.safe_load((ROOT / "roles/common/meta/argument_specs.yml").read_text(encoding="utf-8"))
+    options = {
+        name: spec for name, spec in specs["argument_specs"]["main"]["options"].items() if name[:8] == "vtorque_"
+    }
+    assert list(options) == [f"vtorque_{name}" for name in PARAMETERS]
+    spec = {name: {key: option[key] for key in option if key != "description"} for name, option in options.items()}
+    checked = ArgumentSpecValidator(spec).validate({})
+    assert checked.error_messages == []
+    for name, parameter in PARAMETERS.items():
+        value = checked.validated_parameters[f"vtorque_{name}"]
+        assert parameter.default == (None if value is None else parameter.kind.read(value)), name
+
+
+def test_every_parameter_is_in_one_group() -> None:
+    grouped = [parameter.name for _title, parameters in sections() for parameter in parameters]
+    assert grouped == list(PARAMETERS)
+    assert len({title for title, _parameters in sections()}) == len(sections())
+
+
+def test_page_says_what_is_not_available_yet() -> None:
+    page = (ROOT / "docs/admin/parameters.md").read_text(encoding="utf-8")
+    for name, parameter in PARAMETERS.items():
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        assert ("**Not available yet**" in line) == bool(parameter.later)
