@@ -17,17 +17,15 @@ import pathlib
 import pickle
 import select
 import signal
-import socket
-import subprocess
 import time
 import typing as t
 
 from ..module_utils import guestspec, records
 from ..module_utils.errors import VTorqueError
-from ..module_utils.job import bounded
 from ..module_utils.job.batch import BatchJob
 from . import early_node
 from .early_node import EarlyNode
+from .early_program import EarlyProgram
 
 if t.TYPE_CHECKING:
     from ..module_utils.job.parameters import Policy
@@ -44,32 +42,20 @@ class HeadStart:
     """`vtorque-node` of this node, begun before there is anything to ask; a context manager.
 
     Args:
-        command: the call of `vtorque-node`.
+        program: `vtorque-node`, which loads; None: it could not be started, and the playbook starts one.
     """
 
-    def __init__(self, command: t.Sequence[str]) -> None:
-        self._command = [*command, "--early"]
-        self._node: EarlyNode | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, program: EarlyProgram | None) -> None:
+        self._program = program
+        self._node = EarlyNode(program.socket, program.complaint) if program else None
         self._planner: _Planner | None = None
 
     def begin(self) -> EarlyNode | None:
-        """Let it load; None when it could not be started: the playbook starts one.
+        """Let load what plans.
 
         Returns:
-            What whoever waits for the answer has to inherit.
+            What whoever waits for the node's answer has to inherit.
         """
-        ours, theirs = socket.socketpair()
-        complaint = os.memfd_create("vtorque-node", os.MFD_CLOEXEC)
-        self._node = EarlyNode(ours.detach(), complaint)
-        with theirs:
-            try:
-                self._process = subprocess.Popen(
-                    self._command, env=bounded.clean_environment(), cwd="/", process_group=0,
-                    stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=complaint,
-                )  # fmt: skip
-            except OSError:
-                self._let_go()
         if self._node is not None:
             self._planner = _Planner.begin(self._node)
         return self._node
@@ -107,9 +93,8 @@ class HeadStart:
 
     def __exit__(self, *_error: object) -> None:
         self.hand_over(heard=True)
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_S)  # what goes on undoing has a worker, which `absent` waits for
+        if self._program is not None:
+            self._program.wait(END_S)  # what goes on undoing has a worker, which `absent` waits for
 
     def _let_go(self) -> None:
         node, self._node = self._node, None

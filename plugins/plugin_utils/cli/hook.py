@@ -1,151 +1,55 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hooks' own work, called by the launcher (`templates/launchers/hook.sh.j2`), which chains the site's hooks.
+"""The hooks' program, called by the launcher (`templates/launchers/hook.sh.j2`), which chains the site's hooks.
 
-How this ends is never Torque's business, but for one status: `REQUEUE`, which the launcher turns into a 2.
+What decides when guests begin to boot is how long `vtorque-node` takes to load: a prologue starts it first, and loads
+what it needs itself (`hook_work.py`) beside it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
 import sys
-import syslog
-import traceback
-import types
-import typing as t
 
-from ...module_utils import records
-from ...module_utils.errors import VTorqueError, printable
-from ...module_utils.job.hook_call import HookCall, hook_began, parse_call
-from ...module_utils.job.playbook import Places
-from ...module_utils.job.player import Player
-from ...module_utils.node import ending
-from ..early_node import VARIABLE
-from ..head_start import HeadStart
+from ..early_program import EarlyProgram, begin
 
-if t.TYPE_CHECKING:
-    from ...module_utils.job.prologue import Ending
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-LOG = "hooks.log"
-REQUEUE = 75
-"""EX_TEMPFAIL: no other end of ours has it, neither an error of Python's (1, 2, 120) nor a signal (128 and more)."""
-BRAKE = 1
-"""As for every failure: the launcher lets a member of an array wait, and Torque hears nothing of it."""
-SYSLOG_S = 1.0
+NODE = (sys.executable, "-I", "-m", f"{__package__}.vtorque_node")
+SETTINGS = "/run/vtorque/ansible.cfg"
+"""Ansible's, left by an earlier job: with them it can load too, and hear the node's answer (`job/player.py`)."""
+EARLY = "--early"
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"}
 
 
-def main(argv: t.Sequence[str] | None = None, places: Places | None = None) -> int:
-    """Do what the hook's role asks.
+def main() -> int:
+    """The program; returns its exit status (`hook_work.main`)."""
+    os.chdir("/")
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the MOM's
+    program = begin_node(sys.argv[1:])
+    from .. import hook_work  # while that loads beside us
 
-    Returns:
-        0; `REQUEUE` when Torque is to end this start and queue the job again; `BRAKE`; 1 when something failed, which
-        is then said in one line on standard error (the job's .ER) and in the log.
-    """
-    words = list(sys.argv[1:] if argv is None else argv)
-    places = places or Places()
-    _settle()
-    try:
-        call = parse_call(words)
-        ending = _dispatch(call, places)
-    except (VTorqueError, OSError, subprocess.SubprocessError) as error:
-        _tell(printable(f"vtorque: this job's hook failed: {error}"))
-        _keep(places, " ".join(map(repr, words[:6])), "".join(traceback.format_exception(error)))
-        return 1
-    if ending is None:
-        return 0
-    if ending.alarm:
-        _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm))
-        raise_alarm(ending.alarm, grave=ending.grave)
-    if ending.message:  # last: the job's error file may be a pipe of its owner's, who need not read it
-        _tell("\n".join(ending.message))
-    if ending.requeue:
-        return REQUEUE
-    return BRAKE if ending.brake else 0
+    sys.excepthook = hook_work.tell_unexpected
+    return hook_work.main(sys.argv[1:], program=program)
 
 
-def _dispatch(call: HookCall, places: Places) -> Ending | None:
-    if call.role == "prologue":
-        with Player(places.ansible, places.run_dir) as player, HeadStart(places.node) as head_start:
-            if call.marked and player.ready_to_begin():
-                node = head_start.begin()
-                told, inherited = ({VARIABLE: node.word}, (node.socket, node.complaint)) if node else ({}, ())
-                player.begin(told, inherited)
-            from ...module_utils.job import prologue  # while both load beside us
-
-            return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
-    from ...module_utils.job import epilogue
-
-    if call.role == "epilogue":
-        try:
-            epilogue.run(call, places, began=hook_began())
-        finally:
-            from .. import sweep_call  # 3 ms that a prologue does not pay
-
-            sweep_call.sweep_if_needed(places)
-    else:
-        epilogue.run_sister(call, places)
-    return None
-
-
-def _tell(text: str) -> None:
-    """On standard error, the job's .ER; that nobody takes it (a full disk, a terminal that is gone) changes nothing."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{text}\n".encode(errors="replace"))
-
-
-def raise_alarm(text: str, *, grave: bool) -> None:
-    """Tell the administrator by the system log; one that does not take it holds nobody up.
+def begin_node(
+    words: Sequence[str], command: Sequence[str] = NODE, settings: str | os.PathLike[str] = SETTINGS
+) -> EarlyProgram | None:
+    """Start this node's `vtorque-node`, where a prologue will most probably ask it; else None.
 
     Args:
-        text: what happened.
-        grave: somebody should see to it now.
+        words: what the launcher hands on: role, marker, and more.
+        command: its call.
+        settings: Ansible's.
     """
-
-    def late(_signal: int, _frame: types.FrameType | None) -> t.NoReturn:
-        raise TimeoutError
-
-    former = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SYSLOG_S)
-    try:
-        syslog.openlog("vtorque", syslog.LOG_PID, syslog.LOG_DAEMON)
-        syslog.syslog(syslog.LOG_CRIT if grave else syslog.LOG_WARNING, printable(text)[:1000])
-    except OSError:
-        pass
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
-
-
-def _settle() -> None:
-    """Undo what a hook inherits: blocked and ignored signals, the MOM's descriptors, the umask (torque.md)."""
-    ending.settle()
-    ending.hear_again()
-    os.umask(0o022)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-
-
-def _keep(places: Places, call: str, text: str) -> None:
-    """Add to the log of what belongs to no job; when even that fails, standard error had it."""
-    try:
-        path = places.state_dir / "log" / LOG
-        records.make_directory(path.parent)
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "ab") as stream:
-            stream.write(records.log_line(f"{call}\n{text}"))
-    except (OSError, VTorqueError):
-        return
-
-
-def _unexpected(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
-    """A fault of ours: the user reads one line, the administrator the rest."""
-    os.write(2, f"vtorque: a fault in vTorque itself: {kind.__name__}: tell the administrator\n".encode())
-    _keep(Places(), " ".join(map(repr, sys.argv[1:6])), "".join(traceback.format_exception(kind, error, trace)))
+    wanted = words[:2] == ["prologue", "yes"] and os.path.isfile(settings)  # noqa: PTH113 - pathlib takes its time
+    return begin((*command, EARLY), ENVIRONMENT) if wanted else None
 
 
 if __name__ == "__main__":
-    sys.excepthook = _unexpected
-    sys.exit(main())
+    status = main()
+    os._exit(status)  # nothing is buffered, and Python takes its time to take itself apart

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import NodePart
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node, planning
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node, early_program, planning
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.head_start import HeadStart
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_calls import NodeCall, Reply
 
@@ -33,7 +33,7 @@ def begun() -> t.Iterator[t.Callable[[str], tuple[HeadStart, early_node.EarlyNod
     starts = []
 
     def begin(text: str) -> tuple[HeadStart, early_node.EarlyNode]:
-        starts.append(HeadStart([sys.executable, "-c", text]))
+        starts.append(HeadStart(early_program.begin([sys.executable, "-c", text], {})))
         node = starts[-1].begin()
         assert node is not None
         return starts[-1], node
@@ -44,7 +44,7 @@ def begun() -> t.Iterator[t.Callable[[str], tuple[HeadStart, early_node.EarlyNod
 
 
 def process(start: HeadStart) -> t.Any:
-    return start._process
+    return start._program
 
 
 def answer(node: early_node.EarlyNode) -> Reply | None:
@@ -68,7 +68,7 @@ def test_a_program_that_ends_without_an_answer_has_none(begun: t.Any, text: str)
     """Then the caller asks another way."""
     start, node = begun(text)
     if "abort" in text:
-        process(start).wait(timeout=60)
+        process(start).wait(60)
         with pytest.raises(OSError, match="pipe"):
             node.ask(b"abc")
     else:
@@ -90,7 +90,7 @@ def test_a_fork_finds_the_answer(begun: t.Any) -> None:
 def test_it_ends_when_nobody_is_left_to_ask(begun: t.Any) -> None:
     start, _node = begun("import sys; sys.exit(3 if sys.stdin.read() == '' else 4)")
     start.hand_over(heard=True)
-    assert process(start).wait(timeout=60) == 3
+    assert process(start).wait(60) == 3
 
 
 @pytest.mark.parametrize("text", ["", "7", "a.b", "7.x", ".7"])
@@ -147,7 +147,7 @@ def test_what_was_not_asked_is_not_said_to_be(
     """Whoever believed it would wait for an answer until his time is up."""
     monkeypatch.setattr(planning, "plan_start", lambda *_args: Plan(mother_superior="n1", parts={"n1": PART}))
     start, _node = begun("pass")
-    process(start).wait(timeout=60)
+    process(start).wait(60)
     start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=2e9 + 1e5)
     start.hand_over(heard=True)
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]

@@ -19,8 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, ProcessId
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import sweep_call
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import hook_work, sweep_call
 
 
 @pytest.fixture
@@ -79,10 +78,10 @@ def test_an_epilogue_calls_it_also_when_it_failed(places: Places, monkeypatch: p
         raise VTorqueError("something", "is left")
 
     monkeypatch.setattr(sweep_call, "sweep_if_needed", called.append)
-    monkeypatch.setattr(hook, "hook_began", lambda: 0.0)
+    monkeypatch.setattr(hook_work, "hook_began", lambda: 0.0)
     for module, name in ((prologue, "run"), (epilogue, "run"), (epilogue, "run_sister")):
         monkeypatch.setattr(module, name, fail)
     for role, times in (("prologue", 0), ("epilogue.parallel", 0), ("epilogue", 1)):
         with pytest.raises(VTorqueError):
-            hook._dispatch(t.cast(HookCall, types.SimpleNamespace(role=role, marked=False)), places)
+            hook_work._dispatch(t.cast(HookCall, types.SimpleNamespace(role=role, marked=False)), places)
         assert called == [places] * times

@@ -194,13 +194,15 @@ class Site:
         program = textwrap.dedent(f"""
             import pathlib, sys
             sys.path.insert(0, {IMPORT!r})
+            from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import hook_work
             from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
             from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places
             place = pathlib.Path({str(self.place)!r})
-            sys.exit(hook.main(sys.argv[1:], Places(
+            program = hook.begin_node(sys.argv[1:], [str(place / "bin/node")], place / "run/ansible.cfg")
+            sys.exit(hook_work.main(sys.argv[1:], Places(
                 run_dir=place / "run", state_dir=place / "state", config=place / "etc/vtorque.yml",
                 ansible=(str(place / "bin/ansible"),), node=(str(place / "bin/node"),),
-                record=(str(place / "bin/record"),), user_script=(str(place / "bin/user_script"),))))
+                record=(str(place / "bin/record"),), user_script=(str(place / "bin/user_script"),)), program))
         """)
         words = [role, marker, str(os.getpid()), "t1", *torque]
         return subprocess.run(

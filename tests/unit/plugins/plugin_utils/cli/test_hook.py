@@ -21,7 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import player
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.hook import REQUEUE
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hook_work import REQUEUE
 
 from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left, readable_by
 
