@@ -60,7 +60,7 @@ def begin(command: Sequence[str], environment: Mapping[str, str]) -> EarlyProgra
     with theirs:
         try:
             pid = os.posix_spawn(
-                command[0], command, environment,
+                command[0], tuple(command), environment,
                 file_actions=streams, setpgroup=0, setsigmask=(), setsigdef=SIGNALS,
             )  # fmt: skip
         except OSError:

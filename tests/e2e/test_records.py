@@ -23,7 +23,10 @@ def test_owner_is_told_what_happened_and_nobody_else_is(site: Site) -> None:
     for host in (ended.node, "fe"):
         tells_all(site, host, ended.job_id)
         refuses(site, host, ended.job_id)
-    assert "was handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log")
+    site.wait_for(
+        "a word in the log",
+        lambda: "was handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log"),
+    )
 
 
 def test_front_end_takes_no_record_but_of_the_jobs_first_node(site: Site) -> None:
@@ -33,8 +36,9 @@ def test_front_end_takes_no_record_but_of_the_jobs_first_node(site: Site) -> Non
     site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
     before = site.kept("fe", ended.job_id)
     record = json.dumps({"job_id": ended.job_id, "start": 1, "user": "bob"})
-    head = {"version": 1, "job_id": ended.job_id, "start": 1, "files": [["record.json", len(record)]]}
-    done = site.on(other, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=f"{json.dumps(head)}\n{record}")
+    head = {"version": 2, "job_id": ended.job_id, "start": 1}
+    said = f"{json.dumps(head)}\n{json.dumps({'files': [['record.json', len(record)]]})}\n{record}"
+    done = site.on(other, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=said)
     assert done.returncode != 0
     assert f"not its mother superior {ended.node}" in done.stderr
     assert site.kept("fe", ended.job_id) == before

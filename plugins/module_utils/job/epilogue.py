@@ -28,8 +28,6 @@ from .values import written
 READY = "ready.json"
 SISTER_S = 60.0
 """For the removal on a sister, which its MOM does not wait for."""
-HAND_OVER_S = 2.0
-"""Most records are with the front end by then, and the user's `vmgr` finds his; others arrive later, or not."""
 COPIED = ("refusal", "verdict", "lost", user_scripts.PROLOGUE, user_scripts.EPILOGUE)
 """Records of the run directory that the job's record keeps, each under its own name."""
 
@@ -52,12 +50,11 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
     policy = _policy(places)
     until = hook_call.deadline(call, pathlib.Path(policy.torque_home), began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
-    for number in sorted(numbers, reverse=True):
-        start = Start(call.job_id, number, places)
-        # the inventory speaks of the newest start; what an older one left is on this node
-        left = _end(call, start, policy, began, until, alone=number != max(numbers)) or left
-    if policy.record_host is not None:
-        _hand_over(call, max(numbers), places)
+    with _handed_over(call, max(numbers), places, policy):
+        for number in sorted(numbers, reverse=True):
+            start = Start(call.job_id, number, places)
+            # the inventory speaks of the newest start; what an older one left is on this node
+            left = _end(call, start, policy, began, until, alone=number != max(numbers)) or left
     if left is not None:
         raise left
 
@@ -69,17 +66,26 @@ def _policy(places: Places) -> Policy:
         return Policy()
 
 
-def _hand_over(call: HookCall, number: int, places: Places) -> None:
-    """Let the front end have the record; it is not waited for longer than a user would notice."""
-    start = Start(call.job_id, number, places)
-    with start.open_any_log(call.uid) as log, contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        # a session of its own: the MOM ends a hook with everything of its session
-        process = subprocess.Popen(
-            [*places.record, "--send", call.job_id, str(number)],
-            env=bounded.clean_environment(), cwd="/", start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
-        process.wait(HAND_OVER_S)
+@contextlib.contextmanager
+def _handed_over(call: HookCall, number: int, places: Places, policy: Policy) -> t.Iterator[None]:
+    """Let the front end have the record that is whole at the end; nobody waits until it is there.
+
+    It is announced at once: when the hook has ended, the batch server may forget the job.
+    """
+    process: subprocess.Popen[bytes] | None = None
+    if policy.record_host is not None:
+        with Start(call.job_id, number, places).open_any_log(call.uid) as log, contextlib.suppress(OSError):
+            # a session of its own: the MOM ends a hook with everything of its session
+            process = subprocess.Popen(
+                [*places.record, "--send", call.job_id, str(number)],
+                env=bounded.clean_environment(), cwd="/", start_new_session=True,
+                stdin=subprocess.PIPE, stdout=log, stderr=log,
+            )  # fmt: skip
+    try:
+        yield
+    finally:
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
 
 
 def _end(

@@ -1,11 +1,13 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job's record on its way from the mother superior to the front end: a line of JSON, then the files it names.
+"""A job's record on its way from the mother superior to the front end: two lines of JSON, then the files they name.
 
-    {"version": 1, "job_id": "4711.head", "start": 1, "files": [["record.json", 1234], ["vtorque.log", 5678]]}
+    {"version": 2, "job_id": "4711.head", "start": 1}
+    {"files": [["record.json", 1234], ["vtorque.log", 5678]]}
 
-What comes is a node's word: its form is strict, its size bounded, and nothing in it is a path.
+The first comes as soon as the epilogue begins: the batch server may know nothing of the job any more when that has
+ended.  What comes is a node's word: its form is strict, its size bounded, and nothing in it is a path.
 """
 
 from __future__ import annotations
@@ -21,13 +23,21 @@ from .. import records
 from ..errors import VTorqueError
 from ..guestspec import HOST_NAME, JOB_ID, FormError
 
-VERSION = 1
+VERSION = 2
 RECORD, LOG, CONSOLE = "record.json", "vtorque.log", ".console.log"
 LINE_LIMIT = 1 << 14
 RECORD_LIMIT = 1 << 20
 TEXT_LIMIT = 1 << 18
 """Bytes of a log or console that are handed over: its end, where it is longer; the node keeps more."""
 MOST_FILES = 34
+
+
+@dataclasses.dataclass(frozen=True)
+class Announcement:
+    """Which record will come."""
+
+    job_id: str
+    start: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,31 +95,54 @@ def _end_of(path: pathlib.Path, limit: int) -> bytes:
         return stream.read(limit)
 
 
+def announced(job_id: str, start: int) -> bytes:
+    """The announcement as it goes over the wire."""
+    return _line({"version": VERSION, "job_id": job_id, "start": start})
+
+
 def written(parcel: Parcel) -> bytes:
-    """The parcel as it goes over the wire."""
+    """The parcel as it goes over the wire, after its announcement."""
     sizes = [[name, len(content)] for name, content in parcel.files.items()]
-    head = {"version": VERSION, "job_id": parcel.job_id, "start": parcel.start, "files": sizes}
-    return json.dumps(head, ensure_ascii=True).encode("ascii") + b"\n" + b"".join(parcel.files.values())
+    return _line({"files": sizes}) + b"".join(parcel.files.values())
 
 
-def read(stream: t.BinaryIO) -> Parcel:
-    """Read a parcel, strictly, and never more than it may hold.
+def _line(data: dict[str, t.Any]) -> bytes:
+    return json.dumps(data, ensure_ascii=True).encode("ascii") + b"\n"
+
+
+def read_announcement(stream: t.BinaryIO) -> Announcement:
+    """Read the first line, strictly.
 
     Raises:
-        FormError: it is not of the form, too long or too short.
+        FormError: it is not of the form.
     """
-    line = stream.readline(LINE_LIMIT)
-    try:
-        head = json.loads(line)
-    except (ValueError, RecursionError):
-        raise FormError("the record", "does not begin with a line of JSON") from None
-    if not isinstance(head, dict) or set(head) != {"version", "job_id", "start", "files"}:
-        raise FormError("the record", f"is not of the form of version {VERSION}")
-    job_id, start, sizes = head["job_id"], head["start"], head["files"]
+    head = _read_line(stream, {"version", "job_id", "start"})
+    job_id, start = head["job_id"], head["start"]
     if head["version"] != VERSION or not isinstance(job_id, str) or not re.fullmatch(JOB_ID, job_id):
         raise FormError("the record", "is of another version, or of no job")
     if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start < 2**31:
         raise FormError("the record", "is of no start")
+    return Announcement(job_id, start)
+
+
+def _read_line(stream: t.BinaryIO, keys: set[str]) -> dict[str, t.Any]:
+    line = stream.readline(LINE_LIMIT)
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        raise FormError("the record", "does not begin with two lines of JSON") from None
+    if not isinstance(data, dict) or set(data) != keys:
+        raise FormError("the record", f"is not of the form of version {VERSION}")
+    return data
+
+
+def read(stream: t.BinaryIO, announcement: Announcement) -> Parcel:
+    """Read the parcel that was announced, strictly, and never more than it may hold.
+
+    Raises:
+        FormError: it is not of the form, too long or too short.
+    """
+    sizes = _read_line(stream, {"files"})["files"]
     if not isinstance(sizes, list) or not 1 <= len(sizes) <= MOST_FILES:
         raise FormError("the record", f"does not hold 1 to {MOST_FILES} files")
     files: dict[str, bytes] = {}
@@ -123,7 +156,7 @@ def read(stream: t.BinaryIO) -> Parcel:
         files[name] = content
     if stream.read(1):
         raise FormError("the record", "is longer than it says")
-    parcel = Parcel(job_id, start, files)
+    parcel = Parcel(announcement.job_id, announcement.start, files)
     _check_record(parcel)
     return parcel
 

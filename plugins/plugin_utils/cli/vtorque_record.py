@@ -4,7 +4,8 @@
 """`vtorque-record`: the copy of a job's record that the front end keeps, for those who cannot log in to nodes.
 
     vtorque-record                     on the front end: takes a record on standard input, from the job's first node
-    vtorque-record --send JOB START    on that node: hands the record over to the site's `record_host`
+    vtorque-record --send JOB START    on that node: announces the record to the site's `record_host`, and hands it over
+                                       when its standard input ends
 
 What comes over the connection is checked against the batch server's word: whose job it is, which start it is at, and
 that the peer is the job's mother superior.
@@ -12,6 +13,7 @@ that the peer is the job's mother superior.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import pwd
@@ -31,7 +33,9 @@ PROGRAM = "vtorque-record"
 SEND = "--send"
 CALL_S = 5.0
 SEND_S = 15.0
-"""Seconds for the whole way to the front end, which nobody waits for."""
+"""Seconds for the way to the front end once the record is whole; nobody waits for it."""
+NICE = 10
+"""The epilogue has more to do."""
 
 
 def main() -> int:
@@ -39,7 +43,8 @@ def main() -> int:
     os.umask(0o022)
     words = sys.argv[1:]
     if len(words) == 3 and words[0] == SEND and words[2].isdecimal():
-        return send(words[1], int(words[2]))
+        os.nice(NICE)
+        return send(words[1], int(words[2]), sys.stdin.buffer)
     if words:
         error = UserFault(f"{PROGRAM} {printable(' '.join(words))[:100]}", "takes nothing, or --send JOB START")
         return messages.run(PROGRAM, lambda: _raise(error))
@@ -75,13 +80,14 @@ def receive(
     connection = environment.get("SSH_CONNECTION", "")
     if not connection:
         raise VTorqueError("a record is taken over ssh alone", "nobody is at the other end of this")
-    parcel = hand_over.read(stream)
+    announcement = hand_over.read_announcement(stream)
     policy = load()
-    job = open_batch(policy, front_end=True, timeout_s=CALL_S).job(parcel.job_id)
+    job = open_batch(policy, front_end=True, timeout_s=CALL_S).job(announcement.job_id)
     check_peer(job, connection)
-    if job.job_id != parcel.job_id or parcel.start > job.start_count:
+    if job.job_id != announcement.job_id or announcement.start > job.start_count:
         raise VTorqueError(
-            f"start {parcel.start} of job {parcel.job_id}", f"the server is at start {job.start_count} of {job.job_id}"
+            f"start {announcement.start} of job {announcement.job_id}",
+            f"the server is at start {job.start_count} of {job.job_id}",
         )
     try:
         owner = pwd.getpwnam(job.euser).pw_uid
@@ -89,23 +95,24 @@ def receive(
         raise SiteFault(
             f"user {printable(job.euser)[:40]!r} of job {job.job_id}", "is not known on this host"
         ) from None
-    hand_over.store(parcel, owner, state_dir)
+    hand_over.store(hand_over.read(stream, announcement), owner, state_dir)
     for trouble in retention.retire(policy.record_days, state_dir=state_dir, run_dir=run_dir).failed:
         print(f"{PROGRAM}: {trouble}", file=sys.stderr)
     return 0
 
 
 def send(
-    job_id: str, start: int, *,
+    job_id: str, start: int, whole: t.BinaryIO, *,
     load: t.Callable[[], site_policy.Policy] = site_policy.load,
     state_dir: pathlib.Path = records.STATE_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
 ) -> int:  # fmt: skip
-    """Hand a record over, and say on standard error, the job's log, what came of it.
+    """Announce a record, hand it over when it is whole, and say on standard error, the job's log, what came of it.
 
     Args:
         job_id: the job.
         start: its start.
+        whole: ends when the record is whole.
         load: gives the site's policy.
         state_dir: holds the records.
         ssh: the program.
@@ -118,21 +125,35 @@ def send(
         host = policy.record_host
         if host is None or same_host(host, os.uname().nodename):
             return 0
-        parcel = hand_over.pack(job_id, start, state_dir / "records" / records.job_key(job_id, start))
-        done = subprocess.run(
+        with subprocess.Popen(
             [*ssh, *ssh_arguments(policy), host, f"{policy.prefix}/bin/{PROGRAM}"],
-            input=hand_over.written(parcel), capture_output=True, timeout=SEND_S, check=False, cwd="/",
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
             env=bounded.clean_environment(),
-        )  # fmt: skip
-        told = printable(done.stderr.decode(errors="replace").strip().replace("\n", " "))[:500]
-        word = f"was handed over to {host}" if done.returncode == 0 else f"was not handed over to {host}: {told}"
+        ) as process:  # fmt: skip
+            try:
+                told = _talk(process, job_id, start, whole, state_dir)
+            except BaseException:
+                process.kill()
+                raise
+        word = f"was handed over to {host}" if process.returncode == 0 else f"was not handed over to {host}: {told}"
         _log(f"the record {word}")
-        return 0 if done.returncode == 0 else 1
+        return 0 if process.returncode == 0 else 1
     except (OSError, VTorqueError) as error:
         _log(f"the record was not handed over: {error}")
     except subprocess.TimeoutExpired:
         _log(f"the record was not handed over within {SEND_S:.0f} s")
     return 1
+
+
+def _talk(process: subprocess.Popen[bytes], job_id: str, start: int, whole: t.BinaryIO, state_dir: pathlib.Path) -> str:
+    """What the other end complained of, when it has ended."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # its complaint says why
+        os.write(process.stdin.fileno(), hand_over.announced(job_id, start))
+    whole.read()
+    parcel = hand_over.pack(job_id, start, state_dir / "records" / records.job_key(job_id, start))
+    _nothing, complaint = process.communicate(hand_over.written(parcel), timeout=SEND_S)
+    return printable(complaint.decode(errors="replace").strip().replace("\n", " "))[:500]
 
 
 def ssh_arguments(policy: site_policy.Policy) -> tuple[str, ...]:

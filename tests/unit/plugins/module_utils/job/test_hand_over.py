@@ -27,8 +27,16 @@ def wire(files: t.Sequence[tuple[t.Any, t.Any]] | None = None, rest: bytes = REC
         if files is None
         else [one if isinstance(one, str) else list(one) for one in files]
     )
-    head = {"version": 1, "job_id": "72[1].head", "start": 2, "files": sizes, **changes}
-    return json.dumps({key: one for key, one in head.items() if one != "left out"}).encode() + b"\n" + rest
+    first = {"version": 2, "job_id": "72[1].head", "start": 2}
+    first |= {key: one for key, one in changes.items() if key in first or key == "more"}
+    second = {"files": sizes, **{key: one for key, one in changes.items() if key not in first}}
+    lines = [{key: one for key, one in line.items() if one != "left out"} for line in (first, second)]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines) + rest
+
+
+def read(data: bytes) -> hand_over.Parcel:
+    stream = io.BytesIO(data)
+    return hand_over.read(stream, hand_over.read_announcement(stream))
 
 
 def test_what_is_packed_arrives(tmp_path: pathlib.Path) -> None:
@@ -36,7 +44,7 @@ def test_what_is_packed_arrives(tmp_path: pathlib.Path) -> None:
     (tmp_path / "vtorque.log").write_bytes(b"a" * 10 + b"z" * hand_over.TEXT_LIMIT)
     (tmp_path / CONSOLE).write_bytes(b"Linux\xff\n")
     (tmp_path / "used.json").write_bytes(b"{}")
-    parcel = hand_over.read(io.BytesIO(hand_over.written(hand_over.pack("72[1].head", 2, tmp_path))))
+    parcel = read(hand_over.announced("72[1].head", 2) + hand_over.written(hand_over.pack("72[1].head", 2, tmp_path)))
     assert parcel.files == {
         "record.json": RECORD, "vtorque.log": b"z" * hand_over.TEXT_LIMIT, CONSOLE: b"Linux\xff\n"
     }  # fmt: skip
@@ -62,8 +70,11 @@ BAD: dict[str, bytes] = {
     "no line": b"{" * 100,
     "a list": b"[]\n",
     "nested without end": b"[" * 10_000 + b"\n",
-    "a later version": wire(version=2),
+    "an older version": wire(version=1),
+    "a later version": wire(version=3),
     "a key too many": wire(more=1),
+    "a key too many with the files": wire(other=1),
+    "only the announcement": hand_over.announced("72[1].head", 2),
     "a key missing": wire(start="left out"),
     "a path for a job": wire(job_id="../../etc"),
     "a start below": wire(start=-1),
@@ -91,11 +102,11 @@ BAD: dict[str, bytes] = {
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD)
 def test_another_form_is_refused(data: bytes) -> None:
     with pytest.raises(FormError):
-        hand_over.read(io.BytesIO(data))
+        read(data)
 
 
 def test_the_good_one_among_them_is_taken() -> None:
-    assert hand_over.read(io.BytesIO(wire())).start == 2
+    assert read(wire()).start == 2
 
 
 def test_no_more_is_read_than_may_come() -> None:
@@ -114,5 +125,5 @@ def test_no_more_is_read_than_may_come() -> None:
 
     endless = Endless()
     with pytest.raises(FormError):
-        hand_over.read(io.BufferedReader(endless))
+        hand_over.read_announcement(io.BufferedReader(endless))
     assert endless.taken <= 2 * hand_over.LINE_LIMIT

@@ -50,10 +50,16 @@ def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
 def test_epilogue_hands_the_closed_record_over(site: Site) -> None:
     """The log has a word of what came of it."""
     record = site.state_dir / "records" / KEY / "record.json"
-    site.program("record", f"#!/bin/sh\necho $* >{site.place}/sent\ncat {record} >>{site.place}/sent\necho gone >&2\n")
+    gone = site.place / "gone"
+    os.mkfifo(gone)
+    site.program(
+        "record",
+        f"#!/bin/sh\ncat\n{{ echo $*; cat {record}; }} >{site.place}/sent\necho gone >&2\necho >{gone}\n",
+    )
     site.policy("record_host: fe\n")
     assert site.prologue().returncode == 0
     assert site.epilogue("5").returncode == 0
+    assert gone.read_text() == "\n"
     called, content = (site.place / "sent").read_text().splitlines()
     assert called == f"--send {JOB_ID} 3"
     assert json.loads(content)["exit_status"] == 5

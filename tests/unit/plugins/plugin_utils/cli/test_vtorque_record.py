@@ -57,8 +57,9 @@ class Host:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
         files = {"record.json": json.dumps(record).encode(), "vtorque.log": b"began\n"}
         parcel = hand_over.Parcel(record["job_id"], record["start"], files)
+        said = hand_over.announced(parcel.job_id, parcel.start) + hand_over.written(parcel)
         return vtorque_record.receive(
-            io.BytesIO(hand_over.written(parcel)), environment, load=policy.Policy, state_dir=self.place / "state",
+            io.BytesIO(said), environment, load=policy.Policy, state_dir=self.place / "state",
             run_dir=self.place / "run",
         )  # fmt: skip
 
@@ -123,12 +124,14 @@ class Sender:
         records.make_record_directory(directory)
         records.write(directory / "record.json", json.dumps(RECORD))
 
-    def send(self, script: str, record_host: str | None = "fe") -> int:
+    def send(self, script: str, record_host: str | None = "fe", whole: t.BinaryIO | None = None) -> int:
         program = self.place / "ssh"
         program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >{self.place}/called\n{script}\n")
         program.chmod(0o755)
         told = dataclasses.replace(policy.Policy(), record_host=record_host)
-        return vtorque_record.send("7.head", 1, load=lambda: told, state_dir=self.place, ssh=(str(program),))
+        return vtorque_record.send(
+            "7.head", 1, whole or io.BytesIO(), load=lambda: told, state_dir=self.place, ssh=(str(program),)
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -140,7 +143,8 @@ def test_record_is_handed_over_without_anybodys_configuration(
     sender: Sender, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert sender.send(f"cat >{sender.place}/came") == 0
-    parcel = hand_over.read(io.BytesIO((sender.place / "came").read_bytes()))
+    stream = io.BytesIO((sender.place / "came").read_bytes())
+    parcel = hand_over.read(stream, hand_over.read_announcement(stream))
     assert json.loads(parcel.files["record.json"]) == RECORD
     called = (sender.place / "called").read_text()
     assert called.startswith("-F none -T -l root ")
@@ -148,6 +152,29 @@ def test_record_is_handed_over_without_anybodys_configuration(
     assert "StrictHostKeyChecking=yes" in called
     assert "BatchMode=yes" in called
     assert "the record was handed over to fe" in capfd.readouterr().err
+
+
+def test_record_is_announced_before_it_is_whole(sender: Sender) -> None:
+    """The other side asks the batch server at once, which may forget the job when its epilogue has ended."""
+    announced = sender.place / "announced"
+    os.mkfifo(announced)
+
+    class Whole(io.BytesIO):
+        """The epilogue, which ends when the other side has heard of the record."""
+
+        def read(self, _size: int | None = -1, /) -> bytes:
+            assert json.loads(announced.read_bytes()) == {"version": 2, "job_id": "7.head", "start": 1}
+            records.write(sender.place / "records/7.head.1/record.json", json.dumps({**RECORD, "exit_status": 5}))
+            return b""
+
+    assert sender.send(f'read -r line; echo "$line" >{announced}; cat >{sender.place}/came', whole=Whole()) == 0
+    came = (sender.place / "came").read_bytes()
+    assert json.loads(came.partition(b"\n")[2])["exit_status"] == 5
+
+
+def test_front_end_that_refuses_at_once_is_heard(sender: Sender, capfd: pytest.CaptureFixture[str]) -> None:
+    assert sender.send("exec <&-; echo no >&2; exit 3") == 1
+    assert "was not handed over to fe: no" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -178,9 +205,10 @@ def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture
 
 def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     sent: list[tuple[str, int]] = []
-    monkeypatch.setattr(vtorque_record, "send", lambda *words: sent.append(words) or 0)
+    monkeypatch.setattr(vtorque_record, "send", lambda *words: sent.append(words[:2]) or 0)
     for words, status in ((["--send", "7.head", "2"], 0), (["--send", "7.head", "x"], 2), (["\x1b"], 2)):
         monkeypatch.setattr(vtorque_record.sys, "argv", ["vtorque-record", *words])
+        monkeypatch.setattr(vtorque_record.os, "nice", lambda _more: 0)
         assert vtorque_record.main() == status
     assert sent == [("7.head", 2)]
     assert "\x1b" not in capsys.readouterr().err
