@@ -22,6 +22,8 @@ from .trouble import WELL, changed, check_held, check_message, check_offline, dr
 
 NODES = ("cn1", "cn2", "cn3")
 PAIR, ALL = ("-l", "nodes=2:ppn=2"), ("-l", "nodes=3:ppn=2")
+GATE = "/home/alice/gate"
+GIVEN_UP = "takes the guests away: whoever asked for them went away, and nobody told them of their job"
 NOTE = "rack 4 moves on Friday (Jo, 4711)"
 LAST = "the test is over"
 LISTEN = f"""
@@ -187,3 +189,27 @@ def test_note_of_an_administrator_on_a_sister_is_never_replaced(site: Site) -> N
     finally:
         site.root("fe", "pbsnodes -N '' cn1")
     drop(site, job_id)
+
+
+def test_guests_of_a_node_go_as_soon_as_another_has_failed(site: Site) -> None:
+    """Those of the second node are ready when the third is asked, and fails; they do not wait for the end of the job,
+    which here stands at a gate of the user's own.
+    """
+    site.write("/home/alice/waits", f"#!/bin/sh\necho waiting >{GATE}\n")
+    assert site.on("cn1", "mkfifo", GATE, user="alice").returncode == 0
+    in_turn = "nodes=" + "+".join(f"{node}:ppn=2" for node in NODES)
+
+    def log() -> str:
+        return site.kept("cn2", job_id, name="vtorque.log")
+
+    with changed(site, ("cn1",), parallel=False), changed(site, ("cn3",), bridge="br99"):
+        job_id = site.submit("-l", in_turn, "-l", "epilogue=waits", stdin="echo RAN\n")
+        site.wait_for("the job's end to begin", lambda: site.root("cn1", "pgrep -f '[w]aits' || true"))
+        site.wait_for("cn2 to clean itself", lambda: "took away: domain vcn2-1" in log(), seen=log)
+        assert GIVEN_UP in log()
+        assert not site.root("cn2", "cd /var/lib/vtorque; ls -A guests; ls -A slots; virsh list --name").strip()
+        assert site.on("cn1", "cat", GATE).stdout == "waiting\n"
+        assert site.wait_state(job_id, "QHC")["job_state"] == "Q"
+        check_offline(site.nodes()["cn3"], "bridge", job_id, "br99")
+    drop(site, job_id)
+    assert sweep(site, "cn3").returncode == 0

@@ -17,6 +17,7 @@ from ..errors import VTorqueError, error_from_dict
 from ..guestspec import GuestFacts, NodePart, from_dict
 from ..records import Deadline
 from . import ending, guests, worker
+from .held import Hold
 from .maker import Order
 from .settings import NodeSettings
 
@@ -29,7 +30,7 @@ UNDO_S = 10.0
 
 def present(
     part: NodePart, settings: NodeSettings, deadline: Deadline, *, caller: int | None = None,
-    tell: t.Sequence[str] = (),
+    tell: t.Sequence[str] = (), hold: Hold | None = None,
 ) -> tuple[GuestFacts, ...]:  # fmt: skip
     """Have this node's guests of a start made by a worker, which stays with them.
 
@@ -39,6 +40,7 @@ def present(
         deadline: when there must be an answer.
         caller: the descriptor on which the answer will be written: when nobody reads it any more, that is a cancel.
         tell: the command by which the job's mother superior is told of a lost guest; () where she is this node.
+        hold: keeps the guests until they are told of their job; None: they stay anyway.
 
     Returns:
         The guests, by rank.
@@ -47,20 +49,27 @@ def present(
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
     order = Order(part, settings, deadline, tuple(tell))
-    with ending.Noted() as noted:
-        pid, hearing = worker.begin(order)
-        try:
+    holding = hold or Hold()
+    try:
+        with ending.Noted() as noted:
+            pid, hearing = worker.begin(order)
+            holding.take(hearing, deadline)
             answer, cancelled = _wait(order, pid, hearing, noted, caller)
-        finally:
-            os.close(hearing)
-    if answer is None:
-        _left_alone(order, pid)
-    data = json.loads(answer)
-    if "guests" not in data:
-        raise error_from_dict(data["error"])
-    if cancelled:  # the answer was under way already; the worker takes the guests away all the same
-        raise VTorqueError("the request was cancelled", "when the guests were ready")
-    return tuple(from_dict(GuestFacts, one) for one in data["guests"])
+        if answer is None:
+            _left_alone(order, pid)
+        data = json.loads(answer)
+        if "guests" not in data:
+            raise error_from_dict(data["error"])
+        if cancelled:  # the answer was under way already; the worker takes the guests away all the same
+            raise VTorqueError("the request was cancelled", "when the guests were ready")
+        found = tuple(from_dict(GuestFacts, one) for one in data["guests"])
+    except BaseException:
+        holding.close()
+        raise
+    if hold is None:
+        holding.keep()
+        holding.close()
+    return found
 
 
 def _wait(

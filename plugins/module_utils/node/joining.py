@@ -16,13 +16,15 @@ from .kept import Kept, read_kept
 from .settings import NodeSettings
 
 TEMPLATE = "guest/join.sh.j2"
+TOLD = "told"
+"""In a guest's directory, from the moment in which it is told of its job."""
 
 
 def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
     """Tell every guest of a start on this node of the whole job.
 
     Afterwards it has names and addresses of all hosts, their host keys, the node file, and the key with which its user
-    reaches them.
+    reaches them.  From now on they are the job's (`held.py`).
 
     Args:
         job_map: what it learns.
@@ -36,8 +38,15 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
     guests = guests_of(job_map.job_id, job_map.start, settings)
     if not guests:
         raise VTorqueError(f"join of job {job_map.job_id}", "no guest of this start is here")
+    for kept in guests:
+        (settings.start_dir(job_map.job_id, job_map.start) / kept.name / TOLD).touch(mode=0o600)
     orders = [(channel_to(kept, settings), script) for kept in guests]
     require_done(order_all(orders, deadline), "could not take the map of its job")
+
+
+def told(job_id: str, start: int, settings: NodeSettings) -> bool:
+    """Was any guest of a start on this node told of its job?"""
+    return any(settings.start_dir(job_id, start).glob(f"*/{TOLD}"))
 
 
 def guests_of(job_id: str, start: int, settings: NodeSettings) -> tuple[Kept, ...]:

@@ -25,6 +25,7 @@ from . import lifelines
 from .console import Console
 from .domain import DomainEvent, Domains
 from .ending import Noted
+from .held import Held
 from .lifelines import Lifeline
 from .locks import OverWatch
 from .maker import readable
@@ -35,6 +36,7 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
 """Between two attempts to reach a libvirt that was lost."""
 WORD_S = 1.0
 """How long after the end of a guest's process libvirt may say why it ended; a guest that shuts down ends soon."""
+GIVEN_UP = "whoever asked for them went away, and nobody told them of their job"
 _ENDED = {"stopped", "crashed"}
 REASON_LIMIT, WORDS_LIMIT = 500, 4000
 """Characters that a mother superior takes of each (`LostGuest`)."""
@@ -120,20 +122,23 @@ class Watching:
         needed = lifelines.of_guests(directory, settings, part.owner)
         self._guests = {path.name: _Guest(path.name, path, some) for path, some in needed.items()}
 
-    def run(self, over: OverWatch, noted: Noted) -> str:
-        """Watch until the start is over or this process is told to end.
+    def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
+        """Watch until the start is over, this process is told to end, or the guests are given up.
 
         Returns:
-            Which of the two, in words.
+            Which of them, in words.
         """
         while True:
             self._connect()
-            heard = readable((over.fileno(), noted.fileno(), *self._filenos()), self._due_s())
+            others = (over.fileno(), noted.fileno(), *held.filenos())
+            heard = readable((*others, *self._filenos()), self._due_s())
             # first: what ends because the start is over is not lost
             if over.over():
                 return "the start is over"
             if noted.told():
                 return f"told by {noted.told()}"
+            if held.given_up():
+                return GIVEN_UP
             self._hear(heard)
             if self._telling is not None:
                 self._telling.go_on()

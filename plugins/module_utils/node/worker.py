@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import select
+import socket
 import time
 import traceback
 import typing as t
@@ -24,9 +25,10 @@ from .. import records
 from ..errors import NodeFault, VTorqueError
 from ..records import Deadline, ProcessId
 from . import ending, guest_hooks, guests, locks
+from .held import Held
 from .maker import Maker, Order, readable
 from .settings import NodeSettings
-from .watching import Watching
+from .watching import GIVEN_UP, Watching
 
 LATE_S = 5.0
 """So long before its deadline a making that has not ended is ended from outside: it must be undone by then."""
@@ -40,9 +42,10 @@ def begin(order: Order) -> tuple[int, int]:
 
     Returns:
         Its process id, and a descriptor from which its answer can be read: one line of JSON with `guests` or `error`.
-        It lives on when we end, but for our end before it answered, which it takes for a cancel.
+        It lives on when we end, but for our end before it answered, which it takes for a cancel.  Afterwards the
+        descriptor holds the guests (`held.py`).
     """
-    hearing, answering = os.pipe2(os.O_CLOEXEC)
+    hearing, answering = (one.detach() for one in socket.socketpair())
     with ending.held_back():
         pid = os.fork()
         if pid == 0:
@@ -120,7 +123,8 @@ class _Worker:
             if why is None and made:
                 if self._answer(maker.answer):
                     if maker.ours:
-                        self._stay(lock, over)
+                        part = self.order.part
+                        self._stay(lock, over, Held(self.answering, part.job_id, part.start, self.settings))
                     return
                 why = VTorqueError("the request was cancelled", "nobody waits for its answer any more")
             if maker.ours:
@@ -213,24 +217,24 @@ class _Worker:
         try:
             while data:
                 data = data[os.write(self.answering, data) :]
-        except BrokenPipeError:
+        except (BrokenPipeError, ConnectionError):
             return False
-        os.close(self.answering)
         return True
 
     # -- while the job runs
 
-    def _stay(self, lock: locks.Lock, over: locks.OverWatch) -> None:
-        """Until the start is over or we are told to end; then nothing of it stays."""
+    def _stay(self, lock: locks.Lock, over: locks.OverWatch, held: Held) -> None:
+        """Until the start is over, we are told to end, or its guests are given up; then nothing of it stays."""
         watching = Watching(self.order.part, self.settings, log, self.order.tell)
         try:
-            why = watching.run(over, self.noted)
+            why = watching.run(over, self.noted, held)
             log(f"worker {os.getpid()} takes the guests away: {why}")
             if over.over() and watching.domains is None:
                 log("without libvirt: left to whoever ended the start")
                 return
             self._bury()
-            self._end_politely()
+            if why != GIVEN_UP:  # what the site does before the job was not done either
+                self._end_politely()
             removed = guests.take_away(
                 self.order.part.job_id, self.order.part.start, self.settings, watching.domains
             )  # fmt: skip

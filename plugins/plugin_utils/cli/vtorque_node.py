@@ -36,8 +36,6 @@ from ...module_utils.records import Deadline, LostRecord, run_directory
 VERSION = 1
 LIMIT = 1 << 20
 """Bytes of a request that are read; one guest needs less than 3 KiB."""
-LISTEN_S = 300.0
-"""For a second line: until all nodes of the job have their guests."""
 LOOK_S = 2.0
 """For libvirt's answer to what is left, once the work is done or has failed."""
 CONNECT_S = 20
@@ -71,15 +69,21 @@ def main() -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     load = _loaded_early() if sys.argv[1:] == [EARLY] else site_policy.load
     stream = sys.stdin.buffer
-    with contextlib.suppress(BrokenPipeError):
-        answer = respond(stream, os.environ, load=load, caller=1)
+    with contextlib.suppress(BrokenPipeError), front.Hold() as hold:
+        answer = respond(stream, os.environ, load=load, caller=1, hold=hold)
         _say(answer)
-        if answer["ok"] and answer["guests"]:
-            # whoever asked first is believed in what follows; he may have no more to say
-            select.select([stream], [], [], LISTEN_S)
-            if told := stream.readline(LIMIT + 1):
-                _say(respond_join(told, answer, load=load))
+        # whoever asked first is believed in what follows
+        if answer["ok"] and answer["guests"] and (told := _second_line(stream, hold.listen_s)):
+            _say(respond_join(told, answer, load=load))
     return 0
+
+
+def _second_line(stream: t.BinaryIO, timeout_s: float) -> bytes:
+    """What the guests are to be told of their job; b"" when it does not come whole: the caller gave up."""
+    if not select.select([stream], [], [], timeout_s)[0]:
+        return b""
+    line = stream.readline(LIMIT + 1)
+    return line if line.endswith(b"\n") or len(line) > LIMIT else b""
 
 
 def _say(answer: dict[str, t.Any]) -> None:
@@ -104,6 +108,7 @@ def respond(
     stream: t.BinaryIO, environment: t.Mapping[str, str], *,
     load: t.Callable[[], site_policy.Policy] = site_policy.load,
     caller: int | None = None,
+    hold: front.Hold | None = None,
 ) -> dict[str, t.Any]:  # fmt: skip
     """The answer to what is asked on a stream.
 
@@ -112,6 +117,7 @@ def respond(
         environment: holds SSH_CONNECTION when the request came by ssh.
         load: gives the site's policy.
         caller: the descriptor on which the answer will be written.
+        hold: keeps guests until they are told of their job.
     """
     part: NodePart | None = None
     settings: NodeSettings | None = None
@@ -129,7 +135,7 @@ def respond(
             left = guests.left(settings, part.job_id, part.start, connect_s=max(0.5, deadline.left_s(LOOK_S)))
             used = [to_dict(one) for one in use.read_use(settings.record_dir(part.job_id, part.start))]
             return _good(removed=removed, left=left, used=used)
-        found = front.present(part, settings, deadline, caller=caller, tell=telling(superior))
+        found = front.present(part, settings, deadline, caller=caller, tell=telling(superior), hold=hold)
         return _good(guests=[to_dict(guest) for guest in found])
     except ending.Told as told:
         error = VTorqueError(CANCELLED, f"by {told}")

@@ -275,6 +275,50 @@ def test_the_program_answers_in_one_line_and_exits_0() -> None:
     assert json.loads(done.stdout)["ok"] is False
 
 
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [(b"", b""), (b'{"version": 1', b""), (b'{"version": 1}\n', b'{"version": 1}\n'), (b"{}\n{}\n", b"{}\n")],
+    ids=["nothing", "cut off", "whole", "more"],
+)
+def test_only_a_whole_line_tells_guests_of_their_job(said: bytes, heard: bytes) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, said)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        assert vtorque_node._second_line(stream, 60.0) == heard
+
+
+def test_a_caller_who_says_nothing_is_not_waited_for_without_end() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        assert vtorque_node._second_line(stream, 0.0) == b""
+    os.close(writing)
+
+
+@pytest.mark.parametrize(("told", "word"), [(b"", b""), (b"{}\n", b"told")], ids=["gone", "told"])
+def test_guests_are_held_until_the_second_line(told: bytes, word: bytes) -> None:
+    """The hold is open while the line is waited for, and let go of when the caller is gone."""
+    program = f"""
+import os, {vtorque_node.__name__} as node
+holding, held = os.pipe()
+def respond(stream, *_words, hold, **_more):
+    stream.readline()
+    hold.take(held, node.Deadline.after(60))
+    return {{"ok": True, "guests": ["one"]}}
+def join(*_words, **_more):
+    os.write(held, b"told")
+    return {{"ok": True}}
+node.respond, node.respond_join = respond, join
+node.main()
+os.write(2, os.read(holding, 9))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=b"{}\n" + told, capture_output=True, timeout=60, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (done.stdout.count(b"\n"), done.stderr) == (1 + bool(told), word)
+
+
 def test_the_umask_of_the_caller_closes_no_directory() -> None:
     program = f"""
 import os, {vtorque_node.__name__} as node
