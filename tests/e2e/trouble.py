@@ -210,6 +210,6 @@ def never_ready(site: Site, *, timeout: int = 100, node_fault_retries: int = 1) 
 
 
 def kill(site: Site, node: str, finder: str) -> None:
-    """kill -9 of what a line of shell finds on a node; it must find one process."""
-    (pid,) = site.root(node, finder).split()
-    site.root(node, f"kill -9 {pid}")
+    """kill -9 of what a line of shell finds on a node: one process, and one that has not ended meanwhile."""
+    strike = f"set -- $({finder}); [ $# = 1 ] && kill -9 $1"
+    site.wait_for(f"one process by {finder!r}", lambda: site.on(node, "/bin/sh", "-c", strike).returncode == 0)
