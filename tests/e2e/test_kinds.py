@@ -180,6 +180,25 @@ def test_scripts_of_the_user_around_the_job(site: Site) -> None:
     assert (job, last) == ("job kept", f"post {guest} kept done")
 
 
+SHOWS = '#!/bin/sh\nprintf \'%s|\' "$PBS_JOBID" "$WORDS" "$NOTHING" "$PBS_O_WORKDIR" "$PBS_NP"; echo\n'
+
+
+def test_scripts_of_the_user_have_the_variables_of_the_job(site: Site) -> None:
+    """What was passed with `-v` is the same in all three, byte for byte."""
+    for name in ("pro.sh", "post.sh", "job.sh"):
+        site.write(f"/home/alice/{name}", SHOWS)
+    words = """it's "one"  & \\ $HOME; *"""
+    ended = site.job(
+        "-v", f"NOTHING=,PBS_O_WORKDIR=/else where,WORDS={words}", "-vm", "vm_prologue=pro.sh,vm_epilogue=post.sh",
+        "job.sh",
+    )  # fmt: skip
+    first, *others = ended.out.splitlines()
+    assert others == [first, first]
+    assert first.startswith(f'{ended.job_id}|it\'s "one"  & \\')
+    assert first.endswith(" $HOME; *||/else where|1|")
+    assert (ended.exit_status, ended.err) == (0, "")
+
+
 def test_epilogue_of_the_user_runs_after_a_cancel_and_its_failure_is_noted(site: Site) -> None:
     """Bounded and harmless: the job ends as it ended."""
     site.write("/home/alice/post.sh", "#!/bin/sh\necho post; exit 4\n")

@@ -124,6 +124,8 @@ def _ask(
         "directory": str(start.directory),
         "torque_home": policy.torque_home,
         "variables": variables(job, policy),
+        "listed": job.variables,
+        "tools": str(pathlib.Path(policy.pbs_qsub_on_nodes).parent),
     }
     reading, writing = os.pipe2(os.O_CLOEXEC)
     streams = [os.dup(fd) for fd in (1, 2)]
@@ -163,7 +165,7 @@ def _environment(job: BatchJob) -> dict[str, str]:
 
 
 def variables(job: BatchJob, policy: Policy) -> dict[str, str]:
-    """The job's environment, as far as root knows it without the user's own variables.
+    """What the MOM says in the job's environment, as far as root knows it; the user's own is `user_variables.py`.
 
     Args:
         job: the batch server's word.
@@ -175,6 +177,10 @@ def variables(job: BatchJob, policy: Policy) -> dict[str, str]:
         "PBS_JOBNAME": job.name,
         "PBS_QUEUE": job.queue,
         "PBS_ENVIRONMENT": "PBS_INTERACTIVE" if job.interactive else "PBS_BATCH",
+        "ENVIRONMENT": "" if job.interactive else "BATCH",
+        "PBS_NODENUM": "0",
+        "PBS_VNODENUM": "0",
+        "PBS_TASKNUM": "1",
         "PBS_NODEFILE": str(pathlib.Path(policy.torque_home) / "aux" / job.job_id),
         "PBS_O_WORKDIR": job.init_work_dir,
         "PBS_O_LOGNAME": job.owner_user,

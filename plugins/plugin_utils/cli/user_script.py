@@ -17,13 +17,14 @@ import sys
 import typing as t
 
 from ...module_utils import records
-from ...module_utils.errors import UserFault, VTorqueError
-from ...module_utils.job import far_end, script_file
+from ...module_utils.errors import SiteFault, UserFault, VTorqueError, printable
+from ...module_utils.job import far_end, script_file, user_variables
 from ...module_utils.job.guest_environment import JobStart, guest_variables
 from ...module_utils.job.lost_guest import GuestLost, LostWatch
 from ...module_utils.job.values import BadValue, shown
 from ...module_utils.records import ReadyRecord
 
+PROLOGUE = "vm_prologue"
 TAIL = 2000
 UMASK = 0o022
 
@@ -39,6 +40,10 @@ class Output:
         """Take what the script prints."""
         self._tail = (self._tail + data)[-TAIL:]
         far_end.write_all(self._streams[fd], data)
+
+    def complain(self, words: str) -> None:
+        """A word of ours to the user, in the job's error file."""
+        far_end.write_all(self._streams[2], f"vtorque: {printable(words)}\n".encode(errors="replace"))
 
     @property
     def tail(self) -> str:
@@ -56,7 +61,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     try:
         end = _run(order, output)
         answer = {"kind": end.kind, "number": end.number}
-    except (GuestLost, far_end.ConnectionLost) as error:
+    except (GuestLost, far_end.ConnectionLost, SiteFault) as error:
         answer = {"error": error.to_dict(), "lost": True}
     except VTorqueError as error:
         answer = {"error": error.to_dict()}
@@ -72,7 +77,7 @@ def _run(order: dict[str, t.Any], output: Output) -> far_end.End:
     record = ReadyRecord.from_dict(records.read_json(directory / "ready.json"))
     name = f"{records.job_key(record.job_id, record.start)}.{order['key']}"
     path = os.fsencode(f"{order['torque_home']}/mom_priv/jobs/{name}")
-    known = {os.fsencode(key): os.fsencode(value) for key, value in order["variables"].items()}
+    known = {os.fsencode(key): os.fsencode(value) for key, value in _variables(order, output).items()}
     start = JobStart(
         guest_variables(known, record.guests), UMASK, shell=record.user_shell.encode(), script=path, line=path + b"\n"
     )
@@ -81,6 +86,26 @@ def _run(order: dict[str, t.Any], output: Output) -> far_end.End:
             raise lost
         said = start.message(content)
         return far_end.Conversation(record, directory, "batch", said, watch, output.write).run()
+
+
+def _variables(order: dict[str, t.Any], output: Output) -> dict[str, str]:
+    """The job's environment, as far as it can be known here exactly; what is missing is said.
+
+    Raises:
+        SiteFault: the batch server is silent before the job has begun; afterwards its epilogue runs all the same.
+    """
+    listed: dict[str, str] = order["listed"]
+    try:
+        listed = listed or user_variables.ask(pathlib.Path(order["tools"]), order["job_id"])
+    except SiteFault as error:
+        if order["key"] == PROLOGUE:
+            raise
+        output.complain(f"{order['key']} runs without the job's own variables (-v, -V): {error}")
+    whole, missing = user_variables.exact(listed)
+    if missing:
+        why = "their values hold what the batch server cannot tell"
+        output.complain(f"{order['key']} runs without {', '.join(missing)}: {why}")
+    return user_variables.merged(whole, order["variables"])
 
 
 def _read(path: str, digest: str) -> bytes:

@@ -214,6 +214,7 @@ def _tree(data: bytes, tool: str) -> ET.Element:
     """
     text = data.decode("utf-8", errors="replace")
     text = "".join(c if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff") else "\ufffd" for c in text)
+    text = text.replace("\r", "&#13;")  # else XML takes it for a line feed
     builder = ET.TreeBuilder()
     parser = expat.ParserCreate()
 
@@ -278,7 +279,7 @@ def _job(element: ET.Element, job_id: str) -> BatchJob:
         substate=number("substate"),
         interactive=text("interactive").lower() in ("true", "1"),
         walltime_s=parse_walltime(resources.get("walltime", "")),
-        variables=parse_variables(text("Variable_List")),
+        variables=parse_variables(element.findtext("Variable_List") or ""),
         submit_args=text("submit_args"),
         resource_list=resources,
         account=text("Account_Name"),
@@ -334,7 +335,8 @@ def parse_variables(text: str) -> dict[str, str]:
     r"""The job's Variable_List, `A=1,B=two`.
 
     Torque puts a backslash before `" ' , \` and newlines in a value (encode_arst); older ones do not, so a part
-    that does not begin as a variable belongs to the value before it.
+    that does not begin as a variable belongs to the value before it.  Functions that bash exports (`-V`) have names
+    of their own kind.
 
     Args:
         text: as the server writes it.
@@ -346,7 +348,7 @@ def parse_variables(text: str) -> dict[str, str]:
     name = ""
     for part in re.findall(r"(?:[^\\,]|\\.|\\$)+|(?<=,)(?=,)", text, re.DOTALL):
         value = re.sub(r"\\([\"',\\\n])", r"\1", part)
-        if begin := re.match(r"([A-Za-z_][A-Za-z0-9_.]*)=", value):
+        if begin := re.match(r"([A-Za-z_][A-Za-z0-9_.]*|BASH_FUNC_[^=\s]+(?:%%|\(\)))=", value):
             name = begin[1]
             variables[name] = value[begin.end() :]
         elif name:

@@ -101,6 +101,8 @@ def test_walltime(text: str, seconds: int) -> None:
         (r"A=1\,2,B=\"x\"", {"A": "1,2", "B": '"x"'}),
         ("A=1,2,B=", {"A": "1,2", "B": ""}),
         (r"P=C:\x,Q=a=b", {"P": r"C:\x", "Q": "a=b"}),
+        ("A=1,BASH_FUNC_f%%=() { :; },B= ", {"A": "1", "BASH_FUNC_f%%": "() { :; }", "B": " "}),
+        ("A=1,BASH_FUNC_g()=() { :; }", {"A": "1", "BASH_FUNC_g()": "() { :; }"}),
         ("", {}),
     ],
 )
@@ -124,6 +126,11 @@ def test_answer_that_cannot_be_believed(old: bytes, new: bytes, words: str) -> N
     assert old in COMPLETE
     with pytest.raises(SiteFault, match=words):
         torque.parse_job(COMPLETE.replace(old, new), "11.th")
+
+
+def test_white_space_of_a_value_is_its_own() -> None:
+    job = torque.parse_job(COMPLETE.replace(b"</Variable_List>", b",B=1\r2 </Variable_List>"), "11.th")
+    assert job.variables["B"] == "1\r2 "
 
 
 def test_bytes_that_no_xml_may_hold_do_not_hide_a_job() -> None:

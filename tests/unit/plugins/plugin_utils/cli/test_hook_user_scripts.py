@@ -54,8 +54,10 @@ def test_prologue_of_the_user_is_run_by_the_user(site: Site) -> None:
     assert order["variables"] == {
         "PBS_JOBID": JOB_ID, "PBS_JOBNAME": "arr-1", "PBS_QUEUE": "batch", "PBS_ENVIRONMENT": "PBS_BATCH",
         "PBS_NODEFILE": f"{site.torque_home}/aux/{JOB_ID}", "PBS_O_WORKDIR": "/home/alice", "PBS_O_LOGNAME": USER,
-        "PBS_O_HOST": "th", "PBS_WALLTIME": "3600", "PBS_ARRAYID": "1",
+        "PBS_O_HOST": "th", "PBS_WALLTIME": "3600", "PBS_ARRAYID": "1", "ENVIRONMENT": "BATCH", "PBS_NODENUM": "0",
+        "PBS_VNODENUM": "0", "PBS_TASKNUM": "1",
     }  # fmt: skip
+    assert (order["listed"], order["tools"]) == ({}, str(site.place / "bin"))
     assert site.link.readlink() == site.directory
     assert site.epilogue().stdout == ""
     assert site.record()["vm_prologue"]["ended"] == "status 0"

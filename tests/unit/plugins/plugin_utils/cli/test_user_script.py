@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import typing as t
+from xml.sax.saxutils import escape
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
@@ -37,7 +38,8 @@ def run(place: JobPlace, script: bytes, **changes: t.Any) -> Done:
     order = {
         "key": "vm_prologue", "path": str(path), "digest": hashlib.sha256(script).hexdigest(), "job_id": JOB_ID,
         "directory": "/run/vtorque/jobs/4711.head.1", "torque_home": str(place.root / "torque"),
-        "variables": {"PBS_JOBID": JOB_ID, "PBS_JOBNAME": "it's"}, **changes,
+        "variables": {"PBS_JOBID": JOB_ID, "PBS_JOBNAME": "it's"}, "listed": {"PBS_O_QUEUE": "batch"},
+        "tools": str(place.root / "tools"), **changes,
     }  # fmt: skip
     jobs = place.root / "torque/mom_priv/jobs"
     jobs.mkdir(parents=True, exist_ok=True)
@@ -59,6 +61,58 @@ def run(place: JobPlace, script: bytes, **changes: t.Any) -> Done:
         word = stream.read()
     assert done.returncode == 0, done.stderr
     return Done(done.stdout, done.stderr, json.loads(word))
+
+
+def qstat(place: JobPlace, listed: str, status: int = 0) -> None:
+    """What the batch server tells the job's owner, and nobody else."""
+    job = f"<Job_Id>{JOB_ID}</Job_Id><Variable_List>{escape(listed)}</Variable_List>"
+    tool = place.root / "tools/qstat"
+    tool.parent.mkdir()
+    tool.write_text(f"""#!/bin/sh
+[ $(id -u) = {place.uid} ] || exit 1
+cat <<'end'
+<Data><Job>{job}</Job></Data>
+end
+exit {status}
+""")
+    tool.chmod(0o755)
+
+
+def test_script_has_the_variables_that_the_user_passed(job_place: JobPlace) -> None:
+    """Byte for byte, where the server can tell them; which not is said."""
+    listed = [
+        "PBS_O_QUEUE=batch", "PBS_JOBID=forged", "PBS_O_WORKDIR=/else where", r"A=it\'s \"two\"\, <&> $HOME \\ ",
+        "B=1\\\n2\r3", "C=\x01", "HOME=/nowhere", "D= ",
+    ]  # fmt: skip
+    qstat(job_place, ",".join(listed))
+    script = b"""#!/usr/bin/python3 -I
+import os
+names = ("PBS_JOBID", "PBS_O_WORKDIR", "A", "B", "C", "HOME", "D")
+print([os.environ.get(name) for name in names])
+"""
+    done = run(job_place, script, listed={}, variables={"PBS_JOBID": JOB_ID, "PBS_O_WORKDIR": "/else"})
+    assert done.err == b"vtorque: vm_prologue runs without C: their values hold what the batch server cannot tell\n"
+    assert done.out.decode() == repr([
+        JOB_ID, "/else where", "it's \"two\", <&> $HOME \\ ", "1\n2\r3", None,
+        str(job_place.root / "home"), " ",
+    ]) + "\n"  # fmt: skip
+
+
+def test_server_that_is_silent_keeps_the_prologue_from_running(job_place: JobPlace) -> None:
+    """And is nobody's fault that is asked for it."""
+    qstat(job_place, "A=1", status=111)
+    done = run(job_place, b"#!/bin/sh\necho RAN\n", listed={})
+    assert (done.out, done.word["lost"]) == (b"", True)
+    assert done.word["error"]["why"] == "the batch server cannot be reached"
+
+
+@pytest.mark.parametrize(("listed", "status"), [("A=1", 111), ("", 0)], ids=["silent", "closed"])
+def test_epilogue_runs_without_what_the_server_does_not_tell(job_place: JobPlace, listed: str, status: int) -> None:
+    qstat(job_place, listed, status)
+    done = run(job_place, b"#!/bin/sh\necho RAN $PBS_JOBID $A\n", listed={}, key="vm_epilogue")
+    assert done.out == f"RAN {JOB_ID}\n".encode()
+    assert done.err.startswith(b"vtorque: vm_epilogue runs without the job's own variables (-v, -V): ")
+    assert done.word["number"] == 0
 
 
 def test_script_runs_in_the_guest_with_the_jobs_environment(job_place: JobPlace) -> None:
