@@ -19,6 +19,7 @@ from ..module_utils.findings import BAD, Finding, Report, examine, finding_of, r
 from ..module_utils.job import doctor as job_doctor
 from ..module_utils.job.batch import open_batch
 from ..module_utils.job.parameters import Policy
+from ..module_utils.job.policy_file import load_usable
 from ..module_utils.node import doctor as node_doctor
 from .cli.vtorque_node import settings_of
 
@@ -35,7 +36,7 @@ def examine_here(load: t.Callable[[], Policy], node: str, timeout_s: float = EXA
     """Examine this node.
 
     Args:
-        load: gives the site's policy; one that cannot be read is a finding, and the rest is measured by its defaults.
+        load: gives the site's policy; what cannot be read of it is a finding, and its defaults stand in for it.
         node: this node's name.
         timeout_s: seconds for all checks.
 
@@ -55,12 +56,9 @@ def examine_here(load: t.Callable[[], Policy], node: str, timeout_s: float = EXA
 
 
 def _policy(load: t.Callable[[], Policy], node: str) -> tuple[Policy, Finding]:
-    try:
-        policy = load()
-    except VTorqueError as error:
-        faults = [f"{fault.key}: {fault.message}" for fault in getattr(error, "faults", ())]
-        what = f"{error.what}: {'; '.join(faults)}" if faults else str(error)
-        return Policy(), finding_of("policy", VTorqueError(what))
+    policy, broken = load_usable(load)
+    if broken is not None:
+        return policy, finding_of("policy", VTorqueError(broken.what, broken.why))
     if policy.node_number is None:
         words = f"node_number is not set: without it no guest of {node} has a MAC address of its own"
         return policy, Finding("policy", BAD, BAD, words)

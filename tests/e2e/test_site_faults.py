@@ -6,7 +6,20 @@
 from __future__ import annotations
 
 from .conftest import Site
-from .trouble import NODES, changed, check_held, check_message, check_refused, drop, image, mounted
+from .trouble import (
+    CONFIG,
+    NODES,
+    changed,
+    check_held,
+    check_refused,
+    drop,
+    image,
+    mounted,
+    sweep,
+    write_config,
+)  # fmt: skip
+
+ORPHAN = "/var/lib/vtorque/guests/99999.fe.1"
 
 
 def check_nobody_blamed(site: Site) -> None:
@@ -49,13 +62,36 @@ def test_pool_that_others_can_write(site: Site) -> None:
 
 
 def test_configuration_that_is_broken(site: Site) -> None:
-    """The key that is wrong, and where it stands."""
-    with changed(site, ("cn1",), brigde="br0"):
-        ended = site.job("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
-        assert ended.exit_status not in (0, -999)
-        assert ended.out == ""
-        check_message(ended.err, "brigde")
+    """The key that is wrong, and where it stands; what can be read of the rest bounds the tries."""
+    with changed(site, ("cn1",), brigde="br0", node_fault_retries=2):
+        job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+        facts = check_held(site, job_id, "brigde=br0: no such parameter; did you mean bridge?", "(line 1)", "2 of 2")
+        assert facts["start_count"] == "2"
         check_nobody_blamed(site)
+    done = site.on("fe", "qrls", job_id, user="alice")
+    assert done.returncode == 0, done.stderr
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out) == (0, "RAN\n")
+
+
+def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
+    """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""
+    text = site.root("cn1", f"cat {CONFIG}")
+    site.root("cn1", f"mkdir -p {ORPHAN}/vcn1-9")
+    write_config(site, "cn1", "bridge: [br0\n")
+    try:
+        assert "99999.fe.1: found over" in sweep(site, "cn1").stdout
+        job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+        check_held(site, job_id, "not YAML: line 2, column 1", "3 of 3")
+        site.wait_for("the second look", lambda: "removed  99999.fe.1" in sweep(site, "cn1").stdout)
+        assert site.root("cn1", f"ls -d {ORPHAN} || echo gone") == "gone\n"
+        done = sweep(site, "cn1")
+        assert (done.returncode, done.stdout.count("\n")) == (1, 1)
+        assert "not YAML" in done.stdout
+    finally:
+        write_config(site, "cn1", text)
+    check_nobody_blamed(site)
+    drop(site, job_id)
 
 
 def test_home_without_room_hinders_no_job(site: Site) -> None:

@@ -47,7 +47,8 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
     numbers |= {*records.starts_of(call.job_id, places.state_dir / "guests")}
     if not numbers:
         return
-    policy = _policy(places)
+    # whatever is wrong with the configuration, the job is cleaned up
+    policy, _broken = site_policy.load_usable(lambda: site_policy.load(places.config))
     until = hook_call.deadline(call, pathlib.Path(policy.torque_home), began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
     with _handed_over(call, max(numbers), places, policy):
@@ -57,13 +58,6 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
             left = _end(call, start, policy, began, until, alone=number != max(numbers)) or left
     if left is not None:
         raise left
-
-
-def _policy(places: Places) -> Policy:
-    try:
-        return site_policy.load(places.config)
-    except VTorqueError:  # whatever is wrong with the configuration, the job is cleaned up
-        return Policy()
 
 
 @contextlib.contextmanager

@@ -113,23 +113,27 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
         VTorqueError: not even a refusal could be left; the job's shell then runs nothing.
     """
     shell = ProcessId.of(call.parent)
-    policy, until = Policy(), began
+    # what can be read of a broken configuration is enough to ask the server, and to bound the tries
+    policy, broken = site_policy.load_usable(lambda: site_policy.load(places.config))
+    until = began
+    if broken is not None and not call.marked:  # this may be anybody's job, which our trouble does not concern
+        return Ending()
     try:
-        policy = site_policy.load(places.config)
         torque_home = pathlib.Path(policy.torque_home)
         until = hook_call.deadline(call, torque_home, began=began, at_most_s=policy.prologue_timeout)
         job = _ask(call, policy, until)
     except VTorqueError as error:
-        if not call.marked:  # this may be anybody's job, which our trouble does not concern
+        if not call.marked:
             return Ending()
         return _conclude(
-            _Case(call, Start(call.job_id, 0, places), shell, policy, None, until, player, head_start), error
+            _Case(call, Start(call.job_id, 0, places), shell, policy, None, until, player, head_start),
+            _both(broken, error),
         )
     if not call.marked and not is_ours(job):
         return Ending()
     case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until, player, head_start)
     try:
-        failed = find_loop(job) or _make(case, began)
+        failed = find_loop(job) or broken or _make(case, began)
     except VTorqueError as error:
         failed = error
     except OSError as error:
@@ -140,6 +144,13 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
         return _conclude(case, failed)
     finally:
         _take_back(case)
+
+
+def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
+    """What is told when nobody can be asked: with a broken configuration, that comes first."""
+    if broken is None:
+        return error
+    return SiteFault(broken.what, f"{broken.why}; and {error}", broken.hint)
 
 
 def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:

@@ -24,7 +24,7 @@ import time
 import typing as t
 
 from ...module_utils import records
-from ...module_utils.errors import CANCELLED, SiteFault, UserFault, VTorqueError
+from ...module_utils.errors import CANCELLED, UserFault, VTorqueError
 from ...module_utils.guestspec import FormError, JobMap, LostGuest, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
@@ -124,7 +124,8 @@ def respond(
     try:
         asked = read_request(stream)
         if isinstance(asked, LostGuest):
-            return respond_lost(asked, settings_of(load(), host_name()), environment)
+            policy, _broken = site_policy.load_usable(load)  # a lost guest is lost, whatever the configuration says
+            return respond_lost(asked, settings_of(policy, host_name()), environment)
         part = asked
         deadline = Deadline.after(part.timeout_s)
         policy = _policy(load, part)
@@ -227,13 +228,11 @@ def _bad(error: VTorqueError, left: t.Iterable[str] = ()) -> dict[str, t.Any]:
 
 
 def _policy(load: t.Callable[[], site_policy.Policy], part: NodePart) -> site_policy.Policy:
-    try:
+    if part.do != "absent":
         return load()
-    except SiteFault:
-        # a configuration that somebody is changing must not keep what is over
-        if part.do == "absent":
-            return site_policy.Policy()
-        raise
+    # a configuration that somebody is changing must not keep what is over
+    policy, _broken = site_policy.load_usable(load)
+    return policy
 
 
 def read_request(stream: t.BinaryIO) -> NodePart | LostGuest:

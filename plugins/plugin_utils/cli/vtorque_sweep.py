@@ -17,7 +17,7 @@ import typing as t
 from ...module_utils.errors import VTorqueError
 from ...module_utils.job import living, own_note, retention
 from ...module_utils.job import policy as site_policy
-from ...module_utils.job.batch import open_batch
+from ...module_utils.job.batch import BatchSystem, open_batch
 from ...module_utils.job.batch.mom_files import by_files
 from ...module_utils.node import doctor, health, sweep
 from ...module_utils.node.settings import NodeSettings
@@ -89,7 +89,7 @@ def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_
     call = _parser().parse_args(words)
     deadline = Deadline.after(DEADLINE_S)
     try:
-        report = boot(host_name(), deadline) if call.boot else everything(host_name(), load(), deadline, call.all)
+        report = boot(host_name(), deadline) if call.boot else by_policy(host_name(), load, deadline, call.all)
     except VTorqueError as error:
         syslog.syslog(syslog.LOG_WARNING, str(error))
         print(messages.text(PROGRAM, error), file=sys.stderr)
@@ -108,6 +108,30 @@ def boot(node: str, deadline: Deadline) -> Report:
     return _report(node, swept, own_note.NoteWord())
 
 
+def by_policy(node: str, load: t.Callable[[], site_policy.Policy], deadline: Deadline, any_number: bool) -> Report:
+    """What belongs to no living start; the rest of our work only where all of the site's configuration can be read.
+
+    A broken one keeps nothing that is nobody's: what can be read of it, and the defaults, say where to look, and where
+    that is wrong the MOM's files and the server are not found, so that nothing goes.  Whether a node's trouble is over,
+    and how long records are kept, are the site's wishes: they wait until it can be read.
+
+    Args:
+        node: this node.
+        load: gives the site's policy.
+        deadline: when to end.
+        any_number: see `everything`.
+
+    Raises:
+        VTorqueError: see `sweep.sweep`.
+    """
+    policy, broken = site_policy.load_usable(load)
+    if broken is None:
+        return everything(node, policy, deadline, any_number)
+    swept = _swept(policy, node, open_batch(policy, timeout_s=CALL_S), deadline, any_number)
+    words = f"{broken.what}: {broken.why}; until it is mended no record is retired, and no note taken back"
+    return _report(node, _with(swept, words), own_note.NoteWord())
+
+
 def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_number: bool) -> Report:
     """What belongs to no living start, and our note.
 
@@ -122,20 +146,30 @@ def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_nu
     """
     settings = settings_of(policy, node)
     batch = open_batch(policy, timeout_s=CALL_S)
+    swept = _swept(policy, node, batch, deadline, any_number)
+    try:
+        note = own_note.take_back(batch, node, lambda cause: health.troubles(settings, cause))
+    except VTorqueError as error:
+        swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
+        note = own_note.NoteWord()
+    old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
+    return _report(node, _with(swept, *old.failed), note, old.removed)
+
+
+def _swept(
+    policy: site_policy.Policy, node: str, batch: BatchSystem, deadline: Deadline, any_number: bool
+) -> sweep.Swept:
+    settings = settings_of(policy, node)
     swept = sweep.sweep(
         settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
     )
     doctor.note_sweep(settings)
-    try:
-        note = own_note.take_back(batch, node, lambda cause: health.troubles(settings, cause))
-    except VTorqueError as error:
-        swept = dataclasses.replace(
-            swept, left=(*swept.left, sweep.Said("", f"whether this node carries a note of ours is not known: {error}"))
-        )
-        note = own_note.NoteWord()
-    old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
-    swept = dataclasses.replace(swept, left=(*swept.left, *(sweep.Said("", trouble) for trouble in old.failed)))
-    return _report(node, swept, note, old.removed)
+    return swept
+
+
+def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:
+    """What was swept, with words that belong to no start."""
+    return dataclasses.replace(swept, left=(*swept.left, *(sweep.Said("", trouble) for trouble in troubles)))
 
 
 def _report(node: str, swept: sweep.Swept, note: own_note.NoteWord, retired: tuple[str, ...] = ()) -> Report:

@@ -191,16 +191,18 @@ def unreachable(site: Site) -> None:
     site.qstat("echo 'qstat: cannot connect to server th (errno=111)' >&2; exit 111")
 
 
-@pytest.mark.parametrize("how", ["server", "policy", "unknown job"])
-def test_without_server_or_policy_the_shell_is_told(site: Site, how: str) -> None:
+@pytest.mark.parametrize("how", ["server", "server and policy", "unknown job"])
+def test_without_server_the_shell_is_told(site: Site, how: str) -> None:
     """The start is not known then; the shell finds the word by its own process."""
-    site.policy("prologue_timeout: 1\ntimeout: 1\n" if how == "server" else "brigde: br0\n" if how == "policy" else "")
-    if how == "server":
+    text = {"server": "prologue_timeout: 1\ntimeout: 1\n", "server and policy": "prologue_timeout: 1\ntimeuot: 1\n"}
+    site.policy(text.get(how, ""))
+    if how.startswith("server"):
         unreachable(site)
     elif how == "unknown job":
         site.qstat("exit 153")
     assert site.prologue().returncode == 0
     assert site.refusal("12-1.th.0")["fault"] == "site"
+    assert ("timeuot" in site.refusal("12-1.th.0")["why"]) == ("policy" in how)
     assert "tell the administrator" in site.refusal("12-1.th.0")["lines"][0]
     assert site.verdict("12-1.th.0") == {"fault": "site", "action": "refuse", "try": 0, "of": 0, "node": "", "note": ""}
     assert site.link.readlink().name == "12-1.th.0"

@@ -122,6 +122,46 @@ def test_other_faults_requeue_the_job_or_hold_it(
     assert not alarm.exists() or end in alarm.read_text()
 
 
+@pytest.mark.parametrize(
+    ("text", "start", "of", "held"),
+    [
+        ("brigde: br0\n", 2, 3, False),
+        ("brigde: br0\n", 3, 3, True),
+        ("brigde: br0\nnode_fault_retries: 2\n", 2, 2, True),
+        ("bridge: [br0]\nnode_fault_retries: many\n", 3, 3, True),
+    ],
+)
+def test_broken_configuration_is_the_sites_fault_within_bounds(
+    site: Site, text: str, start: int, of: int, held: bool
+) -> None:
+    """What can be read of it reaches the server and bounds the tries; nothing is made, and no node is blamed."""
+    site.policy(text)
+    site.job(start=start)
+    done = site.prologue()
+    assert done.returncode == REQUEUE
+    assert f"(try {start} of {of})" in done.stderr.splitlines()[0]
+    assert text.split(":")[0] in done.stderr
+    assert (site.held(), site.played(), site.asked()) == (held, [], [])
+    assert [site.get_node(name) for name in ("t1", "t2", "t3")] == [("free", "")] * 3
+    assert site.refusal(f"12-1.th.{start}")["fault"] == "site"
+
+
+def test_configuration_that_cannot_be_read_at_all_ends_a_job_that_nobody_can_ask_for(site: Site) -> None:
+    """The defaults find no batch system here: the shell is told of both."""
+    (site.place / "etc/vtorque.yml").write_text("a: [\n")
+    assert site.prologue().returncode == 0
+    refusal = site.refusal("12-1.th.0")
+    assert "not YAML: line 2, column 1" in refusal["why"]
+    assert "qstat" in refusal["why"]
+
+
+def test_broken_configuration_is_no_concern_of_another_job(site: Site) -> None:
+    site.policy("brigde: br0\n")
+    done = site.prologue(marker="unknown")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not site.link.is_symlink()
+
+
 def test_interactive_job_is_refused_and_its_node_goes_offline(site: Site) -> None:
     site.job(start=1, interactive=True)
     site.fail(BRIDGE)

@@ -14,7 +14,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy, policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
@@ -194,14 +194,37 @@ def test_at_boot_no_configuration_is_read_and_nobody_asked(site: Site, capsys: C
     assert "it is of an earlier boot" in capsys.readouterr().out
 
 
-def test_a_broken_configuration_is_said_and_is_not_well(site: Site, capsys: Capture) -> None:
+def test_a_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys: Capture) -> None:
     def load() -> t.NoReturn:
         raise SiteFault("the site's configuration", "not YAML")
 
     site.leave()
+    site.look_twice(0.0)
+    site.server.kept = OURS
+    old = site.settings.state_dir / "records" / "1.head.1"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
     assert vtorque_sweep.run([], load) == 1
-    assert capsys.readouterr().err == "vtorque-sweep: the site's configuration: not YAML\n"
-    assert os.listdir(site.settings.guests_dir) == ["7.head.1"]
+    assert vtorque_sweep.run([], load) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if line.startswith("removed  7.head.1: directory 7.head.1 (found over twice")]
+    assert out[-1].startswith("left     the site's configuration: not YAML; until it is mended no record is retired")
+    assert site.logged[-1] == out[-1]
+    assert os.listdir(site.settings.guests_dir) == []
+    assert (site.server.kept, old.exists(), site.marked) == (OURS, True, True)  # both are the site's wish
+
+
+def test_where_to_look_is_what_can_be_read_of_a_broken_configuration(site: Site) -> None:
+    policies: list[policy.Policy] = []
+
+    def settings_of(given: policy.Policy, _node: str) -> NodeSettings:
+        policies.append(given)
+        return site.settings
+
+    site.patch.setattr(vtorque_sweep, "settings_of", settings_of)
+    text = "torque_home: /t\nbrigde: br1\n"
+    assert vtorque_sweep.run([], lambda: policy_file.parse(text, "vtorque.yml").policy) == 1
+    assert {given.torque_home for given in policies} == {"/t"}
 
 
 def test_help_says_what_goes_when_and_what_the_statuses_mean(site: Site, capsys: Capture) -> None:
