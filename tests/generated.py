@@ -14,6 +14,7 @@ import sys
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.contradictions import as_asked
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.old_config import GONE, NEW_NAMES
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import (
     BOUNDS_OF,
     DEFAULT_OF,
@@ -78,12 +79,14 @@ def page() -> str:
             words = f"{sentence(parameter.meaning)} Allowed: {parameter.kind.allowed}."
             if parameter.later:
                 words += f" **Not available yet** ({parameter.later})."
-            old = ", ".join(f"`{name}`" for name in (parameter.name.upper(), *parameter.old))
+            old = ", ".join(f"`{name}`" for name, new in NEW_NAMES.items() if new == parameter.name)
             cells = (f"`{parameter.name}`", parameter.kind.form, shown, words, old)
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
     bounds = sorted({f"`{key}`: `{low}` to `{high}`" for key, (low, high) in BOUNDS_OF.items()})
     lines += ["## Bounds of requests", "", *(f"* {line}" for line in bounds)]
+    gone = [f"| `{name}` | {why} |" for name, why in GONE.items()]
+    lines += ["", "## Old names that nothing became", "", "| old name | why |", "|---|---|", *gone]
     return "\n".join(lines) + "\n"
 
 

@@ -28,7 +28,7 @@ class Parameter:
         kind: how its value is read.
         default: what holds when the file is silent; None: nothing is set.
         meaning: one sentence for people.
-        old: further names it had in the original.
+        old: further names it had in the original; `old_config.SAME` says which had their own.
         later: what it belongs to, when that is not available yet: then only the default may be set.
         section: what the group is about that begins with this parameter, or "".
     """
@@ -78,11 +78,12 @@ def _parameter(
     return dataclasses.field(default=default, metadata=said)  # pylint: disable=invalid-field-call
 
 
-def _default_of(key: str, default: object, *, later: str = "", section: str = "") -> t.Any:
+def _default_of(key: str, default: object, *, old: tuple[str, ...] = (), later: str = "", section: str = "") -> t.Any:
     kind = KEYS[key].kind
     meaning = f"{key} of a request that does not say it: {KEYS[key].meaning}"
     # the original's 0 for on is a habit of its command line; its configuration said true and false
-    return _parameter(_FLAG if kind.form == "flag" else kind, default, meaning, later=later, section=section)
+    kind = _FLAG if kind.form == "flag" else kind
+    return _parameter(kind, default, meaning, old=old, later=later, section=section)
 
 
 _SECONDS = number(1, 3600)
@@ -117,6 +118,7 @@ class Policy:
         _PATH,
         "/opt/vtorque",
         "where the product is installed on front ends",
+        old=("VTORQUE_DIR",),
         later=_INSTALL,
         section="where things are",
     )
@@ -129,7 +131,10 @@ class Policy:
     regex_fe: str = _parameter(_HOSTS, ".*", "the hosts that use pbs_qsub_on_fe")
     template_dir: str = _parameter(_PATH, "/etc/vtorque/templates", "the site's own templates, searched first")
     vm_img_dir: str = _parameter(
-        _PATH, "/opt/vm-images", "the image pool, root's alone to write", old=("IMAGE_POOL", "IMAGE_POOL_DIR")
+        _PATH,
+        "/opt/vm-images",
+        "the image pool, root's alone to write",
+        old=("IMAGE_POOL", "IMAGE_POOL_DIR", "VM_IMAGE_DIR"),
     )
     ws_dir: str = _parameter(
         _PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later="disks on the workspace"
@@ -255,7 +260,7 @@ class Policy:
     unclot_enabled_default: bool = _default_of("unclot", False, later=_UNCLOT)
     iocm_min_cores_default: int = _default_of("iocm_min_cores", 1, later=_IOCM)
     iocm_max_cores_default: int = _default_of("iocm_max_cores", 4, later=_IOCM)
-    unclot_shmem_default: int | None = _default_of("unclot_shmem", None, later=_UNCLOT)
+    unclot_shmem_default: int | None = _default_of("unclot_shmem", None, later=_UNCLOT, old=("UNCLOT_SHMEM",))
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None, later="mixed requests")
     pci_default: tuple[str, ...] | None = _default_of("pci", None, later="PCI passthrough")

@@ -19,6 +19,7 @@ from .values import BadValue, KeyFault, nearest, shown, written
 
 PATH = pathlib.Path("/etc/vtorque/vtorque.yml")
 MAX_FILE = 1 << 20
+LEAVE = "; leave it at its default"
 AN_ADMINISTRATOR = "an administrator must see to it: vmgr config check"
 
 
@@ -257,7 +258,7 @@ def objection(parameter: Parameter, raw: object) -> str:
             return f"one value stands there, and a list is due ([{shown(raw)}]): {error}"
         return f"allowed: {error}"
     if parameter.later and value != parameter.default:
-        return f"belongs to {parameter.later}, which is not available yet; leave it at its default"
+        return f"belongs to {parameter.later}, which is not available yet{LEAVE}"
     return ""
 
 

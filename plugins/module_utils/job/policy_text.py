@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ..errors import printable
 from ..templates import render
 from .parameters import PARAMETERS, Parameter, sections
 
@@ -31,7 +32,8 @@ def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequ
     }
     strange = [name for name in said if name not in PARAMETERS]
     return render(
-        TEMPLATE, site_dir=None, sections=sections(), said=said, remarks=dict(remarks or {}), strange=strange
+        TEMPLATE, site_dir=None, sections=sections(), said=said, strange=strange,
+        remarks={name: [printable(line) for line in lines] for name, lines in (remarks or {}).items()},
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pathlib
 import sys
 import typing as t
 
-from ...module_utils.job.parameters import Policy
+from ...module_utils.job.parameters import PARAMETERS, Policy
 from ...module_utils.job.policy import PATH, load
 from . import messages
 
@@ -19,7 +19,10 @@ PROGRAM = "vmgr"
 
 
 class Subject(t.Protocol):
-    """What a subject's module, `vmgr_<subject>.py`, offers."""
+    """What a subject's module, `vmgr_<subject>.py`, offers.
+
+    `call.config` is the path of the site's configuration, for who wants more of it than its values.
+    """
 
     HELP: str
 
@@ -52,6 +55,7 @@ def show(words: t.Sequence[str], policy_path: pathlib.Path = PATH) -> int:
     asked = [name for name in SUBJECTS if name in words[:1]] or SUBJECTS
     modules = {name: _module(name) for name in asked}
     call = _parser(modules).parse_args(words)
+    call.config = policy_path
     return modules[call.subject].run(call, lambda: load(policy_path))
 
 
@@ -69,7 +73,8 @@ def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
         for verb, parser in _below(own).items():
             options[f"{subject} {verb}"] = _options(parser)
     return {
-        "subjects": SUBJECTS, "verbs": verbs, "options": options, "vm_img_dir": vm_img_dir, "records_dir": records_dir
+        "subjects": SUBJECTS, "verbs": verbs, "options": options, "vm_img_dir": vm_img_dir, "records_dir": records_dir,
+        "parameters": tuple(PARAMETERS),
     }  # fmt: skip
 
 

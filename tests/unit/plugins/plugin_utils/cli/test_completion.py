@@ -44,7 +44,10 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
         (["job", "show", "4"], ["4711"]),
         (["job", "show", "7"], ["72[1]"]),
         (["image", "show", "t"], ["tiny@1"]),
-        (["config", ""], ["show"]),
+        (["config", ""], ["show", "check", "convert"]),
+        (["config", "show", "--"], ["--help", "--origin", "--json"]),
+        (["config", "show", "ssh"], ["ssh_timeout"]),
+        (["config", "convert", "--"], ["--help", "--output"]),
         (["nonsense", ""], []),
     ],
 )

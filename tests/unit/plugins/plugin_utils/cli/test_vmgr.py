@@ -55,16 +55,6 @@ def test_one_image(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> No
         vmgr.show(["image", "show", "debian13"], site)
 
 
-def test_configuration(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert vmgr.show(["config", "show"], site) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["bridge", "virbr7", "site"] in lines
-    assert ["mac_prefix", "52:54:00", "default"] in lines
-    vmgr.show(["config", "show", "--json"], site)
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["bridge"] == {"name": "bridge", "value": "virbr7", "from": "site"}
-
-
 def test_unknown_word_is_a_usage_error(site: pathlib.Path) -> None:
     with pytest.raises(SystemExit) as caught:
         vmgr.show(["image", "lst"], site)
