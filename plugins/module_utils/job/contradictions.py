@@ -10,6 +10,11 @@ import typing as t
 from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
 from .values import Value, shown, size_text, written
 
+GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in ("vrdma", "iocm", "unclot")}
+"""What a silent user gets of a component, and whether the site has it at all."""
+NOT_YET = {("hypervisor_default", "skvm"): "IOcm", ("distro_default", "osv"): "guests of OSv"}
+"""Single values of parameters that have no effect yet, and what they belong to."""
+
 
 def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
     """What does not fit together.
@@ -26,12 +31,24 @@ def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "custom_ip_mapping", "needs ip_to_mac_script"
     if policy.hypervisor_default == "qemu" and not policy.allow_emulation:
         yield "hypervisor_default", "needs allow_emulation"
+    if policy.img_default is not None and policy.img_default.startswith("/") and not policy.allow_user_images:
+        yield "img_default", "a path needs allow_user_images; an image of the pool is called by its name"
     if policy.timeout > policy.prologue_timeout:
         yield "timeout", f"is more than prologue_timeout ({policy.prologue_timeout})"
+    yield from _unavailable(policy)
     yield from _bounds(policy)
     low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default
     if low > high:
         yield "iocm_min_cores_default", f"is more than iocm_max_cores_default ({high})"
+
+
+def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    for (name, value), later in NOT_YET.items():
+        if getattr(policy, name) == value:
+            yield name, f"{value} belongs to {later}, which is not available yet"
+    for default, gate in GATES.items():
+        if getattr(policy, default) and not getattr(policy, gate):
+            yield default, f"needs {gate}: who asks for nothing cannot get what the site has not"
 
 
 def _bounds(policy: Policy) -> t.Iterator[tuple[str, str]]:

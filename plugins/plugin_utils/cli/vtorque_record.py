@@ -81,7 +81,7 @@ def receive(
     if not connection:
         raise VTorqueError("a record is taken over ssh alone", "nobody is at the other end of this")
     announcement = hand_over.read_announcement(stream)
-    policy = load()
+    policy, broken = site_policy.load_usable(load)
     job = open_batch(policy, front_end=True, timeout_s=CALL_S).job(announcement.job_id)
     check_peer(job, connection)
     if job.job_id != announcement.job_id or announcement.start > job.start_count:
@@ -96,6 +96,8 @@ def receive(
             f"user {printable(job.euser)[:40]!r} of job {job.job_id}", "is not known on this host"
         ) from None
     hand_over.store(hand_over.read(stream, announcement), owner, state_dir)
+    if broken is not None:  # how long records are kept is not known
+        return 0
     for trouble in retention.retire(policy.record_days, state_dir=state_dir, run_dir=run_dir).failed:
         print(f"{PROGRAM}: {trouble}", file=sys.stderr)
     return 0
@@ -121,7 +123,7 @@ def send(
         0: it was handed over; 1: it was not.
     """
     try:
-        policy = load()
+        policy, _broken = site_policy.load_usable(load)
         host = policy.record_host
         if host is None or same_host(host, os.uname().nodename):
             return 0

@@ -10,6 +10,8 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import contradictions
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy as policy_module
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import (
     BOUNDS_OF,
     DEFAULT_OF,
@@ -120,6 +122,9 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("vcpus_max: 4\n", "vcpus_default", "at most 4 on this site"),
         ("vcpus_min: 9\nvcpus_max: 8\n", "vcpus_min", "is more than vcpus_max (8)"),
         ("timeout: 300\n", "timeout", "is more than prologue_timeout (270)"),
+        ("img_default: /home/a/own.img\n", "img_default", "a path needs allow_user_images"),
+        ("hypervisor_default: skvm\n", "hypervisor_default", "skvm belongs to IOcm, which is not available yet"),
+        ("distro_default: OSv\n", "distro_default", "osv belongs to guests of OSv, which is not available yet"),
     ],
 )
 def test_parameters_that_contradict_each_other_are_refused(
@@ -128,6 +133,25 @@ def test_parameters_that_contradict_each_other_are_refused(
     with pytest.raises(PolicyErrors) as caught:
         loaded(tmp_path, text)
     assert [fault.key for fault in caught.value.faults if words in fault.message] == [key]
+
+
+@pytest.mark.parametrize("component", ["vrdma", "iocm", "unclot"])
+def test_component_that_the_site_has_not_is_nobodys_default(component: str) -> None:
+    """Told for policies that are made by themselves: the parameters of the file wait for the components."""
+    without = Policy(**{f"{component}_enabled_default": True})  # type: ignore[arg-type]
+    told = [(f"{component}_enabled_default", f"needs {component}_enabled")]
+    assert [(name, words.partition(":")[0]) for name, words in contradictions.find(without)] == told
+    both = Policy(**{f"{component}_enabled_default": True, f"{component}_enabled": True})  # type: ignore[arg-type]
+    assert list(contradictions.find(both)) == []
+
+
+@pytest.mark.parametrize("key", policy_module._NOT_YET)
+def test_what_no_user_can_have_yet_is_no_default_either(tmp_path: pathlib.Path, key: str) -> None:
+    tries = ["true", "local", "skvm", "osv", "/x/y", "2", "1G", "gpu:1"]
+    kind = KEYS[key].kind
+    good = [word for word in tries if _reads(DEFAULT_OF[key], word) and policy_module._NOT_YET[key](kind.read(word))]
+    with pytest.raises(PolicyErrors, match=r"not available yet|needs allow_user_images"):
+        loaded(tmp_path, "".join(f"{DEFAULT_OF[key]}: {word}\n" for word in good[:1]))
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "just text\n", "\x00", "a: !!python/object:os.system x\n"])
