@@ -19,6 +19,7 @@ from .values import BadValue, KeyFault, nearest, shown, written
 
 PATH = pathlib.Path("/etc/vtorque/vtorque.yml")
 MAX_FILE = 1 << 20
+MAX_DEPTH = 20
 LEAVE = "; leave it at its default"
 AN_ADMINISTRATOR = "an administrator must see to it: vmgr config check"
 
@@ -113,6 +114,7 @@ def parse(text: str, file: pathlib.Path | str) -> PolicyFile:
 
     what = f"the site's configuration {file}"
     try:
+        _check_depth(text, what)
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
         if root is None:
             return PolicyFile(Policy(), {})
@@ -123,6 +125,18 @@ def parse(text: str, file: pathlib.Path | str) -> PolicyFile:
     except yaml.YAMLError as error:
         raise SiteFault(what, f"not YAML: {_where(error)}", AN_ADMINISTRATOR) from None
     return _checked(file, entries)
+
+
+def _check_depth(text: str, what: str) -> None:
+    """Composing goes down with the text, and ends the process where that is deeper than its stack."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            line = event.start_mark.line + 1
+            raise SiteFault(what, f"line {line}: more than {MAX_DEPTH} brackets in one another", AN_ADMINISTRATOR)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,10 +167,14 @@ def _entry(key: t.Any, value: t.Any, loader: t.Any) -> _Entry:
     # more depth has no meaning here, and lists of lists of one another would not end
     if not all(isinstance(item, yaml.ScalarNode) for item in items):
         return _Entry(name, None, "", line, "one value is due, or a list of values; there is more depth than that")
+    for item in items:
+        plain = not item.style
+        if item.tag != loader.resolve(yaml.ScalarNode, item.value, (plain, not plain)):
+            return _Entry(name, None, item.value, line, f"a value has no tag of its own here ({item.tag})")
     text = str(value.value) if isinstance(value, yaml.ScalarNode) else shown([item.value for item in items])
     try:
         return _Entry(name, loader.construct_object(value, deep=True), text, line)
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, ArithmeticError) as error:
         return _Entry(name, None, text, line, f"not a value of YAML: {_where(error)}")
 
 

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import PARAMETERS
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy_file import (
     PolicyErrors,
     load,
@@ -18,6 +20,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy_fil
     parse,
     read,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 MINE = os.getuid()
 
@@ -143,8 +147,10 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
         (BOMB, "c: no such parameter"),
         (
             "bridge: !!python/object:os.system x\n",
-            "bridge=x: not a value of YAML: line 1, column 9: could not determine",
+            "bridge=x: a value has no tag of its own here (tag:yaml.org,2002:pyth",
         ),
+        ("timeout: !!timestamp\n", "timeout: a value has no tag of its own here (tag:yaml.org,2002:timestamp)"),
+        ("mounts: [!!bool maybe]\n", "mounts=maybe: a value has no tag of its own here"),
         ("domain: 2026-99-99\n", "domain=2026-99-99: not a value of YAML: month must be in 1..12 (line 1)"),
         ("[a, b]: c\n", "?: the name of a parameter is due before the colon (line 1)"),
         ("<<: {bridge: br1}\n", "<<: no such parameter"),
@@ -162,6 +168,34 @@ def test_fault_says_line_name_value_and_what_is_allowed(text: str, fault: str) -
     with pytest.raises(PolicyErrors) as caught:
         parse(text, "x.yml")
     assert fault in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "a: " + "{b: " * 100_000])
+def test_depth_does_not_end_the_process(text: str) -> None:
+    with pytest.raises(SiteFault, match=r"line [12]"):
+        parse(f"bridge: {text}\n", "x.yml")
+
+
+ODD = [
+    "1e400", "0x", "-.inf", ".nan", "!!int x", "!!int ''", "!!float ''", "!!bool maybe", "!!binary x", "!!set {a}",
+    "0o9", "1:99", "2001-13-01", "2001-01-01T99:00:00Z", "&a *a", "~", "_1", "<<", "!x y", "? a", "!!null 3",
+]  # fmt: skip
+WORDS = st.one_of(st.text(max_size=20), st.sampled_from(ODD))
+
+
+@given(st.lists(st.tuples(st.one_of(st.sampled_from(list(PARAMETERS)), st.text(max_size=8)), WORDS), max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_whatever_stands_there_is_good_or_is_told(lines: list[tuple[str, str]]) -> None:
+    with contextlib.suppress(SiteFault):
+        parse("\n".join(f"{name}: {value}" for name, value in lines), "x.yml")
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("name", ["bridge", "timeout", "parallel", "ram_max", "mounts", "regex_fe"])
+def test_odd_value_is_good_or_is_told(name: str, value: str) -> None:
+    with contextlib.suppress(SiteFault):
+        policy = parse(f"{name}: {value}", "x.yml").policy
+        assert isinstance(getattr(policy, name), (str, int, tuple, type(None)))
 
 
 def test_bounds_that_cross_are_told_once() -> None:
