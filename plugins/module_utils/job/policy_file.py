@@ -135,8 +135,8 @@ def _check_depth(text: str, what: str) -> None:
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            line = event.start_mark.line + 1
-            raise SiteFault(what, f"line {line}: more than {MAX_DEPTH} brackets in one another", AN_ADMINISTRATOR)
+            where = f"line {event.start_mark.line + 1}: " if event.start_mark is not None else ""
+            raise SiteFault(what, f"{where}more than {MAX_DEPTH} brackets in one another", AN_ADMINISTRATOR)
 
 
 @dataclasses.dataclass(frozen=True)
