@@ -81,6 +81,18 @@ def _back(state: State, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _unplug(state: State, arguments: argparse.Namespace) -> int:
+    cluster.plug(state, arguments.node, plugged=False)
+    print(f"{arguments.node} is out of the network")
+    return 0
+
+
+def _plug(state: State, arguments: argparse.Namespace) -> int:
+    cluster.plug(state, arguments.node, plugged=True)
+    print(f"{arguments.node} is in the network")
+    return 0
+
+
 def _left(state: State, arguments: argparse.Namespace) -> int:
     facts = state.running()
     left: dict[str, list[str]] = {}
@@ -136,6 +148,12 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("back", help="boot a lost node again; its disk is as it was")
     one.add_argument("node")
     one.set_defaults(run=_back)
+    one = commands.add_parser("unplug", help="pull a node's cable: it lives on, nothing reaches it, nobody is told")
+    one.add_argument("node")
+    one.set_defaults(run=_unplug)
+    one = commands.add_parser("plug", help="put the cable back")
+    one.add_argument("node")
+    one.set_defaults(run=_plug)
     one = commands.add_parser("left", help="what is left of jobs on every node (exit 1: something)")
     one.add_argument("--json", action="store_true")
     one.set_defaults(run=_left)

@@ -88,13 +88,27 @@ def down(state: State) -> bool:
 
 
 def lose(state: State, node: str) -> None:
-    """Let a node die as by a power cut: everything that runs on it ends, what is on its disk stays.
+    """Let a node die as by a power cut: everything that runs on it ends without a word, what is on its disk stays.
 
     Raises:
         LabError: there is no such node, or it is lost already.
     """
     with state.lock():
-        ending.end(state.running().init(node))
+        init = state.running().init(node)
+        # first: processes that end would close their connections
+        network.plug(state, node, plugged=False)
+        ending.end(init)
+
+
+def plug(state: State, node: str, *, plugged: bool) -> None:
+    """Pull a living node's cable out of the switch, or put it back; done again, it does nothing.
+
+    Raises:
+        LabError: there is no such node, or it is lost.
+    """
+    with state.lock():
+        state.running().init(node)
+        network.plug(state, node, plugged=plugged)
 
 
 def bring_back(state: State, node: str) -> None:
@@ -113,6 +127,7 @@ def bring_back(state: State, node: str) -> None:
         if busy:
             raise LabError(f"still in use: {', '.join(map(str, busy))}")
         facts.inits.pop(node, None)
+        network.plug(state, node, plugged=True)
         starting = {node: _start(state, facts, node)}
         try:
             _wait(facts, starting, lambda: state.save(facts))

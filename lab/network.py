@@ -42,6 +42,17 @@ def make(state: State, addresses: dict[str, str]) -> None:
             _ip([f"route add default via {NETWORK}.1"], here)
 
 
+def plug(state: State, node: str, *, plugged: bool) -> None:
+    """The node's cable, at the switch: in, or out.
+
+    Without it nothing reaches the node and nothing comes from it, so that no end of a connection is told of the other.
+
+    Raises:
+        LabError: `ip` refused.
+    """
+    _ip([f"link set v-{node} {'up' if plugged else 'down'}"], state.name(SWITCH))
+
+
 def remove(state: State) -> None:
     """Delete every network namespace of this lab, whether `make` came to its end or not."""
     _ip([f"netns del {name}" for name in present(state)])

@@ -230,7 +230,14 @@ def test_a_lost_node_comes_back_with_its_disk_and_a_boot_of_its_own(other: State
     boots = [out(other, node, "cat", "/proc/sys/kernel/random/boot_id") for node in ("fe", "cn1", "cn2")]
     with pytest.raises(LabError, match="cn1 is not lost"):
         cluster.bring_back(other, "cn1")
-    cluster.lose(other, "cn1")
+    words = ["ssh", "-o", "ServerAliveInterval=1", "-o", "ServerAliveCountMax=1", "cn1", "echo up; exec sleep 600"]
+    line = cluster.command(other.running(), "cn2", words)
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as session:
+        assert session.stdout is not None
+        assert session.stdout.readline() == "up\n"
+        cluster.lose(other, "cn1")
+        _rest, said = session.communicate(timeout=120)
+    assert "Timeout, server cn1 not responding" in said
     with pytest.raises(LabError, match="cn1 is lost"):
         cluster.lose(other, "cn1")
     cluster.bring_back(other, "cn1")
@@ -240,6 +247,16 @@ def test_a_lost_node_comes_back_with_its_disk_and_a_boot_of_its_own(other: State
     assert on(other, "cn1", "test", "-e", "/run/gone").returncode == 1
     assert out(other, "cn2", "ssh", "cn1", "hostname") == "cn1"
     assert out(other, "cn1", "virsh", "list", "--name") == ""
+
+
+def test_a_node_without_its_cable_lives_on_and_nothing_reaches_it(other: State) -> None:
+    cluster.up(other, PLAN)
+    ssh = ("ssh", "-o", "ConnectTimeout=5", "cn1", "hostname")
+    cluster.plug(other, "cn1", plugged=False)
+    assert on(other, "cn2", *ssh).returncode == 255
+    assert out(other, "cn1", "hostname") == "cn1"
+    cluster.plug(other, "cn1", plugged=True)
+    assert out(other, "cn2", *ssh) == "cn1"
 
 
 def test_daemons_of_a_node_block_no_signals(lab: State) -> None:
