@@ -2,7 +2,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# debian_image.sh [POOL]: the Debian guest image by the collection's own playbook, as a site makes it, with Open MPI.
+# debian_image.sh [POOL]: the Debian guest image by the collection's own playbook, as a site makes it, with Open MPI and xauth.
 # Done again, it does nothing as long as nothing that goes into the image has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,4 +10,4 @@ pool=$(realpath -m "${1:-build/pool}")
 export LC_ALL=C.UTF-8 ANSIBLE_LOCALHOST_WARNING=False ANSIBLE_INVENTORY_UNPARSED_WARNING=False
 exec build/runtime/bin/python -m ansible playbook mikelangelo.vtorque.guest_image \
     -e guest_image_pool="$pool" -e ansible_python_interpreter=/usr/bin/python3 \
-    -e '{"guest_image_extra_packages": ["openmpi-bin"]}'
+    -e '{"guest_image_extra_packages": ["openmpi-bin", "xauth"]}'

@@ -10,6 +10,9 @@ import pty
 import re
 import select
 import signal
+import socket
+import subprocess
+import typing as t
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -47,8 +50,8 @@ class TestArrays:
 class Session:
     """A `qsub -I` on a pty."""
 
-    def __init__(self, system: trial.Trial, *words: str) -> None:
-        line = system.command(["qsub", "-I", *words], "alice", "fe", {"TERM": "vt100"})
+    def __init__(self, system: trial.Trial, *words: str, **variables: str) -> None:
+        line = system.command(["qsub", "-I", *words], "alice", "fe", {"TERM": "vt100", **variables})
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             os.execvp(line[0], line)
@@ -132,3 +135,79 @@ class TestInteractive:
         os.waitpid(session.pid, 0)
         os.close(session.terminal)
         assert system.wait(job_id)["job_state"] == "C"
+
+
+COOKIE = "0123456789abcdef" * 2
+
+
+class Screen:
+    """Where an X server of alice's would listen, and her right to use it."""
+
+    def __init__(self, system: trial.Trial) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.number = self.socket.getsockname()[1] - 6000
+        self.display = f"localhost:{self.number}.0"
+        self.cookies = system.user_home("alice") / ".Xauthority"
+        self.cookies.unlink(missing_ok=True)
+        words = ["-q", "-f", str(self.cookies), "add", f"unix:{self.number}.0", "MIT-MAGIC-COOKIE-1", COOKIE]
+        subprocess.run(["/usr/bin/xauth", *words], check=True, timeout=trial.DEADLINE)
+        os.chown(self.cookies, trial.USERS["alice"], trial.USERS["alice"])
+
+    def known(self, display: str) -> str:
+        words = ["/usr/bin/xauth", "-f", str(self.cookies), "list", display]
+        return subprocess.run(words, check=True, capture_output=True, text=True, timeout=trial.DEADLINE).stdout
+
+
+@pytest.fixture
+def screen(system: trial.Trial) -> t.Iterator[Screen]:
+    made = Screen(system)
+    made.socket.settimeout(trial.DEADLINE)
+    yield made
+    made.socket.close()
+    made.cookies.unlink()
+
+
+class TestDisplay:
+    """TORQUE 6.1.3, sources: process_opts and x11_get_proto of qsub, setup_x11_forwarding of the MOM."""
+
+    def test_display_of_the_user_is_at_the_node_for_as_long_as_the_job(
+        self, system: trial.Trial, screen: Screen
+    ) -> None:
+        session = Session(system, "-X", "-v", "DISPLAY=elsewhere:3", DISPLAY=screen.display)
+        job_id = session.expect(r"\d+\.fe")
+        session.type('stty -echo; echo "<$DISPLAY>"\n')
+        found = re.fullmatch(r"<localhost:(\d+)\.0>", session.expect(r"<localhost:\S+>"))
+        assert found
+        number = int(found[1])
+        assert 50 <= number < 500
+        assert screen.known(f"unix:{number}.0").split()[1:] == ["MIT-MAGIC-COOKIE-1", COOKIE]
+        for words in (b"one", b"two"):
+            with socket.create_connection(("127.0.0.1", 6000 + number), timeout=trial.DEADLINE) as client:
+                client.sendall(words)
+                server, _address = screen.socket.accept()
+                with server:
+                    assert server.recv(3, socket.MSG_WAITALL) == words
+                    server.sendall(words.upper())
+                assert client.recv(16) == words.upper()
+                assert client.recv(16) == b""
+        shown = [system.run("qstat", "-f", job_id, user=user).stdout for user in ("root", "alice")]
+        assert [f"forward_x11 = MIT-MAGIC-COOKIE-1:{COOKIE}:0" in text for text in shown] == [True, False]
+        session.type("exit 4\n")
+        assert session.end() == 0
+        assert system.wait(job_id)["exit_status"] == "4"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", 6000 + number), timeout=trial.DEADLINE)
+
+    def test_job_without_a_terminal_has_none(self, system: trial.Trial, screen: Screen) -> None:
+        job_id = system.submit("-X", script='echo "<${DISPLAY-}>"\n', DISPLAY=screen.display)
+        system.wait(job_id)
+        assert system.output(f"STDIN.o{trial.number(job_id)}") == "<>\n"
+
+    def test_without_a_display_or_the_right_to_use_it_nothing_is_submitted(
+        self, system: trial.Trial, screen: Screen
+    ) -> None:
+        none = system.run("qsub", "-X", text="true\n")
+        assert (none.returncode, none.stderr) == (2, "qsub: DISPLAY not set\n")
+        other = system.run("qsub", "-X", text="true\n", environment={"DISPLAY": f"localhost:{screen.number + 1}.0"})
+        words = "qsub: Failed to get xauth data (check $DISPLAY variable)\n"
+        assert (other.returncode, other.stderr) == (2, words)

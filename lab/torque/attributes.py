@@ -12,7 +12,7 @@ from . import resources
 from .job import COMPLETE, HELD, RUNNING, SUSPENDED, Job
 from .show import Attribute
 
-MANAGER_ONLY = frozenset({"substate", "hashname", "queue_rank"})
+MANAGER_ONLY = frozenset({"substate", "hashname", "queue_rank", "forward_x11"})
 
 
 def escape_variable(value: str) -> str:
@@ -89,6 +89,7 @@ def _middle(job: Job) -> Shown:
 
 
 def _tail(job: Job) -> Shown:
+    yield "forward_x11", job.forward_x11
     yield "submit_args", job.submit_args
     yield "job_array_id", job.index
     yield "job_array_request", job.array

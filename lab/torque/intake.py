@@ -97,6 +97,7 @@ def _new_job(server: Server, asked: dict[str, t.Any], asker: Asker) -> Job:
         group_list=additional.get("group_list", ""),
         holds=held,
         interactive=asked["interactive"],
+        forward_x11=asked["forward_x11"],
         jobtype=asked["jobtype"],
         join=asked["join"],
         keep=asked["keep"],

@@ -14,15 +14,20 @@ import signal
 import socket
 import sys
 import termios
+import threading
 import tty
 import typing as t
 
-from . import wire
-from .options import no_server, site
+from . import wire, x11
+from .options import Site, no_server, site
 
 
-def main(job: dict[str, t.Any], command: str) -> int:
-    """Submit, wait, carry the terminal's bytes until the job ends; the status is 0, whatever the job's."""
+def main(job: dict[str, t.Any], command: str, display: str = "") -> int:
+    """Submit, wait, carry the terminal's bytes until the job ends; the status is 0, whatever the job's.
+
+    Args:
+        display: what X clients of the job are connected with (`-X`); "" for none.
+    """
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         sys.stderr.write("qsub: standard input and output must be a terminal for interactive job submission\n")
         return 1
@@ -32,21 +37,21 @@ def main(job: dict[str, t.Any], command: str) -> int:
     job["interactive"] = {"socket": name, "command": command}
     listener = wire.listen(path, 0o600)
     try:
-        return _submit(job, listener, here.sockets, here.host, here.server)
+        return _submit(job, listener, display, here)
     finally:
         listener.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
 
-def _submit(job: dict[str, t.Any], listener: socket.socket, sockets: str, host: str, server: str) -> int:
+def _submit(job: dict[str, t.Any], listener: socket.socket, display: str, here: Site) -> int:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.connect(wire.server_socket(sockets, host))
+        connection.connect(wire.server_socket(here.sockets, here.host))
         connection.sendall(wire.encode({"op": "submit", "job": job}))
         answer = wire.receive(connection)
     except (FileNotFoundError, ConnectionError):
-        no_server("qsub", server)
+        no_server("qsub", here.server)
     if answer["code"]:
         sys.stderr.write(f"qsub: submit error ({answer['text']})\n")
         return int(answer["code"]) & 0xFF
@@ -56,6 +61,9 @@ def _submit(job: dict[str, t.Any], listener: socket.socket, sockets: str, host: 
     if terminal is not None:
         sys.stdout.write(f"qsub: job {answer['job']} ready\n\n")
         sys.stdout.flush()
+        if display:
+            # the job's end is the end of this process, and of the display with it
+            threading.Thread(target=x11.serve, args=([listener], lambda: x11.reach(display)), daemon=True).start()
         _relay(terminal)
     sys.stdout.write(f"\nqsub: job {answer['job']} completed\n")
     return 0

@@ -22,6 +22,7 @@ class Job:
         asked: resources as the user named them; `resources` as Resource_List shows them.
         hosts: host and slots, mother superior first; empty while it waits.
         holds: letters of u, o, s.
+        forward_x11: what may use the display of a `qsub -X`: `protocol:data:screen`.
         interactive: socket, terminal and command of a `qsub -I`.
         array: the request text (`1-2`) of an array's parent; `index` is a member's.
     """
@@ -55,6 +56,7 @@ class Job:
     etime: int = 0
     exclusive: bool = False
     exit_status: int | None = None
+    forward_x11: str = ""
     group_list: str = ""
     holds: str = ""
     hosts: Slots = dataclasses.field(default_factory=list)

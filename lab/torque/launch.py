@@ -22,7 +22,7 @@ import termios
 import time
 import typing as t
 
-from . import hooks, wire
+from . import hooks, wire, x11
 from .job import Job
 from .jobfiles import ERR, OUT, Account, JobFiles
 
@@ -262,10 +262,39 @@ def _execute_shell(plan: Launch, descriptors: dict[int, int], arguments: list[st
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         plan.account.as_user.become()
         os.chdir(plan.job.variables.get("PBS_O_INITDIR") or plan.account.home)
+        if plan.job.interactive is not None and plan.job.forward_x11:
+            environment.update(_display(plan))
         os.execve(shell, [f"-{os.path.basename(shell)}", *arguments], environment)  # noqa: S606, PTH119
     except OSError as error:
         os.write(2, f"PBS: exec of shell '{shell}' failed: {error.strerror}\n".encode())
         os._exit(EXEC_FAILED)
+
+
+def _display(plan: Launch) -> dict[str, str]:
+    """Whatever `-v` and `-V` say of it: the display that a child of this process connects with the waiting qsub."""
+    try:
+        display, listeners = x11.offer(plan.job.forward_x11, plan.account.home)
+    except (OSError, ValueError):
+        os.write(2, b"PBS: X11 forwarding init failed\n")
+        return {}
+    if os.fork() == 0:
+        null = os.open("/dev/null", os.O_RDWR)
+        hooks.place_descriptors(dict.fromkeys((0, 1, 2), null))
+        try:
+            x11.serve(listeners, lambda: _waiting_qsub(plan))
+        finally:
+            os._exit(1)
+    for listener in listeners:
+        listener.close()
+    return {"DISPLAY": display}
+
+
+def _waiting_qsub(plan: Launch) -> socket.socket:
+    """A further connection to it, beside the terminal's."""
+    name = os.path.basename((plan.job.interactive or {})["socket"])  # noqa: PTH119
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect(f"{wire.interactive_directory(plan.sockets)}/{name}")
+    return connection
 
 
 def _interactive(plan: Launch, terminal: Terminal) -> t.NoReturn:

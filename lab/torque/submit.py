@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the commands start without typing
     import typing as t
 
-LETTERS = "A:C:d:e:F:hIj:k:l:m:M:nN:o:p:q:r:S:t:T:v:Vw:W:xz"
+LETTERS = "A:C:d:e:F:hIj:k:l:m:M:nN:o:p:q:r:S:t:T:v:Vw:W:xXz"
 VERSION = "Version: 6.1.3\nCommit: ccdab3b43f4578573b166587f2f327a2ce9605e9\n"
 SEPARATE = {
     "A": "account",
@@ -50,12 +50,14 @@ class Submission:
         self.prefix: str | None = None
         self.interactive = False
         self.direct_command = False
+        self.display = ""
         self.variables: dict[str, str] = {}
         self.exported: dict[str, str] = {}
         self.job: dict[str, t.Any] = {
             **dict.fromkeys(("account", "arguments", "array", "queue", "shell", "jobtype", "mail_users", "name"), ""),
             "additional": {},
             "exclusive": False,
+            "forward_x11": "",
             "hold": False,
             "init_work_dir": "",
             "interactive": None,
@@ -159,6 +161,11 @@ class Submission:
     def _option_x(self, _value: str) -> None:
         self.direct_command = True
 
+    def _option_X(self, _value: str) -> None:
+        if "DISPLAY" not in self._environment:
+            raise UsageError("DISPLAY not set")
+        self.display = self._environment["DISPLAY"]
+
     def _option_z(self, _value: str) -> None:
         self.quiet = True
 
@@ -245,6 +252,15 @@ def _read_script(operands: list[str]) -> tuple[str, str]:
     return text, os.path.basename(operands[0])  # noqa: PTH119
 
 
+def _may_use(display: str) -> str:
+    from . import x11
+
+    found = x11.authority(display)
+    if not found:
+        raise UsageError("Failed to get xauth data (check $DISPLAY variable)")
+    return found
+
+
 def prepare(arguments: list[str]) -> tuple[Submission, str]:
     """Read the command line, the script and its directives, in the order in which the later wins."""
     here = site()
@@ -272,6 +288,8 @@ def prepare(arguments: list[str]) -> tuple[Submission, str]:
     result.job["name"] = result.job["name"] or name
     result.job["submit_args"] = " ".join(arguments)
     result.job["submit_dir"] = cwd
+    if result.display:
+        result.job["forward_x11"] = _may_use(result.display)
     return result, command
 
 
@@ -290,7 +308,7 @@ def main(arguments: list[str]) -> int:
     if submission.interactive:
         from . import interactive
 
-        return interactive.main(submission.job, command)
+        return interactive.main(submission.job, command, submission.display)
     answer = ask("qsub", {"op": "submit", "job": submission.job})
     if answer["code"]:
         sys.stderr.write(f"qsub: submit error ({answer['text']})\n")
