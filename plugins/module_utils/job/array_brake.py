@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many members of one job array this node refused within a minute.
+"""How many members of one job array this node turned away within a minute: ended, or held already for that.
 
 A node that refuses in a second would end all members of an array in minutes, one after the other.  The count lies in
 one small file under /run: a reboot forgets it, and so does a minute.
@@ -35,7 +35,7 @@ def array_of(job_id: str) -> str:
 
 
 def refused_before(job_id: str, run_dir: pathlib.Path = records.RUN_DIR, now: float | None = None) -> int:
-    """Note that this member is refused here, and tell how many other members of its array were within a minute.
+    """Note that this member is turned away here, and tell how many others of its array were within a minute.
 
     Args:
         job_id: the job; one that is no member of an array counts nothing.

@@ -86,7 +86,7 @@ def outcome(verdict: Verdict, enforced: Enforced, job_id: str) -> tuple[str, ...
     if enforced.action == REQUEUE:
         lines.append("the job is tried again")
     elif enforced.action == HOLD:
-        again = f" for {_times(verdict.of)}" if verdict.tried == verdict.of else ""
+        again = f" for {_times(verdict.of)}" if verdict.of and verdict.tried == verdict.of else ""
         lines.append(f"the job is held: qrls {job_id} releases it{again}")
     return tuple(map(printable, lines))
 

@@ -185,13 +185,14 @@ def decide(
         nodes: the batch server's nodes; None: it did not tell, or `names_node` says that they are not needed.
         policy: the site's bounds.
         node: where the hook runs.
-        refused: members of this array that this node refused within a minute before this one (`job/array_brake.py`).
+        refused: members of this array that this node turned away within a minute before this one, whether they ended
+            or were held (`job/array_brake.py`).
 
     Returns:
         What is to be done; nothing is done yet.
     """
     if refused >= ARRAY_BRAKE and may_be_braked(error, job):
-        words = f"{node} refused {refused} members of this array within a minute: it shall not eat the others"
+        words = f"{node} has turned {refused} members of this array away within a minute: it shall not eat the others"
         return Verdict(error.fault, HOLD, words=(words,), grave=True)
     if job is None:
         return Verdict(error.fault, REFUSE)

@@ -90,6 +90,8 @@ def test_verdict_is_done_or_a_safe_one(
     [
         (ELSEWHERE, Enforced("requeue", "t1"), [f"t1 is set offline: {NOTE}", "the job is tried again"]),
         (HELD, Enforced("hold"), ["the job is held: qrls 7.th releases it for 3 more tries"]),
+        # which try it was is not known, of an array that is braked
+        (Verdict("site", "hold"), Enforced("hold"), ["the job is held: qrls 7.th releases it"]),
         (
             Verdict("site", "hold", tried=1, of=1),
             Enforced("hold"),

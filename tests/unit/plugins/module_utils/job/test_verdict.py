@@ -301,7 +301,7 @@ def test_node_that_refuses_member_after_member_of_an_array_holds_the_rest(
     assert verdict.grave is (action == "hold")
     if action == "hold":
         assert verdict.words == (
-            f"t1 refused {refused} members of this array within a minute: it shall not eat the others",
+            f"t1 has turned {refused} members of this array away within a minute: it shall not eat the others",
         )
 
 

@@ -56,7 +56,7 @@ def test_node_that_refuses_member_after_member_holds_the_next(site: Site) -> Non
     done = site.prologue()
     assert done.returncode == REQUEUE
     assert site.held()
-    assert "refused 2 members of this array" in done.stderr
+    assert "has turned 2 members of this array away" in done.stderr
     assert "ALARM" in (site.state_dir / "log/hooks.log").read_text()
 
 
