@@ -55,6 +55,8 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     except ValueError:
         last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if status == SSH_FAILED:
+            # a connection that breaks or falls silent is told at a level that is not asked for (clientloop.c)
+            last = last or "the connection broke off: the node stopped answering, or went down"
             raise VTorqueError(f"{part.node} was not reached", printable(last[:500])) from None
         why = f"exit status {status}, and no answer"
         raise VTorqueError(asked, f"{why}: {printable(last[:500])}" if last else why, _hint(status)) from None

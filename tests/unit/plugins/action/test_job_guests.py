@@ -253,7 +253,13 @@ def test_a_silent_program_is_said_with_its_last_line(run_dir: pathlib.Path, plan
 
 def test_a_node_that_is_not_reached_blames_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
     result = act(job_guests, run_dir, Gone(), timeout=9)
-    assert "n1 was not reached" in result["msg"]
+    assert "n1 was not reached: ssh: connect to host n1 port 22: Connection timed out" in result["msg"]
+    assert error(run_dir)["fault"] == "unclear"
+
+
+def test_a_node_that_falls_silent_is_told_of_though_ssh_says_nothing(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    result = act(job_guests, run_dir, Node(b"", status=255), timeout=9)
+    assert "n1 was not reached: the connection broke off: the node stopped answering, or went down" in result["msg"]
     assert error(run_dir)["fault"] == "unclear"
 
 
