@@ -149,9 +149,9 @@ def send(
 
 def _talk(process: subprocess.Popen[bytes], job_id: str, start: int, whole: t.BinaryIO, state_dir: pathlib.Path) -> str:
     """What the other end complained of, when it has ended."""
-    assert process.stdin is not None
+    stdin = t.cast("t.IO[bytes]", process.stdin)
     with contextlib.suppress(BrokenPipeError):  # its complaint says why
-        os.write(process.stdin.fileno(), hand_over.announced(job_id, start))
+        os.write(stdin.fileno(), hand_over.announced(job_id, start))
     whole.read()
     parcel = hand_over.pack(job_id, start, state_dir / "records" / records.job_key(job_id, start))
     _nothing, complaint = process.communicate(hand_over.written(parcel), timeout=SEND_S)

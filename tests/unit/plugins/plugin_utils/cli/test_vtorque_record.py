@@ -16,7 +16,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hand_over, policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hand_over, policy, policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node, vtorque_record
 
 USER = "nobody"
@@ -42,6 +42,7 @@ class Host:
         self.place = place
         self.told = Job()
         self.fault: SiteFault | None = None
+        self.load: t.Callable[[], policy.Policy] = policy.Policy
         addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
         patch.setattr(vtorque_record, "open_batch", lambda _policy, **_how: self)
         patch.setattr(
@@ -59,7 +60,7 @@ class Host:
         parcel = hand_over.Parcel(record["job_id"], record["start"], files)
         said = hand_over.announced(parcel.job_id, parcel.start) + hand_over.written(parcel)
         return vtorque_record.receive(
-            io.BytesIO(said), environment, load=policy.Policy, state_dir=self.place / "state",
+            io.BytesIO(said), environment, load=self.load, state_dir=self.place / "state",
             run_dir=self.place / "run",
         )  # fmt: skip
 
@@ -105,6 +106,16 @@ def test_silent_server_and_no_connection_are_refused(host: Host) -> None:
     with pytest.raises(SiteFault):
         host.take()
     assert not (host.place / "state").exists()
+
+
+def test_broken_configuration_takes_a_record_and_retires_none(host: Host) -> None:
+    host.load = lambda: policy_file.parse("record_day: 1\n", "vtorque.yml").policy
+    old = host.place / "state/records/1.head.1"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    assert host.take() == 0
+    assert (host.place / "state/records/7.head.1/record.json").exists()
+    assert old.exists()
 
 
 def test_old_records_go_when_a_new_one_comes(host: Host) -> None:
