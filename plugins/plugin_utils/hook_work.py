@@ -85,8 +85,10 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
     from ..module_utils.job import epilogue
 
     if call.role == "epilogue":
+        from . import left_call
+
         try:
-            epilogue.run(call, places, began=hook_began())
+            epilogue.run(call, places, began=hook_began(), end_left=left_call.end_left)
         finally:
             from . import sweep_call  # 3 ms that a prologue does not pay
 

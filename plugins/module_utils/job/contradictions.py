@@ -26,7 +26,8 @@ def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
         A parameter's name, and what is wrong with its value beside the others.
     """
     if policy.kill_user_processes_after_job and not policy.pbs_exclusive_node_alloc:
-        yield "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: a shared node has other users"
+        why = "needs pbs_exclusive_node_alloc: a shared node has other users; set both, or both to false"
+        yield "kill_user_processes_after_job", why
     if policy.custom_ip_mapping and policy.ip_to_mac_script is None:
         yield "custom_ip_mapping", "needs ip_to_mac_script"
     if policy.hypervisor_default == "qemu" and not policy.allow_emulation:

@@ -32,13 +32,20 @@ COPIED = ("refusal", "verdict", "lost", user_scripts.PROLOGUE, user_scripts.EPIL
 """Records of the run directory that the job's record keeps, each under its own name."""
 
 
-def run(call: HookCall, places: Places, *, began: float) -> None:
+EndLeft = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
+"""Ends what the job left on this node itself (`plugin_utils/left_call.py`)."""
+END_LEFT = "--end-left"
+"""Of `vtorque-node`: user, job and start follow; when the guests are gone, it does the same."""
+
+
+def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | None = None) -> None:
     """Remove what there is of the job on all its nodes, and close its record.
 
     Nothing to remove is no fault: the prologue may have never run, or refused the job.
 
     Args:
         began: when Torque started the hook, in seconds since the epoch.
+        end_left: ends what the job left on this node itself, when its guests are gone.
 
     Raises:
         VTorqueError: something of the job is left; everything was tried.
@@ -48,14 +55,17 @@ def run(call: HookCall, places: Places, *, began: float) -> None:
     if not numbers:
         return
     # whatever is wrong with the configuration, the job is cleaned up
-    policy, _broken = site_policy.load_usable(lambda: site_policy.load(places.config))
+    policy, broken = site_policy.load_usable(lambda: site_policy.load(places.config))
+    if broken is not None:  # of what the site wants, nothing that hurts is guessed
+        end_left = None
     until = hook_call.deadline(call, pathlib.Path(policy.torque_home), began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
     with _handed_over(call, max(numbers), places, policy):
         for number in sorted(numbers, reverse=True):
             start = Start(call.job_id, number, places)
             # the inventory speaks of the newest start; what an older one left is on this node
-            left = _end(call, start, policy, began, until, alone=number != max(numbers)) or left
+            alone = number != max(numbers)
+            left = _end(call, start, policy, began, until, alone=alone, end_left=None if alone else end_left) or left
     if left is not None:
         raise left
 
@@ -83,7 +93,7 @@ def _handed_over(call: HookCall, number: int, places: Places, policy: Policy) ->
 
 
 def _end(
-    call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool
+    call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool, end_left: EndLeft | None
 ) -> VTorqueError | None:
     left = None
     with start.open_any_log(call.uid) as log:
@@ -97,6 +107,11 @@ def _end(
                 left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
         if left is not None:
             playbook.note(log, f"left behind: {left}")
+        if end_left is not None:
+            try:
+                end_left(call, start, policy, until, log)
+            except (VTorqueError, OSError) as error:
+                playbook.note(log, f"processes of the job may be left on this node: {error}")
         try:
             _close_record(call, start, began)
         except VTorqueError as error:
@@ -189,20 +204,20 @@ def run_sister(call: HookCall, places: Places) -> None:
         try:
             with start.open_any_log(None) as log:
                 playbook.note(log, f"epilogue.parallel of job {call.job_id}, start {number}")
-                _remove_detached(start, log)
+                _remove_detached(start, log, call.user)
         except OSError as error:
             failed = VTorqueError(f"the removal of job {call.job_id} was not begun", str(error))
     if failed is not None:
         raise failed
 
 
-def _remove_detached(start: Start, log: t.IO[bytes]) -> None:
+def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
     part = NodePart.removal(start.job_id, start.number, os.uname().nodename, SISTER_S)
     # in memory: anybody may fill /tmp
     with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as said:
         said.write(json.dumps(guestspec.to_dict(part)).encode())
         said.seek(0)
         subprocess.Popen(
-            start.places.node, env=bounded.clean_environment(), cwd="/", start_new_session=True,
-            stdin=said, stdout=log, stderr=log,
+            [*start.places.node, END_LEFT, user, start.job_id, str(start.number)],
+            env=bounded.clean_environment(), cwd="/", start_new_session=True, stdin=said, stdout=log, stderr=log,
         )  # fmt: skip

@@ -38,6 +38,7 @@ class HookCall:
         job_id: which job, of the form of a job id.
         user: as whom the job runs.
         exit_status: of the job, for epilogues; else None.
+        session: of the job on this node, for epilogues; 0: there is none, or Torque does not say.
     """
 
     role: str
@@ -47,6 +48,7 @@ class HookCall:
     job_id: str
     user: str
     exit_status: int | None
+    session: int = 0
 
     @property
     def uid(self) -> int | None:
@@ -77,7 +79,9 @@ def parse_call(words: t.Sequence[str]) -> HookCall:
         raise VTorqueError(f"user {user[:80]!r}", "not of the form of a user's name")
     status = torque[9] if role.startswith("epilogue") else None
     exit_status = int(status) if status is not None and re.fullmatch(r"-?[0-9]{1,9}", status) else None
-    return HookCall(role, marker == "yes", int(parent), mother_superior, job_id, user, exit_status)
+    said = torque[4] if role.startswith("epilogue") else ""
+    session = int(said) if re.fullmatch(r"[0-9]{1,9}", said) else 0
+    return HookCall(role, marker == "yes", int(parent), mother_superior, job_id, user, exit_status, session)
 
 
 def read_alarm_s(torque_home: pathlib.Path) -> int:

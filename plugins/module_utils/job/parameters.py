@@ -151,7 +151,7 @@ class Policy:
     vm_node_property: str | None = _parameter(_WORD, None, "node property of VM nodes, which vsub requests")
     pbs_exclusive_node_alloc: bool = _parameter(_FLAG, True, "vsub asks for whole nodes (qsub -n)")
     kill_user_processes_after_job: bool = _parameter(
-        _FLAG, False, "end what the job left on an exclusive node", later="the end of left processes"
+        _FLAG, True, "end what a job left on a node that it had for itself"
     )
     allow_emulation: bool = _parameter(_FLAG, False, "allow hypervisor=qemu, software emulation")
     allow_user_images: bool = _parameter(_FLAG, False, "allow img=<path of an own image>", later=_OWN_IMAGES)

@@ -46,7 +46,7 @@ LEASES = (
 )
 """Where distributions let dnsmasq keep its leases, when it runs on this node."""
 LIBVIRT_LEASES = pathlib.Path("/var/lib/libvirt/dnsmasq")
-EARLY = "--early"
+EARLY, END_LEFT = "--early", "--end-left"
 NEEDED = (
     f"{guests.__package__}.making", f"{guests.__package__}.preflight", "libvirt", "jinja2", "netaddr", "pycdlib",
 )  # fmt: skip
@@ -74,8 +74,34 @@ def main() -> int:
         _say(answer)
         # whoever asked first is believed in what follows
         if answer["ok"] and answer["guests"] and (told := _second_line(stream, hold.listen_s)):
-            _say(respond_join(told, answer, load=load))
+            joined = respond_join(told, answer, load=load)
+            _say(joined)
+            if joined["ok"]:
+                _note_neighbours(told, load)
+    if answer["ok"] and sys.argv[1:2] == [END_LEFT]:
+        from .. import left_call
+
+        left_call.end_left_of_sister(sys.argv[2:], load, host_name())
     return 0
+
+
+def _note_neighbours(told: bytes, load: t.Callable[[], site_policy.Policy]) -> None:
+    """Whether the job that begins has this node for itself; in a process of its own, for our end is waited for."""
+    if os.fork() != 0:
+        return
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(nothing, number)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        from .. import left_call
+
+        job_map, policy = from_dict(JobMap, _json(told)), load()
+        directory = settings_of(policy, host_name()).record_dir(job_map.job_id, job_map.start)
+        left_call.note_neighbours(job_map.job_id, job_map.start, policy, host_name(), directory)
+    finally:  # nobody hears what else there is to say; without the note nothing will be ended
+        os._exit(0)
 
 
 def _second_line(stream: t.BinaryIO, timeout_s: float) -> bytes:

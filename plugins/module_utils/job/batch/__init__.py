@@ -90,6 +90,7 @@ class BatchNode:
         memory_mib: physical memory, 0 while the node never reported it.
         properties: what jobs may ask of it by name.
         note: what somebody wrote about it, or "".
+        jobs: the jobs that have slots of it.
     """
 
     name: str
@@ -98,6 +99,7 @@ class BatchNode:
     memory_mib: int
     properties: frozenset[str]
     note: str
+    jobs: frozenset[str] = frozenset()
 
     @property
     def offline(self) -> bool:
@@ -156,6 +158,19 @@ class BatchSystem(t.Protocol):
 
         Returns:
             The note, ours or an administrator's; "" when there is none.
+
+        Raises:
+            SiteFault: there is no such node, or the server did not answer.
+        """
+
+    def jobs(self, node: str) -> frozenset[str]:
+        """The jobs that have slots of a node.
+
+        Args:
+            node: its name, long or short.
+
+        Returns:
+            Their ids.
 
         Raises:
             SiteFault: there is no such node, or the server did not answer.

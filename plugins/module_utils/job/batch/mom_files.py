@@ -27,20 +27,36 @@ def by_files(torque_home: pathlib.Path) -> t.Callable[[str], bool]:
     Returns:
         Takes a job id; raises SiteFault when the directory cannot be read.
     """
-    directory = torque_home / "mom_priv" / "jobs"
 
     def has_files(job_id: str) -> bool:
-        try:
-            names = [path.name for path in directory.iterdir()]
-        except OSError as error:
-            raise SiteFault(
-                f"{directory}",
-                f"what the MOM has here is not known: {error.strerror}",
-                "see torque_home in vtorque.yml",
-            ) from error
-        return _number(job_id) in {_number(name) for name in names if name.endswith(SUFFIXES)}
+        return _number(job_id) in {_number(name) for name in _names(torque_home)}
 
     return has_files
+
+
+def others(torque_home: pathlib.Path, job_id: str) -> tuple[str, ...]:
+    """Names of files of other jobs than this one.
+
+    Args:
+        torque_home: holds `mom_priv/jobs`.
+        job_id: the job; compared as `by_files` does.
+
+    Raises:
+        SiteFault: the directory cannot be read.
+    """
+    return tuple(name for name in _names(torque_home) if _number(name) != _number(job_id))
+
+
+def _names(torque_home: pathlib.Path) -> list[str]:
+    directory = torque_home / "mom_priv" / "jobs"
+    try:
+        return sorted(path.name for path in directory.iterdir() if path.name.endswith(SUFFIXES))
+    except OSError as error:
+        raise SiteFault(
+            f"{directory}",
+            f"what the MOM has here is not known: {error.strerror}",
+            "see torque_home in vtorque.yml",
+        ) from error
 
 
 def _number(name: str) -> tuple[str, str] | None:

@@ -78,17 +78,25 @@ class Torque:
         return found[0]
 
     def note(self, node: str) -> str:
-        """What is written about a node, or "".
+        """What is written about a node, or ""."""
+        return self._alone(node).note
 
-        Every node asks for its own every few minutes: the server is not made to tell of all of them for that, but for
+    def jobs(self, node: str) -> frozenset[str]:
+        """The jobs that have slots of a node."""
+        return self._alone(node).jobs
+
+    def _alone(self, node: str) -> BatchNode:
+        """One node, which may be asked for often.
+
+        Every node asks for itself every few minutes: the server is not made to tell of all of them for that, but for
         a node that it knows by another form of its name.
         """
         _demand(HOST_NAME, node, "node")
         with contextlib.suppress(Refused):
             found = [one for one in parse_nodes(self._run("pbsnodes", "-x", node)) if one.name == node]
             if len(found) == 1:
-                return found[0].note
-        return self.node(node).note
+                return found[0]
+        return self.node(node)
 
     def offline(self, node: str, note: str) -> BatchNode:
         """Keep new jobs away, with our note; see `BatchSystem.offline`.
@@ -386,4 +394,23 @@ def _node(element: ET.Element) -> BatchNode:
         memory_mib=int(memory[1]) // 1024 if memory else 0,
         properties=frozenset(filter(None, text("properties").split(","))),
         note=text("note"),
+        jobs=parse_slots(text("jobs")),
+    )
+
+
+def parse_slots(text: str) -> frozenset[str]:
+    """The jobs of `0/12[1].th,1/12[2].th` or `0-1,3/7.th`.
+
+    Args:
+        text: as the server writes it; "" for a node without jobs.
+
+    Returns:
+        Job ids; what is of another form stands for a job that nobody knows.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    slots = re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?")
+    return frozenset(
+        part.partition("/")[2] if slots.fullmatch(part.partition("/")[0]) and "/" in part else part
+        for part in parts
+        if not slots.fullmatch(part)
     )

@@ -60,3 +60,13 @@ def test_job_that_ran_for_minutes_leaves_its_epilogue_all_the_time(tmp_path: pat
     (tmp_path / "aux/1.th").touch()
     os.utime(tmp_path / "aux/1.th", (began - 500, began - 500))
     assert hook_call.deadline(call, tmp_path, began=began, at_most_s=float("inf"), reserve_s=15) == began + 275
+
+
+@pytest.mark.parametrize(
+    ("role", "said", "session"),
+    [("epilogue", "4711", 4711), ("epilogue.parallel", "0", 0), ("epilogue", "", 0), ("epilogue", "-1", 0),
+     ("epilogue", "x", 0), ("prologue", "4711", 0)],
+)  # fmt: skip
+def test_session_of_the_job(role: str, said: str, session: int) -> None:
+    words = [role, "yes", "1", "t1", "1.th", "alice", "g", "name", said, *[""] * 6]
+    assert hook_call.parse_call(words).session == session

@@ -133,7 +133,7 @@ def test_a_sister_removes_every_start_whatever_becomes_of_the_first(
         (tmp_path / f"state/guests/7.th.{number}").mkdir(parents=True)
     tried = []
 
-    def remove(start: playbook.Start, _log: object) -> None:
+    def remove(start: playbook.Start, _log: object, _user: str) -> None:
         tried.append(start.number)
         if start.number == 1:
             raise OSError("no such program")
@@ -152,7 +152,7 @@ def test_a_full_tmp_keeps_no_sister_from_beginning(tmp_path: pathlib.Path, monke
     monkeypatch.setattr(epilogue.subprocess, "Popen", lambda _words, **how: asked.append(json.load(how["stdin"])))
     start = start_with_node(tmp_path, GONE)
     with (tmp_path / "log").open("ab", buffering=0) as log:
-        epilogue._remove_detached(start, log)
+        epilogue._remove_detached(start, log, "alice")
     assert [part["do"] for part in asked] == ["absent"]
 
 

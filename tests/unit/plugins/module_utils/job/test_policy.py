@@ -125,6 +125,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("img_default: /home/a/own.img\n", "img_default", "a path needs allow_user_images"),
         ("hypervisor_default: skvm\n", "hypervisor_default", "skvm belongs to IOcm, which is not available yet"),
         ("distro_default: OSv\n", "distro_default", "osv belongs to guests of OSv, which is not available yet"),
+        ("pbs_exclusive_node_alloc: no\n", "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: "),
     ],
 )
 def test_parameters_that_contradict_each_other_are_refused(
@@ -152,6 +153,12 @@ def test_what_no_user_can_have_yet_is_no_default_either(tmp_path: pathlib.Path, 
     good = [word for word in tries if _reads(DEFAULT_OF[key], word) and policy_module._NOT_YET[key](kind.read(word))]
     with pytest.raises(PolicyErrors, match=r"not available yet|needs allow_user_images"):
         loaded(tmp_path, "".join(f"{DEFAULT_OF[key]}: {word}\n" for word in good[:1]))
+
+
+def test_shared_nodes_are_for_sites_that_end_nothing_of_their_users(tmp_path: pathlib.Path) -> None:
+    assert Policy().kill_user_processes_after_job
+    policy = loaded(tmp_path, "pbs_exclusive_node_alloc: no\nkill_user_processes_after_job: no\n")
+    assert not policy.kill_user_processes_after_job
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "just text\n", "\x00", "a: !!python/object:os.system x\n"])

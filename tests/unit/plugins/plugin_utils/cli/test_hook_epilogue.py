@@ -212,19 +212,23 @@ def test_sister_begins_to_remove_what_is_on_it_and_is_not_waited_for(site: Site,
     (site.place / trace / KEY).mkdir(parents=True)
     gate = site.place / "gate"
     os.mkfifo(gate)
-    site.program("node", NODE.format(place=site.place, answer=GONE).replace("cat >>", f"read word <{gate}; cat >>"))
+    program = NODE.format(place=site.place, answer=GONE).replace("cat >>", f"read word <{gate}; cat >>")
+    site.program("node", f'{program}echo "called with $*"\n')
     done = site.epilogue(role="epilogue.parallel")
     assert done.returncode == 0
     assert site.asked() == []
     gate.write_text("go\n")  # opens when the program waits for it
     log = site.state_dir / "records" / KEY / "vtorque.log"
     until = time.monotonic() + 60
-    while '"left": []' not in log.read_text():
+    while "called with" not in log.read_text():
         assert time.monotonic() < until, log.read_text()
         time.sleep(0.05)
     (part,) = site.asked()
     assert (part.do, part.start, part.node) == ("absent", 3, os.uname().nodename)
     assert not (site.place / "told").exists()
+    text = log.read_text()
+    assert '"left": []' in text
+    assert f"called with --end-left {USER} {JOB_ID} 3\n" in text
 
 
 def test_sister_without_guests_does_nothing(site: Site) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -13,8 +14,10 @@ import pathlib
 import pwd
 import subprocess
 import sys
+import tempfile
 import typing as t
 
+import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
@@ -308,7 +311,7 @@ def respond(stream, *_words, hold, **_more):
 def join(*_words, **_more):
     os.write(held, b"told")
     return {{"ok": True}}
-node.respond, node.respond_join = respond, join
+node.respond, node.respond_join, node._note_neighbours = respond, join, lambda *_words: None
 node.main()
 os.write(2, os.read(holding, 9))
 """
@@ -317,6 +320,51 @@ os.write(2, os.read(holding, 9))
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert (done.stdout.count(b"\n"), done.stderr) == (1 + bool(told), word)
+
+
+def test_who_told_the_guests_does_not_wait_for_the_look_at_the_neighbours() -> None:
+    """Their streams end with us although that look has not ended."""
+    program = f"""
+import json, os, sys, {vtorque_node.__name__} as node
+from {vtorque_node.__name__.rpartition(".cli")[0]} import left_call
+from {guestspec.__name__} import JobMap, KeyPair, to_dict
+def look(job_id, start, _policy, _node, directory):
+    os.mkfifo(sys.argv[1])
+    open(sys.argv[1], "w").write(f"{{job_id}} {{start}} {{directory.name}}")
+left_call.note_neighbours = look
+told = JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KeyPair(*{dataclasses.astuple(KEY)!r}))
+node.from_dict = lambda *_words: told
+node._note_neighbours(b"{{}}", node.site_policy.Policy)
+"""
+    with tempfile.TemporaryDirectory() as place:
+        fifo = f"{place}/looks"
+        done = subprocess.run(
+            [sys.executable, "-c", program, fifo], stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+            check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == (b"", b"")
+        with contextlib.closing(inotify_simple.INotify()) as watch:
+            watch.add_watch(place, inotify_simple.flags.CREATE)
+            if not os.path.exists(fifo):
+                assert watch.read(timeout=60_000)
+        assert pathlib.Path(fifo).read_text() == "7.head 2 7.head.2"
+
+
+@pytest.mark.parametrize(("ok", "words"), [(True, "['alice', '7.head', '2'] cn1"), (False, "")])
+def test_a_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, words: str) -> None:
+    program = f"""
+import {vtorque_node.__name__} as node
+from {vtorque_node.__name__.rpartition(".cli")[0]} import left_call
+node.respond = lambda *_words, **_caller: {{"ok": {ok}, "guests": []}}
+node.host_name = lambda: "cn1"
+left_call.end_left_of_sister = lambda words, load, name: print(words, name)
+node.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--end-left", "alice", "7.head", "2"], capture_output=True, timeout=60,
+        check=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[1:] == ([words] if words else [])
 
 
 def test_the_umask_of_the_caller_closes_no_directory() -> None:

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job left on its nodes themselves, beside its guests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing as t
+
+from .conftest import Site
+from .trouble import NODES, WAITS, wait_in_guest
+
+CGROUP = "/sys/fs/cgroup/pids/torque"
+LEAVE = "setsid sleep 86400 >/dev/null 2>&1 </dev/null & echo $!"
+
+
+def leave(site: Site, node: str) -> str:
+    """A process of alice's on a node, in a session of its own; its number."""
+    done = site.on(node, "/bin/sh", "-c", LEAVE, user="alice")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def lives(site: Site, node: str, pid: str) -> bool:
+    """Is it still there, and no zombie?"""
+    return site.on(node, "/bin/sh", "-c", f"grep -q '^State:.[^ZX]' /proc/{pid}/status").returncode == 0
+
+
+@contextlib.contextmanager
+def in_cgroup_of(site: Site, job_id: str, pids: dict[str, str]) -> t.Iterator[None]:
+    """A process of each node is in the cgroup of the job, as a MOM that makes some has its tasks there."""
+    root = CGROUP if site.on("cn1", "test", "-d", "/sys/fs/cgroup/pids").returncode == 0 else "/sys/fs/cgroup/torque"
+    place = f"{root}/{job_id}"
+    for node, pid in pids.items():
+        site.root(node, f"mkdir -p {place} && echo {pid} >{place}/cgroup.procs")
+    try:
+        yield
+    finally:
+        for node in pids:
+            site.root(node, f"rmdir {place} {root}")
+
+
+def test_what_the_job_left_is_ended_and_what_else_the_user_has_there_is_not(site: Site) -> None:
+    """On every node, found by the job's cgroup; each node had noted that it was the job's alone."""
+    job_id = site.submit("-l", "nodes=cn1:ppn=2+cn2:ppn=2", stdin=WAITS)
+    wait_in_guest(site, job_id)
+    for node in NODES:
+        noted = site.wait_for(f"the note of {node}", lambda node=node: site.kept(node, job_id, name="alone.json"))
+        assert json.loads(noted)["others"] == []
+    left, other = ({node: leave(site, node) for node in NODES} for _ in range(2))
+    try:
+        with in_cgroup_of(site, job_id, left):
+            assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
+            ended = site.end(job_id)
+            assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
+            for node in NODES:
+                words = f"ended on {node}: {left[node]} (sleep)"
+                log = lambda node=node: site.kept(node, job_id, name="vtorque.log")  # noqa: E731
+                site.wait_for(f"{node} to have ended it", lambda log=log, words=words: words in log(), seen=log)
+                assert not lives(site, node, left[node])
+                assert lives(site, node, other[node])
+                assert f"{other[node]} (sleep)" in log().partition("left on")[2]
+    finally:
+        for node in NODES:
+            site.on(node, "kill", "-9", left[node], other[node])
