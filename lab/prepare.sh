@@ -2,7 +2,8 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# prepare.sh [demo|test]: install what the lab needs (demo), and what the checks need on top of it (test).
+# prepare.sh [demo|test|oldest]: install what the lab needs (demo), what the checks need on top of it (test), and an environment
+# with the oldest ansible-core that is supported (oldest).
 # Debian 12, as root. Done again, it does nothing and says so with its silence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -54,6 +55,9 @@ install_venv() {
 }
 
 venv build/runtime requirements.txt
-if [ "$kind" = test ]; then
+if [ "$kind" != demo ]; then
     venv build/venv requirements-dev.txt
+fi
+if [ "$kind" = oldest ]; then
+    venv build/oldest requirements-oldest.txt
 fi

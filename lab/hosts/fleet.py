@@ -184,6 +184,7 @@ def _ssh_config(state: State, facts: Facts) -> None:
         state.directory / "ssh_config",
         f"Host *\n  User root\n  IdentityFile {keys_of / 'root'}\n  IdentitiesOnly yes\n"
         f"  UserKnownHostsFile {known}\n  GlobalKnownHostsFile none\n  StrictHostKeyChecking yes\n  BatchMode yes\n"
+        f"  ControlMaster auto\n  ControlPersist 60\n  ControlPath {state.directory}/cp-%h\n"
         f"  ProxyCommand /usr/bin/nsenter --net=/run/netns/{state.prefix}%h /bin/busybox nc 127.0.0.1 22\n",
         0o600,
     )

@@ -75,15 +75,20 @@ def _batch(plan: NodePlan, root: pathlib.Path) -> None:
     if plan.is_front_end:
         compute = [name for name in plan.peers if name != plan.name]
         nodes = "".join(f" --node {name}:{CORES} --operator root@{name}" for name in compute)
-        _unit(root, "pbs_server", "TORQUE server", f"{torque.ARCHIVE} server --host {plan.name}{nodes}")
+        _daemon(root, "pbs_server", f"server --host {plan.name}{nodes}")
     else:
         home = root / TORQUE_HOME
         (home / "mom_priv").mkdir(parents=True)
         (home / "mom_priv").chmod(0o751)
         daemons.put(home / "mom_priv/config", f"$pbsserver {front_end}\n$logevent 255\n")
         # running jobs outlive their MOM's daemon, as with Torque's own unit
-        more = "ExecReload=/bin/kill -HUP $MAINPID\nKillMode=process"
-        _unit(root, "pbs_mom", "TORQUE MOM", f"{torque.ARCHIVE} mom --host {plan.name}", more)
+        _daemon(root, "pbs_mom", f"mom --host {plan.name}", "ExecReload=/bin/kill -HUP $MAINPID\nKillMode=process")
+
+
+def _daemon(root: pathlib.Path, name: str, words: str, more: str = "") -> None:
+    """Under Torque's name for it, which is how others know the process."""
+    (root / "usr/sbin" / name).symlink_to(torque.ARCHIVE)
+    _unit(root, name, f"the batch system ({name})", f"/usr/sbin/{name} {words}", more)
 
 
 def _unit(root: pathlib.Path, name: str, description: str, command: str, more: str = "", kind: str = "simple") -> None:

@@ -53,6 +53,8 @@ class Mom:
         """Read the configuration, clear what an earlier MOM left, and serve."""
         self.read_config()
         self._clear_left_overs()
+        # as Torque's own: who wants to send it a signal finds its number there
+        (self.files.mom_priv / "mom.lock").write_text(f"{os.getpid()}\n", encoding="ascii")
         listener = wire.listen(wire.mom_socket(self.sockets, self.host), 0o600)
         self.loop.watch(listener.fileno(), selectors.EVENT_READ, functools.partial(self._accept, listener))
         self._find_server()
