@@ -35,7 +35,7 @@ down: ## end the cluster of `make lab`
 	@if [ -x build/runtime/bin/python ]; then $(LAB) down; else echo "no lab was ever raised here"; fi
 
 .PHONY: test
-test: prepare-test check unit sanity integration galaxy molecule lab-tests e2e ## install what is needed and run every check and test
+test: prepare-test check unit oldest sanity integration galaxy molecule lab-tests e2e ## install what is needed and run every check and test
 
 # the parts of `make test`, each of which runs alone
 
@@ -59,7 +59,7 @@ images: runtime
 debian-image: runtime
 	@lab/debian_image.sh $(POOL)
 
-.PHONY: check unit sanity integration galaxy molecule lab-tests e2e
+.PHONY: check unit oldest sanity integration galaxy molecule lab-tests e2e
 check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
 	@echo "== check"
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
@@ -71,6 +71,12 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
 	@$(PYTEST) -q tests/unit tests/bench
+
+oldest: prepare-test ## unit tests and an integration test with the oldest ansible-core that is supported
+	@echo "== oldest ansible-core"
+	@lab/prepare.sh oldest
+	@env --default-signal PYTHONPATH=build/import build/oldest/bin/python -m pytest -q tests/unit/plugins/{action,inventory,modules}
+	@VENV=$$PWD/build/oldest tests/collection.sh integration seed inventory_pbs_nodefile
 
 sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test integration; galaxy-importer
 	@echo "== $@"
@@ -91,6 +97,11 @@ e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 .PHONY: generated
 generated: prepare-test ## write anew what repeats the table of parameters
 	@PYTHONPATH=build/import $(PY) tests/generated.py
+
+.PHONY: test-fresh
+test-fresh: ## `make demo` and `make unit` of what is committed, on a Debian that has nothing but git and make
+	@lab/prepare.sh test
+	@tests/fresh.sh
 
 .PHONY: bench
 bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes)

@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-export PATH=$root/build/venv/bin:$PATH
+# VENV: an environment with another ansible-core
+export PATH=${VENV:-$root/build/venv}/bin:$PATH
 copy=$root/build/ansible-test/ansible_collections/mikelangelo/vtorque
 python=3.11
 
@@ -64,6 +65,14 @@ galaxy() {
   fi
   ansible-galaxy collection install --offline -p "$out/installed" "$tarball" >/dev/null
   (cd / && python -I "$root/tests/installed.py" "$out/installed")
+  introspect "$out"
+}
+
+# what who builds an execution environment is told, as ansible-builder reads it
+introspect() {
+  ansible-builder introspect -v 0 --write-pip "$1/pip" --write-bindep "$1/bindep" "$1/installed" >/dev/null
+  diff <(grep -v '^#' meta/ee-requirements.txt) <(sed 's/ *# from .*//' "$1/pip")
+  diff meta/ee-bindep.txt <(sed 's/ *# from .*//' "$1/bindep")
 }
 
 case ${1:-} in

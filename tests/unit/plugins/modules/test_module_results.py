@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import pathlib
@@ -12,8 +13,19 @@ import typing as t
 
 import pytest
 from ansible.module_utils import basic
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.mikelangelo.vtorque.plugins.modules import domain, domain_info, ip_discovery, seed
+
+try:
+    from ansible.module_utils.testing import patch_module_args
+except ImportError:  # ansible-core 2.18
+
+    @contextlib.contextmanager
+    def patch_module_args(args: dict[str, t.Any]) -> t.Iterator[None]:
+        """What 2.19 offers for it."""
+        with pytest.MonkeyPatch.context() as patching:
+            patching.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": args}).encode())
+            yield
+
 
 SECRET = "9Zx-not-for-anybody"
 
