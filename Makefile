@@ -99,7 +99,7 @@ generated: prepare-test ## write anew what repeats the table of parameters
 	@PYTHONPATH=build/import $(PY) tests/generated.py
 
 .PHONY: test-fresh
-test-fresh: ## `make demo` and `make unit` of what is committed, on a Debian that has nothing but git and make
+test-fresh: ## `make demo` of what is committed, on a Debian that has nothing but git and make
 	@lab/prepare.sh test
 	@tests/fresh.sh
 
