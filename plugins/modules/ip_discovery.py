@@ -52,7 +52,6 @@ options:
     default: 60
 requirements:
   - netaddr on the host that runs the module
-  - pyroute2 on the host that runs the module
   - inotify_simple on the host that runs the module, for O(leases)
 seealso:
   - module: mikelangelo.vtorque.domain
@@ -112,7 +111,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    needed = ["netaddr", "pyroute2", *(["inotify_simple"] if params["leases"] else [])]
+    needed = ["netaddr", *(["inotify_simple"] if params["leases"] else [])]
     for library in needed:
         if importlib.util.find_spec(library) is None:
             module.fail_json(msg=missing_required_lib(library))

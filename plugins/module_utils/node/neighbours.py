@@ -3,15 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where a guest is on the network: candidates for the address of a MAC, as they come to light.
 
-The kernel's neighbour table is heard by netlink, DHCP leases by inotify, and a site's static map is asked once.
-What is found is a candidate: which machine answers there is for the host key to prove (`readiness.py`).
+The kernel's neighbour table is heard (`rtnetlink.py`), DHCP leases by inotify, and a site's static map is asked
+once.  What is found is a candidate: which machine answers there is for the host key to prove (`readiness.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import ipaddress
 import json
 import os
@@ -19,7 +17,6 @@ import pathlib
 import re
 import select
 import socket
-import struct
 import subprocess
 import time
 import typing as t
@@ -27,12 +24,10 @@ import typing as t
 from ..errors import NodeFault, SiteFault, VTorqueError
 from ..guestspec import MAC
 from ..records import Deadline
+from . import rtnetlink
 
 SYS_NET = pathlib.Path("/sys/class/net")
-BUFFER = 1 << 20
 STATIC_MAP_S = 10.0
-SIOCGIFADDR = 0x8915
-"""linux/sockios.h"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,20 +84,6 @@ def bridge_index(bridge: str) -> int:
     return socket.if_nametoindex(bridge)
 
 
-def _first_address(bridge: str) -> str | None:
-    """Its first IPv4 address, if a guest can use it: netdevice(7) tells it at once, to load all of netlink takes 0.1 s.
-
-    A guest does not boot before its seed is written, and that holds this address.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asking:
-        try:
-            told = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", bridge.encode()[:15]))
-        except OSError:  # it has none
-            return None
-    # a name of 16 bytes, then a sockaddr_in: family, port, address
-    return usable_address(socket.inet_ntoa(told[20:24]))
-
-
 def node_address(bridge: str) -> str:
     """The node's own address on the bridge: where a guest speaks to first; IPv4 before IPv6.
 
@@ -110,22 +91,11 @@ def node_address(bridge: str) -> str:
         NodeFault: the bridge is missing or has no address.
     """
     index = bridge_index(bridge)
-    first = _first_address(bridge)
-    if first is not None:
-        return first
-    from pyroute2 import IPRoute
-
-    with IPRoute() as route:
-        found = [usable_address(reply.get_attr("IFA_ADDRESS")) for reply in route.get_addr(index=index)]
-    addresses = sorted(filter(None, found), key=lambda address: ":" in address)
+    found = filter(None, map(usable_address, rtnetlink.read_addresses(index)))
+    addresses = sorted(found, key=lambda address: ":" in address)
     if not addresses:
         raise NodeFault(f"bridge {bridge}", "has no address, so a guest cannot speak to this node", cause="bridge")
     return addresses[0]
-
-
-def prepare() -> None:
-    """Import what `flush` needs: 0.1 s that may pass while somebody else works."""
-    import pyroute2  # noqa: F401
 
 
 def flush(macs: t.Collection[str], bridge: str) -> tuple[str, ...]:
@@ -133,84 +103,14 @@ def flush(macs: t.Collection[str], bridge: str) -> tuple[str, ...]:
 
     Returns:
         The addresses that were forgotten.
+
+    Raises:
+        NodeFault: the bridge is missing.
+        VTorqueError: the kernel does not answer.
     """
-    from pyroute2 import IPRoute
-    from pyroute2.netlink.exceptions import NetlinkError
-
-    gone = []
-    with IPRoute() as route:
-        for entry in route.get_neighbours(ifindex=bridge_index(bridge)):
-            if str(entry.get_attr("NDA_LLADDR")).lower() in macs:
-                # it may have aged out meanwhile
-                with contextlib.suppress(NetlinkError):
-                    route.neigh("del", ifindex=entry["ifindex"], dst=entry.get_attr("NDA_DST"), family=entry["family"])
-                    gone.append(str(entry.get_attr("NDA_DST")))
-    return tuple(gone)
-
-
-class _Table:
-    """The kernel's neighbour table, dumped once and then heard of.
-
-    The socket is our own, so that it can stand in one poll with everything else; pyroute2 speaks the language.
-    """
-
-    def __init__(self, index: int | None) -> None:
-        from pyroute2.netlink import NLM_F_DUMP, NLM_F_REQUEST
-        from pyroute2.netlink.rtnl import RTM_GETNEIGH, RTMGRP_NEIGH, ndmsg
-        from pyroute2.netlink.rtnl.marshal import MarshalRtnl
-
-        self._index = index
-        self._marshal = MarshalRtnl()
-        self._fresh = ndmsg.NUD_REACHABLE | ndmsg.NUD_PERMANENT
-        # what a guest that spoke first leaves; of an entry that was there before it says nothing
-        self._spoken = self._fresh | ndmsg.NUD_STALE | ndmsg.NUD_DELAY | ndmsg.NUD_PROBE
-        self._before: set[tuple[str, str]] = set()
-        self._request = (RTM_GETNEIGH, NLM_F_REQUEST | NLM_F_DUMP)
-        self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-        # first the subscription, then the question: nothing falls between
-        self.socket.bind((0, RTMGRP_NEIGH))
-        self._ask()
-        self.socket.setblocking(False)
-
-    def _ask(self) -> None:
-        from pyroute2.netlink.rtnl.ndmsg import ndmsg
-
-        message = ndmsg()
-        message["header"]["type"], message["header"]["flags"] = self._request
-        message["header"]["sequence_number"] = 1
-        message.encode()
-        self.socket.send(message.data)
-
-    def read(self) -> t.Iterator[tuple[str, str]]:
-        """Fresh pairs of MAC address and address since the last call; never waits."""
-        while True:
-            try:
-                data = self.socket.recv(BUFFER)
-            except BlockingIOError:
-                return
-            except OSError:
-                self._ask()  # the buffer ran over (ENOBUFS): the table still has what was missed
-                continue
-            for message in self._marshal.parse(data):
-                if message.get("event") == "RTM_NEWNEIGH":
-                    yield from self._pair(message)
-
-    def _pair(self, message: t.Any) -> t.Iterator[tuple[str, str]]:
-        if self._index is not None and message["ifindex"] != self._index:
-            return
-        address = usable_address(message.get_attr("NDA_DST"))
-        mac = str(message.get_attr("NDA_LLADDR") or "").lower()
-        if address is None or not re.fullmatch(MAC, mac):
-            return
-        pair = (mac, address)
-        dumped = message["header"]["sequence_number"] == 1
-        if message["state"] & self._fresh or (
-            not dumped and pair not in self._before and message["state"] & self._spoken
-        ):
-            yield pair
-        elif dumped:
-            self._before.add(pair)
+    index = bridge_index(bridge)
+    found = [entry for entry in rtnetlink.read_all() if entry.index == index and entry.mac in macs]
+    return tuple(entry.text for entry in found if rtnetlink.forget(entry))  # one may have aged out meanwhile
 
 
 class Neighbours:
@@ -231,7 +131,7 @@ class Neighbours:
         self._macs = {normal_mac(mac) for mac in macs}
         self._leases = tuple(leases)
         self._known: set[tuple[str, Candidate]] = set()
-        self._table = _Table(bridge_index(bridge) if bridge else None)
+        self._table = rtnetlink.Table(bridge_index(bridge) if bridge else None)
         self._inotify = _watch(leases)
         self._unread = True
 
@@ -241,7 +141,11 @@ class Neighbours:
 
     def candidates(self) -> tuple[tuple[str, Candidate], ...]:
         """Pairs of MAC address and candidate that were not told before; never waits."""
-        found = [(mac, Candidate(address, "neighbour")) for mac, address in self._table.read() if mac in self._macs]
+        found = [
+            (mac, Candidate(address, "neighbour"))
+            for mac, text in self._table.read()
+            if mac in self._macs and (address := usable_address(text))
+        ]
         if self._unread or (self._inotify and self._inotify.read(timeout=0)):
             self._unread = False
             for file in self._leases:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import shutil
-import threading
 
 from .. import records
 from ..errors import NodeFault, VTorqueError
@@ -43,8 +42,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     mine = [
         facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
     ]  # fmt: skip
-    if mine:  # libvirt takes as long to end a qemu
-        threading.Thread(target=neighbours.prepare, daemon=True).start()
+    if mine:
         owner = next((kept.owner_uid for path in _guests(directory) if (kept := read_kept(path))), None)
         use.keep_use(domains, {facts.name for facts in mine}, settings.record_dir(job_id, start), owner)
     for facts in mine:

@@ -50,10 +50,7 @@ EARLY, END_LEFT = "--early", "--end-left"
 NEEDED = (
     f"{guests.__package__}.making", f"{guests.__package__}.preflight", "libvirt", "jinja2", "netaddr", "pycdlib",
 )  # fmt: skip
-"""What `present` imports before guests boot; nothing of it starts a thread, which a fork would not survive.
-
-pyroute2, a third of all, is needed when they boot.
-"""
+"""What `present` imports before guests boot; nothing of it starts a thread, which a fork would not survive."""
 
 
 def main() -> int:

@@ -44,7 +44,6 @@ def run(module: t.Any, capfd: pytest.CaptureFixture[str], **args: t.Any) -> dict
         (domain, "libvirt", {"name": "guest", "state": "absent"}),
         (domain_info, "libvirt", {}),
         (seed, "pycdlib", {"dest": "/tmp/seed.iso", "user_data": "x"}),
-        (ip_discovery, "pyroute2", {"mac": "52:54:00:00:00:01"}),
         (ip_discovery, "netaddr", {"mac": "52:54:00:00:00:01"}),
         (ip_discovery, "inotify_simple", {"mac": "52:54:00:00:00:01", "leases": ["/tmp/leases"]}),
     ],

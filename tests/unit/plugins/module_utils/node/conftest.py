@@ -220,8 +220,6 @@ class Node:
         patch.setattr(neighbours, "bridge_index", lambda _bridge: 1)
         patch.setattr(neighbours, "node_address", lambda _bridge: "10.77.0.11")
         patch.setattr(neighbours, "flush", lambda macs, _bridge: self.flushed.append(set(macs)))
-        # a test forks after it; what another thread is importing then would never be there
-        patch.setattr(neighbours, "prepare", lambda: None)
         patch.setattr(neighbours, "SYS_NET", directory / "net")
         patch.setattr(making, "wait_ready", self.wait)
         patch.setattr(seed, "render", self.render)
