@@ -25,8 +25,11 @@ IMAGE = "nothing"
 REQUEST = f"img={IMAGE},vcpus=1,ram=64M"
 NAMES = tuple(f"cn{number}" for number in range(1, MOST + 1))
 HALT = b"\xfa\xf4\xeb\xfd".ljust(510, b"\0") + b"\x55\xaa"
-"""A boot sector: cli, hlt, jmp to the hlt."""
-STAND_IN = "discovery, readiness and the guests' answers are a stand-in that answers at once (inside/stand_in.py)"
+"""A boot sector: cli, hlt, jmp to the hlt; nothing reads it, for the guests' firmware is a stand-in too."""
+STAND_IN = (
+    "the guests' firmware is a stand-in that stops the processor; discovery, readiness and the guests' answers\n    "
+    "are stand-ins that answer at once (inside/stand_in.py)"
+)
 PUBLISH = CHECKOUT / "roles/guest_image/files/publish_image.py"
 
 Progress = t.Callable[[str, int, int], None]

@@ -118,6 +118,20 @@ def test_stand_in_replaces_one_function_that_is_there(module: types.ModuleType) 
         stand_in.replaced(text.replace(f"def {functions[-1]}(", "def renamed("), name)
 
 
+def test_stand_in_for_firmware_stops_the_processor_where_it_begins(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stand_in, "ROM", tmp_path / "halt.rom")
+    monkeypatch.setattr(stand_in, "TEMPLATES", tmp_path / "templates")
+    stand_in.put_rom()
+    rom = stand_in.ROM.read_bytes()
+    assert (len(rom), rom[-16:-12]) == (0x10000, stand_in.HALT)
+    template = (tmp_path / "templates/domain.xml.j2").read_text()
+    assert template.count(f"<loader readonly='yes' type='rom'>{stand_in.ROM}</loader>") == 1
+    with pytest.raises(ValueError, match="otherwise"):
+        stand_in.with_rom("<domain/>")
+
+
 def test_stand_in_answers_at_once_for_every_guest() -> None:
     """No two guests have one address, for their MACs differ; every order is done."""
     spaces: dict[str, dict[str, t.Any]] = {name: {"Done": agent.Done} for name in stand_in.WORDS}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import fcntl
 import os
 import pathlib
-import select
 import re
+import select
 import signal
 import typing as t
 
