@@ -171,6 +171,10 @@ make_places() {
             chown "$VTORQUE_UID:$VTORQUE_GID" "$VTORQUE_TORQUE_HOME/mom_priv/jobs" &&
             chmod 0700 "$VTORQUE_TORQUE_HOME/mom_priv/jobs"
     } || die "$VTORQUE_TORQUE_HOME/mom_priv/jobs could not be made"
+    # where sshd leaves the cookie of a forwarded display (xauth.sh)
+    {
+        mkdir -p /run/vtorque/x11 && chown "$VTORQUE_UID:$VTORQUE_GID" /run/vtorque/x11 && chmod 0700 /run/vtorque/x11
+    } || die "/run/vtorque/x11 could not be made"
     command -v restorecon >/dev/null 2>&1 || return 0
     home_is_mounted || restorecon -R "$VTORQUE_HOME"
     restorecon -R "$VTORQUE_TORQUE_HOME"

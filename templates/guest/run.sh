@@ -163,9 +163,10 @@ case ${1-} in
         rm -f "$place/job"
         become
         trap : INT QUIT # the keyboard's signals are for the user's shell
-        if [ -n "$vt_x11" ] && [ -n "${DISPLAY-}" ]; then
-            # sshd left the cookie there; -V may have brought the name of another file
-            set -- "$@" DISPLAY="$DISPLAY" XAUTHORITY="${XAUTHORITY:-$HOME/.Xauthority}"
+        authority=/run/vtorque/x11/authority # xauth.sh
+        if [ -n "$vt_x11" ] && [ -n "${DISPLAY-}" ] && [ -s "$authority" ]; then
+            # -V may have brought the name of another file
+            set -- "$@" DISPLAY="$DISPLAY" XAUTHORITY="$authority"
         elif [ -n "$vt_x11" ]; then
             echo "vtorque: no display in the guest (qsub -X): its image has no xauth, or its sshd forwards none" >&2
         fi

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
@@ -87,6 +88,15 @@ def test_group_that_would_give_power_is_kept_where_the_image_has_none_of_that_na
     for _time in range(2):
         run(tmp_path)
         assert "docker:x:998:alice" in (tmp_path / "etc/group").read_text().splitlines()
+
+
+def test_directory_for_the_cookie_of_a_display_is_the_users_alone(tmp_path: pathlib.Path) -> None:
+    """sshd leaves it there, as the user (xauth.sh)."""
+    prepared(tmp_path, "root:x:0:\n")
+    for _time in range(2):
+        run(tmp_path)
+        found = (tmp_path / "run/vtorque/x11").stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o700, 5000, 6)
 
 
 def test_pbsdsh_is_found_by_login_shells_and_an_images_own_stays(tmp_path: pathlib.Path) -> None:

@@ -101,12 +101,11 @@ class JobPlace:
         self.uid = self.port
         """Several of these tests may run at once, each with a user of its own."""
         root.chmod(0o755)
-        for name in ("home", "jobs"):
+        for name in ("home", "jobs", "x11"):
             (root / name).mkdir()
             os.chown(root / name, self.uid, self.uid)
         self.far_end = root / "run"
-        shutil.copy(templates.COLLECTION_DIR / "guest" / "run.sh", self.far_end)
-        self.far_end.chmod(0o755)
+        self.of_the_guest("run.sh", self.far_end)
         self._prefix()
         self._keys()
         self._sshd_config()
@@ -119,6 +118,13 @@ class JobPlace:
         stack.callback(self.node.close)
         self.run_dir = self.node.run_dir
         self.directory = self.run_dir / "jobs" / records.job_key(JOB_ID, 1)
+
+    def of_the_guest(self, name: str, path: pathlib.Path) -> None:
+        """A program of the guest's side, with this place for the guest's own."""
+        text = (templates.COLLECTION_DIR / "guest" / name).read_text()
+        assert "/run/vtorque/x11/" in text
+        path.write_text(text.replace("/run/vtorque/x11/", f"{self.root}/x11/"))
+        path.chmod(0o755)
 
     def _prefix(self) -> None:
         self.prefix = self.root / "opt"

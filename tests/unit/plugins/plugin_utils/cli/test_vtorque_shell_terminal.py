@@ -151,20 +151,20 @@ def users_screen() -> tuple[socket.socket, int]:
 @pytest.mark.skipif(not XAUTH, reason="the node's side needs xauth")
 def test_display_of_the_user_is_in_the_guest(job_place: JobPlace) -> None:
     """`qsub -I -X`: what an X client in the guest says arrives at the user's screen, with the real cookie."""
-    xauth, said = job_place.root / "xauth", job_place.root / "home/said"
-    xauth.write_text(f"#!/bin/sh\ncat >{said}\n")
-    xauth.chmod(0o755)
+    job_place.of_the_guest("xauth.sh", job_place.root / "xauth")
     screen, number = users_screen()
     with screen:
         file = job_place.root / "home/.Xauthority"
         command = [XAUTH, "-q", "-f", str(file), "add", f"unix:{number}.0", "MIT-MAGIC-COOKIE-1", COOKIE]
         subprocess.run(command, check=True, timeout=60)
         os.chown(file, job_place.uid, job_place.uid)
+        before = file.read_bytes()
         terminal = Terminal(job_place, more={"DISPLAY": f"localhost:{number}.0", "XAUTHORITY": "/elsewhere"})
         terminal.type(b'stty -echo; echo "<$DISPLAY> <$XAUTHORITY>"\n')
         there = terminal.until(rb"<localhost:([0-9]+)\.0> <(\S+)>")
-        assert there[2].decode() == str(file)
-        found = re.search(r"^add \S+ MIT-MAGIC-COOKIE-1 ([0-9a-f]{32})$", said.read_text(), re.MULTILINE)
+        assert there[2].decode() == f"{job_place.root}/x11/authority"
+        listed = subprocess.run([XAUTH, "-f", there[2], "list"], capture_output=True, check=True, timeout=60, text=True)
+        found = re.fullmatch(r"\S+  MIT-MAGIC-COOKIE-1  ([0-9a-f]{32})\n", listed.stdout)
         assert found
         assert found[1] != COOKIE
         with socket.create_connection(("127.0.0.1", 6000 + int(there[1])), timeout=PATIENCE_S) as client:
@@ -175,6 +175,7 @@ def test_display_of_the_user_is_in_the_guest(job_place: JobPlace) -> None:
                 assert seen.recv(48, socket.MSG_WAITALL) == greeting(COOKIE)
         terminal.type(b"exit 46\n")
         assert terminal.end() == 46
+        assert file.read_bytes() == before
 
 
 def test_guest_without_xauth_is_told_in_one_line(job_place: JobPlace) -> None:
