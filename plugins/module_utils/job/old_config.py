@@ -12,7 +12,7 @@ import typing as t
 
 from . import bash_assignments
 from .bash_assignments import Assignment
-from .parameters import PARAMETERS, Parameter
+from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, Parameter
 from .policy_file import LEAVE, PolicyErrors, meant, objection, parse
 from .policy_text import policy_text
 from .values import shown, written
@@ -213,10 +213,17 @@ def _drop_contradictions(
         except PolicyErrors as error:
             fault = error.faults[0]
             # what was set gives way, and not a default that it does not fit
-            named = [name for name in settings if re.search(rf"\b{name}\b", f"{fault.key} {fault.message}")]
-            name = fault.key if fault.key in named else named[0]
+            bounds = " ".join(name for key, pair in BOUNDS_OF.items() if DEFAULT_OF[key] == fault.key for name in pair)
+            concerned = re.findall(r"\w+", f"{fault.key} {fault.message} {bounds}")
+            name = next(name for name in (*concerned, *settings) if name in settings)
             one = came_from[name]
-            words[:] = [word for word in words if (word.line, word.name) != (one.line, one.name)]
+            switched_off = PARAMETERS[fault.key].default is True and settings.get(fault.key) is not False
+            if not switched_off or fault.key in came_from:  # a new word on it
+                words[:] = [word for word in words if (word.line, word.name) != (one.line, one.name)]
+            if switched_off:  # its default would not fit either
+                settings[fault.key] = False
+                words.append(Word(one.line, one.name, CHANGED, f"{fault.key}: false, for it {fault.message}"))
+                continue
             why = f"{shown(_old_value(one))}: {fault.key} {fault.message}; {_default(PARAMETERS[name])}"
             words.append(Word(one.line, one.name, REFUSED, why))
             del settings[name]

@@ -268,6 +268,16 @@ def test_values_that_fit_each_other_are_kept() -> None:
     assert not done.needs_a_look
 
 
+@pytest.mark.parametrize("kill", ["", "KILL_USER_PROCESSES_AFTER_JOB=true\n", "KILL_USER_PROCESSES_AFTER_JOB=false\n"])
+def test_shared_nodes_stay_shared_and_nobodys_processes_are_killed_there(kill: str) -> None:
+    done = convert(f"{kill}PBS_EXCLUSIVE_NODE_ALLOC=false\n", "config.sh")
+    policy = parse(done.text, "new").policy
+    assert (policy.pbs_exclusive_node_alloc, policy.kill_user_processes_after_job) == (False, False)
+    told = [word.text for word in done.words if word.fate == "changed"]
+    assert [text.startswith("kill_user_processes_after_job: false, for it ") for text in told] == [True] * len(told)
+    assert bool(told) == ("false" not in kill)
+
+
 def test_hostile_values_stay_values() -> None:
     done = convert("DOMAIN=$'a\\nbridge: evil'\nSEARCH_DOMAIN='x\nbridge: evil'\nNTP_SERVER_1='a: b # c'\n", "a\nb: c")
     assert parse(done.text, "new").policy.bridge == "br0"
