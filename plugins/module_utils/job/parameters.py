@@ -100,7 +100,6 @@ _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _LOG = "the product's log"
-_INSTALL = "the roles that install the product"
 _IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
 _SPARE = "spare nodes"
 _CACHE = "the nodes' image cache"
@@ -119,7 +118,6 @@ class Policy:
         "/opt/vtorque",
         "where the product is installed on front ends",
         old=("VTORQUE_DIR",),
-        later=_INSTALL,
         section="where things are",
     )
     prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")

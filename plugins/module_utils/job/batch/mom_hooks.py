@@ -30,6 +30,8 @@ OURS = b"plugin_utils.cli.hook"
 MODE = 0o500
 LINKS = ".links"
 """Within the kept hooks: links of the site as they were, to be put back as they were."""
+LONGEST_WAY = 40
+"""Links one after the other, of which the kernel follows no more (path_resolution(7))."""
 AGAIN = "play it again when no job is on the node; pbsnodes -o keeps new ones away"
 
 
@@ -237,12 +239,24 @@ def _keep(places: Places, name: str) -> None:
     if not path.is_symlink():
         _copy(path, kept)
         return
-    # where the link leads, seen from another directory; what is called as ours now is kept beside it
-    target = pathlib.Path(os.path.realpath(path))
-    inside = target.parent == pathlib.Path(os.path.realpath(places.mom_priv)) and target.name in HOOKS
     _make_directory(places.kept / LINKS, places.owner_uid)
     _relink(places.link(name), os.fspath(path.readlink()))
-    _relink(kept, target.name if inside else os.fspath(places.mom_priv / path.readlink()))
+    # where it leads, seen from another directory; a hook that is ours now is called where it is kept: else ours would
+    # call itself for ever
+    _relink(kept, _hook_behind(path, places.mom_priv) or os.fspath(places.mom_priv / path.readlink()))
+
+
+def _hook_behind(path: pathlib.Path, mom_priv: pathlib.Path) -> str:
+    """Which hook of `mom_priv` a link leads to, at its end or on the way; "" when it leads elsewhere."""
+    home = os.path.realpath(mom_priv)
+    for _hop in range(LONGEST_WAY):
+        if not path.is_symlink():
+            break
+        target = path.parent / path.readlink()
+        path = pathlib.Path(os.path.realpath(target.parent), target.name)
+        if os.fspath(path.parent) == home and path.name in HOOKS:
+            return path.name
+    return ""
 
 
 def _put_back(places: Places, name: str) -> None:

@@ -117,6 +117,20 @@ def test_the_site_s_hooks_can_be_run_from_where_they_are_kept(places: Places) ->
     assert (places.mom_priv / "prologue.user").exists()
 
 
+@pytest.mark.parametrize("way", ["epilogue", "../elsewhere", "../mom_priv/epilogue"])
+def test_links_by_way_of_a_hook_that_is_a_link_itself_do_not_come_back_to_us(places: Places, way: str) -> None:
+    hook(places.mom_priv.parent / "shared", "#!/bin/sh\necho shared\n")
+    (places.mom_priv.parent / "elsewhere").symlink_to(places.mom_priv / "epilogue")
+    (places.mom_priv / "epilogue").symlink_to("../shared")
+    (places.mom_priv / "epilogue.parallel").symlink_to(way)
+    was = tree(places.mom_priv.parent)
+    mom_hooks.present(places, TEXT)
+    assert (places.mom_priv / "epilogue").read_bytes() == TEXT
+    assert (places.kept / "epilogue.parallel").read_text() == "#!/bin/sh\necho shared\n"
+    mom_hooks.absent(places)
+    assert tree(places.mom_priv.parent) == was
+
+
 def test_a_newer_one_of_ours_is_not_taken_for_the_site_s(places: Places) -> None:
     mom_hooks.present(places, TEXT)
     assert mom_hooks.present(places, NEWER).changed

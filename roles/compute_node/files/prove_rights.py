@@ -1,0 +1,115 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What must work for root on a node with the batch server, tried without changing anything.
+
+Writes one line of JSON: `faults`, sentences of what does not work, and `words`, what an administrator should know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import re
+import socket
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+TIMEOUT_S = 20
+
+
+class Failed(Exception):
+    """A command of Torque's did not do what it should."""
+
+
+def run(program: pathlib.Path, *words: str) -> tuple[int, str, str]:
+    """Status, output and complaint of a command, which has an end."""
+    try:
+        done = subprocess.run(
+            [str(program), *words], capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL, check=False, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{program} {' '.join(words)}: no answer in {TIMEOUT_S} s") from None
+    except OSError as error:
+        raise Failed(f"{program}: {error.strerror}") from error
+    return done.returncode, done.stdout, " ".join(done.stderr.split())[:300]
+
+
+def short(name: str) -> str:
+    """A host's name without its domain."""
+    return name.partition(".")[0].lower()
+
+
+def try_qstat(place: pathlib.Path, _node: str) -> None:
+    """`qstat -f`: the hooks ask for their job by it."""
+    status, _output, complaint = run(place / "qstat", "-f")
+    if status:
+        raise Failed(f"qstat -f ended with {status}: {complaint}")
+
+
+def try_note(place: pathlib.Path, node: str) -> None:
+    """`pbsnodes -N` with the note that the node has already: only an operator may."""
+    status, output, complaint = run(place / "pbsnodes", "-x")
+    if status:
+        raise Failed(f"pbsnodes -x ended with {status}: {complaint}")
+    try:
+        # of the site's own pbsnodes, and expat expands nothing without end
+        nodes = ElementTree.fromstring(output).findall("Node") if output.strip() else []  # noqa: S314
+    except ElementTree.ParseError as error:
+        raise Failed(f"pbsnodes -x: {error}") from error
+    named = {found.findtext("name", ""): found for found in nodes}
+    name = node if node in named else next((name for name in named if short(name) == short(node)), "")
+    if not name:
+        raise Failed(f"the batch server has no node {node} (it has {', '.join(sorted(named)[:5]) or 'none'})")
+    status, _output, complaint = run(place / "pbsnodes", "-N", named[name].findtext("note", ""), name)
+    if status or complaint:
+        raise Failed(f"pbsnodes -N: {complaint or status} (qmgr -c 's s operators += root@{node}' on the front end)")
+
+
+def try_hold(place: pathlib.Path, _node: str) -> None:
+    """`qhold -h u` of a job that cannot be: the server must say that there is none, and nothing else."""
+    _status, _output, complaint = run(place / "qhold", "-h", "u", "0")
+    if "unknown job" not in complaint.lower():
+        raise Failed(f"qhold -h u of a job that is not there should say so, and says: {complaint or 'nothing'}")
+
+
+def server_words(place: pathlib.Path, node: str) -> list[str]:
+    """What of the server's settings should be otherwise."""
+    try:
+        status, output, _complaint = run(place / "qmgr", "-c", "print server")
+    except Failed:
+        return []
+    if status:
+        return []
+    words = []
+    settings = re.findall(r"^set server (\S+) \+?= (.*)$", output, re.MULTILINE)
+    for value in (value for name, value in settings if name == "managers"):
+        user, _, host = value.partition("@")
+        if user == "root" and short(host) == short(node):
+            words.append(f"root@{node} is a manager of the batch server: an operator is enough, and less dangerous")
+    if ("query_other_jobs", "True") not in settings:
+        words.append(
+            "query_other_jobs is not True: qmgr -c 's s query_other_jobs = True' lets nodes and users see jobs"
+        )
+    return words
+
+
+def main() -> None:
+    """Try all of it, and tell."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("place", type=pathlib.Path, help="the directory of Torque's commands")
+    place = parser.parse_args().place
+    node = socket.gethostname()
+    faults = []
+    for attempt in (try_qstat, try_note, try_hold):
+        try:
+            attempt(place, node)
+        except Failed as error:
+            faults.append(str(error))
+    print(json.dumps({"faults": faults, "words": server_words(place, node)}))
+
+
+if __name__ == "__main__":
+    main()
