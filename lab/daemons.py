@@ -141,13 +141,17 @@ def _ssh(plan: NodePlan) -> None:
     put("/etc/ssh/ssh_host_ed25519_key.pub", key(f"{plan.name}.pub"))
     known = [f"{name},{address} {key(f'{name}.pub')}" for name, address in plan.peers.items()]
     put("/etc/ssh/ssh_known_hosts", "".join(known))
-    put("/etc/ssh/ssh_config", "Host *\n  StrictHostKeyChecking yes\n  BatchMode yes\n")
+    # what the product places there
+    put(
+        "/etc/ssh/ssh_config",
+        "Include /etc/ssh/ssh_config.d/*-vtorque.conf\nHost *\n  StrictHostKeyChecking yes\n  BatchMode yes\n",
+    )
     put("/root/.ssh/id_ed25519", key("root"), 0o600)
     put("/root/.ssh/id_ed25519.pub", key("root.pub"))
     put("/root/.ssh/authorized_keys", key("root.pub"), 0o600)
     pathlib.Path("/root/.ssh").chmod(0o700)
     settings = {
-        "Port": "22", "ListenAddress": plan.address,
+        "Include": "/etc/ssh/sshd_config.d/*-vtorque.conf", "Port": "22", "ListenAddress": plan.address,
         "HostKey": "/etc/ssh/ssh_host_ed25519_key", "PidFile": "/run/sshd.pid",
         "PermitRootLogin": "prohibit-password", "PasswordAuthentication": "no", "KbdInteractiveAuthentication": "no",
         "UsePAM": "no", "UseDNS": "no", "Subsystem": "sftp internal-sftp", "MaxStartups": "100", "MaxSessions": "100",

@@ -16,6 +16,8 @@ DIRECTORIES = {
     "slot": "/var/lib/vtorque/slots",
     "run record": "/run/vtorque/jobs",
     "shell link": "/run/vtorque/shells",
+    "ssh access": "/run/vtorque/bare",
+    "authorized keys": "/run/vtorque/authorized_keys",
     "batch job": "/var/spool/torque/mom_priv/jobs",
     "node file": "/var/spool/torque/aux",
 }

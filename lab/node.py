@@ -165,6 +165,8 @@ def init(ready: int) -> None:
     os.set_inheritable(ready, False)
     plan = NodePlan.read(PLAN)
     try:
+        if not plan.bare and not plan.is_front_end:
+            _furnish_ssh()
         daemons.start(plan)
         if not plan.bare:
             _furnish(plan)
@@ -189,6 +191,12 @@ def _furnish(plan: NodePlan) -> None:
     batch.install(plan)
     site.install(plan)
     batch.start(plan)
+
+
+def _furnish_ssh() -> None:
+    from . import site
+
+    site.place_drop_ins()
 
 
 def _reap() -> None:

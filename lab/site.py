@@ -41,6 +41,18 @@ def install(plan: NodePlan) -> None:
             put(TORQUE_HOME / "mom_priv" / name, hook, 0o500)
 
 
+def place_drop_ins() -> None:
+    """What a compute node's ssh and sshd read of jobs; placed before sshd starts, which would have to be told.
+
+    Raises:
+        DaemonError: a template is missing or cannot be rendered.
+    """
+    values = {"run_dir": "/run/vtorque", "authorized_keys_files": ".ssh/authorized_keys .ssh/authorized_keys2"}
+    for program in ("ssh", "sshd"):
+        place = pathlib.Path(f"/etc/ssh/{program}_config.d/00-vtorque.conf")
+        put(place, _render(f"ssh/{program}-vtorque.conf.j2", **values))
+
+
 def settings(plan: NodePlan) -> dict[str, t.Any]:
     """The site's configuration of a lab: small guests, under software emulation."""
     numbered = {} if plan.is_front_end else {"node_number": plan.number}

@@ -26,7 +26,7 @@ from ..module_utils.job.verdict import gather
 from ..module_utils.records import Deadline
 from ..plugin_utils import early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import guests_file, keep_use, read_guests, read_plan
+from ..plugin_utils.job_files import bare_file, guests_file, keep_use, read_bare, read_guests, read_plan
 from ..plugin_utils.job_map import map_of
 from ..plugin_utils.node_answer import Answer, read_answer, require_distinct
 from ..plugin_utils.node_calls import NodeCall, Reply, hear_all, local_command, ssh_command
@@ -84,10 +84,12 @@ class ActionModule(JobAction):
             for some in in_turn(list(parts), int(_setting("DEFAULT_FORKS"))):
                 new = [stack.enter_context(self._call(place, parts[name], prefix)) for name in some]
                 made = [call.node for call in calls]
-                answers = self._ask(place, "present", new, {name: parts[name] for name in some}, made)
+                answers = self._ask(place, "present", new, parts, made)
                 for name, answer in answers.items():
                     guests = [guestspec.to_dict(guest) for guest in answer.guests]
                     keep(guests_file(place, name), {"guests": guests})
+                    if answer.bare is not None:
+                        keep(bare_file(place, name), guestspec.to_dict(answer.bare))
                 calls += new
             self._join(place, plan, calls)
         after = {name: [shown(guest) for guest in read_guests(place, name)] for name in parts}
@@ -134,6 +136,7 @@ class ActionModule(JobAction):
             keep_phase(place, f"{what}.{node}", began, tick)
             if what == "absent":
                 guests_file(place, node).unlink(missing_ok=True)
+                bare_file(place, node).unlink(missing_ok=True)
                 keep_use(place, node, answers[node].used)
 
         for call in calls:
@@ -141,17 +144,21 @@ class ActionModule(JobAction):
         timeout_s = max(part.timeout_s for part in parts.values()) + MARGIN_S
         patience_s = PATIENCE_S if what == "present" else float("inf")
         errors = hear_all(calls, read, Deadline.after(timeout_s), patience_s=patience_s)
-        raise_for(place, errors, superior=self._superior, made=[*made, *answers])
+        # a host that stays bare has booted no image
+        booted = [node for node in (*made, *answers) if parts[node].guests] if what == "present" else []
+        raise_for(place, errors, superior=self._superior, made=booted)
         return answers
 
     def _join(self, place: JobPlace, plan: JobPlan, calls: list[NodeCall]) -> None:
-        """Tell the guests of all nodes of each other."""
+        """Tell the guests of all nodes, and the bare hosts, of each other."""
         with phase(place, "join"):
             guests = {node: read_guests(place, node) for node in plan.parts}
-            require_distinct((one for some in guests.values() for one in some), f"the nodes of job {place.job_id}")
+            bare = read_bare(place, plan)
+            everyone = (one for some in guests.values() for one in some)
+            require_distinct(everyone, f"the nodes of job {place.job_id}", bare)
             timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else 60.0
             for call in calls:
-                told = map_of(plan, guests, call.node, timeout_s)
+                told = map_of(plan, guests, bare, call.node, timeout_s)
                 call.say(json.dumps(guestspec.to_dict(told), ensure_ascii=True).encode("ascii"))
 
             def read(node: str, reply: Reply) -> None:
@@ -273,7 +280,11 @@ def part_of(place: JobPlace, host: str, wanted: str, timeout_s: float) -> guests
         VTorqueError: there is no plan, or the host has no part in it.
     """
     if wanted == "absent":
-        return guestspec.NodePart.removal(place.job_id, place.start, host, timeout_s)
+        bare: dict[str, int] = {}
+        with contextlib.suppress(VTorqueError):
+            former = read_plan(place)
+            bare = former.bare if former else {}
+        return guestspec.NodePart.removal(place.job_id, place.start, host, timeout_s, bare.get(host, 0))
     plan = read_plan(place)
     if plan is None:
         raise VTorqueError(f"{place.file('plan.json')}", "there is no plan", "run job_plan first")

@@ -16,7 +16,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.guestspec import GuestFacts, GuestSpec
 from ..module_utils.job.plan import JobPlan
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import PLAN, read_error, read_guests, read_phases, read_plan, remove
+from ..plugin_utils.job_files import PLAN, read_bare, read_error, read_guests, read_phases, read_plan, remove
 from ..plugin_utils.node_answer import require_distinct
 
 SHELL_FILES = ("ready.json", "job_key", "known_hosts")
@@ -46,6 +46,7 @@ class ActionModule(JobAction):
         if plan is None:
             raise VTorqueError(f"{place.file(PLAN)}", "there is no plan", "run job_plan first")
         guests = all_guests(place, plan)
+        bare = read_bare(place, plan)
         shell = shell_of(os.environ)
         ready = records.ReadyRecord(
             job_id=place.job_id,
@@ -55,6 +56,7 @@ class ActionModule(JobAction):
             boot_id=records.boot_id(),
             guests=tuple(ready_guest(plan, node, facts) for node, facts in guests),
             user_shell=plan.user_shell,
+            bare=tuple(records.ReadyBare(node, plan.bare[node]) for node in bare),
         )
         changed = not (shell_links.link_of(shell, place.root).is_symlink() and says(place.file("ready.json"), ready))
         if changed:
@@ -76,7 +78,8 @@ class ActionModule(JobAction):
         if plan is not None:
             guests = [(node, facts) for node in plan.parts for facts in read_guests(place, node)]
             self._keep(place, kept, plan, guests, ended=time.time())
-        gone += remove([place.file(PLAN), *place.run_dir.glob("guests.*.json"), *place.run_dir.glob("phase.*.json")])
+        kinds = ("guests", "bare", "phase")
+        gone += remove([place.file(PLAN), *(path for kind in kinds for path in place.run_dir.glob(f"{kind}.*.json"))])
         return Outcome(bool(gone), before, [], {"removed": len(gone)})
 
     def _keep(
@@ -97,6 +100,7 @@ class ActionModule(JobAction):
             "start": place.start,
             "user": plan.owner.user,
             "nodes": list(plan.parts),
+            "bare": list(plan.bare),
             "guests": known.get("guests") or [record_of(plan, node, facts) for node, facts in guests],
             "phases": {**known.get("phases", {}), **read_phases(place)},
             "error": read_error(place),

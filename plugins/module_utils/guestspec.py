@@ -42,8 +42,9 @@ def _part() -> t.Any:
     return dataclasses.field()  # pylint: disable=invalid-field-call
 
 
-def _number(low: int, high: int) -> t.Any:
-    return dataclasses.field(metadata={"low": low, "high": high})  # pylint: disable=invalid-field-call
+def _number(low: int, high: int, *, default: t.Any = dataclasses.MISSING) -> t.Any:
+    figures = {"low": low, "high": high}
+    return dataclasses.field(default=default, metadata=figures)  # pylint: disable=invalid-field-call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +118,8 @@ class NodePart:
         start: Torque's start_count of the job; a requeued job has a higher one.
         timeout_s: seconds from the reading of this request until the node must have answered.
         guests: empty for `absent`, which removes whatever of this start is there.
+        bare_slots: how often the job's node file names this host, which stays bare (mixed request); 0: it is to have
+            guests, or nobody knows.
     """
 
     version: int = _number(VERSION, VERSION)
@@ -127,9 +130,10 @@ class NodePart:
     timeout_s: float = _number(0, 86_400)
     owner: Owner = _part()
     guests: tuple[GuestSpec, ...] = _part()
+    bare_slots: int = _number(0, 100_000, default=0)
 
     @classmethod
-    def removal(cls, job_id: str, start: int, node: str, timeout_s: float) -> NodePart:
+    def removal(cls, job_id: str, start: int, node: str, timeout_s: float, bare_slots: int = 0) -> NodePart:
         """The request to remove whatever of a start is on a node; it is about no guest, and so about no owner.
 
         Args:
@@ -137,11 +141,12 @@ class NodePart:
             start: Torque's start_count of the job.
             node: which node is asked.
             timeout_s: seconds until it must have answered.
+            bare_slots: as the plan says it of a bare host, which need not have libvirt; 0: it is not known to be one.
 
         Returns:
             A part with `absent` and without guests.
         """
-        return cls(VERSION, "absent", job_id, start, node, timeout_s, _NOBODY, ())
+        return cls(VERSION, "absent", job_id, start, node, timeout_s, _NOBODY, (), bare_slots)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,32 +199,47 @@ class GuestUse:
 
 
 @dataclasses.dataclass(frozen=True)
+class BareHost:
+    """A host of a mixed job that stays bare: the node's answer, and untrusted where it arrives.
+
+    Attributes:
+        address: where guests reach its sshd.
+        host_key: the public ssh key that answers there.
+    """
+
+    address: str = _text(ADDRESS)
+    host_key: str = _text(PUBLIC_KEY)
+
+
+@dataclasses.dataclass(frozen=True)
 class JobHost:
-    """One host of a job, as its guests know it.
+    """One host of a job, as the others know it.
 
     Attributes:
         name: host name.
         address: where it is reached.
-        slots: how often the job's node file names it: vCPUs of a guest.
+        slots: how often the job's node file names it: vCPUs of a guest, slots of a bare host.
         host_key: the public ssh key that answers there.
+        bare: is it a host of the cluster itself, and no guest?
     """
 
     name: str = _text(HOST_NAME)
     address: str = _text(ADDRESS)
     slots: int = _number(0, 100_000)
     host_key: str = _text(PUBLIC_KEY)
+    bare: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class JobMap:
-    """What every guest of a job learns when all of them are ready.
+    """What every host of a job learns when all guests are ready.
 
     Attributes:
         do: `join`.
-        node: whose guests are told.
+        node: whose guests are told; or a bare host, which is told itself.
         timeout_s: seconds from the reading of this request until the node must have answered.
-        hosts: of the whole job, in the order of the node file.
-        job_key: with which the job's user goes from guest to guest.
+        hosts: of the whole job, in the order of the node file: the guests by rank, then the bare hosts.
+        job_key: with which the job's user goes from host to host.
     """
 
     version: int = _number(VERSION, VERSION)
@@ -301,6 +321,14 @@ def _value(hint: t.Any, field: dataclasses.Field[t.Any], value: object, where: s
             shown = repr(value)[:80] if field.repr else "the value"
             raise FormError(where, f"{shown} is not of the form demanded")
         return value
+    if hint is bool:
+        if not isinstance(value, bool):
+            raise FormError(where, f"true or false was expected, not {type(value).__name__}")
+        return value
+    return _figure(hint, field, value, where)
+
+
+def _figure(hint: t.Any, field: dataclasses.Field[t.Any], value: object, where: str) -> object:
     number = (int, float) if hint is float else (int,)
     if isinstance(value, bool) or not isinstance(value, number):
         raise FormError(where, f"a number was expected, not {type(value).__name__}")

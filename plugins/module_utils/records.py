@@ -129,6 +129,18 @@ class ReadyGuest:
 
 
 @dataclasses.dataclass(frozen=True)
+class ReadyBare:
+    """A host of a mixed job that stays bare, as the job's shell needs it.
+
+    Attributes:
+        slots: how often the job's node file names it.
+    """
+
+    name: str
+    slots: int
+
+
+@dataclasses.dataclass(frozen=True)
 class ReadyRecord:
     """The guests of this start are ready, and this process may run the job in them.
 
@@ -138,6 +150,7 @@ class ReadyRecord:
         guests: by rank, 0 first.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
         far_end: the program in the guest that runs the job (`templates/guest/run.sh`).
+        bare: the hosts of a mixed job that stay bare, in the order of the node file.
     """
 
     job_id: str
@@ -148,12 +161,13 @@ class ReadyRecord:
     guests: tuple[ReadyGuest, ...]
     user_shell: str
     far_end: str = "/usr/lib/vtorque/run"
+    bare: tuple[ReadyBare, ...] = ()
 
     @classmethod
     def from_dict(cls, data: dict[str, t.Any]) -> ReadyRecord:
         """The record as `write` stored it; root wrote it, so the form is taken as given."""
         rest = {**data, "shell": ProcessId(**data["shell"]), "guests": tuple(ReadyGuest(**g) for g in data["guests"])}
-        return cls(**rest)
+        return cls(**{**rest, "bare": tuple(ReadyBare(**one) for one in data.get("bare", ()))})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,7 +322,7 @@ def _grant(fd: int, uid: int, rights: int, *, others: int = 0) -> None:
     os.setxattr(fd, "system.posix_acl_access", acl)
 
 
-def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None) -> None:
+def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None, mode: int = 0o400) -> None:
     """Write a file of root's that appears whole, with its final owner and mode, or not at all.
 
     Args:
@@ -316,6 +330,7 @@ def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None) ->
         content: the text.
         reader_uid: a user who may read it, granted by an ACL: never by group, never by ownership (a group may be
             shared by everybody, and an owner could change the file).
+        mode: 0o444 for what everybody may read.
 
     Raises:
         VTorqueError: the file or its ACL could not be written.
@@ -324,6 +339,7 @@ def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None) ->
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o400)
         with os.fdopen(fd, "w", encoding="utf-8") as stream:
+            os.fchmod(fd, mode)
             stream.write(content)
             if reader_uid is not None:
                 stream.flush()

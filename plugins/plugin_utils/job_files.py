@@ -11,7 +11,7 @@ import typing as t
 
 from ..module_utils import records
 from ..module_utils.errors import VTorqueError
-from ..module_utils.guestspec import GuestFacts, GuestUse, from_dict, to_dict
+from ..module_utils.guestspec import BareHost, GuestFacts, GuestUse, from_dict, to_dict
 from ..module_utils.job.plan import JobPlan
 from .action_module import JobPlace, keep
 from .planning import PLAN
@@ -59,6 +59,33 @@ def read_guests(place: JobPlace, node: str) -> tuple[GuestFacts, ...]:
     except FileNotFoundError:
         return ()
     return tuple(from_dict(GuestFacts, item, "guests") for item in data.get("guests", []))
+
+
+def bare_file(place: JobPlace, node: str) -> pathlib.Path:
+    """Where what a bare host says of itself is kept."""
+    return place.file(f"bare.{node}.json")
+
+
+def read_bare(place: JobPlace, plan: JobPlan) -> dict[str, BareHost]:
+    """What the hosts of this start that stay bare said of themselves, in the order of exec_host.
+
+    Args:
+        place: the start of the job.
+        plan: which hosts those are.
+
+    Returns:
+        By the host's name.
+
+    Raises:
+        VTorqueError: one has not answered, or what is kept is not of the form.
+    """
+    found = {}
+    for node in plan.bare:
+        try:
+            found[node] = from_dict(BareHost, records.read_json(bare_file(place, node)), "bare")
+        except FileNotFoundError:
+            raise VTorqueError(f"job {place.job_id} is not ready", f"the bare host {node} has not answered") from None
+    return found
 
 
 def keep_use(place: JobPlace, node: str, used: t.Sequence[GuestUse]) -> None:

@@ -1,34 +1,41 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every guest of a job learns of the others, from the plan and from what the nodes have made."""
+"""What every host of a job learns of the others, from the plan and from what the nodes have made."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ..module_utils import guestspec
-from ..module_utils.guestspec import GuestFacts, JobHost, JobMap
+from ..module_utils.guestspec import BareHost, GuestFacts, JobHost, JobMap
 from ..module_utils.job.plan import JobPlan
 
 
-def map_of(plan: JobPlan, guests: t.Mapping[str, t.Sequence[GuestFacts]], node: str, timeout_s: float) -> JobMap:
-    """The map of a job for the guests of one node.
+def map_of(
+    plan: JobPlan, guests: t.Mapping[str, t.Sequence[GuestFacts]], bare: t.Mapping[str, BareHost], node: str,
+    timeout_s: float,
+) -> JobMap:  # fmt: skip
+    """The map of a job for one node.
 
     Args:
         plan: what was asked for.
         guests: what was made, by node.
-        node: whose guests are told.
-        timeout_s: seconds that the node has to tell them.
+        bare: what the hosts that stay bare say of themselves, by node.
+        node: who is told.
+        timeout_s: seconds that the node has for it.
 
     Returns:
-        All guests of the job, by rank.
+        All guests of the job by rank, then its bare hosts in the order of exec_host.
     """
     asked = {spec.rank: spec for part in plan.node_parts for spec in part.guests}
     made = sorted((facts for some in guests.values() for facts in some), key=lambda facts: facts.rank)
     hosts = tuple(
         JobHost(facts.name, facts.address, asked[facts.rank].vcpus, _plain(asked[facts.rank].host_key.public))
         for facts in made
+    ) + tuple(
+        JobHost(name, bare[name].address, slots, _plain(bare[name].host_key), bare=True)
+        for name, slots in plan.bare.items()
     )
     return JobMap(guestspec.VERSION, "join", plan.job_id, plan.start, node, timeout_s, hosts, plan.job_key)
 

@@ -9,10 +9,11 @@ import collections
 import dataclasses
 import json
 import re
+import types
 import typing as t
 
 from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict, printable
-from ..module_utils.guestspec import FormError, GuestFacts, GuestUse, NodePart, from_dict
+from ..module_utils.guestspec import BareHost, FormError, GuestFacts, GuestUse, NodePart, from_dict
 
 SSH_FAILED = 255
 LIMIT = 1 << 20
@@ -27,11 +28,13 @@ class Answer:
         guests: by rank.
         removed: what the node says it took away, as words for people.
         used: what the guests that went had used, where the node knows it.
+        bare: what a host that stays bare says of itself; None: it was not asked.
     """
 
     guests: tuple[GuestFacts, ...]
     removed: tuple[str, ...]
     used: tuple[GuestUse, ...] = ()
+    bare: BareHost | None = None
 
 
 def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) -> Answer:
@@ -74,7 +77,18 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     used = tuple(from_dict(GuestUse, item, "used") for item in _list(data, "used", asked))
     _check_names(part, used, asked)
     removed = _words(_list(data, "removed", asked))
-    return Answer(tuple(sorted(guests, key=lambda guest: guest.rank)), removed, used)
+    return Answer(tuple(sorted(guests, key=lambda guest: guest.rank)), removed, used, _bare_host(part, data, asked))
+
+
+def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost | None:
+    """What a bare host says of itself; nobody else says anything of the kind."""
+    told = [from_dict(BareHost, item, "bare") for item in _list(data, "bare", asked)]
+    wanted = 1 if part.bare_slots and part.do == "present" else 0
+    if len(told) != wanted:
+        raise FormError(asked, f"spoke of {len(told)} bare hosts, where {wanted} was asked for")
+    for host in told:
+        _check_address(host.address, "a bare host", asked)
+    return told[0] if told else None
 
 
 def _check_names(part: NodePart, guests: t.Sequence[GuestFacts | GuestUse], asked: str) -> None:
@@ -88,29 +102,39 @@ def _check_names(part: NodePart, guests: t.Sequence[GuestFacts | GuestUse], aske
 
 
 def _check_guests(part: NodePart, guests: tuple[GuestFacts, ...], asked: str) -> None:
-    import netaddr  # 30 ms that only those pay who have guests to look at
-
     wanted = sorted(guest.rank for guest in part.guests)
     if sorted(guest.rank for guest in guests) != wanted:
         raise FormError(asked, f"answered for other ranks than the {len(wanted)} it was asked for")
     require_distinct(guests, asked)
     _check_names(part, guests, asked)
     for guest in guests:
-        try:
-            address = netaddr.IPAddress(guest.address)
-        except (netaddr.AddrFormatError, ValueError):
-            raise FormError(asked, f"{guest.address!r} is not an address") from None
-        if address.is_loopback() or address.is_multicast() or int(address) in (0, 2**32 - 1):
-            raise FormError(asked, f"{guest.address} is not the address of a guest")
+        _check_address(guest.address, "a guest", asked)
 
 
-def require_distinct(guests: t.Iterable[GuestFacts], asked: str) -> None:
-    """No two guests share a name, a MAC or an address.
+def _check_address(text: str, whose: str, asked: str) -> None:
+    import netaddr  # 30 ms that only those pay who have somebody to look at
+
+    try:
+        address = netaddr.IPAddress(text)
+    except (netaddr.AddrFormatError, ValueError):
+        raise FormError(asked, f"{text!r} is not an address") from None
+    if address.is_loopback() or address.is_multicast() or int(address) in (0, 2**32 - 1):
+        raise FormError(asked, f"{text} is not the address of {whose}")
+
+
+def require_distinct(
+    guests: t.Iterable[GuestFacts], asked: str, bare: t.Mapping[str, BareHost] = types.MappingProxyType({})
+) -> None:
+    """No two guests share a name, a MAC or an address, and no bare host has an address of theirs or of another.
 
     Raises:
         FormError: says which.
     """
     guests = tuple(guests)
+    addresses = collections.Counter([guest.address for guest in guests] + [host.address for host in bare.values()])
+    for node, host in bare.items():
+        if addresses[host.address] > 1:
+            raise FormError(asked, f"the bare host {node} says {host.address}, which is another's address")
     for what in ("name", "mac", "address"):
         for value, times in collections.Counter(getattr(guest, what) for guest in guests).items():
             if times > 1:

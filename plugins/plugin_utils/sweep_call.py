@@ -24,8 +24,9 @@ def something_unheld(places: Places) -> bool:
     """
     settings = NodeSettings(node_name="", node_number=None, run_dir=places.run_dir, state_dir=places.state_dir)
     keys = set(traces.run_keys(settings))
-    with contextlib.suppress(FileNotFoundError):
-        keys |= {path.name for path in settings.guests_dir.iterdir()}
+    for place in (settings.guests_dir, settings.bare_dir):
+        with contextlib.suppress(FileNotFoundError):
+            keys |= {path.name for path in place.iterdir()}
     return any(
         not locks.is_held(locks.start_lock(settings, key)) and traces.living_shell(settings, key) is None
         for key in keys

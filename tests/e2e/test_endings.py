@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 
-from .conftest import Ended, Site
+from .conftest import Site
 from .trouble import (
     GATE,
     HOOK,
@@ -27,6 +27,7 @@ from .trouble import (
     check_message,
     check_refused,
     drop,
+    finish,
     guest_on,
     kill,
     never_ready,
@@ -62,17 +63,6 @@ def again(site: Site, job_id: str) -> None:
 def ready(site: Site, job_id: str, start: int) -> bool:
     """Are the guests of a start ready?"""
     return site.on(SUPERIOR, "test", "-e", f"/run/vtorque/jobs/{job_id}.{start}/ready.json").returncode == 0
-
-
-def finish(site: Site, job_id: str) -> Ended:
-    """Let a script end that waits for it; what comes before it listens is lost on it."""
-
-    def ended() -> bool:
-        site.on("fe", "qsig", "-s", "URG", job_id, user="alice")
-        return site.facts(job_id)["job_state"] == "C"
-
-    site.wait_for("the end of the script", ended)
-    return site.end(job_id)
 
 
 def left_on_nodes(site: Site) -> list[str]:

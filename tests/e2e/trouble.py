@@ -197,6 +197,17 @@ def wait_in_guest(site: Site, job_id: str) -> str:
     return node
 
 
+def finish(site: Site, job_id: str) -> Ended:
+    """Let a script end that waits for it; what comes before it listens is lost on it."""
+
+    def ended() -> bool:
+        site.on("fe", "qsig", "-s", "URG", job_id, user="alice")
+        return site.facts(job_id)["job_state"] == "C"
+
+    site.wait_for("the end of the script", ended)
+    return site.end(job_id)
+
+
 def guest_on(site: Site, node: str) -> str:
     """The one guest that a node has; "" when it has none."""
     return site.root(node, "virsh list --name").strip()

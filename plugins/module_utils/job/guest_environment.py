@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from ..records import ReadyGuest
+from ..records import ReadyBare, ReadyGuest
 from .mpi_environment import mpi_variables
 
 NODE_PATHS = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
@@ -126,13 +126,16 @@ def display_of(job: t.Mapping[bytes, bytes]) -> str:
     return display.decode("ascii") if re.fullmatch(TORQUE_DISPLAY, display) else ""
 
 
-def guest_variables(job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest]) -> dict[bytes, bytes]:
+def guest_variables(
+    job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest], bare: t.Sequence[ReadyBare] = ()
+) -> dict[bytes, bytes]:
     """What the job finds in its guest.
 
     Args:
         job: the environment in which the batch system started the job's shell: its own variables, and what the
             user passed with `-v` and `-V`.
-        guests: the job's guests, by rank; the counts describe them.
+        guests: the job's guests, by rank; the counts describe them,
+        bare: and the hosts of a mixed job that stay bare.
     """
     # env(1) in the guest would take a name that begins with a dash for an option
     kept = {name: value for name, value in job.items() if not name.startswith(b"-")}
@@ -141,7 +144,7 @@ def guest_variables(job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest]
     kept.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
     kept[b"DISTRO"] = b"SLG"
     if guests and all(guest.vcpus for guest in guests):
-        kept[b"PBS_NP"] = b"%d" % sum(guest.vcpus for guest in guests)
-        kept[b"PBS_NUM_NODES"] = b"%d" % len(guests)
+        kept[b"PBS_NP"] = b"%d" % (sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare))
+        kept[b"PBS_NUM_NODES"] = b"%d" % (len(guests) + len(bare))
         kept[b"PBS_NUM_PPN"] = b"%d" % guests[0].vcpus
     return {**kept, **mpi_variables(kept)}

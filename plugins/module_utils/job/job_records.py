@@ -86,6 +86,11 @@ class JobRecord:
         return tuple(_text(node) for node in _list(self.raw.get("nodes")))
 
     @property
+    def bare(self) -> tuple[str, ...]:
+        """Those of them that had no guests (a mixed request)."""
+        return tuple(_text(node) for node in _list(self.raw.get("bare")))
+
+    @property
     def guests(self) -> tuple[Guest, ...]:
         """By rank, as far as they are known."""
         found = [_guest(one) for one in _list(self.raw.get("guests")) if isinstance(one, dict)]

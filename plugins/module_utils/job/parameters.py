@@ -166,8 +166,8 @@ class Policy:
     ram_max: int | None = _parameter(_RAM, None, "greatest ram of a request")
     unclot_shmem_min: int | None = _parameter(_RAM, None, "least unclot_shmem of a request", later=_UNCLOT)
     unclot_shmem_max: int | None = _parameter(_RAM, None, "greatest unclot_shmem of a request", later=_UNCLOT)
-    nodes_min: int | None = _parameter(_CORES, None, "least nodes of a request", later="mixed requests")
-    nodes_max: int | None = _parameter(_CORES, None, "greatest nodes of a request", later="mixed requests")
+    nodes_min: int | None = _parameter(_CORES, None, "least nodes of a request")
+    nodes_max: int | None = _parameter(_CORES, None, "greatest nodes of a request")
     libvirt_uri: str = _parameter(
         text(r"[a-z+]{1,32}://\S{0,200}", "a libvirt URI"), "qemu:///system", "the hypervisor"
     )
@@ -260,7 +260,7 @@ class Policy:
     iocm_max_cores_default: int = _default_of("iocm_max_cores", 4, later=_IOCM)
     unclot_shmem_default: int | None = _default_of("unclot_shmem", None, later=_UNCLOT, old=("UNCLOT_SHMEM",))
     hypervisor_default: str = _default_of("hypervisor", "kvm")
-    nodes_default: int | None = _default_of("nodes", None, later="mixed requests")
+    nodes_default: int | None = _default_of("nodes", None)
     pci_default: tuple[str, ...] | None = _default_of("pci", None, later="PCI passthrough")
 
     vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA, section="components")

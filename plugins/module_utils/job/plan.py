@@ -37,7 +37,7 @@ from ..guestspec import (
 )
 from ..guestspec import VERSION as NODE_PART_VERSION
 from ..records import job_key
-from . import start_directory
+from . import mixed, start_directory
 from .batch import BatchJob, same_host
 from .keys import make_key
 from .policy import Offers, Policy, Resolved, demand, resolve
@@ -78,6 +78,11 @@ class JobPlan:
     user_shell: str = _text(f"({ABSOLUTE_PATH})?")
 
     @property
+    def bare(self) -> dict[str, int]:
+        """The hosts that stay bare, in the order of exec_host, and how often the job's node file names each."""
+        return {part.node: part.bare_slots for part in self.node_parts if part.bare_slots}
+
+    @property
     def parts(self) -> dict[str, NodePart]:
         """What each node is asked for, by the node's name."""
         return {part.node: part for part in self.node_parts}
@@ -113,6 +118,10 @@ class JobPlan:
             (part.job_id, part.start, part.owner) != (plan.job_id, plan.start, plan.owner) for part in plan.node_parts
         ):
             raise FormError("JobPlan.node_parts", "a part belongs to another job")
+        if any(bool(part.bare_slots) == bool(part.guests) for part in plan.node_parts):
+            raise FormError("JobPlan.node_parts", "a node has guests, or it stays bare")
+        if plan.mother_superior in plan.bare:
+            raise FormError("JobPlan.node_parts", "the job script runs in a guest of the mother superior")
         return plan
 
 
@@ -147,7 +156,10 @@ def make_plan(
         raise UserFault(f"-T {shown(job.jobtype)}", why, "submit the job without -T")
     resolved = resolve(_request(job), policy, offers)
     nodes = _nodes(job, node_file)
-    _check_slots(job, resolved, policy)
+    if why := mixed.objection(resolved, len(nodes)):
+        raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
+    vm_nodes = nodes[: mixed.vm_hosts(resolved, len(nodes))]
+    _check_slots(job, vm_nodes, resolved, policy)
     owner = (find_owner or owner_of)(_owner_name(job), job.egroup)
     _check_start_directory(job, owner, policy)
     key = make_key(_comment("job", job))
@@ -168,7 +180,8 @@ def make_plan(
                 node=node,
                 timeout_s=timeout_s,
                 owner=owner,
-                guests=_guests(job, resolved, node_rank, key.public),
+                guests=_guests(job, resolved, node_rank, key.public) if node in vm_nodes else (),
+                bare_slots=0 if node in vm_nodes else job.exec_host.count(node),
             )
             for node_rank, node in enumerate(nodes)
         ),
@@ -219,9 +232,9 @@ def _nodes(job: BatchJob, node_file: str) -> tuple[str, ...]:
     return job.nodes
 
 
-def _check_slots(job: BatchJob, resolved: Resolved, policy: Policy) -> None:
+def _check_slots(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy) -> None:
     need = demand(resolved, policy)
-    for node in job.nodes:
+    for node in vm_nodes:
         slots = job.exec_host.count(node)
         if slots < need.cores:
             why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"

@@ -97,7 +97,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
     "unclot_shmem": lambda value: True,
-    "nodes": lambda value: True,
     "pci": lambda value: True,
 }
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""

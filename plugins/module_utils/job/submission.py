@@ -11,7 +11,7 @@ import types
 import typing as t
 
 from ..errors import UserFault
-from . import script_file, start_directory
+from . import mixed, script_file, start_directory
 from .directives import Script
 from .policy import NOT_AVAILABLE_YET, Demand, NodeSize, Offers, Policy, Resolved, demand, resolve, too_big
 from .qsub_arguments import VM, Arguments, NodeChunk, mem_mib, read_nodes
@@ -48,12 +48,19 @@ class Submission:
         resolved: the request with everything decided, for people; root decides afresh when the job starts.
         notices: what was raised, and why, one line each.
         script: what qsub must read in place of the user's script, None where that can be read as it is.
+        hosts: how many hosts the job asks for.
     """
 
     arguments: Arguments
     resolved: Resolved
     notices: tuple[str, ...]
     script: bytes | None
+    hosts: int = 1
+
+    @property
+    def vm_hosts(self) -> int:
+        """How many of them have guests."""
+        return mixed.vm_hosts(self.resolved, self.hosts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,13 +147,15 @@ def prepare(
         resolved = resolve(request, policy, site.offers)
         need = demand(resolved, policy)
         faults += [fault for fault in too_big(need, known) if fault.key not in spoilt]
+        if mixed.KEY not in spoilt and (why := mixed.objection(resolved, _hosts(nodes))):
+            faults.append(KeyFault(mixed.KEY, resolved.word(mixed.KEY), why, resolved.origins[mixed.KEY]))
     except RequestErrors as errors:
         faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
     if faults:
         raise RequestErrors(faults, request)
     asked, notices = _sized(asked, nodes, need, policy)
     neutral = script.neutral if script.vm_texts else None
-    return Submission(_ours(asked, request.with_log(log), policy), resolved, notices, neutral)
+    return Submission(_ours(asked, request.with_log(log), policy), resolved, notices, neutral, _hosts(nodes))
 
 
 def _explained(fault: KeyFault, site: Site) -> KeyFault:
@@ -249,6 +258,11 @@ def _nodes(asked: _Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
         faults.append(KeyFault("-l nodes", shown(found[0]), "allowed: a number or a host, and :ppn=N", found[1]))
         return (NodeChunk(1, "", (), 0),)
     return chunks
+
+
+def _hosts(nodes: tuple[NodeChunk, ...]) -> int:
+    """How many hosts these are at most; one that is named twice is one."""
+    return sum(chunk.count for chunk in nodes if not chunk.host) + len({chunk.host for chunk in nodes if chunk.host})
 
 
 def _more_than_any_node(

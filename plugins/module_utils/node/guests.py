@@ -77,10 +77,15 @@ def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadlin
 
     A MOM that was restarted and a mother superior that lost its power run no epilogue.
     """
-    for earlier in records.starts_of(part.job_id, settings.guests_dir):
-        if earlier < part.start:
-            step(f"the end of start {earlier}")
-            absent(part.job_id, earlier, settings, Deadline.after(deadline.left_s(EARLIER_S)))
+    for earlier in earlier_starts(part, settings):
+        step(f"the end of start {earlier}")
+        absent(part.job_id, earlier, settings, Deadline.after(deadline.left_s(EARLIER_S)))
+
+
+def earlier_starts(part: NodePart, settings: NodeSettings) -> tuple[int, ...]:
+    """The starts of a job before this one of which something is here."""
+    found = {n for place in (settings.guests_dir, settings.bare_dir) for n in records.starts_of(part.job_id, place)}
+    return tuple(sorted(number for number in found if number < part.start))
 
 
 def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[GuestFacts, ...]:
@@ -100,7 +105,9 @@ def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[Gu
         return living(part, settings, domains)
 
 
-def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
+def absent(
+    job_id: str, start: int, settings: NodeSettings, deadline: Deadline, *, bare: bool = False
+) -> tuple[str, ...]:  # fmt: skip
     """See to it that nothing of a start is left on this node; from now on `present` refuses it.
 
     Who works on the start or watches its guests hears the tombstone, takes them away and ends; what was killed left
@@ -111,6 +118,7 @@ def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) 
         start: its start_count.
         settings: this node's own word.
         deadline: when there must be an answer.
+        bare: the plan says that this node stays bare for the start.
 
     Returns:
         What was removed by whomever, as words; () when there was nothing.
@@ -120,6 +128,10 @@ def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) 
         VTorqueError: something would not go.
     """
     key = job_key(job_id, start)
+    if is_bare(job_id, start, settings, told=bare):
+        from . import bare_host  # only such hosts pay for it
+
+        return bare_host.absent(job_id, start, settings, deadline)
     lock = locks.start_lock(settings, key)
     with disk_judged(settings):
         locks.bury(settings, key)
@@ -133,6 +145,16 @@ def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) 
                 locks.end_holder(lock)
             with locks.held(lock, settings, deadline) as before:
                 return _last_look(job_id, start, settings, domains, before)
+
+
+def is_bare(job_id: str, start: int, settings: NodeSettings, *, told: bool = False) -> bool:
+    """Is this node bare for a start?  Then libvirt, which it need not have, has nothing of the start.
+
+    Args:
+        told: the plan says so; a node that has guests of the start knows better.
+    """
+    here = told or (settings.bare_dir / job_key(job_id, start)).is_dir()
+    return here and not settings.start_dir(job_id, start).is_dir()
 
 
 def _last_look(
@@ -165,18 +187,24 @@ def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains 
 
 
 def left(
-    settings: NodeSettings, job_id: str | None = None, start: int | None = None, *, connect_s: float = CONNECT_S
-) -> tuple[str, ...]:
+    settings: NodeSettings, job_id: str | None = None, start: int | None = None, *, connect_s: float = CONNECT_S,
+    bare: bool = False,
+) -> tuple[str, ...]:  # fmt: skip
     """What of vTorque's guests is here, as words; that libvirt does not answer is one of them.
 
     Args:
         job_id: only of this job; None: of any, and what cannot be told whose it is.
         start: only of this start of it.
         connect_s: seconds that libvirt may take to answer at all.
+        bare: this node stays bare for the start, so that libvirt is not asked.
     """
+    there: tuple[Remain | str, ...] = ()
     try:
-        with Domains(settings.libvirt_uri, connect_s=connect_s) as domains:
-            there: tuple[Remain | str, ...] = remains(settings, domains)
+        if bare:
+            there = remains_without_libvirt(settings)
+        else:
+            with Domains(settings.libvirt_uri, connect_s=connect_s) as domains:
+                there = remains(settings, domains)
     except NodeFault as error:
         there = (f"unknown: {error}", *remains_without_libvirt(settings))
     if job_id is None:

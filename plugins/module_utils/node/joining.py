@@ -12,6 +12,7 @@ from ..guestspec import JobMap
 from ..records import Deadline
 from ..templates import render
 from .agent import Channel, Done, order_all
+from .host_names import names_by
 from .kept import Kept, read_kept
 from .settings import NodeSettings
 
@@ -78,11 +79,8 @@ def script_of(job_map: JobMap, settings: NodeSettings) -> str:
     Raises:
         SiteFault: the site's template is wrong.
     """
-
-    def names(name: str) -> str:
-        return f"{name}.{settings.domain} {name}" if settings.domain else name
-
     return render(
-        TEMPLATE, site_dir=settings.template_dir, hosts=job_map.hosts, names=names, job_id=job_map.job_id,
+        TEMPLATE, site_dir=settings.template_dir, hosts=job_map.hosts, job_id=job_map.job_id,
+        names=names_by(job_map.hosts, settings.domain),
         torque_home=str(settings.torque_home), job_key=job_map.job_key,
     )  # fmt: skip

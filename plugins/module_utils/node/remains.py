@@ -22,6 +22,7 @@ from .settings import NodeSettings
 
 PROC = pathlib.Path("/proc")
 KILLED_S = 10.0
+BARE = "ssh access"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Remain:
     """One thing that is there.
 
     Attributes:
-        kind: `domain`, `directory`, `slot`, `process` or `network device`.
+        kind: `domain`, `directory`, `slot`, `process`, `network device`, or `ssh access` of a host that stays bare.
         name: which one.
         key: `records.job_key` of the start it belongs to; "" when that cannot be told.
     """
@@ -61,6 +62,8 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     found = [Remain("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
     if settings.guests_dir.is_dir():
         found += [Remain("directory", path.name, path.name) for path in sorted(settings.guests_dir.iterdir())]
+    if settings.bare_dir.is_dir():
+        found += [Remain(BARE, path.name, path.name) for path in sorted(settings.bare_dir.iterdir())]
     found += [Remain("process", str(pid), key) for pid, key in processes(settings.guests_dir)]
     for device in sorted(SYS_NET.glob("vtq[0-9]*")):
         owner = owners.get(int(device.name[3:]), "") if device.name[3:].isdecimal() else ""

@@ -11,7 +11,7 @@ import shutil
 
 from .. import records
 from ..errors import NodeFault, VTorqueError
-from ..records import job_key
+from ..records import Deadline, job_key
 from . import neighbours, slots, use
 from .console import plain
 from .domain import Domains
@@ -64,6 +64,10 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         if holder.partition("/")[0] == key:
             settings.agent_socket(slot).unlink(missing_ok=True)
     removed += [f"slot {slot}" for slot in slots.free(settings, key)]
+    if (settings.bare_dir / key).is_dir():  # a node has guests or stays bare; whatever is here goes
+        from . import bare_host
+
+        removed += bare_host.remove(key, settings, Deadline.after(bare_host.KEYS_S))
     return tuple(removed)
 
 

@@ -83,6 +83,7 @@ class NodeSettings:
     )
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
+    sshd: pathlib.Path = pathlib.Path("/usr/sbin/sshd")
     flock: pathlib.Path = pathlib.Path("/usr/bin/flock")
 
     @property
@@ -98,6 +99,16 @@ class NodeSettings:
     def agent_socket(self, slot: int) -> pathlib.Path:
         """The node's end of the channel to the guest in this slot."""
         return self.agents_dir / str(slot)
+
+    @property
+    def bare_dir(self) -> pathlib.Path:
+        """One directory a start of a job for which this node stays bare (`bare_host.py`)."""
+        return self.run_dir / "bare"
+
+    @property
+    def authorized_keys_dir(self) -> pathlib.Path:
+        """What this node's sshd reads besides the users' own files: one file a user."""
+        return self.run_dir / "authorized_keys"
 
     @property
     def slots_dir(self) -> pathlib.Path:

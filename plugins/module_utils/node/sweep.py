@@ -278,7 +278,7 @@ def _take_away(
             if one.verdict == "earlier":
                 things = _remove_earlier(start, settings)
             else:
-                if start.remains and silent is not None:
+                if start.remains and silent is not None and not guests.is_bare(*_named(start), settings):
                     raise silent
                 things = _remove_over(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             removed.append(Said(start.key, one.why, things))
@@ -293,12 +293,17 @@ def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tu
         raise VTorqueError("somebody has begun to work for it meanwhile")
     things: tuple[str, ...] = ()
     if start.remains:
-        things = guests.absent(start.job_id, start.number, settings, deadline)
-        if here := guests.left(settings, start.job_id, start.number):
+        bare = guests.is_bare(*_named(start), settings)
+        things = guests.absent(start.job_id, start.number, settings, deadline, bare=bare)
+        if here := guests.left(settings, start.job_id, start.number, bare=bare):
             raise VTorqueError("still here", ", ".join(here))
     else:
         locks.bury(settings, start.key)
     return (*things, *shell_links.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))
+
+
+def _named(start: Start) -> tuple[str, int]:
+    return start.job_id, start.number
 
 
 def _remove_earlier(start: Start, settings: NodeSettings) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ import shutil
 import time
 
 from .. import shell_links
-from ..records import ProcessId
+from ..errors import VTorqueError
+from ..records import Deadline, ProcessId
 from .locks import STONE_KEPT_S
 from .settings import NodeSettings
 
@@ -53,6 +54,7 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
         *_playbooks(settings),
         *_old_stones(settings),
         *_old_locks(settings),
+        *_authorized_keys(settings),
     )
 
 
@@ -74,6 +76,7 @@ def _half_files(settings: NodeSettings) -> list[str]:
     """Files that `records.write` and `shell_links.point` began and a kill cut short: `.<name>.<pid>`."""
     recently = time.time() - STONE_KEPT_S
     places = [settings.run_dir, settings.run_dir / "shells", *_entries(settings.run_dir / "jobs")]
+    places += _entries(settings.bare_dir)
     # thousands of records may lie there; what was not touched since then was looked at before
     places += [path for path in _entries(settings.state_dir / "records") if _changed(path) > recently]
     removed = []
@@ -131,6 +134,17 @@ def _old_locks(settings: NodeSettings) -> list[str]:
             finally:
                 os.close(fd)
     return removed
+
+
+def _authorized_keys(settings: NodeSettings) -> tuple[str, ...]:
+    """Keys by which sshd lets users in for whom no job is here any more."""
+    if not settings.authorized_keys_dir.is_dir():
+        return ()
+    from . import bare_host
+
+    with contextlib.suppress(VTorqueError):  # the next sweep looks again
+        return bare_host.tidy(settings, Deadline.after(bare_host.KEYS_S))
+    return ()
 
 
 def _process(name: str) -> ProcessId | None:

@@ -79,7 +79,11 @@ def _run(order: dict[str, t.Any], output: Output) -> far_end.End:
     path = os.fsencode(f"{order['torque_home']}/mom_priv/jobs/{name}")
     known = {os.fsencode(key): os.fsencode(value) for key, value in _variables(order, output).items()}
     start = JobStart(
-        guest_variables(known, record.guests), UMASK, shell=record.user_shell.encode(), script=path, line=path + b"\n"
+        guest_variables(known, record.guests, record.bare),
+        UMASK,
+        shell=record.user_shell.encode(),
+        script=path,
+        line=path + b"\n",
     )
     with LostWatch(directory) as watch:
         if (lost := watch.lost()) is not None:

@@ -159,6 +159,8 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
         print(f"  {record.wrong}")
     if record.request:
         print(f"  -vm {','.join(f'{key}={value}' for key, value in record.request.items())}")
+    if record.bare:
+        print(f"  bare hosts: {', '.join(record.bare)}")
     if record.guests:
         print()
         _table(
@@ -174,14 +176,15 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
 
 def headline(record: JobRecord) -> str:
     """One line that says what became of the job."""
-    guests, nodes = len(record.guests), len(record.nodes)
+    guests, nodes = len(record.guests), len(record.nodes) - len(record.bare)
     words = [f"job {record.job_id}", record.user or "-"]
     words += [record.name] if record.name else []
     if nodes:
         each = (
             f" x {guests // nodes} guest{'s' if guests // nodes != 1 else ''}" if guests and not guests % nodes else ""
         )
-        words.append(f"{nodes} node{'s' if nodes != 1 else ''}{each}")
+        bare = f" + {len(record.bare)} bare" if record.bare else ""
+        words.append(f"{nodes} node{'s' if nodes != 1 else ''}{each}{bare}")
     state = record.state
     if record.exit_status is not None and state in ("finished", "guest lost"):
         state += f", exit status {record.exit_status}"

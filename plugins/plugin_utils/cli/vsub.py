@@ -306,6 +306,7 @@ def _show(call: Call, submission: Submission, script: directives.Script, *, as_j
 
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document = {"request": request, "shell": resolved.shell, "qsub": command, "notices": submission.notices}
+        document["hosts"] = {"vm": submission.vm_hosts, "of": submission.hosts}
         print(json.dumps({**document, "neutral_lines": script.vm_lines}, indent=2))
         return 0
     table = [("request", "value", "from")]
@@ -317,6 +318,8 @@ def _show(call: Call, submission: Submission, script: directives.Script, *, as_j
     widths = [max(len(row[column]) for row in table) + 2 for column in (0, 1)]
     for name, value_text, origin in table:
         print(f"{name:<{widths[0]}}{value_text:<{widths[1]}}{origin}")
+    if submission.vm_hosts < submission.hosts:
+        print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
     print(shlex.join(command))
     if submission.script is not None:
         lines = ", ".join(map(str, script.vm_lines))

@@ -25,7 +25,7 @@ import typing as t
 
 from ...module_utils import records
 from ...module_utils.errors import CANCELLED, UserFault, VTorqueError
-from ...module_utils.guestspec import FormError, JobMap, LostGuest, NodePart, from_dict, to_dict
+from ...module_utils.guestspec import BareHost, FormError, JobMap, LostGuest, NodePart, from_dict, to_dict
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchJob, kept, open_batch, same_host
 from ...module_utils.mounts import Mount, read_line
@@ -70,7 +70,8 @@ def main() -> int:
         answer = respond(stream, os.environ, load=load, caller=1, hold=hold)
         _say(answer)
         # whoever asked first is believed in what follows
-        if answer["ok"] and answer["guests"] and (told := _second_line(stream, hold.listen_s)):
+        more = answer["ok"] and (answer["guests"] or "bare" in answer)
+        if more and (told := _second_line(stream, hold.listen_s)):
             joined = respond_join(told, answer, load=load)
             _say(joined)
             if joined["ok"]:
@@ -155,10 +156,17 @@ def respond(
         settings = settings_of(policy, host_name())
         superior = check(part, policy, settings, environment)
         if part.do == "absent":
-            removed = guests.absent(part.job_id, part.start, settings, deadline)
-            left = guests.left(settings, part.job_id, part.start, connect_s=max(0.5, deadline.left_s(LOOK_S)))
+            bare = guests.is_bare(part.job_id, part.start, settings, told=bool(part.bare_slots))
+            removed = guests.absent(part.job_id, part.start, settings, deadline, bare=bare)
+            patience_s = max(0.5, deadline.left_s(LOOK_S))
+            left = guests.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
             used = [to_dict(one) for one in use.read_use(settings.record_dir(part.job_id, part.start))]
             return _good(removed=removed, left=left, used=used)
+        if part.bare_slots:
+            host = _bare_host(part, settings, deadline, environment)
+            if hold is not None:  # nothing to give up, but the word about the job may come as late
+                hold.take(-1, deadline)
+            return _good(bare=[to_dict(host)], of=[records.job_key(part.job_id, part.start)])
         found = front.present(part, settings, deadline, caller=caller, tell=telling(superior), hold=hold)
         return _good(guests=[to_dict(guest) for guest in found])
     except ending.Told as told:
@@ -168,14 +176,34 @@ def respond(
     except OSError as problem:
         error = VTorqueError("this node could not do it", str(problem))
     # what failed may be libvirt's silence, which has used up the time
-    here = guests.left(settings, part.job_id, part.start, connect_s=LOOK_S) if part and settings else ()
-    return _bad(error, here)
+    if part is None or settings is None:
+        return _bad(error)
+    return _bad(error, guests.left(settings, part.job_id, part.start, connect_s=LOOK_S, bare=bool(part.bare_slots)))
+
+
+def _bare_host(
+    part: NodePart, settings: NodeSettings, deadline: Deadline, environment: t.Mapping[str, str]
+) -> BareHost:  # fmt: skip
+    """What a node says of itself that stays bare for this start; it needs no libvirt.
+
+    Raises:
+        FormError: guests are asked for, too.
+        VTorqueError: it cannot be one of the job's hosts.
+    """
+    from ...module_utils.node import bare_host  # only such a host pays for it
+
+    if part.guests:
+        raise FormError("NodePart", "guests are asked for, on a host that is to stay bare")
+    ours = environment.get("SSH_CONNECTION", "").split()[2:3]
+    for earlier in guests.earlier_starts(part, settings):
+        guests.absent(part.job_id, earlier, settings, deadline)
+    return bare_host.present(part, settings, deadline, _plain(ours[0]) if ours else "")
 
 
 def respond_join(
     line: bytes, before: dict[str, t.Any], *, load: t.Callable[[], site_policy.Policy] = site_policy.load
 ) -> dict[str, t.Any]:
-    """The answer to the second line: this node's guests are told of the whole job.
+    """The answer to the second line: this node's guests, or the host that stays bare, are told of the whole job.
 
     Args:
         line: a JobMap; of the start whose guests were just made.
@@ -186,6 +214,14 @@ def respond_join(
         job_map = from_dict(JobMap, _json(line))
         deadline = Deadline.after(job_map.timeout_s)
         settings = settings_of(load(), host_name())
+        if "bare" in before:
+            from ...module_utils.node import bare_host
+
+            # another start's keys are its own mother superior's to bring
+            if before["of"] != [records.job_key(job_map.job_id, job_map.start)]:
+                raise VTorqueError(f"join of job {job_map.job_id}", "this is not the start that was just asked for")
+            bare_host.join(job_map, settings, deadline)
+            return _good()
         here = {kept.name for kept in joining.guests_of(job_map.job_id, job_map.start, settings)}
         if here != {guest["name"] for guest in before["guests"]}:
             raise VTorqueError(f"join of job {job_map.job_id}", "these are not the guests that were just made")

@@ -83,7 +83,7 @@ def _run(arguments: list[str]) -> far_end.End:
     directory, record = own_record.find(job_id)
     if isinstance(record, RefusalRecord):
         raise Refused(record)
-    variables = guest_variables(job, record.guests)
+    variables = guest_variables(job, record.guests, record.bare)
     start = JobStart(
         variables, _umask(), limits_here(), directory=job.get(b"PBS_O_INITDIR", b""), shell=record.user_shell.encode()
     )

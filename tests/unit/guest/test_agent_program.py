@@ -34,6 +34,7 @@ KEY = make_key("job")
 HOSTS = (
     JobHost("vn1-1", "192.0.2.1", 2, " ".join(make_key("a").public.split()[:2])),
     JobHost("vn2-1", "192.0.2.2", 1, " ".join(make_key("b").public.split()[:2])),
+    JobHost("n3.cluster", "192.0.2.3", 2, " ".join(make_key("c").public.split()[:2]), bare=True),
 )
 Guest = t.Callable[[str], tuple[int, str]]
 
@@ -97,16 +98,20 @@ def test_a_guest_learns_the_map_of_its_job(guest: Guest, root: pathlib.Path) -> 
     assert (root / "etc/hosts").read_text().splitlines()[2:] == [
         "192.0.2.1 vn1-1.example.org vn1-1",
         "192.0.2.2 vn2-1.example.org vn2-1",
+        "192.0.2.3 n3.cluster n3",
     ]
-    assert (root / "var/spool/torque/aux/72[1].head").read_text() == "vn1-1\nvn1-1\nvn2-1\n"
+    assert (root / "var/spool/torque/aux/72[1].head").read_text() == "vn1-1\nvn1-1\nvn2-1\nn3.cluster\nn3.cluster\n"
     known = (root / "etc/ssh/ssh_known_hosts").read_text().splitlines()
-    assert known == [f"{host.name},{host.address} {host.host_key}" for host in HOSTS]
+    names = ("vn1-1.example.org,vn1-1", "vn2-1.example.org,vn2-1", "n3.cluster,n3")
+    assert known == [f"{some},{host.address} {host.host_key}" for some, host in zip(names, HOSTS, strict=True)]
     key = root / "etc/vtorque/job_key"
     assert key.read_text() == KEY.private
     facts = key.stat()
     assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (5000, 6000, 0o600)
     words = [line.strip() for line in (root / "etc/ssh/ssh_config.d/00-vtorque.conf").read_text().splitlines()]
-    assert words[0] == "Host vn1-1 vn2-1 192.0.2.1 192.0.2.2"
+    assert words[0] == "Host " + " ".join(
+        ["vn1-1.example.org vn1-1 192.0.2.1", "vn2-1.example.org vn2-1 192.0.2.2", "n3.cluster n3 192.0.2.3"]
+    )
     assert {"StrictHostKeyChecking yes", "IdentityFile /etc/vtorque/job_key"} <= set(words)
 
 

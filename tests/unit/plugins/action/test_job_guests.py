@@ -354,3 +354,69 @@ def test_arguments_are_checked_as_a_modules_are(
 ) -> None:
     with pytest.raises(AnsibleActionFail):
         act(module, run_dir, **args)
+
+
+HOST = {"address": "192.0.2.9", "host_key": KEYS[1].public}
+
+
+def mixed(run_dir: pathlib.Path) -> JobPlan:
+    """A plan of which n2 stays bare."""
+    plan = make_plan("n1", "n2")
+    bare = dataclasses.replace(plan.node_parts[1], guests=(), bare_slots=2)
+    plan = dataclasses.replace(plan, node_parts=(plan.node_parts[0], bare))
+    records.write(run_dir / "plan.json", plan.to_json())
+    return plan
+
+
+def test_a_bare_host_is_told_and_guests_are_told_of_it(run_dir: pathlib.Path) -> None:
+    """After the guests, as often as the node file names it, with the key that it said."""
+    mixed(run_dir)
+    node = Node(good(FACTS), others={"n2": Node(good(bare=[HOST]))})
+    result = act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
+    assert result["guests"] == {"n1": [SHOWN], "n2": []}
+    assert node.asked("join") == ["n1", "n2"]
+    maps = [guestspec.from_dict(guestspec.JobMap, one) for one in node.requests if one["do"] == "join"]
+    key = " ".join(KEYS[1].public.split()[:2])
+    assert [one.hosts[1] for one in maps] == [guestspec.JobHost("n2", "192.0.2.9", 2, key, bare=True)] * 2
+    gone = Node(good())
+    act(job_guests, run_dir, gone, hosts=["n1", "n2"], state="absent", timeout=60)
+    assert {one["node"]: one["bare_slots"] for one in gone.requests} == {"n1": 0, "n2": 2}
+    assert not list(run_dir.glob("bare.*"))
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([], "spoke of 0 bare hosts"),
+        ([HOST, HOST], "spoke of 2 bare hosts"),
+        ([{**HOST, "address": "127.0.0.1"}], "not the address of a bare host"),
+        ([{**HOST, "address": FACTS["address"]}], "another's address"),
+        ([{**HOST, "host_key": "AAAA\nvn1-3 ssh-rsa AAAA"}], "not of the form"),
+        ([{**HOST, "surplus": 1}], "unknown key"),
+    ],
+)
+def test_what_a_bare_host_says_is_not_believed_as_it_comes(
+    run_dir: pathlib.Path, told: list[t.Any], words: str
+) -> None:  # fmt: skip
+    mixed(run_dir)
+    node = Node(good(FACTS), others={"n2": Node(good(bare=told))})
+    result = act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
+    assert words in result["msg"]
+    assert node.asked("join") == []
+
+
+def test_a_node_with_guests_says_nothing_of_a_bare_host(run_dir: pathlib.Path, plan: JobPlan) -> None:
+    result = act(job_guests, run_dir, Node(good(FACTS, bare=[HOST])), timeout=77)
+    assert "spoke of 1 bare hosts, where 0 was asked for" in result["msg"]
+
+
+def test_a_bare_host_does_not_speak_for_the_image(run_dir: pathlib.Path) -> None:
+    """It has booted none: two others that end alike are evidence all the same."""
+    plan = make_plan("n1", "n2", "n3")
+    bare = dataclasses.replace(plan.node_parts[2], guests=(), bare_slots=2)
+    records.write(run_dir / "plan.json", dataclasses.replace(plan, node_parts=(*plan.node_parts[:2], bare)).to_json())
+    told = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
+    bad = {"version": 1, "ok": False, "error": told, "left": []}
+    node = Node(bad, others={"n2": Node(bad), "n3": Node(good(bare=[HOST]))})
+    act(job_guests, run_dir, node, hosts=["n1", "n2", "n3"], timeout=77)
+    assert error(run_dir)["fault"] == "image"

@@ -247,7 +247,7 @@ def test_who_watches_guests_of_a_lost_job_hears_that_it_is_over(node: Node, monk
     fcntl.flock(watcher, fcntl.LOCK_SH)
     real = sweep.guests.absent
 
-    def absent(*words: t.Any) -> tuple[str, ...]:
+    def absent(*words: t.Any, **how: t.Any) -> tuple[str, ...]:
         watcher.close()
         return real(*words)
 
@@ -350,7 +350,7 @@ def test_a_guest_that_runs_is_of_this_boot_whatever_its_files_say(node: Node) ->
 
 def test_what_is_still_here_after_its_removal_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     key = node.start(7)
-    monkeypatch.setattr(sweep.guests, "absent", lambda *_words: ("domain vcn1-7",))
+    monkeypatch.setattr(sweep.guests, "absent", lambda *_words, **_how: ("domain vcn1-7",))
     swept = node.sweep()
     assert swept.removed == ()
     assert [said.key for said in swept.left] == [key]
@@ -362,7 +362,7 @@ def test_what_would_not_go_is_told_and_keeps_nothing_else(node: Node, monkeypatc
     node.start(8)
     real = sweep.guests.absent
 
-    def absent(job_id: str, *rest: t.Any) -> tuple[str, ...]:
+    def absent(job_id: str, *rest: t.Any, **how: t.Any) -> tuple[str, ...]:
         if job_id == "7.head":
             raise VTorqueError("the domain", "would not end")
         return real(job_id, *rest)

@@ -171,3 +171,12 @@ def test_size(count: int, shown: str) -> None:
 )
 def test_duration(seconds: float, shown: str) -> None:
     assert vmgr_job.duration(seconds) == shown
+
+
+def test_show_names_the_hosts_that_stay_bare(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mixed = {**RECORD, "nodes": ["cn1", "cn2", "cn3"], "bare": ["cn2", "cn3"], "guests": RECORD["guests"][:1]}
+    records.write(kept / "record.json", json.dumps(mixed), reader_uid=ALICE)
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert lines[0] == "job 4711.head  alice  solve.sh  1 node x 1 guest + 2 bare  finished, exit status 0"
+    assert "  bare hosts: cn2, cn3" in lines
+    assert json.loads(vmgr_job_says(capsys, "show", "4711", "--json"))["bare"] == ["cn2", "cn3"]

@@ -514,3 +514,22 @@ def test_missing_qsub_is_the_sites_fault(site: Site, script: bytes) -> None:
 def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site) -> None:
     (site.here / "pbsnodes").write_text("#!/bin/sh\nexit 111\n")
     assert site.vsub("-vm", "vcpus=40", site.script(PLAIN)).status == 0
+
+
+def test_dry_run_says_which_hosts_are_vm_nodes(site: Site) -> None:
+    shown = site.vsub("--dry-run", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN))
+    assert ["nodes", "2", "command line"] in [line.split(None, 2) for line in shown.out.splitlines()]
+    assert "(VM nodes: the first 2 of 3 hosts; the others stay bare)" in shown.out
+    words = site.vsub("--dry-run", "--json", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN)).out
+    assert json.loads(words)["hosts"] == {"vm": 2, "of": 3}
+    for silent in ("vcpus=1", "vcpus=1,nodes=3"):
+        assert "bare" not in site.vsub("--dry-run", "-l", "nodes=3", "-vm", silent, site.script(PLAIN)).out
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hosts"), [((), "1 host"), (("-l", "nodes=2:ppn=4"), "2 hosts"), (("-l", "nodes=n1+n2+n1"), "2 hosts")]
+)
+def test_more_vm_nodes_than_hosts_are_refused(site: Site, nodes: tuple[str, ...], hosts: str) -> None:
+    done = site.vsub(*nodes, "-vm", "vcpus=1,nodes=3", site.script(PLAIN))
+    assert (done.status, done.seen) == (2, None)
+    assert f"more VM nodes than the job has hosts ({hosts}); ask by -l nodes=3:ppn=N" in done.err

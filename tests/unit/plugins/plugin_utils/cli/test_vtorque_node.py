@@ -77,7 +77,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             raise here.error
         return (FACTS,)
 
-    def absent(job_id: str, start: int, *_more: object) -> tuple[str, ...]:
+    def absent(job_id: str, start: int, *_more: object, **_how: object) -> tuple[str, ...]:
         here.asked.append(f"absent {job_id} {start}")
         if here.error:
             raise here.error
@@ -489,3 +489,60 @@ def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatc
     assert world.ask(PART)["ok"]
     assert told[0] == []
     assert told[1][told[1].index("--") + 1 :] == ["cn1", str(pathlib.Path(sys.prefix).parent / "bin/vtorque-node")]
+
+
+BARE = dataclasses.replace(PART, node="cn2", guests=(), bare_slots=2)
+BARE_HOST = guestspec.BareHost("10.77.0.12", KEY.public)
+
+
+@pytest.fixture
+def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """This is cn2, which stays bare; what the room below is asked."""
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import bare_host
+
+    def present(part: guestspec.NodePart, _settings: object, _deadline: object, at: str) -> guestspec.BareHost:
+        world.asked.append(f"bare present {part.bare_slots} at {at}")
+        return BARE_HOST
+
+    def join(job_map: guestspec.JobMap, *_more: object) -> None:
+        world.asked.append(f"bare join {job_map.job_id}")
+
+    monkeypatch.setattr(vtorque_node, "host_name", lambda: "cn2")
+    monkeypatch.setattr(bare_host, "present", present)
+    monkeypatch.setattr(bare_host, "join", join)
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 ::ffff:10.77.0.12 22"}
+    return world
+
+
+def joined(world: World, job_id: str, start: int) -> dict[str, t.Any]:
+    """The answer to the map of a start, after the part of PART's start."""
+    told = guestspec.JobMap(1, "join", job_id, start, "cn2", 60.0, (), KEY)
+    before = world.ask(BARE)
+    return vtorque_node.respond_join(json.dumps(guestspec.to_dict(told)).encode(), before, load=Policy)
+
+
+def test_a_host_that_stays_bare_says_how_it_is_reached_and_is_told_of_the_job(bare: World) -> None:
+    answer = bare.ask(BARE)
+    assert answer["ok"]
+    assert answer["bare"] == [guestspec.to_dict(BARE_HOST)]
+    assert answer["guests"] == []
+    assert joined(bare, "7.head", 2)["ok"]
+    once = ["qstat 7.head", "bare present 2 at 10.77.0.12"]
+    assert bare.asked == [*once, *once, "bare join 7.head"]
+
+
+@pytest.mark.parametrize(("job_id", "start"), [("8.head", 2), ("7.head", 1)])
+def test_who_asked_for_one_start_brings_no_keys_of_another(bare: World, job_id: str, start: int) -> None:
+    """A mother superior may speak for her own job alone."""
+    answer = joined(bare, job_id, start)
+    assert not answer["ok"]
+    assert "not the start that was just asked for" in answer["error"]["why"]
+    assert not [asked for asked in bare.asked if asked.startswith("bare join")]
+
+
+def test_a_bare_host_is_checked_like_any(bare: World) -> None:
+    bare.environment = {"SSH_CONNECTION": "10.77.0.99 40000 10.77.0.12 22"}
+    assert "not its mother superior" in str(bare.ask(BARE)["error"])
+    bare.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.12 22"}
+    assert not bare.ask(dataclasses.replace(BARE, guests=(SPEC,)))["ok"]
+    assert not [asked for asked in bare.asked if asked.startswith("bare")]
