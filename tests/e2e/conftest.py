@@ -176,7 +176,8 @@ class Site:
 
     def kept(self, node: str, job_id: str, start: int = 1, name: str = "record.json") -> str:
         """A file of what outlives a start of a job, "" when there is none."""
-        return self.on(node, "cat", f"/var/lib/vtorque/records/{job_id}.{start}/{name}").stdout
+        key = job_id.replace("[", "-").replace("]", "")  # of the member of an array
+        return self.on(node, "cat", f"/var/lib/vtorque/records/{key}.{start}/{name}").stdout
 
     def left(self) -> list[str]:
         """What there still is of any job: on the nodes, in the queue, in the nodes' notes.  Nothing, it is hoped."""
