@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import tarfile
+import time
 import typing as t
 
 PARTS = ("LICENSE", "README.md", "MANIFEST.json", "FILES.json", "galaxy.yml", "requirements.txt", "meta", "plugins",
@@ -22,6 +23,10 @@ PARTS = ("LICENSE", "README.md", "MANIFEST.json", "FILES.json", "galaxy.yml", "r
 """What of a checkout or an installed collection is packed; the rest is for who builds and tests it."""
 WRITTEN = 1_577_836_800
 """The time that every file bears: the same files are the same archive."""
+
+
+KEPT_S = 86_400
+"""For how long an archive may still be wanted by a play that runs."""
 
 
 def files_of(root: pathlib.Path) -> t.Iterator[pathlib.Path]:
@@ -55,12 +60,16 @@ def main() -> None:
     """Pack, and say where the archive is."""
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=pathlib.Path, help="the collection's directory")
-    parser.add_argument("place", type=pathlib.Path, help="a directory of the controller's for the archive")
     arguments = parser.parse_args()
     digest, packed = pack(arguments.root.resolve())
-    archive = arguments.place / f"vtorque-{digest}.tar.gz"
+    # Ansible's own temporary directory is another one for each host, and is not taken away after a look-up
+    place = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "vtorque")
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    archive = place / f"vtorque-{digest}.tar.gz"
     if not archive.exists():
-        arguments.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for former in place.glob("vtorque-*"):
+            if former.stat().st_mtime < time.time() - KEPT_S:
+                former.unlink(missing_ok=True)
         # hosts are served side by side, each by a process of its own
         new = archive.with_suffix(f".{os.getpid()}")
         new.write_bytes(packed)

@@ -14,7 +14,7 @@ import pathlib
 import re
 import socket
 import subprocess
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 TIMEOUT_S = 20
 
@@ -86,7 +86,7 @@ def server_words(place: pathlib.Path, node: str) -> list[str]:
     words = []
     settings = re.findall(r"^set server (\S+) \+?= (.*)$", output, re.MULTILINE)
     for value in (value for name, value in settings if name == "managers"):
-        user, _, host = value.partition("@")
+        user, _at, host = value.partition("@")
         if user == "root" and short(host) == short(node):
             words.append(f"root@{node} is a manager of the batch server: an operator is enough, and less dangerous")
     if ("query_other_jobs", "True") not in settings:
