@@ -17,6 +17,8 @@ import subprocess
 from xml.etree import ElementTree
 
 TIMEOUT_S = 20
+NO_JOB = "99999999"
+"""The last number before Torque begins again at 0 (PBS_SEQNUMTOP), which is the first job of a new server."""
 
 
 class Failed(Exception):
@@ -70,7 +72,7 @@ def try_note(place: pathlib.Path, node: str) -> None:
 
 def try_hold(place: pathlib.Path, _node: str) -> None:
     """`qhold -h u` of a job that cannot be: the server must say that there is none, and nothing else."""
-    _status, _output, complaint = run(place / "qhold", "-h", "u", "0")
+    _status, _output, complaint = run(place / "qhold", "-h", "u", NO_JOB)
     if "unknown job" not in complaint.lower():
         raise Failed(f"qhold -h u of a job that is not there should say so, and says: {complaint or 'nothing'}")
 
