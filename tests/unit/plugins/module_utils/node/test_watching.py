@@ -78,7 +78,12 @@ def test_without_a_run_directory_the_log_has_it(node: Node) -> None:
 def test_a_sister_tells_the_mother_superior_of_the_first_guest_that_is_lost(node: Node) -> None:
     """And nothing is written on her own node, whatever directory is there."""
     told = node.settings.run_dir / "told"
-    command = ["/bin/sh", "-c", f"""cat >>{told}; echo '{{"ok":true}}'"""]
+    # the first is there with all that it says, or not at all
+    command = [
+        "/bin/sh", "-c",
+        f"cat >{told}.$$; if [ -e {told} ]; then cat {told}.$$ >>{told}; else mv {told}.$$ {told}; fi\n"
+        """echo '{"ok":true}'""",
+    ]  # fmt: skip
     node.open_log()
     front.present(node.part(2), node.settings, node.soon(), tell=command)
     node.wait_for_words("watches the guests")
