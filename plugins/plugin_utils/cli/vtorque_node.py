@@ -93,6 +93,7 @@ def _note_neighbours(told: bytes, load: t.Callable[[], site_policy.Policy]) -> N
         for number in (0, 1, 2):
             os.dup2(nothing, number)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        os.nice(LATER)
         from .. import left_call
 
         job_map, policy = from_dict(JobMap, _json(told)), load()
