@@ -46,6 +46,8 @@ LEASES = (
 )
 """Where distributions let dnsmasq keep its leases, when it runs on this node."""
 LIBVIRT_LEASES = pathlib.Path("/var/lib/libvirt/dnsmasq")
+LATER = 19
+"""Niceness of what the job's first line does not wait for."""
 EARLY, END_LEFT = "--early", "--end-left"
 NEEDED = (
     f"{guests.__package__}.making", f"{guests.__package__}.preflight", "libvirt", "jinja2", "netaddr", "pycdlib",
