@@ -12,6 +12,9 @@ MAKEFLAGS += --no-print-directory
 # the image of the demo's guests: tiny (boots in seconds) or debian
 GUEST ?= tiny
 LAB := build/runtime/bin/python -m lab
+LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
+# labs in which end-to-end tests run side by side
+LABS ?= 2
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
 # a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet
@@ -33,6 +36,7 @@ lab: ## leave a small cluster running on this machine, and say what to type next
 
 down: ## end the cluster of `make lab`
 	@if [ -x build/runtime/bin/python ]; then $(LAB) down; else echo "no lab was ever raised here"; fi
+	@for lab in $(LAB_DIRECTORY)-gw*; do [ ! -e "$$lab" ] || VTORQUE_LAB=$$lab $(LAB) down; done
 
 .PHONY: test
 test: prepare-test check unit oldest sanity integration galaxy molecule lab-tests e2e ## install what is needed and run every check and test
@@ -70,7 +74,7 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
 
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
-	@$(PYTEST) -q tests/unit tests/bench
+	@$(PYTEST) -q -n auto tests/unit tests/bench
 
 oldest: prepare-test ## unit tests and an integration test with the oldest ansible-core that is supported
 	@echo "== oldest ansible-core"
@@ -92,7 +96,7 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 
 e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
-	@$(PYTEST) -q tests/e2e
+	@$(PYTEST) -q -n $(LABS) --dist loadfile tests/e2e
 
 .PHONY: generated
 generated: prepare-test ## write anew what repeats the table of parameters

@@ -20,6 +20,10 @@ import pytest
 
 pytest.register_assert_rewrite(f"{__package__}.trouble")
 
+if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
+    # tests run side by side, each process of them with a lab of its own; `make down` knows the names
+    os.environ["VTORQUE_LAB"] = f"{os.environ.get('VTORQUE_LAB', '/run/vtorque-lab')}-{WORKER}"
+
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 LAB = (str(CHECKOUT / "build/runtime/bin/python"), "-m", "lab")
 JOB_TIMEOUT_S = 300
