@@ -124,7 +124,7 @@ def test_interactive_job(site: Site) -> None:
     fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
     terminal.expect("ready")
     terminal.type('echo "name=$(hostname)"; stty size; PS1="ne""xt "; echo "en""ter"; cat')
-    terminal.expect("enter")
+    terminal.expect("enter\r\n")  # all of it: what is typed before its end comes between
     terminal.type("again")
     terminal.expect("again\r\nagain\r\n")  # cat is there, and not only on its way
     terminal.interrupt()
