@@ -74,7 +74,7 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
 
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
-	@$(PYTEST) -q -n auto tests/unit tests/bench
+	@$(PYTEST) -q tests/unit tests/bench
 
 oldest: prepare-test ## unit tests and an integration test with the oldest ansible-core that is supported
 	@echo "== oldest ansible-core"

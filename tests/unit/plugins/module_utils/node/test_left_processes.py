@@ -108,7 +108,7 @@ def test_without_a_session_nothing_is_found_by_it(started: t.Any, session: int) 
     assert [seen.ours for seen in left_processes.look(marks(session))] == [False]
 
 
-@pytest.mark.parametrize("uid", [0, UID + 1])
+@pytest.mark.parametrize("uid", [0, UID + 1], ids=["root's", "another's"])
 def test_what_is_not_the_users_is_not_the_jobs(started: t.Any, uid: int) -> None:
     """Also root's, which is in the job's cgroup when the MOM has put its hook there."""
     other = started(uid=uid)

@@ -56,8 +56,8 @@ def test_the_shell_of_a_start_is_known_by_number_and_time(settings: NodeSettings
     ("name", "age_s", "goes"),
     [
         (f".ready.json.{NO_PROCESS}", 0.0, True),
-        (f".ready.json.{os.getpid()}", 0.0, False),
-        (f".ready.json.{os.getpid()}", 7200.0, True),
+        (".ready.json.US", 0.0, False),
+        (".ready.json.US", 7200.0, True),
         (".hidden", 7200.0, False),
         ("ready.json", 7200.0, False),
         (f"ready.{NO_PROCESS}", 7200.0, False),
@@ -67,6 +67,7 @@ def test_the_shell_of_a_start_is_known_by_number_and_time(settings: NodeSettings
 def test_half_a_file_goes_with_its_writer(
     settings: NodeSettings, place: str, name: str, age_s: float, goes: bool
 ) -> None:
+    name = name.replace("US", str(os.getpid()))
     directory = settings.run_dir.parent / place
     directory.mkdir(parents=True, exist_ok=True)
     (directory / name).write_text("{")
@@ -79,14 +80,15 @@ def test_half_a_file_goes_with_its_writer(
     ("name", "age_s", "goes"),
     [
         (f"ansible-local-{NO_PROCESS}abc_1239", 0.0, True),
-        (f"ansible-local-{os.getpid()}abc_1239", 0.0, False),
-        (f"ansible-local-{os.getpid()}abc_1239", 7200.0, True),
+        ("ansible-local-USabc_1239", 0.0, False),
+        ("ansible-local-USabc_1239", 7200.0, True),
         (f"ansible-local-{NO_PROCESS}", 7200.0, False),
         ("tmp", 7200.0, False),
     ],
 )
 def test_temporary_files_go_with_their_playbook(settings: NodeSettings, name: str, age_s: float, goes: bool) -> None:
     """One that was killed leaves them."""
+    name = name.replace("US", str(os.getpid()))
     directory = settings.run_dir / "ansible" / name
     directory.mkdir(parents=True)
     (directory / "something").touch()
