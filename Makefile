@@ -88,7 +88,7 @@ sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test int
 
 molecule: prepare-test ## the roles, by molecule
 	@echo "== molecule"
-	@cd extensions && ANSIBLE_HOME=$$PWD/../build/ansible PATH=$$PWD/../build/venv/bin:$$PATH molecule --base-config molecule/config.yml test --all
+	@cd extensions && ANSIBLE_HOME=$(CURDIR)/build/ansible PATH=$(CURDIR)/build/venv/bin:$$PATH molecule --base-config molecule/config.yml test --all
 
 lab-tests: prepare-test runtime images ## the lab against the recorded facts of Torque
 	@echo "== lab"
