@@ -33,14 +33,15 @@ class Batch:
     """A server; `jobs` may be an error."""
 
     def __init__(self) -> None:
-        self.said: t.Any = frozenset({JOB})
+        self.said: frozenset[str] | Exception = frozenset({JOB})
         self.asked = 0
 
     def jobs(self, _node: str) -> frozenset[str]:
         self.asked += 1
-        if isinstance(self.said, Exception):
-            raise self.said
-        return t.cast("frozenset[str]", self.said)
+        said = self.said
+        if isinstance(said, Exception):
+            raise said
+        return said
 
 
 class Place:

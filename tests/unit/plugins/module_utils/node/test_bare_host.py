@@ -95,7 +95,9 @@ def test_the_key_is_good_from_the_jobs_hosts_alone(settings: NodeSettings) -> No
     for place in (path, path.parent):
         facts = place.stat()
         assert (facts.st_uid, facts.st_mode & 0o022) == (0, 0)
-    assert "user:1001:r--" in subprocess.run(["getfacl", "-cpn", path], capture_output=True, text=True).stdout
+    assert (
+        "user:1001:r--" in subprocess.run(["getfacl", "-cpn", path], capture_output=True, text=True, check=False).stdout
+    )
 
 
 def test_what_all_users_ssh_reads_can_be_read_and_the_key_cannot(settings: NodeSettings) -> None:
@@ -105,7 +107,7 @@ def test_what_all_users_ssh_reads_can_be_read_and_the_key_cannot(settings: NodeS
     assert stat.S_IMODE((directory / "ssh_config").stat().st_mode) == 0o444
     assert stat.S_IMODE((directory / "known_hosts").stat().st_mode) == 0o444
     assert stat.S_IMODE((directory / "job_key").stat().st_mode) & 0o007 == 0
-    acl = subprocess.run(["getfacl", "-cpn", directory / "job_key"], capture_output=True, text=True).stdout
+    acl = subprocess.run(["getfacl", "-cpn", directory / "job_key"], capture_output=True, text=True, check=False).stdout
     assert "user:1001:r--" in acl
     assert "group::---" in acl
 
@@ -114,7 +116,9 @@ def test_what_all_users_ssh_reads_can_be_read_and_the_key_cannot(settings: NodeS
 def test_ssh_takes_the_jobs_word_for_the_jobs_user(settings: NodeSettings, name: str) -> None:
     """OpenSSH itself says what it would do; whoever runs this is the user."""
     directory = opened(settings, owner=dataclasses.replace(OWNER, user="root"))
-    said = subprocess.run(["ssh", "-G", "-F", directory / "ssh_config", name], capture_output=True, text=True)
+    said = subprocess.run(
+        ["ssh", "-G", "-F", directory / "ssh_config", name], capture_output=True, text=True, check=False
+    )
     words = set(said.stdout.splitlines())
     assert {
         "hostname 192.0.2.101", "hostkeyalias vcn1-1", "user root", f"identityfile {directory}/job_key",
@@ -122,14 +126,16 @@ def test_ssh_takes_the_jobs_word_for_the_jobs_user(settings: NodeSettings, name:
         "identitiesonly yes",
     } <= words, said.stderr  # fmt: skip
     asked = subprocess.run(
-        ["ssh-keygen", "-F", "vcn1-1", "-f", directory / "known_hosts"], capture_output=True, text=True
+        ["ssh-keygen", "-F", "vcn1-1", "-f", directory / "known_hosts"], capture_output=True, text=True, check=False
     )  # fmt: skip
     assert HOST_KEY in asked.stdout
 
 
 def test_ssh_of_others_is_left_alone(settings: NodeSettings) -> None:
     directory = opened(settings)
-    said = subprocess.run(["ssh", "-G", "-F", directory / "ssh_config", "cn2"], capture_output=True, text=True)
+    said = subprocess.run(
+        ["ssh", "-G", "-F", directory / "ssh_config", "cn2"], capture_output=True, text=True, check=False
+    )
     assert said.returncode == 0
     assert str(directory) not in said.stdout
     assert "hostname cn2" in said.stdout.splitlines()

@@ -35,7 +35,7 @@ def tell(node: Node, status: int = 0) -> None:
     """Tell the guests of their job, as far as this node has to do with it."""
     node.patch.setattr(joining, "script_of", lambda *_words: "")
     node.patch.setattr(
-        joining, "order_all", lambda orders, _deadline: {channel.name: Done(status, "") for channel, _ in orders}
+        joining, "order_all", lambda orders, _deadline: {channel.name: Done(status, "") for channel, _script in orders}
     )
     joining.join(JobMap(1, "join", "7.head", 1, "cn1", 60.0, (), KEY), node.settings, node.soon())
 
