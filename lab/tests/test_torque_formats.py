@@ -253,7 +253,7 @@ def test_additional_attributes(text: str, found: list[tuple[str, str]]) -> None:
     assert submit.split_additional(text) == found
 
 
-@pytest.mark.parametrize("words", [["-y"], ["-X"], ["-N"], ["--what"]])
+@pytest.mark.parametrize("words", [["-y"], ["-N"], ["--what"]])
 def test_unknown_options_are_refused(words: list[str]) -> None:
     with pytest.raises(options.UsageError):
         options.parse(words, submit.LETTERS)

@@ -16,7 +16,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hook_call import HookCall
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places, Start
@@ -29,19 +29,27 @@ FAR = 1e12
 KNOWN = pwd.getpwnam
 
 
+def saying(said: frozenset[str] | VTorqueError) -> t.Callable[[], frozenset[str]]:
+    """Say it, or raise it."""
+
+    def say() -> frozenset[str]:
+        if isinstance(said, VTorqueError):
+            raise said
+        return said
+
+    return say
+
+
 class Batch:
-    """A server; `jobs` may be an error."""
+    """A server; `said` may raise."""
 
     def __init__(self) -> None:
-        self.said: frozenset[str] | Exception = frozenset({JOB})
+        self.said = saying(frozenset({JOB}))
         self.asked = 0
 
     def jobs(self, _node: str) -> frozenset[str]:
         self.asked += 1
-        said = self.said
-        if isinstance(said, Exception):
-            raise said
-        return said
+        return self.said()
 
 
 class Place:
@@ -110,7 +118,7 @@ def test_a_node_that_is_not_the_jobs_alone_is_left_alone(
 ) -> None:
     if was is not None:
         place.was(*was)
-    place.batch.said = said
+    place.batch.said = saying(said)
     text = place.end()
     assert f"left on cn1, {words}" in text
     assert f"{place.process.pid} (python3)" in text
@@ -165,13 +173,13 @@ def test_a_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch
 
 @pytest.mark.parametrize(("said", "others"), [({JOB}, []), ({JOB, "8.head"}, ["job 8.head"])])
 def test_who_else_is_here_is_noted_at_the_start(place: Place, said: set[str], others: list[str]) -> None:
-    place.batch.said = frozenset(said)
+    place.batch.said = saying(frozenset(said))
     left_call.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
     assert records.read_json(place.start.record_directory / left_call.FILE)["others"] == others
 
 
 def test_a_server_that_is_silent_at_the_start_leaves_no_note(place: Place) -> None:
-    place.batch.said = SiteFault("pbsnodes", "no answer")
+    place.batch.said = saying(SiteFault("pbsnodes", "no answer"))
     with pytest.raises(SiteFault):
         left_call.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
     assert not (place.start.record_directory / left_call.FILE).exists()
