@@ -27,7 +27,7 @@ from ..module_utils.records import Deadline
 from ..plugin_utils import early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
 from ..plugin_utils.job_files import bare_file, guests_file, keep_use, read_bare, read_guests, read_plan
-from ..plugin_utils.job_map import map_of
+from ..plugin_utils.job_map import hosts_of, map_of
 from ..plugin_utils.node_answer import Answer, read_answer, require_distinct
 from ..plugin_utils.node_calls import NodeCall, Reply, hear_all, local_command, ssh_command
 
@@ -61,24 +61,25 @@ class ActionModule(JobAction):
         wanted = args["state"]
         timeout_s = time_left_s(args["timeout"], os.environ)
         before = {name: [shown(guest) for guest in read_guests(place, name)] for name in hosts}
-        if self.checking and wanted == "present" and read_plan(place) is None:
-            return Outcome(True, before, "the guests of a plan that job_plan would make")
-        parts = {name: part_of(place, name, wanted, timeout_s) for name in hosts}
+        plan = plan_of(place, wanted)
+        if plan is None and wanted == "present":
+            if self.checking:
+                return Outcome(True, before, "the guests of a plan that job_plan would make")
+            raise VTorqueError(f"{place.file('plan.json')}", "there is no plan", "run job_plan first")
+        parts = {name: part_of(place, plan, name, wanted, timeout_s) for name in hosts}
         if self.checking:
             planned = {name: [{"rank": guest.rank} for guest in part.guests] for name, part in parts.items()}
             after = {name: before[name] or planned[name] for name in hosts} if wanted == "present" else {}
             return Outcome(any(before.values()) != any(after.values()), before, after)
         with dying_with_ansible():
-            if wanted == "absent":
+            if wanted == "absent" or plan is None:
                 return self._absent(place, parts, before, args["prefix"])
-            return self._present(place, parts, before, args["prefix"])
+            return self._present(place, plan, parts, before, args["prefix"])
 
     def _present(
-        self, place: JobPlace, parts: dict[str, guestspec.NodePart], before: dict[str, t.Any], prefix: str | None
-    ) -> Outcome:
-        plan = read_plan(place)
-        if plan is None:
-            raise VTorqueError(f"{place.file('plan.json')}", "there is no plan", "run job_plan first")
+        self, place: JobPlace, plan: JobPlan, parts: dict[str, guestspec.NodePart], before: dict[str, t.Any],
+        prefix: str | None,
+    ) -> Outcome:  # fmt: skip
         with contextlib.ExitStack() as stack:
             calls: list[NodeCall] = []
             for some in in_turn(list(parts), int(_setting("DEFAULT_FORKS"))):
@@ -157,8 +158,9 @@ class ActionModule(JobAction):
             everyone = (one for some in guests.values() for one in some)
             require_distinct(everyone, f"the nodes of job {place.job_id}", bare)
             timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else 60.0
+            hosts = hosts_of(plan, guests, bare)
             for call in calls:
-                told = map_of(plan, guests, bare, call.node, timeout_s)
+                told = map_of(plan, hosts, call.node, timeout_s)
                 call.say(json.dumps(guestspec.to_dict(told), ensure_ascii=True).encode("ascii"))
 
             def read(node: str, reply: Reply) -> None:
@@ -264,11 +266,30 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     return round(left, 3)
 
 
-def part_of(place: JobPlace, host: str, wanted: str, timeout_s: float) -> guestspec.NodePart:
-    """What this host is asked; for `absent` a part without guests, also when no plan was ever made or none can be read.
+def plan_of(place: JobPlace, wanted: str) -> JobPlan | None:
+    """The plan of the start, read once for all hosts; None: there is none, or none that can be read for `absent`.
 
     Args:
         place: the start of the job.
+        wanted: `present` or `absent`.
+
+    Raises:
+        VTorqueError: it cannot be read, and guests are to be made.
+    """
+    try:
+        return read_plan(place)
+    except VTorqueError:
+        if wanted == "absent":
+            return None
+        raise
+
+
+def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeout_s: float) -> guestspec.NodePart:
+    """What this host is asked; for `absent` a part without guests, also when there is no plan.
+
+    Args:
+        place: the start of the job.
+        plan: of the start.
         host: the node.
         wanted: `present` or `absent`.
         timeout_s: seconds until the node must have answered.
@@ -277,20 +298,15 @@ def part_of(place: JobPlace, host: str, wanted: str, timeout_s: float) -> guests
         The request.
 
     Raises:
-        VTorqueError: there is no plan, or the host has no part in it.
+        VTorqueError: the host has no part in it.
     """
+    part = next((one for one in plan.node_parts if one.node == host), None) if plan else None
     if wanted == "absent":
-        bare: dict[str, int] = {}
-        with contextlib.suppress(VTorqueError):
-            former = read_plan(place)
-            bare = former.bare if former else {}
-        return guestspec.NodePart.removal(place.job_id, place.start, host, timeout_s, bare.get(host, 0))
-    plan = read_plan(place)
-    if plan is None:
-        raise VTorqueError(f"{place.file('plan.json')}", "there is no plan", "run job_plan first")
-    if host not in plan.parts:
+        slots = part.bare_slots if part else 0
+        return guestspec.NodePart.removal(place.job_id, place.start, host, timeout_s, slots)
+    if part is None:
         raise VTorqueError(f"node {host}", f"has no part in job {place.job_id}")
-    return dataclasses.replace(plan.parts[host], do="present", timeout_s=timeout_s)
+    return dataclasses.replace(part, do="present", timeout_s=timeout_s)
 
 
 def shown(guest: guestspec.GuestFacts) -> dict[str, t.Any]:

@@ -12,31 +12,36 @@ from ..module_utils.guestspec import BareHost, GuestFacts, JobHost, JobMap
 from ..module_utils.job.plan import JobPlan
 
 
-def map_of(
-    plan: JobPlan, guests: t.Mapping[str, t.Sequence[GuestFacts]], bare: t.Mapping[str, BareHost], node: str,
-    timeout_s: float,
-) -> JobMap:  # fmt: skip
-    """The map of a job for one node.
+def hosts_of(
+    plan: JobPlan, guests: t.Mapping[str, t.Sequence[GuestFacts]], bare: t.Mapping[str, BareHost]
+) -> tuple[JobHost, ...]:
+    """The hosts of a job, as all of them are told: its guests by rank, then its bare hosts in the order of exec_host.
 
     Args:
         plan: what was asked for.
         guests: what was made, by node.
         bare: what the hosts that stay bare say of themselves, by node.
-        node: who is told.
-        timeout_s: seconds that the node has for it.
-
-    Returns:
-        All guests of the job by rank, then its bare hosts in the order of exec_host.
     """
     asked = {spec.rank: spec for part in plan.node_parts for spec in part.guests}
     made = sorted((facts for some in guests.values() for facts in some), key=lambda facts: facts.rank)
-    hosts = tuple(
+    return tuple(
         JobHost(facts.name, facts.address, asked[facts.rank].vcpus, _plain(asked[facts.rank].host_key.public))
         for facts in made
     ) + tuple(
         JobHost(name, bare[name].address, slots, _plain(bare[name].host_key), bare=True)
         for name, slots in plan.bare.items()
     )
+
+
+def map_of(plan: JobPlan, hosts: tuple[JobHost, ...], node: str, timeout_s: float) -> JobMap:
+    """The map of a job for one node.
+
+    Args:
+        plan: what was asked for.
+        hosts: of the job, from `hosts_of`.
+        node: who is told.
+        timeout_s: seconds that the node has for it.
+    """
     return JobMap(guestspec.VERSION, "join", plan.job_id, plan.start, node, timeout_s, hosts, plan.job_key)
 
 
