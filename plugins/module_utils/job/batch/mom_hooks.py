@@ -103,11 +103,10 @@ def present(places: Places, text: bytes, *, check: bool = False) -> Outcome:
             kept = kept or _content_words(path)
         after[name] = f"{ours}; the site's is kept: {kept}" if kept else ours
     outcome = Outcome(before, after, others(places.mom_priv))
+    if outcome.changed:
+        _check_idle(places.mom_priv)
     if check or not outcome.changed:
-        if outcome.changed:
-            _check_idle(places.mom_priv)
         return outcome
-    _check_idle(places.mom_priv)
     with _told(places.kept):
         _make_directory(places.kept, places.owner_uid)
         for name in to_keep:
@@ -148,11 +147,10 @@ def absent(places: Places, *, check: bool = False) -> Outcome:
                 left.append(name)
                 after[name] += f"; the site's is kept: {kept}"
     outcome = Outcome(before, after, others(places.mom_priv), tuple(left))
+    if outcome.changed:
+        _check_idle(places.mom_priv)
     if check or not outcome.changed:
-        if outcome.changed:
-            _check_idle(places.mom_priv)
         return outcome
-    _check_idle(places.mom_priv)
     with _told(places.mom_priv):
         for name in HOOKS:
             if name not in left:

@@ -50,8 +50,8 @@ def tree(directory: pathlib.Path) -> dict[str, tuple[t.Any, ...]]:
 def furnish(places: Places) -> None:
     """A site with every kind of hook."""
     hook(places.mom_priv / "prologue", "#!/bin/sh\necho the site\n", 0o544)
-    hook(places.mom_priv.parent / "shared", "#!/bin/sh\necho shared\n")
-    (places.mom_priv / "epilogue").symlink_to("../shared")
+    hook(places.mom_priv.parent / "of-all", "#!/bin/sh\necho shared\n")
+    (places.mom_priv / "epilogue").symlink_to("../of-all")
     (places.mom_priv / "prologue.parallel").symlink_to("prologue")
     (places.mom_priv / "epilogue.parallel").symlink_to("nowhere")
     hook(places.mom_priv / "prologue.user")
@@ -119,9 +119,9 @@ def test_the_site_s_hooks_can_be_run_from_where_they_are_kept(places: Places) ->
 
 @pytest.mark.parametrize("way", ["epilogue", "../elsewhere", "../mom_priv/epilogue"])
 def test_links_by_way_of_a_hook_that_is_a_link_itself_do_not_come_back_to_us(places: Places, way: str) -> None:
-    hook(places.mom_priv.parent / "shared", "#!/bin/sh\necho shared\n")
+    hook(places.mom_priv.parent / "of-all", "#!/bin/sh\necho shared\n")
     (places.mom_priv.parent / "elsewhere").symlink_to(places.mom_priv / "epilogue")
-    (places.mom_priv / "epilogue").symlink_to("../shared")
+    (places.mom_priv / "epilogue").symlink_to("../of-all")
     (places.mom_priv / "epilogue.parallel").symlink_to(way)
     was = tree(places.mom_priv.parent)
     mom_hooks.present(places, TEXT)
