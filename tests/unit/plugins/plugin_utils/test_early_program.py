@@ -13,8 +13,10 @@ import subprocess
 import sys
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import bounded, epilogue, playbook, player
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_program
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook, vtorque_node
 
 
 def read_all(fd: int) -> bytes:
@@ -100,3 +102,11 @@ def test_what_it_needs_is_quickly_loaded() -> None:
         env={"PYTHONPATH": str(place)},
     )  # fmt: skip
     assert not {"re", "json", "subprocess", "dataclasses", "typing", "pathlib", "yaml"} & set(done.stdout.split())
+
+
+def test_what_it_has_of_its_own_is_what_the_others_have() -> None:
+    """It cannot afford to import them."""
+    assert bounded.clean_environment() == hook.ENVIRONMENT
+    assert playbook.Places().node == hook.NODE
+    assert str(records.RUN_DIR / player.SETTINGS) == hook.SETTINGS
+    assert (hook.EARLY, epilogue.END_LEFT) == (vtorque_node.EARLY, vtorque_node.END_LEFT)
