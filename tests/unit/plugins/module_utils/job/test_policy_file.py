@@ -187,7 +187,8 @@ WORDS = st.one_of(st.text(max_size=20), st.sampled_from(ODD))
 @settings(max_examples=300, deadline=None)
 def test_whatever_stands_there_is_good_or_is_told(lines: list[tuple[str, str]]) -> None:
     with contextlib.suppress(SiteFault):
-        parse("\n".join(f"{name}: {value}" for name, value in lines), "x.yml")
+        policy = parse("\n".join(f"{name}: {value}" for name, value in lines), "x.yml").policy
+        assert set(vars(policy)) == set(PARAMETERS)
 
 
 @pytest.mark.parametrize("value", ODD)
