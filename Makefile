@@ -86,7 +86,7 @@ sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test int
 	@echo "== $@"
 	@tests/collection.sh $@
 
-molecule: prepare-test ## the roles, by molecule
+molecule: prepare-test runtime images ## the roles, by molecule
 	@echo "== molecule"
 	@cd extensions && ANSIBLE_HOME=$(CURDIR)/build/ansible PATH=$(CURDIR)/build/venv/bin:$$PATH molecule --base-config molecule/config.yml test --all
 

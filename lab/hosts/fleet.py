@@ -60,6 +60,8 @@ def up(state: State, plan: Plan) -> Facts:
         raise LabError("root is needed: hosts are made of namespaces and mounts")
     if not shutil.which("systemd-nspawn"):
         raise LabError("systemd-nspawn is missing (package systemd-container; lab/prepare.sh test)")
+    if plan.pool and not plan.pool.is_dir():
+        raise LabError(f"{plan.pool} is missing: no images to show the hosts (make images)")
     down(state)
     try:
         with state.lock():

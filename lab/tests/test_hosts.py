@@ -48,6 +48,12 @@ def other(tmp_path: pathlib.Path) -> t.Iterator[State]:
     fleet.down(state)
 
 
+def test_a_pool_that_is_not_there_is_told_before_anything_boots(other: State, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(LabError, match="pool is missing.*make images"):
+        fleet.up(other, fleet.Plan(("fe",), pool=tmp_path / "pool"))
+    assert left(other) == []
+
+
 @pytest.mark.parametrize("host", ["fe", "cn1"])
 def test_a_host_has_booted_whole(hosts: State, host: str) -> None:
     assert ssh(hosts, host, "hostname; systemctl is-system-running; cat /proc/1/comm").split() == [
