@@ -1,118 +1,62 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that repeat the table of parameters, made out of it: `make generated`.
+"""Files that repeat a table or a parser of the product, made out of it: `make generated`.
 
-A file may have text of its own above a mark; what is below the mark is made here.
+A file may have text of its own above a mark, and below the mark of the end; what is between them is made here.
 """
 
 from __future__ import annotations
 
-import json
+import functools
 import pathlib
 import sys
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.contradictions import as_asked
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.old_config import GONE, NEW_NAMES
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import (
-    BOUNDS_OF,
-    DEFAULT_OF,
-    Parameter,
-    sections,
-)
+from ansible_collections.mikelangelo.vtorque.tests.texts import commands, man, parameters
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
-TYPES = {"word": "str", "path": "str", "flag": "bool", "number": "int", "size": "str", "list": "list"}
-"""A size may be `24G`, which is no number, and a role's path is the host's, not the controller's."""
-
-
-def default_of(parameter: Parameter) -> t.Any:
-    """The default as people write it; None: nothing is set."""
-    if isinstance(parameter.default, tuple):
-        return list(parameter.default)
-    if parameter.kind.form == "size" and isinstance(parameter.default, int):
-        return as_asked("ram", parameter.default)
-    return parameter.default
-
-
-def later(parameter: Parameter) -> str:
-    """That it has no effect yet, or ""."""
-    if not parameter.later:
-        return ""
-    return f"Not available yet: it belongs to {parameter.later}, and only the default may be set."
-
-
-def options() -> str:
-    """The parameters as options of a role's argument specification."""
-    lines = []
-    for title, parameters in sections():
-        lines.append(f"      # {title}")
-        for parameter in parameters:
-            lines += [f"      vtorque_{parameter.name}:", f"        type: {TYPES[parameter.kind.form]}"]
-            if parameter.kind.form == "list":
-                lines.append("        elements: str")
-            if (default := default_of(parameter)) is not None:
-                lines.append(f"        default: {json.dumps(default)}")
-            words = [sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}.", later(parameter)]
-            # quoted, so that no character of a sentence means anything
-            lines += ["        description:", *(f"          - {json.dumps(word)}" for word in words if word)]
-    return "\n".join(lines) + "\n"
-
-
-def sentence(text: str) -> str:
-    """With a capital, where it does not begin with a name, and a full stop."""
-    first = text.partition(" ")[0]
-    begin = text if "_" in first or first in DEFAULT_OF or first == "vsub" else text[0].upper() + text[1:]
-    return f"{begin}."
-
-
-def page() -> str:
-    """The tables of docs/admin/parameters.md."""
-    lines = []
-    for title, parameters in sections():
-        head = "| parameter | type | default | what it does | old name |"
-        lines += [f"## {sentence(title)[:-1]}", "", head, "|---|---|---|---|---|"]
-        for parameter in parameters:
-            default = default_of(parameter)
-            shown = "" if default is None else f"`{default if isinstance(default, str) else json.dumps(default)}`"
-            words = f"{sentence(parameter.meaning)} Allowed: {parameter.kind.allowed}."
-            if parameter.later:
-                words += f" **Not available yet** ({parameter.later})."
-            old = ", ".join(f"`{name}`" for name, new in NEW_NAMES.items() if new == parameter.name)
-            cells = (f"`{parameter.name}`", parameter.kind.form, shown, words, old)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        lines.append("")
-    bounds = sorted({f"`{key}`: `{low}` to `{high}`" for key, (low, high) in BOUNDS_OF.items()})
-    lines += ["## Bounds of requests", "", *(f"* {line}" for line in bounds)]
-    gone = [f"| `{name}` | {why} |" for name, why in GONE.items()]
-    lines += ["", "## Old names that nothing became", "", "| old name | why |", "|---|---|", *gone]
-    return "\n".join(lines) + "\n"
-
-
 MARK = "below: made by `make generated` out of the table of parameters"
+KEYS_MARK = "<!-- below: made by `make generated` out of the table of keys -->\n\n"
+VERBS_MARK = "<!-- below: made by `make generated` out of vmgr's own parser -->\n\n"
+END = "<!-- above: made -->\n"
+"""From here on a file has text of its own again."""
+
 FILES: dict[str, tuple[str, t.Callable[[], str]]] = {
-    "roles/common/meta/argument_specs.yml": (f"      # {MARK}\n", options),
-    "docs/admin/parameters.md": (f"<!-- {MARK} -->\n\n", page),
+    "roles/common/meta/argument_specs.yml": (f"      # {MARK}\n", parameters.options),
+    "docs/admin/parameters.md": (f"<!-- {MARK} -->\n\n", parameters.page),
+    "docs/user/keys.md": (KEYS_MARK, commands.keys_table),
+    "docs/man/vsub.1.md": (KEYS_MARK, commands.keys),
+    "docs/man/vmgr.1.md": (VERBS_MARK, commands.verbs),
+    "docs/man/vtorque.yml.5.md": (f"<!-- {MARK} -->\n\n", parameters.manual),
+    # after those of which they are made
+    **{
+        f"docs/man/{name}": ("", functools.partial(man.page, name))
+        for name in ("vsub.1", "vmgr.1", "vtorque.yml.5", "vtorque-sweep.8")
+    },
 }
-"""By path: the mark, and what makes the text below it."""
+"""By path: the mark, and what makes the text below it; without a mark the whole file is made."""
 
 
 def wanted(path: str) -> str:
     """The whole text that a file must have."""
     mark, make = FILES[path]
-    own, found, _below = (CHECKOUT / path).read_text(encoding="utf-8").partition(mark)
+    if not mark:
+        return make()
+    own, found, below = (CHECKOUT / path).read_text(encoding="utf-8").partition(mark)
     if not found:
         raise SystemExit(f"{path} has lost its mark: {mark.strip()}")
-    return own + mark + make()
+    _made, end, rest = below.partition(END)
+    return own + mark + make() + end + rest
 
 
 def main() -> int:
     """Write what is stale."""
     for path in FILES:
         text = wanted(path)
-        if (CHECKOUT / path).read_text(encoding="utf-8") != text:
-            (CHECKOUT / path).write_text(text, encoding="utf-8")
+        file = CHECKOUT / path
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
             print(f"made {path}")
     return 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import pathlib
+import subprocess
 import types
 
 import pytest
@@ -59,3 +60,15 @@ def test_page_says_what_is_not_available_yet() -> None:
     for name, parameter in PARAMETERS.items():
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
         assert ("**Not available yet**" in line) == bool(parameter.later)
+
+
+MANUALS = sorted(path.name for path in (ROOT / "docs/man").glob("*.[1-8]"))
+
+
+@pytest.mark.parametrize("name", MANUALS)
+def test_manual_page_is_installed_and_troff_has_no_word_against_it(name: str) -> None:
+    installed = yaml.safe_load((ROOT / "roles/common/vars/main.yml").read_text(encoding="utf-8"))["__common_manuals"]
+    assert sorted(installed) == MANUALS
+    command = ["groff", "-man", "-t", "-ww", "-z", "-K", "utf8", str(ROOT / "docs/man" / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

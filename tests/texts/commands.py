@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What repeats the commands themselves, as Markdown: vsub's keys from their table, vmgr's verbs from its parser."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import typing as t
+
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import USELESS_YET
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import KEYS
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmgr
+
+USAGE_COLUMNS = 10_000
+"""A usage is one line: who prints it folds it."""
+
+
+def keys() -> str:
+    """The keys of `-vm` in vsub(1)."""
+    return "".join(f"`{name}`\n: {key_words(name)}\n\n" for name in KEYS)
+
+
+def key_words(name: str) -> str:
+    """What a key means and takes, and whether it is available.
+
+    Args:
+        name: of the key.
+    """
+    key = KEYS[name]
+    later = " Not available yet: whatever asks for it is refused." if name in USELESS_YET else ""
+    first = key.meaning.partition(" ")[0]
+    # vCPUs, and a list of words that are written small
+    begin = key.meaning[0].upper() if first.isalpha() and first.islower() else key.meaning[0]
+    return f"{begin}{key.meaning[1:]}. Allowed: {key.kind.allowed}.{later}"
+
+
+def keys_table() -> str:
+    """The keys of `-vm` as a table of the user's manual."""
+    cells = ((f"`{name}`", key_words(name)) for name in KEYS)
+    return "\n".join(["| key | what it means and takes |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]) + "\n\n"
+
+
+def verbs() -> str:
+    """Every verb of vmgr with its options, its words and its examples, in vmgr(1)."""
+    parser = vmgr._parser({name: vmgr._module(name) for name in vmgr.SUBJECTS})
+    return "\n".join(_parsers(parser))
+
+
+def _parsers(parser: argparse.ArgumentParser) -> t.Iterator[str]:
+    """What is below a parser: its verbs, and those of its subjects."""
+    (choices,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    helps = {action.dest: action.help or "" for action in choices._choices_actions}
+    for name, own in vmgr._below(parser).items():
+        yield from _parsers(own) if vmgr._below(own) else [_verb(own, helps[name])]
+
+
+def _verb(parser: argparse.ArgumentParser, words: str) -> str:
+    lines = [*_usage(parser), "", parser.description or f"{words[0].upper()}{words[1:].rstrip('.')}.", ""]
+    for action in parser._actions:
+        if not isinstance(action, argparse._HelpAction):
+            lines += [", ".join(f"`{word}`" for word in _names(action)), f": {_help(parser, action)}", ""]
+    for paragraph in parser.epilog.strip().split("\n\n") if parser.epilog else ():
+        # a list, whose lines stand as they are
+        lines += ["```text", paragraph, "```", ""] if "\n  " in paragraph else [_plain(paragraph), ""]
+    return "\n".join(lines)
+
+
+def _usage(parser: argparse.ArgumentParser) -> t.Iterator[str]:
+    formatter = argparse.HelpFormatter(parser.prog, width=USAGE_COLUMNS)
+    formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups, prefix="")
+    arguments = formatter.format_help().strip().removeprefix(parser.prog).replace("[-h]", "").split()
+    yield f"### {parser.prog}"
+    yield ""
+    yield f"`{' '.join([parser.prog, *arguments])}`"
+
+
+def _names(action: argparse.Action) -> t.Iterator[str]:
+    value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if not action.option_strings:
+        yield value
+    for option in action.option_strings:
+        yield option if action.nargs == 0 else f"{option} {value}"
+
+
+def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    shown = (action.help or "") % {**vars(action), "prog": parser.prog}
+    return _plain(f"{shown[:1].upper()}{shown[1:]}.")
+
+
+def _plain(text: str) -> str:
+    """A star or an angle of a sentence is no mark of Markdown's."""
+    return re.sub(r"([*_<\[])", r"\\\1", text)

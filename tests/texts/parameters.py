@@ -1,0 +1,100 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What repeats the table of parameters: a role's options, a page of tables, and vtorque.yml(5)."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.contradictions import as_asked
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.old_config import GONE, NEW_NAMES
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import (
+    BOUNDS_OF,
+    DEFAULT_OF,
+    Parameter,
+    sections,
+)
+
+TYPES = {"word": "str", "path": "str", "flag": "bool", "number": "int", "size": "str", "list": "list"}
+"""A size may be `24G`, which is no number, and a role's path is the host's, not the controller's."""
+
+
+def default_of(parameter: Parameter) -> t.Any:
+    """The default as people write it; None: nothing is set."""
+    if isinstance(parameter.default, tuple):
+        return list(parameter.default)
+    if parameter.kind.form == "size" and isinstance(parameter.default, int):
+        return as_asked("ram", parameter.default)
+    return parameter.default
+
+
+def shown_default(parameter: Parameter) -> str:
+    """The default in Markdown, or ""."""
+    default = default_of(parameter)
+    return "" if default is None else f"`{default if isinstance(default, str) else json.dumps(default)}`"
+
+
+def later(parameter: Parameter) -> str:
+    """That it has no effect yet, or ""."""
+    if not parameter.later:
+        return ""
+    return f"Not available yet: it belongs to {parameter.later}, and only the default may be set."
+
+
+def options() -> str:
+    """The parameters as options of a role's argument specification."""
+    lines = []
+    for title, parameters in sections():
+        lines.append(f"      # {title}")
+        for parameter in parameters:
+            lines += [f"      vtorque_{parameter.name}:", f"        type: {TYPES[parameter.kind.form]}"]
+            if parameter.kind.form == "list":
+                lines.append("        elements: str")
+            if (default := default_of(parameter)) is not None:
+                lines.append(f"        default: {json.dumps(default)}")
+            words = [sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}.", later(parameter)]
+            # quoted, so that no character of a sentence means anything
+            lines += ["        description:", *(f"          - {json.dumps(word)}" for word in words if word)]
+    return "\n".join(lines) + "\n"
+
+
+def sentence(text: str) -> str:
+    """With a capital, where it does not begin with a name, and a full stop."""
+    first = text.partition(" ")[0]
+    begin = text if "_" in first or first in DEFAULT_OF or first == "vsub" else text[0].upper() + text[1:]
+    return f"{begin}."
+
+
+def page() -> str:
+    """The tables of docs/admin/parameters.md."""
+    lines = []
+    for title, parameters in sections():
+        head = "| parameter | type | default | what it does | old name |"
+        lines += [f"## {sentence(title)[:-1]}", "", head, "|---|---|---|---|---|"]
+        for parameter in parameters:
+            words = f"{sentence(parameter.meaning)} Allowed: {parameter.kind.allowed}."
+            if parameter.later:
+                words += f" **Not available yet** ({parameter.later})."
+            old = ", ".join(f"`{name}`" for name, new in NEW_NAMES.items() if new == parameter.name)
+            cells = (f"`{parameter.name}`", parameter.kind.form, shown_default(parameter), words, old)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    bounds = sorted({f"`{key}`: `{low}` to `{high}`" for key, (low, high) in BOUNDS_OF.items()})
+    lines += ["## Bounds of requests", "", *(f"* {line}" for line in bounds)]
+    gone = [f"| `{name}` | {why} |" for name, why in GONE.items()]
+    lines += ["", "## Old names that nothing became", "", "| old name | why |", "|---|---|", *gone]
+    return "\n".join(lines) + "\n"
+
+
+def manual() -> str:
+    """The parameters in vtorque.yml(5), as Markdown."""
+    lines = []
+    for title, parameters in sections():
+        lines += [f"### {sentence(title)[:-1]}", ""]
+        for parameter in parameters:
+            default = shown_default(parameter) or "nothing"
+            words = (sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}.", f"Default: {default}.")
+            lines += [f"`{parameter.name}`", f": {' '.join(words)} {later(parameter)}".rstrip(), ""]
+    return "\n".join(lines)
