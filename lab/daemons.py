@@ -116,6 +116,9 @@ def _users(plan: NodePlan) -> None:
     put("/etc/group", "\n".join(group) + "\n")
     # no password lets anybody in; "*" is no password and not a locked account, which sshd would refuse
     put("/etc/shadow", "".join(f"{line.split(':')[0]}:*:19000:0:99999:7:::\n" for line in passwd), 0o600)
+    # what the machine's root has his shells do is his affair; bash reads .bashrc for each command that comes by ssh
+    for file in (".bashrc", ".profile", ".bash_profile", ".bash_login"):
+        put(f"/root/{file}", "")
     if plan.is_front_end:
         make_homes(pathlib.Path("/home"))
 

@@ -97,6 +97,11 @@ def test_users_are_the_same_on_every_node_and_share_their_homes(lab: State) -> N
     assert out(lab, "fe", "cat", "/home/alice/note") == "from cn1"
 
 
+def test_a_command_by_ssh_runs_nothing_of_what_the_machine_s_root_has_for_his_shells(lab: State) -> None:
+    said = out(lab, "cn1", "ssh", "cn2", "cat ~/.bashrc ~/.profile ~/.bash_profile ~/.bash_login; echo $HOME; type ls")
+    assert said.splitlines() == ["/root", "ls is /usr/bin/ls"]
+
+
 def test_the_runtime_and_the_pool_cannot_be_written_on_a_node(lab: State) -> None:
     for place in ("/opt/vtorque/venv/x", "/opt/vm-images/x", "/opt/vtorque-lab/lab/x"):
         assert "Read-only file system" in on(lab, "cn1", "touch", place).stderr
