@@ -20,6 +20,7 @@ import subprocess
 import typing as t
 
 from ..module_utils.errors import VTorqueError
+from ..module_utils.key_exchange import KEX_ALGORITHMS
 from ..module_utils.records import Deadline
 from .early_node import EarlyNode
 
@@ -32,7 +33,7 @@ END_S = 2.0
 SSH_OPTIONS = (
     "ControlMaster=no", "ControlPath=none", "BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no",
     "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no", "ServerAliveInterval=5",
-    "ServerAliveCountMax=3", "LogLevel=ERROR",
+    "ServerAliveCountMax=3", "LogLevel=ERROR", "UpdateHostKeys=no", f"KexAlgorithms={KEX_ALGORITHMS}",
 )  # fmt: skip
 """A connection that is kept would outlive the hook; nothing of root's own settings has a say."""
 SETPRIV, SSH = "/usr/bin/setpriv", "/usr/bin/ssh"

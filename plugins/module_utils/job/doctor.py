@@ -12,6 +12,7 @@ import typing as t
 
 from ..errors import SiteFault, VTorqueError
 from ..findings import BAD, NONE, OK, WARN, Finding
+from ..key_exchange import KEX_ALGORITHMS
 from .batch import NOTE_PREFIX, BatchNode, BatchSystem, same_host
 from .batch.mom_hooks import HOOKS, OURS, others
 from .hook_call import ALARM_MARGIN_S, RESERVE_S, read_alarm_s
@@ -158,7 +159,8 @@ def ssh_call(node: str, timeout_s: float, ssh: str = SSH) -> list[str]:
     if node.startswith("-") or not node.replace("-", "").replace(".", "").replace("_", "").isalnum():
         raise VTorqueError(f"node {node[:80]!r}", "is not of the form of a host name")
     options = ("BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no", "ForwardX11=no", "ControlMaster=no",
-               "ControlPath=none", f"ConnectTimeout={max(1, int(timeout_s))}", "LogLevel=ERROR")  # fmt: skip
+               "ControlPath=none", f"ConnectTimeout={max(1, int(timeout_s))}", "LogLevel=ERROR",
+               f"KexAlgorithms={KEX_ALGORITHMS}")  # fmt: skip
     return [ssh, "-F", "none", "-T", *(word for option in options for word in ("-o", option)), "-l", "root", "--", node]
 
 

@@ -20,6 +20,7 @@ import time
 import typing as t
 
 from ..errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
+from ..key_exchange import KEX_ALGORITHMS
 from ..records import Deadline, Timings
 from .console import Console, plain
 from .domain import DomainEvent, Domains
@@ -72,6 +73,7 @@ class _Probe:
             "UserKnownHostsFile": known_hosts, "GlobalKnownHostsFile": "/dev/null", "HostKeyAlias": "vtorque-guest",
             "HostKeyAlgorithms": "ssh-ed25519", "CheckHostIP": "no", "UpdateHostKeys": "no",
             "VerifyHostKeyDNS": "no", "ConnectTimeout": max(1, int(timeout_s)), "LogLevel": "ERROR",
+            "KexAlgorithms": KEX_ALGORITHMS,
         }  # fmt: skip
         argv = [
             str(ssh),

@@ -26,6 +26,7 @@ from ...module_utils.errors import SiteFault, UserFault, VTorqueError, printable
 from ...module_utils.job import bounded, hand_over, retention
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import open_batch, same_host
+from ...module_utils.key_exchange import KEX_ALGORITHMS
 from . import messages
 from .vtorque_node import check_peer
 
@@ -163,6 +164,7 @@ def ssh_arguments(policy: site_policy.Policy) -> tuple[str, ...]:
     options = (
         "ControlMaster=no", "ControlPath=none", "BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no",
         "ForwardX11=no", f"ConnectTimeout={policy.ssh_timeout}", "ServerAliveInterval=5", "ServerAliveCountMax=3",
+        f"KexAlgorithms={KEX_ALGORITHMS}",
     )  # fmt: skip
     return ("-F", "none", "-T", "-l", "root", *(word for option in options for word in ("-o", option)))
 
