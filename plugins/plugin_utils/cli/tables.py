@@ -1,11 +1,10 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Listings: tables for people, the same rows as JSON for programs."""
+"""Listings: tables for people; json_output.py shows the same rows to programs."""
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from ...module_utils.job.values import written
@@ -27,16 +26,12 @@ def shown(value: object) -> str:
     return written(t.cast("str", value))
 
 
-def table(rows: t.Sequence[Row], *, as_json: bool) -> None:
+def table(rows: t.Sequence[Row]) -> None:
     """Print rows: columns are there only where some row fills them.
 
     Args:
         rows: all with the same keys.
-        as_json: for programs, every key.
     """
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
     if not rows:
         print("none")
         return

@@ -16,6 +16,7 @@ from ...module_utils.job.old_config import NEEDS_A_LOOK, Converted, convert
 from ...module_utils.job.parameters import PARAMETERS, Parameter, Policy
 from ...module_utils.job.policy_file import MAX_FILE, PolicyFile, parse, read
 from . import messages
+from .json_output import add_json, tell
 from .tables import Row, table
 
 HELP = "the site's configuration"
@@ -31,6 +32,7 @@ examples:
   vmgr config show bridge timeout  these
   vmgr config show --origin        where each value was set, and what it would be otherwise
   vmgr config show --json          for programs: all of it
+  vmgr config show --query "[?from=='set'].name"
 """
 CHECK_EPILOG = """\
 Without FILE the site's own configuration is checked, with who may have written it.  Another FILE is a draft: anybody
@@ -73,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = verb("show", "every parameter, its value, and whether the site has set it", SHOW_EPILOG)
     show.add_argument("names", metavar="NAME", nargs="*", help="these parameters alone")
     show.add_argument("--origin", action="store_true", help="where each was set, and its default")
-    show.add_argument("--json", action="store_true", help="for programs")
+    add_json(show)
     check = verb("check", "name everything that is wrong with a configuration", CHECK_EPILOG)
     check.add_argument("file", metavar="FILE", nargs="?", help="a draft (the site's own configuration)")
     old = verb("convert", "make a configuration out of the original's config.sh", CONVERT_EPILOG)
@@ -109,12 +111,12 @@ def _show(call: argparse.Namespace) -> int:
     found = read(call.config)
     rows = [_row(PARAMETERS[name], found) for name in (call.names or PARAMETERS)]
     if call.json:
-        table(rows, as_json=True)
+        tell(call, rows)
         return 0
     columns = ["name", "value", "from", "meaning"]
     if call.origin:
         columns = ["name", "value", "from", "line", "default", "meaning"]
-    table([{column: row[column] for column in columns} for row in rows], as_json=False)
+    table([{column: row[column] for column in columns} for row in rows])
     return 0
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pathlib
 import sys
@@ -18,6 +17,7 @@ from ...module_utils.job.batch import open_batch
 from ...module_utils.job.parameters import Policy
 from ...module_utils.job.policy import host_matches
 from .. import doctor_call
+from .json_output import add_json, tell
 from .vtorque_node import host_name
 
 HELP = "is a node fit for virtual machines? (root)"
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--nodes", metavar="LIST", help="these compute nodes, with commas between them")
     which.add_argument("--all", action="store_true", help="every compute node of the batch system")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="for programs")
+    add_json(parser, group=how)
     how.add_argument("--brief", action="store_true", help="one line a node, without a table")
     parser.add_argument(
         "--timeout", type=float, metavar="S", default=doctor_call.EXAMINATION_S,
@@ -74,6 +74,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     """
     if os.geteuid() != 0:
         raise UserFault("doctor", "looks at what only root can see", "call it as root")
+    if call.brief and call.json:
+        raise UserFault("--brief", "has nothing to do with --query")
     if not 1 <= call.timeout <= 3600:
         raise UserFault(f"--timeout {call.timeout:g}", "from 1 to 3600 seconds")
     here = host_name()
@@ -82,7 +84,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         [doctor_call.examine_here(load, here, call.timeout)] if local else _others(call, load())
     )
     if call.json:
-        print(json.dumps(reports[0].to_dict() if call.local else [report.to_dict() for report in reports]))
+        tell(call, reports[0].to_dict() if call.local else [report.to_dict() for report in reports])
     elif call.brief:
         _brief(reports)
     else:

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.job.parameters import Policy
 from ...module_utils.node import images
+from .json_output import add_json, tell
 from .tables import Row, shown, table
 
 HELP = "images that VM jobs can boot"
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", help="all images of the pool")
     one = verbs.add_parser("show", help="one image")
     for verb in (listing, one):
-        verb.add_argument("--json", action="store_true", help="for programs")
+        add_json(verb)
     one.add_argument("name", metavar="NAME", help="the image, with or without its revision (debian12@3)")
 
 
@@ -40,11 +40,15 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     """
     pool = pathlib.Path(load().vm_img_dir)
     if call.verb == "list":
-        table([_row(name, image) for name, image in images.list_images(pool)], as_json=call.json)
+        rows = [_row(name, image) for name, image in images.list_images(pool)]
+        if call.json:
+            tell(call, rows)
+        else:
+            table(rows)
         return 0
     facts = _facts(images.find(call.name, pool))
     if call.json:
-        print(json.dumps(facts, indent=2))
+        tell(call, facts)
         return 0
     for name, value in facts.items():
         print(f"{name:<14} {shown(value)}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import pathlib
 import sys
 import typing as t
@@ -17,6 +16,7 @@ from ...module_utils.job import job_records
 from ...module_utils.job.job_records import JobRecord
 from ...module_utils.job.parameters import Policy
 from ...module_utils.job.timeline import GUEST_PHASES
+from .json_output import add_json, tell
 
 HELP = "what happened to a job"
 LAST = 25
@@ -28,6 +28,7 @@ examples:
   vmgr job list                 the jobs of late
   vmgr job list 72[]            every start of every member of array 72
   vmgr job list --last 0        all there are
+  vmgr job list --query "[?state=='refused'].job_id"
 """
 SHOW_EPILOG = """\
 JOB is the number that qsub printed (4711), the whole id (4711.head), or a member of an array (72[1]).  A job that was
@@ -85,17 +86,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     listing = verb("list", "the jobs whose records are here", LIST_EPILOG, named="?")
     listing.add_argument("--last", type=int, default=LAST, metavar="N", help=f"only the last N, 0: all (now {LAST})")
-    listing.add_argument("--json", action="store_true", help="for programs")
-    verb("show", "one job: its guests, what they used, where the time went", SHOW_EPILOG).add_argument(
-        "--json", action="store_true", help="for programs"
-    )
-    verb("log", "what vTorque did for a job", LOG_EPILOG).add_argument(
-        "--json", action="store_true", help="for programs: a list of lines"
-    )
+    add_json(listing)
+    add_json(verb("show", "one job: its guests, what they used, where the time went", SHOW_EPILOG))
+    add_json(verb("log", "what vTorque did for a job", LOG_EPILOG), "for programs: a list of lines")
     console = verb("console", "what a job's guests wrote on their serial consoles", CONSOLE_EPILOG)
     console.add_argument("--guest", metavar="NAME", help="only this guest's")
     console.add_argument("--node", metavar="NODE", help="only the guests of this node")
-    console.add_argument("--json", action="store_true", help="for programs: lists of lines by guest")
+    add_json(console, "for programs: lists of lines by guest")
     report = verb("report", "a picture of where a job's time went", REPORT_EPILOG)
     kind = report.add_mutually_exclusive_group(required=True)
     kind.add_argument("--svg", metavar="FILE", help="as a picture; - is standard output")
@@ -130,7 +127,7 @@ def _list(call: argparse.Namespace, place: pathlib.Path) -> None:
     else:
         found, more = job_records.read_all(place, last=call.last)
     if call.json:
-        print(json.dumps([_facts(record) for record in found], indent=2))
+        tell(call, [_facts(record) for record in found])
         return
     if not found:
         print("no records that you may read" if not call.job else "no records of it that you may read")
@@ -150,7 +147,7 @@ def _list(call: argparse.Namespace, place: pathlib.Path) -> None:
 
 def _show(call: argparse.Namespace, record: JobRecord) -> None:
     if call.json:
-        print(json.dumps(_facts(record), indent=2))
+        tell(call, _facts(record))
         return
     print(headline(record))
     for line in record.reasons:
@@ -215,7 +212,7 @@ def phase_figures(record: JobRecord) -> list[tuple[str, float]]:
 def _log(call: argparse.Namespace, record: JobRecord) -> None:
     lines = job_records.read_lines(record.directory / job_records.LOG)
     if call.json:
-        print(json.dumps(list(lines), indent=2))
+        tell(call, list(lines))
         return
     for line in lines:
         print(line)
@@ -224,7 +221,7 @@ def _log(call: argparse.Namespace, record: JobRecord) -> None:
 def _console(call: argparse.Namespace, record: JobRecord) -> None:
     chosen = job_records.choose_consoles(record, guest=call.guest, node=call.node)
     if call.json:
-        print(json.dumps({name: list(job_records.read_lines(path)) for name, path in chosen.items()}, indent=2))
+        tell(call, {name: list(job_records.read_lines(path)) for name, path in chosen.items()})
         return
     for name, path in chosen.items():
         if len(chosen) > 1:
