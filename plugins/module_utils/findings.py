@@ -18,12 +18,17 @@ STATES = (NONE, OK, WARN, BAD)
 """From good to bad."""
 
 CHECKS = (
-    "policy", "libvirt", "virtualisation", "bridge", "pool", "disk", "programs", "time", "alarm", "hooks", "ssh",
-    "sweep", "note",
+    "policy", "configuration", "collection", "server", "records", "libvirt", "virtualisation", "bridge", "pool", "disk",
+    "programs", "sharing", "time", "alarm", "hooks", "rights", "names", "ssh", "bare", "sweep", "left", "note",
 )  # fmt: skip
 """In the order of the table."""
 
-VERSION = 1
+VERSION = 2
+DO = "report"
+LONGEST_S = 3600
+"""Seconds for an examination."""
+SETTINGS = 1000
+"""More parameters than a report may name."""
 _WORDS_LENGTH = 600
 _CELL_LENGTH = 20
 
@@ -36,30 +41,43 @@ class Finding:
         check: which of `CHECKS`.
         state: which of `STATES`.
         shown: the cell of a table; short.
-        words: what is wrong and what to do about it; "" when all is well.
+        words: what is wrong, in one line; "" when all is well.
+        remedy: what to do about it, in one line.
     """
 
     check: str
     state: str = OK
     shown: str = OK
     words: str = ""
+    remedy: str = ""
+
+    @property
+    def told(self) -> str:
+        """All there is to say."""
+        return f"{self.words} ({self.remedy})" if self.remedy else self.words
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was found on a node.
+    """What was found on a node, or on a front end.
 
     Attributes:
         node: its name.
         findings: of all checks that were made, in the order of `CHECKS`.
         began: when the examination began on the node's own clock, in seconds since the epoch; 0: not told.
         ended: when it ended.
+        asked: did the node answer at all?
+        settings: a digest of each of its parameters (`job/parameters.digests`).
+        collection: version and digest of what is installed there.
     """
 
     node: str
     findings: tuple[Finding, ...]
     began: float = 0.0
     ended: float = 0.0
+    asked: bool = True
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    collection: str = ""
 
     @property
     def well(self) -> bool:
@@ -71,7 +89,7 @@ class Report:
         """What there is to say, what is bad first."""
         told = [finding for finding in self.findings if finding.words]
         told.sort(key=lambda finding: finding.state != BAD)
-        return tuple(f"{finding.check}: {finding.words}" for finding in told)
+        return tuple(f"{finding.check}: {finding.told}" for finding in told)
 
     def with_finding(self, new: Finding) -> Report:
         """The report with this finding in place of the one of the same check; the worse of the two stays."""
@@ -108,13 +126,20 @@ def report_from_dict(node: str, data: t.Any) -> Report:
         if data["version"] != VERSION:
             raise ValueError("is of another version")
         found = [
-            Finding(str(one["check"]), str(one["state"]), _text(one["shown"], _CELL_LENGTH), _text(one["words"]))
+            Finding(
+                str(one["check"]), str(one["state"]), _text(one["shown"], _CELL_LENGTH), _text(one["words"]),
+                _text(one["remedy"]),
+            )
             for one in data["findings"][: len(CHECKS)]
-        ]
+        ]  # fmt: skip
         if any(one.check not in CHECKS or one.state not in STATES for one in found):
             raise ValueError("names unknown checks")
-        return Report(node, tuple(found), float(data["began"]), float(data["ended"]))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        settings = {_text(name, 64): _text(data["settings"][name], 64) for name in sorted(data["settings"])[:SETTINGS]}
+        return Report(
+            node, tuple(found), float(data["began"]), float(data["ended"]), settings=settings,
+            collection=_text(data["collection"], 64),
+        )  # fmt: skip
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise VTorqueError(f"{node} gave no report", str(error)[:100], "is the same version installed there?") from None
 
 
@@ -129,6 +154,9 @@ def finding_of(check: str, error: VTorqueError | OSError) -> Finding:
         check: which.
         error: how it failed.
     """
+    if isinstance(error, VTorqueError):
+        why = f"{error.what}: {error.why}" if error.why else error.what
+        return Finding(check, BAD, BAD, _text(why), _text(error.hint))
     return Finding(check, BAD, BAD, _text(error))
 
 
@@ -158,3 +186,34 @@ def examine(checks: t.Mapping[str, t.Callable[[], Finding]], timeout_s: float) -
     concurrent.futures.wait(ends.values(), timeout=timeout_s)
     late = f"gave no answer within {timeout_s:.0f} s"
     return tuple(end.result() if end.done() else Finding(name, BAD, "silent", late) for name, end in ends.items())
+
+
+class ReportRequest(t.NamedTuple):
+    """A node is asked to examine itself.
+
+    Attributes:
+        timeout_s: seconds for all checks.
+    """
+
+    timeout_s: float
+
+    def to_dict(self) -> dict[str, t.Any]:
+        """As it goes over the connection."""
+        return {"version": VERSION, "do": DO, "timeout_s": self.timeout_s}
+
+
+def request_from_dict(data: t.Mapping[str, t.Any]) -> ReportRequest:
+    """What a node was asked.
+
+    Args:
+        data: what came.
+
+    Raises:
+        VTorqueError: it is not of the form.
+    """
+    timeout_s = data.get("timeout_s")
+    if set(data) != {"version", "do", "timeout_s"} or data["version"] != VERSION:
+        raise VTorqueError("the request for a report", "is of another version", "install the same one everywhere")
+    if not isinstance(timeout_s, (int, float)) or isinstance(timeout_s, bool) or not 1 <= timeout_s <= LONGEST_S:
+        raise VTorqueError("the request for a report", f"timeout_s is not from 1 to {LONGEST_S}")
+    return ReportRequest(float(timeout_s))

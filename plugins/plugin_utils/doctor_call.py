@@ -1,23 +1,36 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where both wings' checks of a node meet: this node examined, and other nodes asked for their own reports."""
+"""Where both wings' checks of a node meet: this node examined, and other nodes asked for their own reports.
+
+Nodes are asked by `vtorque-node`, the one command to which root's keys are bound.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import json
 import os
 import pathlib
 import subprocess
-import sys
 import time
 import typing as t
 
-from ..module_utils.errors import VTorqueError
-from ..module_utils.findings import BAD, Finding, Report, examine, finding_of, report_from_dict
+from ..module_utils import installed, records
+from ..module_utils.errors import VTorqueError, printable
+from ..module_utils.findings import (
+    BAD,
+    Finding,
+    Report,
+    ReportRequest,
+    examine,
+    finding_of,
+    report_from_dict,
+)
+from ..module_utils.job import alike, living, site_doctor
 from ..module_utils.job import doctor as job_doctor
-from ..module_utils.job.batch import open_batch
+from ..module_utils.job.batch import BatchNode, BatchSystem, mom_files, open_batch
 from ..module_utils.job.parameters import Policy
 from ..module_utils.job.policy_file import load_usable
 from ..module_utils.node import doctor as node_doctor
@@ -29,16 +42,21 @@ BATCH_S = 8.0
 SKEW_S = 2.0
 """How far a clock may be off, beyond what the conversation leaves open: files on a shared home get times of both."""
 AT_ONCE = 32
+PROGRAM = "vtorque-node"
+WAY_IN = "is sshd running there, and root's key of this host let in? mikelangelo.vtorque.install sees to the key"
 LIMIT = 1 << 20
 
 
-def examine_here(load: t.Callable[[], Policy], node: str, timeout_s: float = EXAMINATION_S) -> Report:
+def examine_here(
+    load: t.Callable[[], Policy], node: str, timeout_s: float = EXAMINATION_S, *, thorough: bool = True
+) -> Report:
     """Examine this node.
 
     Args:
         load: gives the site's policy; what cannot be read of it is a finding, and its defaults stand in for it.
         node: this node's name.
         timeout_s: seconds for all checks.
+        thorough: also what asks more of the batch server than each node should every few minutes.
 
     Returns:
         What was found.
@@ -47,27 +65,77 @@ def examine_here(load: t.Callable[[], Policy], node: str, timeout_s: float = EXA
     policy, found = _policy(load, node)
     batch = open_batch(policy, timeout_s=BATCH_S)
     ssh_s = min(float(policy.ssh_timeout), timeout_s / (job_doctor.PEERS + 1) - 1)
-    policy_checks = job_doctor.checks(policy, batch, node, ssh_timeout_s=ssh_s)
-    checks = {**node_doctor.checks(settings_of(policy, node)), **policy_checks}
+    settings = settings_of(policy, node)
+    policy_checks = job_doctor.checks(policy, batch, node, ssh_timeout_s=ssh_s, thorough=thorough)
+    checks = {**node_doctor.checks(settings), **policy_checks}
+    if thorough:
+        is_alive, has_files = living.by_server(batch, node), mom_files.by_files(settings.torque_home)
+        checks["left"] = lambda: node_doctor.look_at_left(settings, is_alive, has_files)
     report = Report(node, (found,), began)
     for finding in examine(checks, timeout_s):
         report = report.with_finding(finding)
-    return Report(node, report.findings, began, time.time())
+    return dataclasses.replace(
+        report, ended=time.time(), settings=alike.digests(policy), collection=installed.identity()
+    )
+
+
+def examine_front_end(
+    load: t.Callable[[], Policy], here: str, batch: BatchSystem, nodes: t.Sequence[str],
+    records_dir: pathlib.Path = records.STATE_DIR / "records",
+) -> Report:  # fmt: skip
+    """Examine this front end.
+
+    Args:
+        load: gives the site's policy.
+        here: this host's name.
+        batch: the site's batch system.
+        nodes: its compute nodes.
+        records_dir: of the records of jobs.
+    """
+    began = time.time()
+    policy, broken = load_usable(load)
+    found = Finding("policy") if broken is None else _broken(broken)
+    checks = {
+        "server": lambda: site_doctor.look_at_server(batch, nodes),
+        "records": lambda: site_doctor.look_at_records(policy, here, records_dir),
+    }
+    findings = (found, *examine(checks, EXAMINATION_S))
+    return Report(here, findings, began, time.time(), settings=alike.digests(policy), collection=installed.identity())
+
+
+def judge_together(
+    reports: t.Sequence[Report], policy: Policy, here: str, known: t.Mapping[str, BatchNode]
+) -> tuple[Report, ...]:  # fmt: skip
+    """What the reports of nodes say beside each other, beside this host, and beside the batch server.
+
+    Args:
+        reports: of nodes.
+        policy: of this host.
+        here: its name.
+        known: nodes, as the batch server describes them.
+    """
+    settings, collection = alike.digests(policy), installed.identity()
+    compared = (site_doctor.compare(report, settings, collection, here) for report in reports)
+    return tuple(site_doctor.with_servers_word(report, known.get(report.node)) for report in compared)
+
+
+def _broken(error: VTorqueError) -> Finding:
+    return finding_of("policy", VTorqueError(error.what, error.why, "vmgr config check"))
 
 
 def _policy(load: t.Callable[[], Policy], node: str) -> tuple[Policy, Finding]:
     policy, broken = load_usable(load)
     if broken is not None:
-        return policy, finding_of("policy", VTorqueError(broken.what, broken.why))
+        return policy, _broken(broken)
     if policy.node_number is None:
         words = f"node_number is not set: without it no guest of {node} has a MAC address of its own"
-        return policy, Finding("policy", BAD, BAD, words)
+        return policy, Finding("policy", BAD, BAD, words, job_doctor.INSTALL)
     return policy, Finding("policy")
 
 
 def ask_nodes(
     nodes: t.Sequence[str], *, ssh_timeout_s: float, timeout_s: float = EXAMINATION_S, ssh: str = job_doctor.SSH,
-    told: t.Callable[[Report], None] | None = None,
+    prefix: str = "/opt/vtorque", told: t.Callable[[Report], None] | None = None,
 ) -> tuple[Report, ...]:  # fmt: skip
     """Let nodes examine themselves, many at once.
 
@@ -76,6 +144,7 @@ def ask_nodes(
         ssh_timeout_s: seconds for a connection.
         timeout_s: seconds for an examination.
         ssh: the program.
+        prefix: where nodes have vTorque.
         told: hears of each report as it comes.
 
     Returns:
@@ -83,7 +152,7 @@ def ask_nodes(
     """
 
     def one(node: str) -> Report:
-        report = _ask(node, ssh_timeout_s, timeout_s, ssh)
+        report = _ask(node, ssh_timeout_s, timeout_s, [ssh, f"{prefix}/bin/{PROGRAM}"])
         if told is not None:
             told(report)
         return report
@@ -92,37 +161,42 @@ def ask_nodes(
         return tuple(pool.map(one, nodes))
 
 
-def _ask(node: str, ssh_timeout_s: float, timeout_s: float, ssh: str) -> Report:
+def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence[str]) -> Report:
     began = time.time()
+    ssh, program = programs
+    question = json.dumps(ReportRequest(timeout_s).to_dict()).encode() + b"\n"
     try:
-        call = [*job_doctor.ssh_call(node, ssh_timeout_s, ssh), f"{_program()} doctor --local --json"]
         done = subprocess.run(
-            call, timeout=ssh_timeout_s + timeout_s + 5, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            [*job_doctor.ssh_call(node, ssh_timeout_s, ssh), program], timeout=ssh_timeout_s + timeout_s + 5,
+            input=question, capture_output=True, check=False, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return _silent(node, f"no answer in {ssh_timeout_s + timeout_s + 5:.0f} s")
     except (OSError, VTorqueError) as error:
         return _silent(node, str(error))
     if done.returncode == 255:
-        return _silent(node, f"no answer by ssh: {job_doctor.last_words(done.stderr, done.returncode)}")
+        return _silent(node, f"no answer by ssh: {job_doctor.last_words(done.stderr, done.returncode)}", WAY_IN)
     try:
         told = json.loads(done.stdout[:LIMIT])
-        return check_clock(report_from_dict(node, told), began, time.time())
+        if not isinstance(told, dict) or "report" not in told:
+            return _silent(node, f"{node} gave no report: {_refusal(told)}", job_doctor.INSTALL)
+        return check_clock(report_from_dict(node, told["report"]), began, time.time())
     except ValueError:
-        return _silent(node, f"no report: {job_doctor.last_words(done.stderr, done.returncode)}")
+        words = job_doctor.last_words(done.stderr, done.returncode)
+        return _silent(node, f"no report: {words}", f"is {program} there?")
     except VTorqueError as error:
-        return _silent(node, str(error))
+        return _silent(node, str(error), job_doctor.INSTALL)
 
 
-def _program() -> pathlib.Path:
-    """vmgr on the nodes: they have one prefix, which is where this program is installed."""
-    here = pathlib.Path(sys.prefix).parent / "bin" / "vmgr"
-    return here if here.exists() else pathlib.Path("/opt/vtorque/bin/vmgr")
+def _refusal(told: object) -> str:
+    """What `vtorque-node` said instead; one of another version does not know the question."""
+    error = told.get("error") if isinstance(told, dict) else None
+    words = [str(error.get(key, "")) for key in ("what", "why")] if isinstance(error, dict) else []
+    return printable(": ".join(word for word in words if word)[:200]) or "its answer is of no known form"
 
 
-def _silent(node: str, why: str) -> Report:
-    return Report(node, (Finding("ssh", BAD, BAD, why),))
+def _silent(node: str, why: str, remedy: str = "") -> Report:
+    return Report(node, (Finding("ssh", BAD, "silent", why, remedy),), asked=False)
 
 
 def check_clock(report: Report, asked: float, answered: float) -> Report:
@@ -141,8 +215,9 @@ def check_clock(report: Report, asked: float, answered: float) -> Report:
     if off_s <= SKEW_S:
         return report
     way = "ahead of" if ahead > behind else "behind"
-    words = f"its clock is {off_s:.0f} s {way} that of {os.uname().nodename}: see chrony or ntpd there"
-    return report.with_finding(Finding("time", BAD, f"{off_s:+.0f}s" if ahead > behind else f"{-off_s:.0f}s", words))
+    words = f"its clock is {off_s:.0f} s {way} that of {os.uname().nodename}"
+    shown = f"{off_s:+.0f}s" if ahead > behind else f"{-off_s:.0f}s"
+    return report.with_finding(Finding("time", BAD, shown, words, "see chrony or ntpd there"))
 
 
 def needing(reports: t.Sequence[Report]) -> tuple[Report, ...]:

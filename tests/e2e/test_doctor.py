@@ -14,6 +14,19 @@ from .conftest import Result, Site
 from .trouble import NODES, changed, revive, sweep
 
 MOM_CONFIG = "/var/spool/torque/mom_priv/config"
+CHECKED = (
+    "configuration",
+    "collection",
+    "libvirt",
+    "pool",
+    "programs",
+    "sharing",
+    "hooks",
+    "names",
+    "ssh",
+    "bare",
+    "left",
+)
 SSHD = "/usr/sbin/sshd -f /etc/ssh/sshd_config -E /var/log/sshd.log"
 
 
@@ -25,7 +38,8 @@ def swept(site: Site) -> None:
 
 
 def doctor(site: Site, node: str, *words: str) -> Result[str]:
-    return site.on(node, "vmgr", "doctor", *words)
+    # a busy machine takes its time, and no test measures it
+    return site.on(node, "vmgr", "doctor", "--timeout", "100", *words)
 
 
 def findings(done: Result[str]) -> dict[str, t.Any]:
@@ -42,10 +56,17 @@ def bad(done: Result[str]) -> set[str]:
 def test_site_that_is_well(site: Site) -> None:
     """From the front end every node, on a node that node; a health check gets one line."""
     done = doctor(site, "fe")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["node", "cn1", "cn2"]
-    assert lines[-1] == "All 2 nodes are well."
+    assert lines[0].split() == ["check", "nodes", "found"]
+    rows = {line.split()[0]: line.split()[1:] for line in lines[1:-1] if not line.startswith(" ")}
+    for check in CHECKED:
+        assert rows[check][0] == "cn[1-2]", check
+    assert rows["policy"] == ["cn[1-2],fe", "ok"]
+    assert rows["server"] == ["fe", "ok"]
+    assert rows["records"][0] == "fe"
+    assert rows["rights"] == ["cn[1-2]", "operator"]
+    assert lines[-1] == "All 3 hosts are well."
     brief = doctor(site, "cn1", "--local", "--brief")
     assert (brief.returncode, brief.stderr) == (0, "")
     (line,) = brief.stdout.splitlines()
@@ -56,11 +77,16 @@ def test_site_that_is_well(site: Site) -> None:
 def test_node_whose_libvirt_is_dead(site: Site) -> None:
     site.root("cn2", "kill -9 $(cat /run/libvirtd.pid)")
     try:
-        done = doctor(site, "fe", "--all")
+        done = doctor(site, "fe", "--node", "cn[1-2]")
         assert done.returncode == 1
-        assert "cn2  libvirt: libvirt at qemu:///system" in done.stdout
-        assert "journalctl -u libvirtd" in done.stdout
-        assert done.stdout.splitlines()[-1] == "1 of 2 nodes need you."
+        lines = done.stdout.splitlines()
+        (number,) = [number for number, line in enumerate(lines) if line.startswith("libvirt ")]
+        assert lines[number].split()[:4] == ["libvirt", "cn2", "bad", "libvirt"]
+        assert "qemu:///system" in lines[number]
+        assert lines[number + 1].lstrip().startswith("-> ")
+        assert "journalctl -u libvirtd" in lines[number + 1]
+        assert lines[number + 2].split() == ["cn1", "ok"]
+        assert lines[-1] == "1 of 2 hosts need you."
         here = doctor(site, "cn2", "--local", "--json")
         assert here.returncode == 1
         assert bad(here) == {"libvirt"}
@@ -74,15 +100,16 @@ def test_node_that_does_not_answer(site: Site) -> None:
     """It is one line of the table, and holds nobody up."""
     site.root("cn2", "kill $(cat /run/sshd.pid)")
     try:
-        done = doctor(site, "fe", "--nodes", "cn2", "--json")
-        assert done.returncode == 1
-        assert set(findings(done)) == {"ssh"}
+        done = doctor(site, "fe", "--node", "cn2", "--json")
+        assert done.returncode == 4
+        assert set(findings(done)) == {"ssh", "note"}
+        assert findings(done)["note"]["words"] == "the batch server says that it is in use"
         assert "Connection refused" in findings(done)["ssh"]["words"]
         # the other one cannot reach it either
         assert bad(doctor(site, "cn1", "--local", "--json")) == {"ssh"}
     finally:
         site.root("cn2", SSHD)
-    assert doctor(site, "fe", "--nodes", "cn2").returncode == 0
+    assert doctor(site, "fe", "--node", "cn2").returncode == 0
 
 
 def test_what_an_administrator_has_to_mend(site: Site) -> None:
@@ -94,15 +121,81 @@ def test_what_an_administrator_has_to_mend(site: Site) -> None:
             done = doctor(site, "cn1", "--local", "--json")
             assert done.returncode == 1
             assert bad(done) == {"alarm", "hooks", "bridge"}
-            words = {check: finding["words"] for check, finding in findings(done).items()}
-            assert "write $prologalarm 300 into" in words["alarm"]
-            assert "epilogue cannot be run (mode 0400)" in words["hooks"]
-            assert "bridge br99: is missing on this node" in words["bridge"]
+            found = findings(done)
+            assert "write $prologalarm 300 into" in found["alarm"]["remedy"]
+            assert "epilogue cannot be run (mode 0400)" in found["hooks"]["words"]
+            assert "play mikelangelo.vtorque.install" in found["hooks"]["remedy"]
+            assert "bridge br99: is missing on this node" in found["bridge"]["words"]
         with changed(site, ("cn1",), vcpus_default="many"):
             assert bad(doctor(site, "cn1", "--local", "--json")) >= {"policy"}
     finally:
         site.root("cn1", f"rm -f {MOM_CONFIG}; chmod 500 {hook}")
     assert doctor(site, "cn1", "--local").returncode == 0
+
+
+def test_host_that_is_not_as_the_others(site: Site) -> None:
+    """Found by a look at all of them: each by itself is well."""
+    with changed(site, ("cn2",), timeout=99, record_host="fe.nowhere.invalid"):
+        done = doctor(site, "fe", "--json", "--query", "[?node=='cn2'].findings[] | [?state=='bad']")
+        assert done.returncode == 1
+        found = {finding["check"]: finding["words"] for finding in json.loads(done.stdout)}
+        assert found["configuration"] == "other than on fe: record_host, timeout"
+        assert "fe.nowhere.invalid is not known" in found["names"]
+
+
+def test_front_end_is_let_in_for_a_look_and_nothing_else(site: Site) -> None:
+    """As the roles bind its key; what it may ask of guests is decided by the batch server's word."""
+    way = "/root/.ssh/authorized_keys"
+    key = site.root("fe", "ssh-keygen -y -f /root/.ssh/id_ed25519").strip()
+    site.root("cn1", f"cp -p {way} {way}.away")
+    try:
+        line = (
+            f'restrict,from="{site.root("fe", "hostname -I").split()[0]}",command="/opt/vtorque/bin/vtorque-node" {key}'
+        )
+        done = site.on("cn1", "/bin/sh", "-c", f"cat >{way}", stdin=f"{line}\n")
+        assert done.returncode == 0, done.stderr
+        assert doctor(site, "fe", "--node", "cn1").returncode == 0
+        assert site.on("fe", "ssh", "cn1", "id", stdin="").stdout.startswith('{"version":1,"ok":false')
+        part = {"version": 1, "do": "absent", "job_id": "1.fe", "start": 1}
+        refused = site.on("fe", "ssh", "cn1", "id", stdin=f"{json.dumps(part)}\n")
+        assert json.loads(refused.stdout)["ok"] is False
+    finally:
+        site.root("cn1", f"mv {way}.away {way}")
+
+
+def test_settings_of_the_batch_server(site: Site) -> None:
+    """A node whose root lost his right: its own word, and the front end's."""
+    site.root("fe", "qmgr -c 'set server operators -= root@cn2'")
+    try:
+        done = doctor(site, "fe", "--query", "[].findings[] | [?state=='bad']")
+        assert done.returncode == 1
+        found = {finding["check"]: finding for finding in json.loads(done.stdout)}
+        assert set(found) == {"server", "rights"}
+        assert found["server"]["words"].startswith("root is no operator on cn2:")
+        assert "pbsnodes -N" in found["rights"]["words"]
+        for check in found:
+            assert "operators += root@cn2" in found[check]["remedy"]
+        assert doctor(site, "cn2", "--local", "--brief").returncode == 0, "a health check leaves the server alone"
+    finally:
+        site.root("fe", "qmgr -c 'set server operators += root@cn2'")
+
+
+def test_what_a_lost_job_left(site: Site) -> None:
+    """It is told; the sweep takes it away, and the doctor does not."""
+    left = "/var/lib/vtorque/guests/987654.fe.1"
+    site.root("cn2", f"mkdir -p {left}/vcn2-1")
+    try:
+        done = doctor(site, "cn2", "--local", "--json")
+        assert done.returncode == 0
+        found = findings(done)["left"]
+        assert (found["state"], found["shown"]) == ("warn", "1")
+        assert "987654.fe.1: " in found["words"]
+        site.root("cn2", f"test -d {left}/vcn2-1")
+        sweep(site, "cn2")
+        assert findings(doctor(site, "cn2", "--local", "--json"))["sweep"]["shown"] == "left"
+    finally:
+        site.root("cn2", f"rm -rf {left}")
+        assert sweep(site, "cn2").returncode == 0
 
 
 def test_silent_batch_server_takes_no_node_out_of_use(site: Site) -> None:

@@ -1,19 +1,21 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the batch system's side of a node tells of its health: alarm, hooks, ways to other nodes, the note."""
+"""What the batch system's side of a node tells of its health: alarm, hooks, rights, names, ways, the note."""
 
 from __future__ import annotations
 
 import pathlib
+import socket
 import stat
 import subprocess
 import typing as t
 
+from .. import templates
 from ..errors import SiteFault, VTorqueError
 from ..findings import BAD, NONE, OK, WARN, Finding
 from ..key_exchange import KEX_ALGORITHMS
-from .batch import NOTE_PREFIX, BatchNode, BatchSystem, same_host
+from .batch import NOTE_PREFIX, BatchNode, BatchSystem, rights, same_host
 from .batch.mom_hooks import HOOKS, OURS, others
 from .hook_call import ALARM_MARGIN_S, RESERVE_S, read_alarm_s
 from .parameters import Policy
@@ -22,10 +24,21 @@ from .verdict import OUT_OF_USE
 PEERS = 3
 """Other nodes that are tried; one that is reached is enough."""
 SSH = "/usr/bin/ssh"
+SITE_HOOKS = "/etc/vtorque/site-hooks"
+INSTALL = "play mikelangelo.vtorque.install"
+RIGHTS_S = 4.0
+"""Seconds for each command that tries a right."""
 
 
 def checks(
-    policy: Policy, batch: BatchSystem, node: str, *, ssh_timeout_s: float, ssh: str = SSH, owner_uid: int = 0
+    policy: Policy,
+    batch: BatchSystem,
+    node: str,
+    *,
+    ssh_timeout_s: float,
+    ssh: str = SSH,
+    owner_uid: int = 0,
+    thorough: bool = False,
 ) -> dict[str, t.Callable[[], Finding]]:
     """The checks of this room, by their names.
 
@@ -36,14 +49,19 @@ def checks(
         ssh_timeout_s: seconds for one connection to another node.
         ssh: the program.
         owner_uid: whose the hooks must be.
+        thorough: also what asks more of the batch server than each node should every few minutes.
     """
     torque_home = pathlib.Path(policy.torque_home)
-    return {
+    looks: dict[str, t.Callable[[], Finding]] = {
         "alarm": lambda: look_at_alarm(policy, torque_home),
-        "hooks": lambda: look_at_hooks(torque_home / "mom_priv", owner_uid),
+        "hooks": lambda: look_at_hooks(torque_home / "mom_priv", owner_uid, expected_hook(policy.prefix_nodes)),
         "ssh": lambda: look_at_ways(batch, node, ssh_timeout_s, ssh),
         "note": lambda: look_at_note(batch, node),
     }
+    if thorough:
+        looks["rights"] = lambda: look_at_rights(pathlib.Path(policy.pbs_qsub_on_nodes).parent, node)
+        looks["names"] = lambda: look_at_names(batch, node, policy.record_host)
+    return looks
 
 
 def look_at_alarm(policy: Policy, torque_home: pathlib.Path) -> Finding:
@@ -55,21 +73,45 @@ def look_at_alarm(policy: Policy, torque_home: pathlib.Path) -> Finding:
     least = policy.prologue_timeout + ALARM_MARGIN_S + int(RESERVE_S)
     words = (
         f"$prologalarm {alarm_s} leaves {max(0, left_s):.0f} s for guests to start, prologue_timeout is "
-        f"{policy.prologue_timeout}: write $prologalarm {least} into mom_priv/config, then momctl -r"
+        f"{policy.prologue_timeout}"
     )
-    return Finding("alarm", BAD, f"{alarm_s}s", words)
+    remedy = f"write $prologalarm {least} into {torque_home}/mom_priv/config, then momctl -r"
+    return Finding("alarm", BAD, f"{alarm_s}s", words, remedy)
 
 
-def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0) -> Finding:
-    """Are our hooks in place, root's alone, and may the MOM run them?"""
+def expected_hook(prefix: str) -> str:
+    """The hook of the version that is installed here.
+
+    Args:
+        prefix: where it is installed.
+    """
+    return templates.render("launchers/hook.sh.j2", site_dir=None, prefix=prefix, site_hooks=SITE_HOOKS)
+
+
+def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") -> Finding:
+    """Are our hooks in place, root's alone, of this version, and may the MOM run them?
+
+    Args:
+        mom_priv: where.
+        owner_uid: whose they must be.
+        expected: how they must read, blanks apart; "": not compared.
+    """
     wrong = [f"{name} {why}" for name in HOOKS if (why := _wrong_with(mom_priv / name, owner_uid))]
     if wrong:
-        return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}: play mikelangelo.vtorque.install")
+        return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}", INSTALL)
     stray = others(mom_priv)
     if stray:
-        words = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T): keep it elsewhere"
-        return Finding("hooks", WARN, OK, words)
+        words = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
+        return Finding("hooks", WARN, OK, words, "keep it elsewhere")
+    foreign = [name for name in HOOKS if expected and _words(mom_priv / name) != expected.split()]
+    if foreign:
+        words = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
+        return Finding("hooks", WARN, "other", words, INSTALL)
     return Finding("hooks")
+
+
+def _words(path: pathlib.Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").split()
 
 
 def _wrong_with(path: pathlib.Path, owner_uid: int) -> str:
@@ -95,8 +137,17 @@ def look_at_note(batch: BatchSystem, node: str) -> Finding:
         note = batch.note(node)
     except SiteFault as error:
         return Finding("note", WARN, "?", f"the batch server does not tell: {error}")
+    return note_finding(note)
+
+
+def note_finding(note: str) -> Finding:
+    """What a node's note means.
+
+    Args:
+        note: as the batch server has it.
+    """
     if note.startswith(NOTE_PREFIX):
-        return Finding("note", BAD, "ours", f"{note}: vtorque-sweep takes it back when that is mended")
+        return Finding("note", BAD, "ours", note, "mend it: vtorque-sweep takes the note back then")
     return Finding("note", WARN, "yes", note) if note else Finding("note", shown="-")
 
 
@@ -117,8 +168,62 @@ def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH
         said.append(f"{peer} is not reached ({why})")
     if not peers:
         return Finding("ssh", NONE, "-")
-    words = f"{'; '.join(said)}: root's key and the host keys of the nodes must be known here"
-    return Finding("ssh", BAD, BAD, words)
+    return Finding("ssh", BAD, BAD, "; ".join(said), "root's key and the host keys of the nodes must be known here")
+
+
+def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
+    """May root of this node do with the batch server what hooks and the sweep do?  Nothing is changed by the trial.
+
+    Args:
+        tools: the directory of the batch system's commands.
+        node: this node.
+    """
+    wrong, silent = [], []
+    for name, attempt in rights.ATTEMPTS:
+        try:
+            attempt(rights.Tools(tools, RIGHTS_S), node)
+        except rights.Silent as error:  # nothing of this node's
+            silent.append(f"{name}: {error}")
+        except rights.Failed as error:
+            wrong.append(f"{name}: {error}")
+    if wrong:
+        remedy = f"on the front end: qmgr -c 's s operators += root@{node}'"
+        return Finding("rights", BAD, BAD, "; ".join(wrong), remedy)
+    if silent:
+        return Finding("rights", WARN, "?", f"the batch server does not tell: {silent[0]}")
+    return Finding("rights", shown="operator")
+
+
+def look_at_names(batch: BatchSystem, node: str, record_host: str | None) -> Finding:
+    """Does this node know where the other nodes are, and where records go?
+
+    Args:
+        batch: tells who they are.
+        node: this node.
+        record_host: where records go, if anywhere.
+    """
+    try:
+        others_names = [one.name for one in batch.nodes() if not same_host(one.name, node)]
+    except SiteFault as error:
+        return Finding("names", WARN, "?", f"the batch server does not tell of its nodes: {error}")
+    names = [*others_names, *([record_host] if record_host else [])]
+    wrong = [f"{name} {why}" for name in names if (why := _wrong_with_name(name))]
+    if wrong:
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        words = f"{', '.join(wrong[:5])}{more}"
+        return Finding("names", BAD, BAD, words, "see /etc/hosts, or the name server, of this node")
+    return Finding("names", shown=str(len(names)))
+
+
+def _wrong_with_name(name: str) -> str:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return f"is not known ({error.strerror or error})"
+    addresses = {str(one[4][0]) for one in found}
+    if all(address.startswith("127.") or address == "::1" for address in addresses):
+        return "is this host itself (its loopback)"
+    return ""
 
 
 def next_nodes(nodes: t.Sequence[BatchNode], node: str) -> tuple[str, ...]:

@@ -10,13 +10,15 @@ import functools
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import time
 import typing as t
 
-from ..errors import NodeFault, VTorqueError
+from ..errors import NodeFault, SiteFault, VTorqueError
 from ..findings import BAD, NONE, OK, WARN, Finding
-from . import health, images
+from ..records import Deadline
+from . import health, images, own_sshd, sweep, virtiofsd
 from .settings import NodeSettings
 
 SWEPT = "swept"
@@ -27,6 +29,12 @@ SYSTEMCTL = "/usr/bin/systemctl"
 TIMER = "vtorque-sweep.timer"
 TIMER_S = 5.0
 NEARLY_FULL = 90
+SAID = 5
+"""Things that the mark of a sweep names."""
+ANYBODY = "nobody"
+"""A user of whom sshd's settings are asked."""
+SSHD_S = 8.0
+LEFT_S = 10.0
 _TIME_ERROR = 5
 """TIME_ERROR of adjtimex(2): nobody keeps the clock."""
 
@@ -46,6 +54,8 @@ def checks(settings: NodeSettings) -> dict[str, t.Callable[[], Finding]]:
         "programs": look_at_programs,
         "time": look_at_clock,
         "sweep": look_at_sweep,
+        "sharing": look_at_sharing,
+        "bare": look_at_bare,
     }
     return {name: functools.partial(look, settings) for name, look in looks.items()}
 
@@ -78,7 +88,7 @@ def look_at_pool(settings: NodeSettings) -> Finding:
     found = images.list_images(settings.pool)
     wrong = [(name, error) for name, error in found if isinstance(error, VTorqueError)]
     if not found:
-        return Finding("pool", BAD, "empty", f"no image in {settings.pool}: is it mounted? (vm_img_dir)")
+        return Finding("pool", BAD, "empty", f"no image in {settings.pool}", "mount it, or see vm_img_dir")
     if len(wrong) == len(found):
         return Finding("pool", BAD, BAD, f"none of {len(found)} images can be used: {wrong[0][1]}")
     if wrong:
@@ -101,6 +111,47 @@ def look_at_programs(settings: NodeSettings) -> Finding:
     return Finding("programs")
 
 
+def look_at_sharing(settings: NodeSettings) -> Finding:
+    """Can this node hand its guests what they mount, and does it know whom they mount from?"""
+    kinds = [mount.kind for mount in settings.mounts]
+    servers = {mount.source.partition(":")[0] for mount in settings.mounts if mount.kind == "nfs"}
+    if settings.home_via == "virtiofs" or "virtiofs" in kinds:
+        virtiofsd.program(settings)
+    elif settings.home_export:
+        servers.add(settings.home_export.partition(":")[0])
+    for server in sorted(servers):
+        try:
+            socket.getaddrinfo(server.strip("[]"), None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            words = f"NFS server {server}: {error.strerror or error}"
+            return Finding("sharing", BAD, BAD, words, "see /etc/hosts, or vm_nfs_home and mounts in vtorque.yml")
+    return Finding("sharing", shown=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
+
+
+def look_at_bare(settings: NodeSettings) -> Finding:
+    """Could this node stay bare in a job of `vsub -vm nodes=K`?  A site that has none loses nothing."""
+    try:
+        own_sshd.look(ANYBODY, settings, "", Deadline.after(SSHD_S))
+    except (SiteFault, NodeFault) as error:
+        return Finding("bare", WARN, "no", f"mixed requests fail here: {error.what}: {error.why}", error.hint)
+    return Finding("bare")
+
+
+def look_at_left(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: sweep.HasFiles) -> Finding:
+    """Is something here of jobs that are gone?  The sweep would find and say the same; nothing is taken away.
+
+    Args:
+        settings: where to look.
+        is_alive: the batch server's word on a start.
+        has_files: the MOM's word on a job.
+    """
+    left = sweep.look(settings, is_alive, has_files, Deadline.after(LEFT_S))
+    if left:
+        words = "; ".join(f"{said.key}: {said.why}" if said.key else said.why for said in left[:SAID])
+        return Finding("left", WARN, str(len(left)), words, "vtorque-sweep takes away what it finds over twice")
+    return Finding("left")
+
+
 def look_at_clock(_settings: NodeSettings, ask: t.Callable[[], int] | None = None) -> Finding:
     """Does somebody keep this node's clock?  Whether it is right only others can tell.
 
@@ -108,8 +159,8 @@ def look_at_clock(_settings: NodeSettings, ask: t.Callable[[], int] | None = Non
         ask: gives the kernel's word (adjtimex(2)).
     """
     if (ask or _kernels_word)() == _TIME_ERROR:
-        words = "the kernel says that nobody keeps this clock: is chrony, ntpd or systemd-timesyncd running?"
-        return Finding("time", WARN, OK, words)
+        words = "the kernel says that nobody keeps this clock"
+        return Finding("time", WARN, OK, words, "start chrony, ntpd or systemd-timesyncd")
     return Finding("time")
 
 
@@ -127,16 +178,24 @@ def look_at_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
         systemctl: its command.
     """
     if systemd.exists() and not _timer_runs(systemctl):
-        return Finding("sweep", BAD, "off", f"{TIMER} does not run: systemctl enable --now {TIMER}")
+        return Finding("sweep", BAD, "off", f"{TIMER} does not run", f"systemctl enable --now {TIMER}")
     try:
         age_s = time.time() - (settings.run_dir / SWEPT).stat().st_mtime
     except FileNotFoundError:
         if time.clock_gettime(time.CLOCK_BOOTTIME) < SWEEP_LATE_S:
             return Finding("sweep", shown="new")
-        return Finding("sweep", BAD, "never", "vtorque-sweep has not run since the boot: is its timer installed?")
+        return Finding("sweep", BAD, "never", "vtorque-sweep has not run since the boot", f"systemctl status {TIMER}")
     if age_s > SWEEP_LATE_S:
-        words = f"vtorque-sweep ran last {age_s / 60:.0f} minutes ago: see its timer, or run it"
-        return Finding("sweep", BAD, "late", words)
+        words = f"vtorque-sweep ran last {age_s / 60:.0f} minutes ago"
+        return Finding("sweep", BAD, "late", words, f"run it, and see systemctl status {TIMER}")
+    return _last_sweep(settings.run_dir / SWEPT)
+
+
+def _last_sweep(path: pathlib.Path) -> Finding:
+    """What the last sweep could not take away; of an earlier version it left no word."""
+    left = [line for line in path.read_text(encoding="utf-8", errors="replace")[:2000].splitlines() if line.strip()]
+    if left:
+        return Finding("sweep", WARN, "left", f"the last one left: {'; '.join(left)}", "vtorque-sweep says more")
     return Finding("sweep")
 
 
@@ -148,16 +207,18 @@ def _timer_runs(systemctl: str) -> bool:
         return False
 
 
-def note_sweep(settings: NodeSettings) -> None:
+def note_sweep(settings: NodeSettings, left: t.Sequence[str] = ()) -> None:
     """Leave the mark of a sweep; that it cannot be left stops nothing.
 
     Args:
         settings: says where.
+        left: what it could not take away, in words.
     """
     try:
         path = settings.run_dir / SWEPT
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        os.utime(fd)
-        os.close(fd)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(fd, "w", encoding="utf-8") as stream:
+            stream.writelines(f"{' '.join(word.split())[:200]}\n" for word in left[:SAID])
+            os.utime(fd)
     except OSError:
         return

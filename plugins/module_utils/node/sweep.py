@@ -146,6 +146,21 @@ def sweep(
     return Swept(tuple(removed), (*left, *failed), tuple(living))
 
 
+def look(settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, deadline: Deadline) -> tuple[Said, ...]:
+    """What is here and belongs to no living start, or is not known to; nothing is changed.
+
+    Args:
+        is_alive: the batch server's word on a start.
+        has_files: the MOM's word on a job.
+        deadline: when to end.
+    """
+    seen = _look(settings)
+    suspects = Suspects(settings.run_dir / "suspects.json")
+    judged = [_judge(start, settings, is_alive, has_files, suspects, TWICE_S, deadline) for start in seen.starts]
+    found = [Said(one.start.key, one.start.words) for one in judged if one.verdict != "living"]
+    return (*found, *(Said("", f"{thing}: whose it is cannot be told") for thing in seen.strangers))
+
+
 def sweep_earlier_boot(settings: NodeSettings, deadline: Deadline) -> Swept:
     """Remove what is of an earlier boot, and nothing else: nobody is asked, for nobody may be there yet.
 

@@ -1,44 +1,44 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`vmgr doctor`: is this node, or is every node, fit for virtual machines, and what is to be done where it is not."""
+"""`vmgr doctor`: is this node, or the whole site, fit for virtual machines, and what is to be done where it is not?"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import pathlib
-import sys
 import typing as t
 
-from ...module_utils.errors import UserFault, VTorqueError
-from ...module_utils.findings import BAD, CHECKS, NONE, OK, WARN, Report
-from ...module_utils.job.batch import open_batch
+from ...module_utils.errors import SiteFault, UserFault, VTorqueError
+from ...module_utils.findings import CHECKS, LONGEST_S, Report
+from ...module_utils.job.batch import BatchNode, BatchSystem, open_batch
 from ...module_utils.job.parameters import Policy
-from ...module_utils.job.policy import host_matches
+from ...module_utils.job.policy import host_matches, load_usable
 from .. import doctor_call
 from .json_output import add_json, tell
+from .node_names import expanded
 from .vtorque_node import host_name
 
-HELP = "is a node fit for virtual machines? (root)"
-COLOURS = {OK: "green", WARN: "yellow", BAD: "bold red", NONE: "dim"}
-WIDE = 1000
-"""Columns where nobody looks: a line of a file is not folded."""
+HELP = "is a node, or the site, fit for virtual machines? (root)"
 BATCH_S = 10.0
-NEEDS = 1
+NEEDS, UNASKED = 1, 4
 
 EPILOG = """\
-Without an option: this node, where it is a compute node; else all of them.
+Without an option: this node, where it is a compute node; else the site: this front end, and all nodes.
 
 exit status:
   0  all is well; there may be a word all the same
-  1  a node needs somebody; it is said what for, and what to do
+  1  somebody is needed; it is said where, what for, and what to do
   2  the command line is wrong
+  3  the batch server does not tell of its nodes
+  4  a node could not be asked, whatever else there is
 
 examples:
-  vmgr doctor                          a table
-  vmgr doctor --nodes cn1,cn2 --json   for programs
-  vmgr doctor --local --brief          one line, for a node health check (NHC)
+  vmgr doctor                                  a table: a row a check, nodes that agree together
+  vmgr doctor --node cn1 cn[03-16] --json      for programs
+  vmgr doctor --query '[?!well].node'          who needs somebody
+  vmgr doctor --local --brief                  one line, for a node health check (NHC)
 """
 
 
@@ -47,11 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--local", action="store_true", help="this node")
-    which.add_argument("--nodes", metavar="LIST", help="these compute nodes, with commas between them")
+    which.add_argument(
+        "--node", "--nodes", dest="nodes", metavar="NODE", nargs="+", help="these compute nodes: cn1 cn2, or cn[01-16]"
+    )
     which.add_argument("--all", action="store_true", help="every compute node of the batch system")
     how = parser.add_mutually_exclusive_group()
     add_json(parser, group=how)
-    how.add_argument("--brief", action="store_true", help="one line a node, without a table")
+    how.add_argument(
+        "--brief", action="store_true",
+        help="one line a node, without a table; with --local the batch server is asked little",
+    )  # fmt: skip
     parser.add_argument(
         "--timeout", type=float, metavar="S", default=doctor_call.EXAMINATION_S,
         help="seconds for the examination of a node (%(default).0f)",
@@ -76,19 +81,26 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         raise UserFault("doctor", "looks at what only root can see", "call it as root")
     if call.brief and call.json:
         raise UserFault("--brief", "has nothing to do with --query")
-    if not 1 <= call.timeout <= 3600:
-        raise UserFault(f"--timeout {call.timeout:g}", "from 1 to 3600 seconds")
+    if not 1 <= call.timeout <= LONGEST_S:
+        raise UserFault(f"--timeout {call.timeout:g}", f"from 1 to {LONGEST_S} seconds")
     here = host_name()
     local = call.local or (call.nodes is None and not call.all and _is_compute_node(load))
-    reports: t.Sequence[Report] = (
-        [doctor_call.examine_here(load, here, call.timeout)] if local else _others(call, load())
-    )
+    if local:
+        # a health check runs on every node, every few minutes
+        reports = [doctor_call.examine_here(load, here, call.timeout, thorough=not (call.local and call.brief))]
+    else:
+        reports = _site(call, load, here)
     if call.json:
         tell(call, reports[0].to_dict() if call.local else [report.to_dict() for report in reports])
     elif call.brief:
         _brief(reports)
     else:
-        _show(reports)
+        from .checks_table import show
+
+        show(reports, CHECKS)
+        print(_total(reports))
+    if not all(report.asked for report in reports):
+        return UNASKED
     return NEEDS if doctor_call.needing(reports) else 0
 
 
@@ -100,16 +112,33 @@ def _is_compute_node(load: t.Callable[[], Policy]) -> bool:
     return pathlib.Path(torque_home, "mom_priv").is_dir()
 
 
-def _others(call: argparse.Namespace, policy: Policy) -> tuple[Report, ...]:
-    if call.nodes is not None:
-        names = tuple(dict.fromkeys(call.nodes.replace(",", " ").split()))
-    else:
-        front_end = host_matches(policy.regex_fe, host_name())
-        batch = open_batch(policy, front_end=front_end, timeout_s=BATCH_S)
-        names = tuple(node.name for node in batch.nodes())
+def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> list[Report]:
+    policy, _broken = load_usable(load)  # what is broken is a finding
+    batch = open_batch(policy, front_end=host_matches(policy.regex_fe, here), timeout_s=BATCH_S)
+    known = _known(batch, needed=call.nodes is None)
+    names = expanded(call.nodes) if call.nodes is not None else tuple(known)
     if not names:
-        raise UserFault("no node", "was named" if call.nodes is not None else "is known to the batch system")
-    return doctor_call.ask_nodes(names, ssh_timeout_s=float(policy.ssh_timeout), timeout_s=call.timeout)
+        raise UserFault("no node", "is known to the batch system")
+    reports = []
+    if call.nodes is None and not _is_compute_node(load):
+        reports.append(doctor_call.examine_front_end(load, here, batch, names))
+    from .progress import counted
+
+    with counted("asking nodes", len(names), wanted=not (call.json or call.brief)) as advance:
+        asked = doctor_call.ask_nodes(
+            names, ssh_timeout_s=float(policy.ssh_timeout), timeout_s=call.timeout, prefix=policy.prefix_nodes,
+            told=lambda report: advance(report.node),
+        )  # fmt: skip
+    return [*reports, *doctor_call.judge_together(asked, policy, here, known)]
+
+
+def _known(batch: BatchSystem, *, needed: bool) -> dict[str, BatchNode]:
+    try:
+        return {node.name: node for node in batch.nodes()}
+    except SiteFault:
+        if needed:
+            raise
+        return {}
 
 
 def _brief(reports: t.Sequence[Report]) -> None:
@@ -118,33 +147,10 @@ def _brief(reports: t.Sequence[Report]) -> None:
         print(": ".join([report.node, "; ".join([state, *report.words])]))
 
 
-def _show(reports: t.Sequence[Report]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else WIDE, highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="")
-    for title in ("node", *CHECKS):
-        table.add_column(title, no_wrap=True)
-    for report in reports:
-        cells = [Text(report.node)]
-        for check in CHECKS:
-            found = report.finding(check)
-            cells.append(Text(found.shown, COLOURS[found.state]) if found else Text("-", COLOURS[NONE]))
-        table.add_row(*cells)
-    with console.capture() as shown:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in shown.get().splitlines()))
-    for report in reports:
-        for words in report.words:
-            print(f"{report.node}  {words}")
-    print(_total(reports))
-
-
 def _total(reports: t.Sequence[Report]) -> str:
     sick = len(doctor_call.needing(reports))
     if len(reports) == 1:
         return f"{reports[0].node} {'needs you' if sick else 'is well'}."
-    return f"{sick} of {len(reports)} nodes need you." if sick else f"All {len(reports)} nodes are well."
+    silent = sum(not report.asked for report in reports)
+    asked = f" {silent} could not be asked." if silent else ""
+    return (f"{sick} of {len(reports)} hosts need you." if sick else f"All {len(reports)} hosts are well.") + asked

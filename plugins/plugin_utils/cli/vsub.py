@@ -98,6 +98,8 @@ def submit(words: t.Sequence[str], caller: dict[bytes, bytes], policy_path: path
         print(help_text(), end="")
         return 0
     if "--version" in own:
+        from ...module_utils.installed import version
+
         print(f"{PROGRAM} {version()}")
         return 0
     try:
@@ -263,18 +265,6 @@ def _with_copy(call: Call, arguments: Arguments, name: str, neutral: bytes) -> i
 
 def _no_qsub(call: Call, error: OSError) -> SiteFault:
     return SiteFault(call.qsub, f"cannot be run: {error.strerror}", "see PBS_QSUB_ON_FE and PBS_QSUB_ON_NODES")
-
-
-def version() -> str:
-    """The collection's version, as its installation recorded it."""
-    import json
-    import re
-
-    root = pathlib.Path(__file__).resolve().parents[3]
-    if (manifest := root / "MANIFEST.json").exists():
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
-    found = re.search(r"^version:\s*(\S+)", (root / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else "unknown"
 
 
 def help_text() -> str:

@@ -33,7 +33,11 @@ from ...module_utils.node import ending, front, guest_hooks, guests, joining, us
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline, LostRecord, run_directory
 
+if t.TYPE_CHECKING:
+    from ...module_utils.findings import ReportRequest
+
 VERSION = 1
+REPORT = "report"
 LIMIT = 1 << 20
 """Bytes of a request that are read; one guest needs less than 3 KiB."""
 LOOK_S = 2.0
@@ -153,6 +157,11 @@ def respond(
         if isinstance(asked, LostGuest):
             policy, _broken = site_policy.load_usable(load)  # a lost guest is lost, whatever the configuration says
             return respond_lost(asked, settings_of(policy, host_name()), environment)
+        if not isinstance(asked, NodePart):  # of whoever root lets in: a look, which tells no secrets
+            from .. import doctor_call  # only who asks for it pays
+
+            report = doctor_call.examine_here(load, host_name(), asked.timeout_s)
+            return {**_good(), "report": report.to_dict()}
         part = asked
         deadline = Deadline.after(part.timeout_s)
         policy = _policy(load, part)
@@ -297,13 +306,18 @@ def _policy(load: t.Callable[[], site_policy.Policy], part: NodePart) -> site_po
     return policy
 
 
-def read_request(stream: t.BinaryIO) -> NodePart | LostGuest:
+def read_request(stream: t.BinaryIO) -> NodePart | LostGuest | ReportRequest:
     """Read what is asked or told, strictly.
 
     Raises:
         FormError: it is too long, not JSON, or not of the form.
+        VTorqueError: the same, of the request for a report.
     """
     data = _json(stream.readline(LIMIT + 1))
+    if isinstance(data, dict) and data.get("do") == REPORT:
+        from ...module_utils.findings import request_from_dict
+
+        return request_from_dict(data)
     lost = isinstance(data, dict) and data.get("do") == "lost"
     return from_dict(LostGuest, data) if lost else from_dict(NodePart, data)
 

@@ -163,7 +163,7 @@ def _swept(
     swept = sweep.sweep(
         settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
     )
-    doctor.note_sweep(settings)
+    doctor.note_sweep(settings, [f"{said.key}: {said.why}" if said.key else said.why for said in swept.left])
     return swept
 
 

@@ -13,6 +13,7 @@ from ...records import Deadline
 
 if t.TYPE_CHECKING:
     from ..policy import Policy
+    from .server import ServerSettings
 
 NOTE_PREFIX = "vtorque: "
 """What every note of ours begins with; a note without it is an administrator's, and is left alone."""
@@ -49,6 +50,8 @@ class BatchJob:
         resource_list: `Resource_List`, by resource.
         account: what the user said with `-A`, or "".
         hold_types: letters of the holds on the job (`u`, `o`, `s`), `n` or "" for none.
+        exit_status: how it ended; None before that.
+        comment: what scheduler, operator or we said of it, or "".
     """
 
     job_id: str
@@ -73,6 +76,8 @@ class BatchJob:
     resource_list: dict[str, str]
     account: str
     hold_types: str = ""
+    exit_status: int | None = None
+    comment: str = ""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -198,6 +203,13 @@ class BatchSystem(t.Protocol):
 
         Raises:
             SiteFault: it could not be done, or was not there when it was read back.
+        """
+
+    def server(self) -> ServerSettings:
+        """How the batch server is set, as far as it matters to us; anybody may ask.
+
+        Raises:
+            SiteFault: it did not answer in time.
         """
 
     def comment(self, job_id: str, text: str) -> None:

@@ -20,6 +20,9 @@ from ...guestspec import HOST_NAME, JOB_ID
 from ...records import Deadline
 from . import NOTE_PREFIX, BatchJob, BatchNode, UnknownJob
 
+if t.TYPE_CHECKING:
+    from .server import ServerSettings
+
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 """The commands of Torque find their server in its own files; nothing of the caller's environment is theirs."""
 
@@ -30,7 +33,7 @@ NOTE_LENGTH = 200
 _READ_ONCE = {
     "Job_Id", "Job_Name", "Job_Owner", "Account_Name", "euser", "egroup", "exec_host", "job_state", "queue", "x",
     "jobtype", "start_count", "session_id", "substate", "interactive", "init_work_dir", "Hold_Types", "submit_args",
-    "Variable_List", "Resource_List",
+    "Variable_List", "Resource_List", "exit_status", "comment",
 }  # fmt: skip
 _SLOTS = re.compile(rf"(?P<host>{HOST_NAME})/(?P<slots>[0-9]{{1,6}}(-[0-9]{{1,6}})?(,[0-9]{{1,6}}(-[0-9]{{1,6}})?)*)")
 _MAX_SLOTS = 1 << 20
@@ -145,6 +148,12 @@ class Torque:
         held = self.job(job_id).hold_types
         if "u" not in held:
             raise SiteFault(f"job {job_id} is not held", f"qhold -h u was told; its holds are {held or 'none'}")
+
+    def server(self) -> ServerSettings:
+        """How the batch server is set (`qmgr -c "print server"`)."""
+        from .server import parse  # for the doctor alone: hooks do not pay for it
+
+        return parse(self._run("qmgr", "-c", "print server").decode("utf-8", "replace"))
 
     def comment(self, job_id: str, text: str) -> None:
         """`qalter -W comment=`: works for operators, also from root's prologue; pbs_sched writes its own at a start.
@@ -292,6 +301,8 @@ def _job(element: ET.Element, job_id: str) -> BatchJob:
         resource_list=resources,
         account=text("Account_Name"),
         hold_types=text("Hold_Types"),
+        exit_status=number("exit_status") if text("exit_status") else None,
+        comment=text("comment"),
     )
 
 

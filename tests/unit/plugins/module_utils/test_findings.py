@@ -18,11 +18,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings impor
     WARN,
     Finding,
     Report,
+    ReportRequest,
     examine,
     report_from_dict,
+    request_from_dict,
 )
 
-DEAD = Finding("libvirt", BAD, BAD, "is dead: start it")
+DEAD = Finding("libvirt", BAD, BAD, "is dead", "start it")
 LOUD = Finding("note", WARN, "yes", "fan is loud")
 
 
@@ -32,7 +34,7 @@ LOUD = Finding("note", WARN, "yes", "fan is loud")
         ((), True, ()),
         ((Finding("libvirt"), Finding("ssh", NONE, "-")), True, ()),
         ((LOUD,), True, ("note: fan is loud",)),
-        ((LOUD, DEAD), False, ("libvirt: is dead: start it", "note: fan is loud")),
+        ((LOUD, DEAD), False, ("libvirt: is dead (start it)", "note: fan is loud")),
     ],
 )
 def test_node_needs_somebody_for_what_is_bad(findings: tuple[Finding, ...], well: bool, words: tuple[str, ...]) -> None:
@@ -56,16 +58,17 @@ def test_worse_of_two_findings_stays(old: str | None, new: str, kept: str) -> No
 
 
 def test_report_crosses_a_connection() -> None:
-    report = Report("cn1", (DEAD, LOUD), 5.0, 6.5)
+    report = Report("cn1", (DEAD, LOUD), 5.0, 6.5, settings={"bridge": "12ab"}, collection="1.0.0-12ab")
     assert report_from_dict("cn1", report.to_dict()) == report
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2}, {"findings": 7}, {"findings": [{"check": "x"}]}, {"began": "now"}, {"ended": None},
-        {"findings": [{"check": "fan", "state": "ok", "shown": "", "words": ""}]},
-        {"findings": [{"check": "disk", "state": "odd", "shown": "", "words": ""}]},
+        {"version": 1}, {"settings": [1]}, {"settings": None}, {"findings": 7}, {"findings": [{"check": "x"}]},
+        {"began": "now"}, {"ended": None},
+        {"findings": [{"check": "fan", "state": "ok", "shown": "", "words": "", "remedy": ""}]},
+        {"findings": [{"check": "disk", "state": "odd", "shown": "", "words": "", "remedy": ""}]},
     ],
 )  # fmt: skip
 def test_what_is_no_report_is_said_so(change: dict[str, t.Any]) -> None:
@@ -112,10 +115,24 @@ def test_each_check_has_its_own_end() -> None:
     assert [(finding.check, finding.state) for finding in found] == [
         ("libvirt", OK), ("bridge", BAD), ("disk", BAD), ("pool", BAD), ("ssh", BAD),
     ]  # fmt: skip
-    assert found[1].words == "bridge br0: is missing (make it)"
+    assert (found[1].words, found[1].remedy) == ("bridge br0: is missing", "make it")
+    assert found[1].told == "bridge br0: is missing (make it)"
     assert "Input/output error" in found[2].words
     assert "a fault in vTorque itself: ZeroDivisionError('oh')" in found[3].words
     assert (found[4].shown, found[4].words[:21]) == ("silent", "gave no answer within")
+
+
+def test_request_crosses_a_connection() -> None:
+    assert request_from_dict(ReportRequest(7).to_dict()) == ReportRequest(7.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"version": 1}, {"timeout_s": 0}, {"timeout_s": 1e9}, {"timeout_s": True}, {"timeout_s": "5"}, {"more": 1}],
+)
+def test_what_is_no_request_is_refused(change: dict[str, t.Any]) -> None:
+    with pytest.raises(VTorqueError, match="the request for a report"):
+        request_from_dict({**ReportRequest(7).to_dict(), **change})
 
 
 def test_every_check_has_one_name() -> None:

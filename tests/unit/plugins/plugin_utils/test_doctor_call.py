@@ -11,8 +11,10 @@ import time
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import installed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import BAD, CHECKS, Finding, Report
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import alike
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import doctor_call
 
@@ -26,6 +28,7 @@ def well(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(doctor_call.node_doctor, "checks", lambda _settings: good(CHECKS[1:8]))
     monkeypatch.setattr(doctor_call.job_doctor, "checks", lambda *_words, **_how: good(CHECKS[8:]))
+    monkeypatch.setattr(doctor_call.node_doctor, "look_at_left", lambda *_words: Finding("left", shown="looked"))
 
 
 def load_broken() -> Policy:
@@ -39,6 +42,17 @@ def test_all_checks_are_made_in_one_order() -> None:
     assert report.well
     assert [finding.check for finding in report.findings] == list(CHECKS)
     assert before <= report.began <= report.ended <= time.time()
+    assert report.settings == alike.digests(Policy())
+    assert report.collection == installed.identity()
+
+
+@pytest.mark.usefixtures("well")
+def test_health_check_asks_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(doctor_call.node_doctor, "look_at_left", asked.append)
+    monkeypatch.setattr(doctor_call.job_doctor, "checks", lambda *_words, **how: asked.append(how["thorough"]) or {})
+    doctor_call.examine_here(lambda: Policy(node_number=1), "cn1", thorough=False)
+    assert asked == [False]
 
 
 @pytest.mark.usefixtures("well")
@@ -63,20 +77,20 @@ def ssh_that(directory: pathlib.Path, script: str) -> str:
 
 def answer(**changes: t.Any) -> str:
     now = time.time()
-    return json.dumps({**Report("x", (Finding("libvirt"),), now, now).to_dict(), **changes})
+    return json.dumps({"ok": True, "report": {**Report("x", (Finding("libvirt"),), now, now).to_dict(), **changes}})
 
 
 def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
     (tmp_path / "answer").write_text(answer(began=time.time() + 1, ended=time.time() + 1))
-    ssh = ssh_that(tmp_path, f'echo "$node $command" >>{tmp_path}/asked; cat {tmp_path}/answer; exit 1')
+    ssh = ssh_that(tmp_path, f'echo "$node $command $(cat)" >>{tmp_path}/asked; cat {tmp_path}/answer; exit 1')
     told: list[Report] = []
-    reports = doctor_call.ask_nodes(["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, told=told.append)
+    reports = doctor_call.ask_nodes(["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, prefix="/opt/here", told=told.append)
     assert [report.node for report in reports] == ["cn1", "cn2"]
     assert all(report.well for report in reports)
     assert sorted(report.node for report in told) == ["cn1", "cn2"]
     asked = sorted((tmp_path / "asked").read_text().splitlines())
-    assert [line.partition("/")[0] for line in asked] == ["cn1 ", "cn2 "]
-    assert all(line.endswith("/bin/vmgr doctor --local --json") for line in asked)
+    question = '{"version": 2, "do": "report", "timeout_s": 20.0}'
+    assert asked == [f"{node} /opt/here/bin/vtorque-node {question}" for node in ("cn1", "cn2")]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +99,12 @@ def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
         ("echo 'ssh: connect to host: Connection refused' >&2; exit 255", "no answer by ssh: ssh: connect to host"),
         ("echo 'vmgr: not found' >&2; exit 127", "no report: vmgr: not found"),
         ("exit 0", "no report: status 0"),
-        ('echo \'{"version": 1, "ok": false}\'', "x gave no report: "),
+        ('echo \'{"version": 1, "ok": false}\'', "x gave no report: its answer is of no known form"),
+        (
+            'echo \'{"ok": false, "error": {"what": "NodePart", "why": "unknown key"}}\'',
+            "x gave no report: NodePart: unknown key",
+        ),
+        ('echo \'{"ok": true, "report": {"version": 1}}\'', "x gave no report: is of another version"),
         ("echo '[1]'", "x gave no report: "),
         ("exec sleep 60", "no answer in "),
     ],
@@ -94,6 +113,7 @@ def test_node_that_gives_no_report_needs_somebody(tmp_path: pathlib.Path, script
     ssh_timeout_s = -24.5 if "sleep" in script else 20
     (report,) = doctor_call.ask_nodes(["x"], ssh_timeout_s=ssh_timeout_s, ssh=ssh_that(tmp_path, script))
     assert not report.well
+    assert not report.asked
     (finding,) = report.findings
     assert (finding.check, finding.state) == ("ssh", BAD)
     assert finding.words.startswith(words)

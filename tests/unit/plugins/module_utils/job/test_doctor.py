@@ -67,7 +67,7 @@ def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, wo
     (tmp_path / "mom_priv/config").write_text(config)
     finding = doctor.look_at_alarm(Policy(prologue_timeout=timeout), tmp_path)
     assert finding.state == state
-    assert words in finding.words
+    assert words in finding.told
     assert bool(finding.words) == bool(words)
 
 
@@ -108,7 +108,7 @@ def test_hook_that_the_mom_would_not_run(mom_priv: pathlib.Path, name: str, mode
     finding = hooks(mom_priv)
     assert finding.state == "bad"
     assert words in finding.words
-    assert finding.words.endswith("play mikelangelo.vtorque.install")
+    assert finding.remedy == "play mikelangelo.vtorque.install"
 
 
 def test_hook_of_somebody_else(mom_priv: pathlib.Path) -> None:
@@ -119,6 +119,82 @@ def test_hook_of_somebody_else(mom_priv: pathlib.Path) -> None:
     (mom_priv / "epilogue").unlink()
     (mom_priv / "epilogue").mkdir()
     assert "epilogue is no file" in hooks(mom_priv).words
+
+
+def test_hook_of_another_version_is_told(mom_priv: pathlib.Path) -> None:
+    text = (mom_priv / "prologue").read_text()
+    assert doctor.look_at_hooks(mom_priv, os.getuid(), f"\n{text}\n") == Finding("hooks")
+    (mom_priv / "epilogue").chmod(0o700)
+    (mom_priv / "epilogue").write_text(f"{text}exit 0\n")
+    finding = doctor.look_at_hooks(mom_priv, os.getuid(), text)
+    assert (finding.state, finding.shown) == ("warn", "other")
+    assert finding.words.startswith("epilogue in ")
+
+
+def test_hook_is_expected_as_it_is_installed() -> None:
+    assert "/opt/here/venv/bin/python" in doctor.expected_hook("/opt/here")
+    assert doctor.OURS in doctor.expected_hook("/opt/here").encode()
+
+
+def tools_that(directory: pathlib.Path, **scripts: str) -> pathlib.Path:
+    """Torque's commands."""
+    good = {
+        "qstat": "exit 0",
+        "pbsnodes": '[ "$1" != -x ] || echo "<Data><Node><name>cn1</name><note>fan</note></Node></Data>"',
+        "qhold": "echo 'qhold: Unknown Job Id 99999999.fe' >&2; exit 153",
+    }
+    for name, script in {**good, **scripts}.items():
+        (directory / name).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / name).chmod(0o755)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("scripts", "state", "words"),
+    [
+        ({}, "ok", ""),
+        ({"qstat": "echo no >&2; exit 2"}, "bad", "qstat -f: qstat -f ended with 2: no"),
+        ({"pbsnodes": "echo '<Data/>'"}, "bad", "pbsnodes -N: the batch server has no node cn1"),
+        ({"qhold": "echo Unauthorized >&2; exit 159"}, "bad", "qhold: qhold -h u of a job that is not there"),
+        ({"qstat": "echo gone >&2; exit 111"}, "warn", "the batch server does not tell: qstat -f: "),
+        ({"qstat": "exit 111", "qhold": "exit 1"}, "bad", "qhold: "),
+    ],
+)
+def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, str], state: str, words: str) -> None:
+    """A server that is silent says nothing of a node's rights."""
+    finding = doctor.look_at_rights(tools_that(tmp_path, **scripts), "cn1")
+    assert finding.state == state
+    assert finding.words.startswith(words)
+    assert ("operators += root@cn1" in finding.remedy) is (state == "bad")
+
+
+def test_trial_of_a_right_writes_what_is_there(tmp_path: pathlib.Path) -> None:
+    tools = tools_that(tmp_path)
+    (tools / "pbsnodes").write_text((tools / "pbsnodes").read_text() + f'printf "[%s]" "$@" >>{tmp_path}/told\n')
+    assert doctor.look_at_rights(tools, "cn1").state == "ok"
+    assert (tmp_path / "told").read_text() == "[-x][-N][fan][cn1]"
+
+
+@pytest.mark.parametrize(
+    ("known", "state", "words"),
+    [
+        ({"cn2": "10.0.0.2", "fe": "10.0.0.9"}, "ok", ""),
+        ({"cn2": "10.0.0.2"}, "bad", "fe is not known"),
+        ({"cn2": "127.0.1.1", "fe": "10.0.0.9"}, "bad", "cn2 is this host itself"),
+    ],
+)
+def test_names_of_others(
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, str], state: str, words: str
+) -> None:  # fmt: skip
+    def resolve(name: str, *_more: object, **_how: object) -> list[t.Any]:
+        if name not in known:
+            raise OSError(-2, "Name or service not known")
+        return [(2, 1, 6, "", (known[name], 0))]
+
+    monkeypatch.setattr(doctor.socket, "getaddrinfo", resolve)
+    finding = doctor.look_at_names(any_batch(names=("cn1", "cn2")), "cn1", "fe")
+    assert finding.state == state
+    assert finding.words.startswith(words)
 
 
 def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> None:
@@ -133,7 +209,7 @@ def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> Non
     [
         ({}, "ok", ""),
         ({"note": "fan is loud"}, "warn", "fan is loud"),
-        ({"note": "vtorque: disk: full (job 1.th)"}, "bad", "vtorque: disk: full (job 1.th): vtorque-sweep takes it"),
+        ({"note": "vtorque: disk: full (job 1.th)"}, "bad", "vtorque: disk: full (job 1.th)"),
         ({"silent": True}, "warn", "the batch server does not tell: pbsnodes"),
     ],
 )

@@ -5,15 +5,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, NodeFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    ImageFault,
+    NodeFault,
+    SiteFault,
+    VTorqueError,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import CHECKS, Finding
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, health, images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, health, images, own_sshd, sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 
 
@@ -152,7 +159,7 @@ def test_sweep_that_does_not_come(
         os.utime(settings.run_dir / doctor.SWEPT, (when, when))
     finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
     assert seen(finding) == expected
-    assert ("vtorque-sweep" in finding.words) is (expected[0] == "bad")
+    assert ("vtorque-sweep" in finding.told) is (expected[0] == "bad")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +169,72 @@ def test_timer_of_the_sweep(settings: NodeSettings, systemctl: str, expected: tu
     doctor.note_sweep(settings)
     finding = doctor.look_at_sweep(settings, settings.run_dir, f"/usr/bin/{systemctl}")
     assert seen(finding) == expected
-    assert ("systemctl enable --now vtorque-sweep.timer" in finding.words) is (expected[0] == "bad")
+    assert ("systemctl enable --now vtorque-sweep.timer" in finding.remedy) is (expected[0] == "bad")
+
+
+def test_what_the_last_sweep_left_is_told(settings: NodeSettings) -> None:
+    """Until one leaves nothing."""
+    doctor.note_sweep(settings, ["4.fe.1: still\nhere", *map(str, range(9))])
+    finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
+    assert seen(finding) == ("warn", "left")
+    assert finding.words == "the last one left: 4.fe.1: still here; 0; 1; 2; 3"
+    doctor.note_sweep(settings)
+    assert seen(doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")) == ("ok", "ok")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "words"),
+    [
+        ({}, ("ok", "-"), ""),
+        ({"home_export": "127.0.0.1:/home"}, ("ok", "nfs"), ""),
+        ({"home_export": "no.such.invalid:/home"}, ("bad", "bad"), "NFS server no.such.invalid: "),
+        ({"mounts": (Mount("nfs", "no.such.invalid:/sw", "/sw"),)}, ("bad", "bad"), "NFS server no.such.invalid: "),
+        ({"mounts": (Mount("9p", "/sw", "/sw"),)}, ("ok", "-"), ""),
+    ],
+)
+def test_sharing(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, changes: dict[str, t.Any], expected: tuple[str, str],
+    words: str,
+) -> None:  # fmt: skip
+    def resolve(name: str, *_more: object, **_how: object) -> list[object]:
+        if name.endswith(".invalid"):
+            raise OSError(-2, "Name or service not known")
+        return []
+
+    monkeypatch.setattr(doctor.socket, "getaddrinfo", resolve)
+    finding = doctor.look_at_sharing(dataclasses.replace(settings, **changes))
+    assert seen(finding) == expected
+    assert finding.words.startswith(words)
+    assert bool(finding.words) == bool(words)
+
+
+def test_sharing_without_its_program(settings: NodeSettings) -> None:
+    wanting = dataclasses.replace(settings, home_via="virtiofs", virtiofsd=(settings.run_dir / "gone",))
+    with pytest.raises((NodeFault, SiteFault), match="virtiofsd"):
+        doctor.look_at_sharing(wanting)
+
+
+def test_host_that_could_not_stay_bare_is_well(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many sites have no mixed requests."""
+    monkeypatch.setattr(own_sshd, "look", raiser(SiteFault("sshd of cn1", "takes no keys of jobs", "place it")))
+    finding = doctor.look_at_bare(settings)
+    assert (finding.state, finding.remedy) == ("warn", "place it")
+    monkeypatch.setattr(own_sshd, "look", lambda *_words: None)
+    assert doctor.look_at_bare(settings) == Finding("bare")
+
+
+@pytest.mark.parametrize(("alive", "expected"), [(True, ("ok", "ok")), (False, ("warn", "1"))])
+def test_what_is_left_is_told_and_stays(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, alive: bool, expected: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(sweep, "Domains", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))
+    there = settings.guests_dir / "4.fe.1" / "g0"
+    there.mkdir(parents=True)
+    finding = doctor.look_at_left(settings, lambda _job, _start: alive, lambda _job: False)
+    assert seen(finding) == expected
+    assert ("directory 4.fe.1" in finding.words) is not alive
+    assert there.exists()
+    assert not (settings.run_dir / "suspects.json").exists()
 
 
 def test_mark_of_a_sweep_is_renewed_and_never_in_the_way(settings: NodeSettings, tmp_path: pathlib.Path) -> None:

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import json
 import pathlib
-import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import BAD, WARN, Finding, Report
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchNode
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmgr, vmgr_doctor
 
 WELL = (Finding("libvirt"), Finding("disk", shown="71%"))
-ILL = (Finding("libvirt", BAD, BAD, "is dead: start it"), Finding("note", WARN, "yes", "fan is loud"))
-
-
-class Named(t.NamedTuple):
-    """A node as the batch system names it."""
-
-    name: str
+ILL = (Finding("libvirt", BAD, BAD, "is dead", "start it"), Finding("note", WARN, "yes", "fan is loud"))
 
 
 class Site:
@@ -30,17 +24,30 @@ class Site:
 
     def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
         self.reports = {"cn1": Report("cn1", WELL), "cn2": Report("cn2", ILL), "cn3": Report("cn3", WELL)}
+        self.front_end = Report("fe", (Finding("server"),))
+        self.thorough: list[bool] = []
+        self.here = "cn1"
+        self.silent = False
         self.torque_home = directory / "torque"
         patch.setattr(vmgr_doctor.os, "geteuid", lambda: 0)
-        patch.setattr(vmgr_doctor, "host_name", lambda: "cn1")
+        patch.setattr(vmgr_doctor, "host_name", lambda: self.here)
         patch.setattr(vmgr_doctor, "open_batch", lambda *_words, **_how: self)
-        patch.setattr(vmgr_doctor.doctor_call, "examine_here", lambda _load, node, _timeout: self.reports[node])
+        patch.setattr(vmgr_doctor.doctor_call, "examine_here", self.examine_here)
+        patch.setattr(vmgr_doctor.doctor_call, "examine_front_end", lambda *_words: self.front_end)
+        patch.setattr(vmgr_doctor.doctor_call, "judge_together", lambda reports, *_words: reports)
         patch.setattr(vmgr_doctor.doctor_call, "ask_nodes", lambda names, **_how: tuple(map(self.reports.get, names)))
         patch.setattr(vmgr, "load", lambda _path: Policy(torque_home=str(self.torque_home)))
 
-    def nodes(self) -> tuple[Named, ...]:
+    def examine_here(self, _load: object, node: str, _timeout: float, *, thorough: bool) -> Report:
+        """As doctor_call."""
+        self.thorough.append(thorough)
+        return self.reports[node]
+
+    def nodes(self) -> tuple[BatchNode, ...]:
         """As the batch server."""
-        return tuple(map(Named, self.reports))
+        if self.silent:
+            raise SiteFault("pbsnodes", "did not answer")
+        return tuple(BatchNode(name, frozenset({"free"}), 1, 0, frozenset(), "") for name in self.reports)
 
 
 @pytest.fixture
@@ -57,10 +64,11 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     ("words", "compute", "nodes"),
     [
         ((), True, ["cn1"]),
-        ((), False, ["cn1", "cn2", "cn3"]),
+        ((), False, ["fe", "cn1", "cn2", "cn3"]),
         (("--local",), False, ["cn1"]),
         (("--all",), True, ["cn1", "cn2", "cn3"]),
-        (("--nodes", "cn3,cn2 cn3"), True, ["cn3", "cn2"]),
+        (("--nodes", "cn3,cn2 cn3"), True, ["cn2", "cn3"]),
+        (("--node", "cn3", "cn[1-2]"), False, ["cn3", "cn1", "cn2"]),
     ],
 )
 def test_who_is_examined(
@@ -78,28 +86,56 @@ def test_table_and_words(site: Site, capsys: pytest.CaptureFixture[str]) -> None
     status, text = shown(capsys, "--all")
     lines = text.splitlines()
     assert status == 1
-    assert lines[0].split()[:3] == ["node", "policy", "libvirt"]
-    assert lines[1].split()[:3] == ["cn1", "-", "ok"]
-    assert "71%" in lines[1]
-    assert lines[2].split()[:3] == ["cn2", "-", "bad"]
-    assert lines[4:] == [
-        "cn2  libvirt: is dead: start it", "cn2  note: fan is loud", "1 of 3 nodes need you.",
-    ]  # fmt: skip
+    assert [" ".join(line.split()) for line in lines] == [
+        "check nodes found",
+        "server fe ok",
+        "libvirt cn2 bad is dead",
+        "-> start it",
+        "cn[1,3] ok",
+        "disk cn[1,3] 71%",
+        "note cn2 yes fan is loud",
+        "1 of 4 hosts need you.",
+    ]
     assert "\x1b" not in text
 
 
 def test_all_is_well(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "--nodes", "cn1,cn3")[1].endswith("\nAll 2 nodes are well.\n")
+    assert shown(capsys, "--nodes", "cn1,cn3")[1].endswith("\nAll 2 hosts are well.\n")
     status, text = shown(capsys, "--local")
     assert (status, text.splitlines()[-1]) == (0, "cn1 is well.")
 
 
 def test_one_line_for_a_health_check(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, "--local", "--brief") == (0, "cn1: ok\n")
+    assert site.thorough == [False]
+    shown(capsys, "--local")
+    assert site.thorough == [False, True]
     site.reports["cn1"] = Report("cn1", ILL)
     assert shown(capsys, "--local", "--brief") == (
-        1, "cn1: needs you; libvirt: is dead: start it; note: fan is loud\n",
+        1, "cn1: needs you; libvirt: is dead (start it); note: fan is loud\n",
     )  # fmt: skip
+
+
+def test_node_that_could_not_be_asked_has_a_status_of_its_own(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    site.reports["cn3"] = Report("cn3", (Finding("ssh", BAD, "silent", "no answer"),), asked=False)
+    status, text = shown(capsys, "--all")
+    assert (status, text.splitlines()[-1]) == (4, "2 of 4 hosts need you. 1 could not be asked.")
+    assert shown(capsys, "--node", "cn1")[0] == 0
+
+
+def test_silent_batch_server_hides_no_node_that_is_named(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.silent = True
+    assert shown(capsys, "--node", "cn1")[0] == 0
+    with pytest.raises(SiteFault, match="pbsnodes"):
+        vmgr.show(["doctor", "--all"])
+
+
+def test_part_of_it_can_be_asked_for(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--all", "--query", "[?!well].node") == (1, '[\n  "cn2"\n]\n')
+    with pytest.raises(UserFault, match="--brief"):
+        vmgr.show(["doctor", "--brief", "--query", "@"])
 
 
 @pytest.mark.parametrize("words", [("--local", "--all"), ("--brief", "--json"), ("--nodes",), ("--timeout", "soon")])

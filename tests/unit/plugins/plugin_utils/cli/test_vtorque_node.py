@@ -19,10 +19,11 @@ import typing as t
 
 import inotify_simple
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import findings, guestspec, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import doctor_call
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node
 
 SOMEBODY = pwd.getpwnam("nobody")
@@ -414,6 +415,24 @@ def test_mounts_of_the_site_are_told_in_its_order() -> None:
         ("nfs", "fs:/ws", "/workspace", ""), ("nfs", "fs:/opt", "/opt-hpc", ""), ("virtiofs", "/srv/x", "/x", "ro"),
     ]  # fmt: skip
     assert (settings.home_via, settings.home_export, settings.mount_tries) == ("virtiofs", None, 7)
+
+
+def test_whoever_is_let_in_may_ask_how_the_node_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front end has no part in any job: the batch server is not asked for one."""
+    asked: list[float] = []
+
+    def examine(_load: object, node: str, timeout_s: float) -> findings.Report:
+        asked.append(timeout_s)
+        return findings.Report(node, (findings.Finding("libvirt"),), 1.0, 2.0)
+
+    monkeypatch.setattr(doctor_call, "examine_here", examine)
+    data = json.dumps(findings.ReportRequest(7).to_dict()).encode()
+    answer = vtorque_node.respond(io.BytesIO(data), {"SSH_CONNECTION": "10.0.0.9 1 10.0.0.1 22"})
+    assert answer["ok"] is True
+    assert findings.report_from_dict("cn1", answer["report"]).well
+    assert asked == [7.0]
+    refused = vtorque_node.respond(io.BytesIO(b'{"version": 2, "do": "report"}'), {})
+    assert (refused["ok"], refused["error"]["what"]) == (False, "the request for a report")
 
 
 LOST = guestspec.LostGuest(1, "lost", "7.head", 2, "cn2", "vcn2-1", "it was destroyed", "the end")

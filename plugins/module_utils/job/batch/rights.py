@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What must work for root on a node with the batch server, tried without changing anything.
 
-Writes one line of JSON: `faults`, sentences of what does not work, and `words`, what an administrator should know.
+The doctor imports it.  As a program, which the role for nodes runs with whatever Python is there before anything is
+installed (so nothing of the collection is imported here), it writes one line of JSON: `faults`, sentences of what
+does not work, and `words`, what an administrator should know.
 """
 
 from __future__ import annotations
@@ -14,29 +16,57 @@ import pathlib
 import re
 import socket
 import subprocess
+import typing as t
 from xml.etree import ElementTree
 
-TIMEOUT_S = 20
+TIMEOUT_S = 20.0
 NO_JOB = "99999999"
 """The last number before Torque begins again at 0 (PBS_SEQNUMTOP), which is the first job of a new server."""
+
+
+SERVER_GONE = 111
 
 
 class Failed(Exception):
     """A command of Torque's did not do what it should."""
 
 
-def run(program: pathlib.Path, *words: str) -> tuple[int, str, str]:
-    """Status, output and complaint of a command, which has an end."""
+class Silent(Failed):
+    """The batch server did not answer: nothing is known of anybody's rights."""
+
+
+class Tools(t.NamedTuple):
+    """Torque's commands.
+
+    Attributes:
+        place: their directory.
+        timeout_s: seconds for each call.
+    """
+
+    place: pathlib.Path
+    timeout_s: float = TIMEOUT_S
+
+
+def run(tools: Tools, name: str, *words: str) -> tuple[int, str, str]:
+    """Status, output and complaint of a command, which has an end.
+
+    Raises:
+        Failed: it cannot be run, or had no end.
+    """
+    program = tools.place / name
     try:
         done = subprocess.run(
-            [str(program), *words], capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
+            [str(program), *words], capture_output=True, text=True, errors="replace", timeout=tools.timeout_s,
             stdin=subprocess.DEVNULL, check=False, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise Failed(f"{program} {' '.join(words)}: no answer in {TIMEOUT_S} s") from None
+        raise Silent(f"{program} {' '.join(words)}: no answer in {tools.timeout_s:.0f} s") from None
     except OSError as error:
         raise Failed(f"{program}: {error.strerror}") from error
-    return done.returncode, done.stdout, " ".join(done.stderr.split())[:300]
+    complaint = " ".join(done.stderr.split())[:300]
+    if done.returncode == SERVER_GONE:
+        raise Silent(f"{program} {' '.join(words)}: {complaint or 'the batch server cannot be reached'}")
+    return done.returncode, done.stdout, complaint
 
 
 def short(name: str) -> str:
@@ -44,16 +74,16 @@ def short(name: str) -> str:
     return name.partition(".")[0].lower()
 
 
-def try_qstat(place: pathlib.Path, _node: str) -> None:
+def try_qstat(tools: Tools, _node: str) -> None:
     """`qstat -f`: the hooks ask for their job by it."""
-    status, _output, complaint = run(place / "qstat", "-f")
+    status, _output, complaint = run(tools, "qstat", "-f")
     if status:
         raise Failed(f"qstat -f ended with {status}: {complaint}")
 
 
-def try_note(place: pathlib.Path, node: str) -> None:
+def try_note(tools: Tools, node: str) -> None:
     """`pbsnodes -N` with the note that the node has already: only an operator may."""
-    status, output, complaint = run(place / "pbsnodes", "-x")
+    status, output, complaint = run(tools, "pbsnodes", "-x")
     if status:
         raise Failed(f"pbsnodes -x ended with {status}: {complaint}")
     try:
@@ -65,28 +95,43 @@ def try_note(place: pathlib.Path, node: str) -> None:
     name = node if node in named else next((name for name in named if short(name) == short(node)), "")
     if not name:
         raise Failed(f"the batch server has no node {node} (it has {', '.join(sorted(named)[:5]) or 'none'})")
-    status, _output, complaint = run(place / "pbsnodes", "-N", named[name].findtext("note", ""), name)
+    status, _output, complaint = run(tools, "pbsnodes", "-N", named[name].findtext("note", ""), name)
     if status or complaint:
         raise Failed(f"pbsnodes -N: {complaint or status} (qmgr -c 's s operators += root@{node}' on the front end)")
 
 
-def try_hold(place: pathlib.Path, _node: str) -> None:
+def try_hold(tools: Tools, _node: str) -> None:
     """`qhold -h u` of a job that cannot be: the server must say that there is none, and nothing else."""
-    _status, _output, complaint = run(place / "qhold", "-h", "u", NO_JOB)
+    _status, _output, complaint = run(tools, "qhold", "-h", "u", NO_JOB)
     if "unknown job" not in complaint.lower():
         raise Failed(f"qhold -h u of a job that is not there should say so, and says: {complaint or 'nothing'}")
 
 
-def server_words(place: pathlib.Path, node: str) -> list[str]:
+ATTEMPTS: tuple[tuple[str, t.Callable[[Tools, str], None]], ...] = (
+    ("qstat -f", try_qstat), ("pbsnodes -N", try_note), ("qhold", try_hold),
+)  # fmt: skip
+"""What hooks and the sweep do, and how each is tried."""
+
+
+def server_settings(output: str) -> list[tuple[str, str]]:
+    """Names and values of what `qmgr -c "print server"` wrote; a name may stand there several times.
+
+    Args:
+        output: what it wrote.
+    """
+    return re.findall(r"^set server (\S+) \+?= (.*)$", output, re.MULTILINE)
+
+
+def server_words(tools: Tools, node: str) -> list[str]:
     """What of the server's settings should be otherwise."""
     try:
-        status, output, _complaint = run(place / "qmgr", "-c", "print server")
+        status, output, _complaint = run(tools, "qmgr", "-c", "print server")
     except Failed:
         return []
     if status:
         return []
     words = []
-    settings = re.findall(r"^set server (\S+) \+?= (.*)$", output, re.MULTILINE)
+    settings = server_settings(output)
     for value in (value for name, value in settings if name == "managers"):
         user, _at, host = value.partition("@")
         if user == "root" and short(host) == short(node):
@@ -102,15 +147,15 @@ def main() -> None:
     """Try all of it, and tell."""
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=pathlib.Path, help="the directory of Torque's commands")
-    place = parser.parse_args().place
+    tools = Tools(parser.parse_args().place)
     node = socket.gethostname()
     faults = []
-    for attempt in (try_qstat, try_note, try_hold):
+    for _name, attempt in ATTEMPTS:
         try:
-            attempt(place, node)
+            attempt(tools, node)
         except Failed as error:
             faults.append(str(error))
-    print(json.dumps({"faults": faults, "words": server_words(place, node)}))
+    print(json.dumps({"faults": faults, "words": server_words(tools, node)}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is installed here: the collection's version, and a digest of all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DIGEST, MANIFEST, FILES = ".digest", "MANIFEST.json", "FILES.json"
+"""The first is left by the role's place_collection.py, the others by ansible-galaxy."""
+LENGTH = 8
+
+
+def version(root: pathlib.Path = ROOT) -> str:
+    """The collection's version, as its installation recorded it.
+
+    Args:
+        root: of the collection.
+    """
+    if (manifest := root / MANIFEST).exists():
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+    found = re.search(r"^version:\s*(\S+)", (root / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def identity(root: pathlib.Path = ROOT) -> str:
+    """Version and digest: two hosts with the same word have the same collection.
+
+    Args:
+        root: of the collection.
+
+    Returns:
+        The version alone where nothing else was recorded, as in a checkout.
+    """
+    word = version(root)
+    if (digest := root / DIGEST).exists():
+        return f"{word}-{digest.read_text(encoding='ascii').strip()[:LENGTH]}"
+    if (files := root / FILES).exists():
+        return f"{word}-{hashlib.sha256(files.read_bytes()).hexdigest()[:LENGTH]}"
+    return word

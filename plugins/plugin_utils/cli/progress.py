@@ -1,0 +1,57 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How far a command is, where somebody looks: a line on standard error that is gone when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import typing as t
+
+Advance = t.Callable[[str], None]
+"""One more is done; what is being waited for."""
+
+
+@contextlib.contextmanager
+def counted(what: str, total: int, *, wanted: bool = True) -> t.Iterator[Advance]:
+    """Count what is done.
+
+    Args:
+        what: is being done.
+        total: how many there are.
+        wanted: False: show nothing.
+
+    Yields:
+        Called when one more is done.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield lambda _words: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda words: progress.update(task, advance=1, description=words)
+
+
+@contextlib.contextmanager
+def waiting(*, wanted: bool = True) -> t.Iterator[t.Callable[[str], None]]:
+    """Say what is being waited for, as it changes.
+
+    Args:
+        wanted: False: show nothing.
+
+    Yields:
+        Called with the words.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield lambda _words: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("") as status:
+        yield lambda words: status.update(Text(words))
