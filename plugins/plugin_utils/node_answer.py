@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import ipaddress
 import json
 import re
 import types
@@ -112,13 +113,11 @@ def _check_guests(part: NodePart, guests: tuple[GuestFacts, ...], asked: str) ->
 
 
 def _check_address(text: str, whose: str, asked: str) -> None:
-    import netaddr  # 30 ms that only those pay who have somebody to look at
-
     try:
-        address = netaddr.IPAddress(text)
-    except (netaddr.AddrFormatError, ValueError):
+        address = ipaddress.ip_address(text)
+    except ValueError:
         raise FormError(asked, f"{text!r} is not an address") from None
-    if address.is_loopback() or address.is_multicast() or int(address) in (0, 2**32 - 1):
+    if address.is_loopback or address.is_multicast or int(address) in (0, 2**32 - 1):
         raise FormError(asked, f"{text} is not the address of {whose}")
 
 

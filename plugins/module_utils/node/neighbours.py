@@ -44,7 +44,9 @@ def normal_mac(mac: str) -> str:
     Raises:
         VTorqueError: it is none.
     """
-    import netaddr
+    if re.fullmatch(MAC, mac):
+        return mac
+    import netaddr  # 7 ms that only those pay who write it in another form
 
     try:
         text = str(netaddr.EUI(mac, version=48, dialect=netaddr.mac_unix_expanded))

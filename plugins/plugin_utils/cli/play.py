@@ -30,7 +30,7 @@ NEEDED = (
     "ansible.plugins.strategy.linear",
     "cryptography.hazmat.primitives.asymmetric.ed25519",
     "cryptography.hazmat.primitives.serialization",
-    "netaddr",
+    "ipaddress",
     "xml.etree.ElementTree",
 )
 """What a play of ours imports on its way, and so can have been imported before."""

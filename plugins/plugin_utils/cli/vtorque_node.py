@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import ipaddress
 import json
 import os
 import pathlib
@@ -54,7 +55,7 @@ LATER = 19
 """Niceness of what the job's first line does not wait for."""
 EARLY, END_LEFT = "--early", "--end-left"
 NEEDED = (
-    f"{guests.__package__}.making", f"{guests.__package__}.preflight", "libvirt", "jinja2", "netaddr", "pycdlib",
+    f"{guests.__package__}.making", f"{guests.__package__}.preflight", "libvirt", "jinja2", "pycdlib",
 )  # fmt: skip
 """What `present` imports before guests boot; nothing of it starts a thread, which a fork would not survive."""
 
@@ -487,13 +488,12 @@ def check_host(job_id: str, expected: str, connection: str, role: str) -> None:
 
 def _plain(address: str) -> str:
     """An address in its normal form; sshd may show IPv4 as mapped into IPv6."""
-    import netaddr
-
     try:
-        parsed = netaddr.IPAddress(address.partition("%")[0])
-    except (netaddr.AddrFormatError, ValueError):
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
         return address
-    return str(parsed.ipv4() if parsed.version == 6 and parsed.is_ipv4_mapped() else parsed)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
 
 
 if __name__ == "__main__":
