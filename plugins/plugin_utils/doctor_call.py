@@ -34,7 +34,7 @@ from ..module_utils.job.batch import BatchNode, BatchSystem, mom_files, open_bat
 from ..module_utils.job.parameters import Policy
 from ..module_utils.job.policy_file import load_usable
 from ..module_utils.node import doctor as node_doctor
-from .cli.vtorque_node import settings_of
+from .node_settings import settings_of
 
 EXAMINATION_S = 20.0
 """Seconds for all checks of a node; they are made side by side."""

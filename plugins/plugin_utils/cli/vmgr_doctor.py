@@ -16,9 +16,9 @@ from ...module_utils.job.batch import BatchNode, BatchSystem, open_batch
 from ...module_utils.job.parameters import Policy
 from ...module_utils.job.policy import host_matches, load_usable
 from .. import doctor_call
+from ..node_settings import host_name
 from .json_output import add_json, tell
 from .node_names import expanded
-from .vtorque_node import host_name
 
 HELP = "is a node, or the site, fit for virtual machines? (root)"
 BATCH_S = 10.0

@@ -27,8 +27,8 @@ from ...module_utils.job import bounded, hand_over, retention
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import open_batch, same_host
 from ...module_utils.key_exchange import KEX_ALGORITHMS
+from ..node_check import check_peer
 from . import messages
-from .vtorque_node import check_peer
 
 PROGRAM = "vtorque-record"
 SEND = "--send"

@@ -22,8 +22,8 @@ from ...module_utils.job.batch.mom_files import by_files
 from ...module_utils.node import doctor, health, sweep
 from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline
+from ..node_settings import host_name, settings_of
 from . import messages
-from .vtorque_node import host_name, settings_of
 
 PROGRAM = "vtorque-sweep"
 VERSION = 1

@@ -41,7 +41,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.readiness
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.remains import end_processes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, Timings
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node import host_name, settings_of
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_settings import host_name, settings_of
 
 JOB, START = "0.bench", 1
 TOKEN = "bench" + "0" * 8

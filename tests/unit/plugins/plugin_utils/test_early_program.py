@@ -15,8 +15,8 @@ import sys
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import bounded, epilogue, playbook, player
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_program
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook, vtorque_node
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_program, node_work
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
 
 
 def read_all(fd: int) -> bytes:
@@ -109,4 +109,4 @@ def test_what_it_has_of_its_own_is_what_the_others_have() -> None:
     assert bounded.clean_environment() == hook.ENVIRONMENT
     assert playbook.Places().node == hook.NODE
     assert str(records.RUN_DIR / player.SETTINGS) == hook.SETTINGS
-    assert (hook.EARLY, epilogue.END_LEFT) == (vtorque_node.EARLY, vtorque_node.END_LEFT)
+    assert (hook.EARLY, epilogue.END_LEFT) == (node_work.EARLY, node_work.END_LEFT)

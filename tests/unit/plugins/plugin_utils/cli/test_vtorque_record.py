@@ -17,7 +17,8 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hand_over, policy, policy_file
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node, vtorque_record
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import node_check
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_record
 
 USER = "nobody"
 UID = pwd.getpwnam(USER).pw_uid
@@ -46,7 +47,7 @@ class Host:
         addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
         patch.setattr(vtorque_record, "open_batch", lambda _policy, **_how: self)
         patch.setattr(
-            vtorque_node.socket, "getaddrinfo", lambda name, *_more, **_how: [(2, 1, 6, "", (addresses[name], 0))]
+            node_check.socket, "getaddrinfo", lambda name, *_more, **_how: [(2, 1, 6, "", (addresses[name], 0))]
         )
 
     def job(self, _job_id: str) -> Job:

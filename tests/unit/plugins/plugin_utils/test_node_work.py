@@ -23,7 +23,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import finding
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import doctor_call
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import (
+    doctor_call,
+    node_check,
+    node_settings,
+    node_work,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node
 
 SOMEBODY = pwd.getpwnam("nobody")
@@ -57,7 +62,7 @@ class World:
 
     def ask(self, part: guestspec.NodePart | bytes) -> dict[str, t.Any]:
         data = part if isinstance(part, bytes) else json.dumps(guestspec.to_dict(part)).encode()
-        answer = vtorque_node.respond(io.BytesIO(data), self.environment, load=Policy)
+        answer = node_work.respond(io.BytesIO(data), self.environment, load=Policy)
         return t.cast("dict[str, t.Any]", json.loads(json.dumps(answer)))
 
 
@@ -84,11 +89,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             raise here.error
         return ("domain vcn1-1",)
 
-    monkeypatch.setattr(vtorque_node, "open_batch", lambda _policy: Batch())
-    monkeypatch.setattr(vtorque_node, "host_name", lambda: "cn1")
-    monkeypatch.setattr(vtorque_node.front, "present", present)
-    monkeypatch.setattr(vtorque_node.guests, "absent", absent)
-    monkeypatch.setattr(vtorque_node.guests, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
+    monkeypatch.setattr(node_check, "open_batch", lambda _policy: Batch())
+    monkeypatch.setattr(node_work, "host_name", lambda: "cn1")
+    monkeypatch.setattr(node_work.front, "present", present)
+    monkeypatch.setattr(node_work.guests, "absent", absent)
+    monkeypatch.setattr(node_work.guests, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
     addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
 
     def getaddrinfo(host: str, *_words: object, **_more: object) -> list[t.Any]:
@@ -96,7 +101,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             raise OSError("unknown host")
         return [(2, 1, 6, "", (addresses[host], 0))]
 
-    monkeypatch.setattr(vtorque_node.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(node_check.socket, "getaddrinfo", getaddrinfo)
     return here
 
 
@@ -114,8 +119,8 @@ def test_what_the_prologue_was_told_here_is_not_asked_again(
     directory = tmp_path / "jobs/7.head.2"
     directory.mkdir(parents=True)
     kept.keep(JOB, directory)
-    real = vtorque_node.settings_of
-    monkeypatch.setattr(vtorque_node, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    real = node_work.settings_of
+    monkeypatch.setattr(node_work, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     world.environment = {"SSH_CONNECTION": connection} if connection else {}
     assert world.ask(PART)["ok"]
     assert world.asked == [*asked, "present"]
@@ -136,7 +141,7 @@ def test_a_broken_configuration_lets_nothing_be_made_and_everything_be_taken_awa
         do: dataclasses.replace(PART, do=do, guests=PART.guests[: do == "present"]) for do in ("present", "absent")
     }
     answers = {
-        do: vtorque_node.respond(io.BytesIO(json.dumps(guestspec.to_dict(part)).encode()), {}, load=broken)
+        do: node_work.respond(io.BytesIO(json.dumps(guestspec.to_dict(part)).encode()), {}, load=broken)
         for do, part in asked.items()
     }
     assert (answers["present"]["error"]["fault"], answers["absent"]["removed"]) == ("site", ["domain vcn1-1"])
@@ -157,7 +162,7 @@ def test_what_the_system_refuses_is_answered_too(world: World) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}', b"[" * 100_000, b" " * (vtorque_node.LIMIT + 1)],
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}', b"[" * 100_000, b" " * (node_work.LIMIT + 1)],
     ids=["nothing", "half", "list", "null", "no text", "keys missing", "deep", "long"],
 )
 def test_what_is_not_of_the_form_is_refused_before_anything_is_asked(world: World, data: bytes) -> None:
@@ -258,14 +263,14 @@ def test_the_settings_are_the_policys_word() -> None:
         allow_emulation=True, max_vms_per_node=9, ntp_server_2="10.0.0.9", timeout=99, ssh_timeout=7,
         ip_to_mac_script="/map", hypervisor_default="qemu", arch_default="aarch64",
     )  # fmt: skip
-    settings = vtorque_node.settings_of(policy, "cn1")
+    settings = node_settings.settings_of(policy, "cn1")
     assert (settings.bridge, settings.mac(1), settings.pool) == ("br7", "52:54:01:00:05:01", pathlib.Path("/pool"))
     assert (settings.libvirt_uri, settings.allow_emulation, settings.max_guests) == ("test:///default", True, 9)
     assert (settings.hypervisor_default, settings.arch_default) == ("qemu", "aarch64")
     assert (settings.ntp_servers, settings.ready_timeout_s, settings.ssh_timeout_s) == (("10.0.0.9",), 99.0, 7.0)
     # a script that is named and not switched on is not called
     assert settings.ip_to_mac_script is None
-    mapped = vtorque_node.settings_of(dataclasses.replace(policy, custom_ip_mapping=True), "cn1")
+    mapped = node_settings.settings_of(dataclasses.replace(policy, custom_ip_mapping=True), "cn1")
     assert mapped.ip_to_mac_script == pathlib.Path("/map")
 
 
@@ -289,13 +294,13 @@ def test_only_a_whole_line_tells_guests_of_their_job(said: bytes, heard: bytes) 
     os.write(writing, said)
     os.close(writing)
     with os.fdopen(reading, "rb") as stream:
-        assert vtorque_node._second_line(stream, 60.0) == heard
+        assert node_work._second_line(stream, 60.0) == heard
 
 
 def test_a_caller_who_says_nothing_is_not_waited_for_without_end() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream:
-        assert vtorque_node._second_line(stream, 0.0) == b""
+        assert node_work._second_line(stream, 0.0) == b""
     os.close(writing)
 
 
@@ -303,7 +308,7 @@ def test_a_caller_who_says_nothing_is_not_waited_for_without_end() -> None:
 def test_guests_are_held_until_the_second_line(told: bytes, word: bytes) -> None:
     """The hold is open while the line is waited for, and let go of when the caller is gone."""
     program = f"""
-import os, {vtorque_node.__name__} as node
+import os, {node_work.__name__} as node
 holding, held = os.pipe()
 def respond(stream, *_words, hold, **_more):
     stream.readline()
@@ -326,8 +331,8 @@ os.write(2, os.read(holding, 9))
 def test_who_told_the_guests_does_not_wait_for_the_look_at_the_neighbours() -> None:
     """Their streams end with us although that look has not ended."""
     program = f"""
-import json, os, sys, {vtorque_node.__name__} as node
-from {vtorque_node.__name__.rpartition(".cli")[0]} import left_call
+import json, os, sys, {node_work.__name__} as node
+from {node_work.__name__.rpartition(".")[0]} import left_call
 from {guestspec.__name__} import JobMap, KeyPair, to_dict
 def look(job_id, start, _policy, _node, directory):
     os.mkfifo(sys.argv[1])
@@ -354,8 +359,8 @@ node._note_neighbours(b"{{}}", node.site_policy.Policy)
 @pytest.mark.parametrize(("ok", "words"), [(True, "['alice', '7.head', '2'] cn1"), (False, "")])
 def test_a_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, words: str) -> None:
     program = f"""
-import {vtorque_node.__name__} as node
-from {vtorque_node.__name__.rpartition(".cli")[0]} import left_call
+import {node_work.__name__} as node
+from {node_work.__name__.rpartition(".")[0]} import left_call
 node.respond = lambda *_words, **_caller: {{"ok": {ok}, "guests": []}}
 node.host_name = lambda: "cn1"
 left_call.end_left_of_sister = lambda words, load, name: print(words, name)
@@ -370,7 +375,7 @@ node.main()
 
 def test_the_umask_of_the_caller_closes_no_directory() -> None:
     program = f"""
-import os, {vtorque_node.__name__} as node
+import os, {node_work.__name__} as node
 node.respond = lambda *_words, **_caller: {{"umask": os.umask(0), "ok": False}}
 node.main()
 """
@@ -410,7 +415,7 @@ def test_the_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> 
 
 def test_mounts_of_the_site_are_told_in_its_order() -> None:
     policy = Policy(vm_nfs_ws="fs:/ws", vm_nfs_opt="fs:/opt", mounts=("/srv/x /x virtiofs ro",), nfs_timeout=7)
-    settings = vtorque_node.settings_of(dataclasses.replace(policy, home_via="virtiofs"), "cn1")
+    settings = node_settings.settings_of(dataclasses.replace(policy, home_via="virtiofs"), "cn1")
     assert [(one.kind, one.source, one.target, one.options) for one in settings.mounts] == [
         ("nfs", "fs:/ws", "/workspace", ""), ("nfs", "fs:/opt", "/opt-hpc", ""), ("virtiofs", "/srv/x", "/x", "ro"),
     ]  # fmt: skip
@@ -427,11 +432,11 @@ def test_whoever_is_let_in_may_ask_how_the_node_is(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(doctor_call, "examine_here", examine)
     data = json.dumps(findings.ReportRequest(7).to_dict()).encode()
-    answer = vtorque_node.respond(io.BytesIO(data), {"SSH_CONNECTION": "10.0.0.9 1 10.0.0.1 22"})
+    answer = node_work.respond(io.BytesIO(data), {"SSH_CONNECTION": "10.0.0.9 1 10.0.0.1 22"})
     assert answer["ok"] is True
     assert findings.report_from_dict("cn1", answer["report"]).well
     assert asked == [7.0]
-    refused = vtorque_node.respond(io.BytesIO(b'{"version": 2, "do": "report"}'), {})
+    refused = node_work.respond(io.BytesIO(b'{"version": 2, "do": "report"}'), {})
     assert (refused["ok"], refused["error"]["what"]) == (False, "the request for a report")
 
 
@@ -441,7 +446,7 @@ FROM_CN2 = {"SSH_CONNECTION": "10.77.0.12 4711 10.77.0.11 22"}
 
 def tell(lost: guestspec.LostGuest, environment: dict[str, str]) -> dict[str, t.Any]:
     data = json.dumps(guestspec.to_dict(lost)).encode()
-    return vtorque_node.respond(io.BytesIO(data), environment, load=Policy)
+    return node_work.respond(io.BytesIO(data), environment, load=Policy)
 
 
 @pytest.fixture
@@ -451,8 +456,8 @@ def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
     directory.mkdir(parents=True)
     (directory / "ready.json").write_text("{}")
     kept.keep(JOB, directory)
-    real = vtorque_node.settings_of
-    monkeypatch.setattr(vtorque_node, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    real = node_work.settings_of
+    monkeypatch.setattr(node_work, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     assert world.asked == []
     return directory
 
@@ -502,7 +507,7 @@ def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatc
         told.append(list(tell))
         return (FACTS,)
 
-    monkeypatch.setattr(vtorque_node.front, "present", present)
+    monkeypatch.setattr(node_work.front, "present", present)
     assert world.ask(PART)["ok"]
     world.environment = {"SSH_CONNECTION": "10.77.0.11 1 10.77.0.11 22"}
     assert world.ask(PART)["ok"]
@@ -526,7 +531,7 @@ def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     def join(job_map: guestspec.JobMap, *_more: object) -> None:
         world.asked.append(f"bare join {job_map.job_id}")
 
-    monkeypatch.setattr(vtorque_node, "host_name", lambda: "cn2")
+    monkeypatch.setattr(node_work, "host_name", lambda: "cn2")
     monkeypatch.setattr(bare_host, "present", present)
     monkeypatch.setattr(bare_host, "join", join)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 ::ffff:10.77.0.12 22"}
@@ -537,7 +542,7 @@ def joined(world: World, job_id: str, start: int) -> dict[str, t.Any]:
     """The answer to the map of a start, after the part of PART's start."""
     told = guestspec.JobMap(1, "join", job_id, start, "cn2", 60.0, (), KEY)
     before = world.ask(BARE)
-    return vtorque_node.respond_join(json.dumps(guestspec.to_dict(told)).encode(), before, load=Policy)
+    return node_work.respond_join(json.dumps(guestspec.to_dict(told)).encode(), before, load=Policy)
 
 
 def test_a_host_that_stays_bare_says_how_it_is_reached_and_is_told_of_the_job(bare: World) -> None:
