@@ -64,7 +64,7 @@ def main() -> int:
     os.umask(0o022)
     # a caller that went away must not end us in the middle of undoing
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    load = _loaded_early() if sys.argv[1:] == [EARLY] else site_policy.load
+    load = _loaded_early() if sys.argv[1:] == [EARLY] else _read_once(site_policy.load)
     stream = sys.stdin.buffer
     with contextlib.suppress(BrokenPipeError), front.Hold() as hold:
         answer = respond(stream, os.environ, load=load, caller=1, hold=hold)
@@ -119,14 +119,30 @@ def _say(answer: dict[str, t.Any]) -> None:
 
 def _loaded_early() -> t.Callable[[], site_policy.Policy]:
     """Import what will be needed and read the policy; what fails now is tried again, and told, when it is needed."""
+    _load_needed()
+    load = _read_once(site_policy.load)
+    with contextlib.suppress(VTorqueError):
+        load()
+    return load
+
+
+def _load_needed() -> None:
+    """Before a worker is begun: it and the process that makes the guests find it loaded, and so does what comes last."""
     for name in NEEDED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    try:
-        policy = site_policy.load()
-    except VTorqueError:
-        return site_policy.load
-    return lambda: policy
+
+
+def _read_once(load: t.Callable[[], site_policy.Policy]) -> t.Callable[[], site_policy.Policy]:
+    """The same policy each time, once it could be read."""
+    found: list[site_policy.Policy] = []
+
+    def read() -> site_policy.Policy:
+        if not found:
+            found.append(load())
+        return found[0]
+
+    return read
 
 
 def respond(
@@ -173,6 +189,7 @@ def respond(
             if hold is not None:  # nothing to give up, but the word about the job may come as late
                 hold.take(-1, deadline)
             return _good(bare=[to_dict(host)], of=[records.job_key(part.job_id, part.start)])
+        _load_needed()
         found = front.present(part, settings, deadline, caller=caller, tell=telling(superior), hold=hold)
         return _good(guests=[to_dict(guest) for guest in found])
     except ending.Told as told:

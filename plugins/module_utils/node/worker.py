@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import select
@@ -225,6 +226,8 @@ class _Worker:
 
     def _stay(self, lock: locks.Lock, over: locks.OverWatch, held: Held) -> None:
         """Until the start is over, we are told to end, or its guests are given up; then nothing of it stays."""
+        gc.freeze()  # what came from the caller stays as it is, and shared
+        gc.enable()  # the caller may have done without, for as long as it lives
         watching = Watching(self.order.part, self.settings, log, self.order.tell)
         try:
             why = watching.run(over, self.noted, held)

@@ -274,6 +274,42 @@ def test_the_settings_are_the_policys_word() -> None:
     assert mapped.ip_to_mac_script == pathlib.Path("/map")
 
 
+def test_the_policy_is_read_once_and_again_while_it_cannot_be() -> None:
+    said: list[Policy | SiteFault] = [SiteFault("vtorque.yml", "half written"), Policy(bridge="br7")]
+
+    def load() -> Policy:
+        one = said.pop(0)
+        if isinstance(one, SiteFault):
+            raise one
+        return one
+
+    read = node_work._read_once(load)
+    with pytest.raises(SiteFault, match="half written"):
+        read()
+    assert [read().bridge, read().bridge] == ["br7", "br7"]
+
+
+def test_what_guests_need_is_loaded_before_a_worker_is_begun_and_not_without_guests() -> None:
+    """Its two processes would each load it else."""
+    program = f"""
+import io, json, sys, {node_work.__name__} as node
+def missing():
+    return [name for name in node.NEEDED if name not in sys.modules]
+def begin(*_words, **_more):
+    print(json.dumps([before == list(node.NEEDED), missing()]))
+    return ()
+node.check = lambda *_words: ""
+node.front.present = begin
+before = missing()
+node.respond(io.BytesIO(sys.stdin.buffer.read()), {{}}, load=node.site_policy.Policy)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(guestspec.to_dict(PART)).encode(), capture_output=True,
+        timeout=60, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert json.loads(done.stdout) == [True, []]
+
+
 def test_the_program_answers_in_one_line_and_exits_0() -> None:
     done = subprocess.run(
         [sys.executable, "-m", vtorque_node.__name__], input=b"{}", capture_output=True, timeout=60, check=False,

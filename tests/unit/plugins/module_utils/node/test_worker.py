@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import pathlib
 import re
@@ -124,6 +125,23 @@ def test_the_worker_writes_in_the_jobs_log(node: Node) -> None:
     node.absent()
     node.wait_for_words(f"worker {pid} took away: domain vcn1-1, directory 7.head.1, slot 1")
     node.wait_for_the_end_of(pid)
+
+
+def test_a_worker_looks_for_circles_though_its_caller_did_without(node: Node) -> None:
+    real = worker.Watching.run
+
+    def run(watching: worker.Watching, *words: t.Any) -> str:
+        worker.log(f"looks: {gc.isenabled()}")
+        return real(watching, *words)
+
+    node.open_log()
+    node.patch.setattr(worker.Watching, "run", run)
+    gc.disable()
+    try:
+        front.present(node.part(), node.settings, node.soon())
+    finally:
+        gc.enable()
+    node.wait_for_words("looks: True")
 
 
 def test_nothing_of_the_callers_stays_open_in_the_worker(node: Node) -> None:
