@@ -297,3 +297,18 @@ class TestLook:
         assert system.run("qmgr", "-c", "s s managers += root@n1", user="root").returncode == 0
         assert "set server managers += root@n1\n" in system.run("qmgr", "-c", "p s").stdout
         assert system.run("qmgr", "-c", "set server managers -= root@n1", user="root").returncode == 0
+
+
+class TestAccounts:
+    def test_a_start_and_an_end_are_written_down_as_torques_server_does(self, system: trial.Trial) -> None:
+        """accounting.c of TORQUE 6: what is read of them when the server has forgotten the job."""
+        job_id, shown = system.finish("-l", "nodes=2", "-A", "two words", "-N", "named")
+        (day,) = (system.home("fe") / "server_priv/accounting").iterdir()
+        lines = [line.split(";", 3) for line in day.read_text().splitlines() if f";{job_id};" in line]
+        assert [kind for _date, kind, _job, _text in lines] == ["S", "E"]
+        assert all(re.fullmatch(r"\d{2}/\d{2}/\d{4} \d{2}:\d{2}:\d{2}", date) for date, *_rest in lines)
+        for _date, _kind, _job, text in lines:
+            begin = f"user={shown['euser']} group={shown['egroup']} account=two words jobname=named queue=batch "
+            assert text.startswith(begin)
+            assert f" owner={shown['Job_Owner']} exec_host={shown['exec_host']} Resource_List." in text
+        assert " Exit_status=0 " in lines[1][3]

@@ -39,6 +39,22 @@ def job_attributes(job: Job, is_owner: bool, is_manager: bool) -> list[Attribute
     return result
 
 
+def account(kind: str, job: Job) -> str:
+    """The text of a line of the accounts, in the order of Torque 6 (acct_job, account_jobend)."""
+    entries = [("user", job.user), ("group", job.group)]
+    entries += [("account", job.account)] if job.account else []
+    entries += [("jobname", job.name), ("queue", job.queue)]
+    times = {"ctime": job.ctime, "qtime": job.qtime, "etime": job.etime, "start": int(job.started)}
+    entries += [(name, str(value)) for name, value in times.items()]
+    entries += [("owner", job.owner), ("exec_host", job.exec_host)]
+    entries += [(f"Resource_List.{name}", value) for name, value in job.resources.items()]
+    if kind == "E":
+        ended = {"session": job.session_id, "end": job.comp_time, "Exit_status": job.exit_status}
+        entries += [(name, str(value)) for name, value in ended.items()]
+        entries += [(f"resources_used.{name}", value) for name, value in job.used.items()]
+    return "".join(f"{name}={value} " for name, value in entries)
+
+
 Shown = t.Iterator[tuple[str, t.Any]]
 
 

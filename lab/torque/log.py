@@ -30,6 +30,14 @@ class Log:
         with (self._directory / time.strftime("%Y%m%d", local)).open("a", errors="surrogateescape") as file:
             file.write(f"{stamp};{self._daemon};{kind};{what};{text}\n")
 
+    def account(self, directory: pathlib.Path, kind: str, what: str, text: str) -> None:
+        """Add a line to the accounts of the day: `S` for a start, `E` for an end (Torque 6, accounting.c)."""
+        local = time.localtime()
+        directory.mkdir(parents=True, exist_ok=True)
+        stamp = time.strftime("%m/%d/%Y %H:%M:%S", local)
+        with (directory / time.strftime("%Y%m%d", local)).open("a", errors="surrogateescape") as file:
+            file.write(f"{stamp};{kind};{what};{text}\n")
+
     def mail(self, directory: pathlib.Path, user: str, text: str) -> None:
         """What Torque would have mailed to a user."""
         directory.mkdir(exist_ok=True)

@@ -214,6 +214,7 @@ class Server:
         job.comment = time.strftime("Job started on %a %b %d at %H:%M", time.localtime(now))
         self.nodes.take(job)
         self.log.write("Job", job.id, f"Job Run at request of Scheduler@{self.host}, {job.exec_host}")
+        self._account("S", job)
         self.moms[job.hosts[0][0]].send({"op": "run", "job": job.to_json()})
         self._changed = True
 
@@ -228,6 +229,11 @@ class Server:
         if follower is not None:
             follower.send({"event": "completed"})
         self.log.write("Job", job.id, f"Exit_status={job.exit_status}")
+        if job.start_count:
+            self._account("E", job)
+
+    def _account(self, kind: str, job: Job) -> None:
+        self.log.account(self.settings.home / "server_priv" / "accounting", kind, job.id, attributes.account(kind, job))
 
     def forget(self, job: Job) -> None:
         """Let nothing remain of a job."""
