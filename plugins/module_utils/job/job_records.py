@@ -29,6 +29,10 @@ LOG_LIMIT = 8 << 20
 _NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\])?(?:\.([A-Za-z0-9.-]{1,254}))?")
 
 
+class NoRecord(UserFault):
+    """There is no record of this job here."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Guest:
     """A guest of a job, as its record tells of it; None: it does not say.
@@ -203,7 +207,8 @@ def find(named: str, directory: pathlib.Path = RECORDS, *, start: int | None = N
         The record.
 
     Raises:
-        UserFault: there is none, several jobs are meant, or it is somebody else's.
+        NoRecord: there is none.
+        UserFault: several jobs are meant, there is no such start, or it is somebody else's.
     """
     entries = _named(named, directory)
     jobs = list(dict.fromkeys(job_id for job_id, _start, _path in entries))
@@ -246,7 +251,7 @@ def _named(named: str, directory: pathlib.Path) -> list[tuple[str, int, pathlib.
         if member in (None, "[]") or (bracket and f"[{_rest}" == member):
             found.append((job_id, start, path))
     if not found:
-        raise UserFault(
+        raise NoRecord(
             f"job {named}", f"no record of it in {directory}",
             "records are kept where the job's first node was, on the front end where the site has one, and for a time",
         )  # fmt: skip

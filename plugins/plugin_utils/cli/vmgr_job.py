@@ -13,7 +13,7 @@ import typing as t
 
 from ...module_utils.errors import UserFault
 from ...module_utils.job import job_records
-from ...module_utils.job.job_records import JobRecord
+from ...module_utils.job.job_records import JobRecord, NoRecord
 from ...module_utils.job.parameters import Policy
 from ...module_utils.job.timeline import GUEST_PHASES
 from .json_output import add_json, tell
@@ -104,18 +104,33 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
 
     Args:
         call: as the parser read it.
-        load: gives the site's policy, which nothing here needs: a record can be read whatever is wrong with it.
+        load: gives the site's policy, asked only for where a record is that is not here: what is here can be read
+            whatever is wrong with it.
 
     Returns:
         The exit status.
+
+    Raises:
+        UserFault: there is no such record, or it is somebody else's.
     """
     place = job_records.RECORDS
     if call.verb == "list":
         _list(call, place)
         return 0
-    record = job_records.find(call.job, place, start=call.start)
+    try:
+        record = job_records.find(call.job, place, start=call.start)
+    except NoRecord as error:
+        raise UserFault(error.what, error.why, _where(call.job, load) or error.hint) from error
     {"show": _show, "log": _log, "console": _console, "report": _report}[call.verb](call, record)
     return 0
+
+
+def _where(named: str, load: t.Callable[[], Policy]) -> str:
+    from ...module_utils.job import whereabouts  # and with it the batch system, which no record needs
+    from ...module_utils.job.policy import load_usable
+
+    policy, _broken = load_usable(load)
+    return whereabouts.words(named, policy)
 
 
 def _list(call: argparse.Namespace, place: pathlib.Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import typing as t
 
@@ -196,3 +197,32 @@ def test_only_files_are_read(tmp_path: pathlib.Path) -> None:
             list(job_records.read_lines(tmp_path / name))
     with pytest.raises(UserFault, match="not a file"):
         list(job_records.read_lines(pathlib.Path("/dev/null")))
+
+
+def test_of_many_records_only_those_are_read_that_are_shown(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of the last ones, one job, and one that is not there: what is opened does not grow with what is kept."""
+    opened: list[pathlib.Path] = []
+    read_json = records.read_json
+
+    def counted(path: pathlib.Path, *, limit: int) -> dict[str, t.Any]:
+        opened.append(path)
+        return read_json(path, limit=limit)
+
+    monkeypatch.setattr(records, "read_json", counted)
+    for number in range(10_000):
+        (tmp_path / f"{number}.head.1").mkdir()
+    for number in range(9_970, 10_000):
+        (tmp_path / f"{number}.head.1/record.json").write_text("{}")
+        os.utime(tmp_path / f"{number}.head.1", (2e9 + number,) * 2)
+    found, more = job_records.read_all(tmp_path, last=25)
+    assert [record.job_id for record in found] == [f"{number}.head" for number in range(9_999, 9_974, -1)]
+    assert (more, len(opened)) == (9_975, 25)
+    opened.clear()
+    assert job_records.find("9990", tmp_path).job_id == "9990.head"
+    assert opened == [tmp_path / "9990.head.1/record.json"]
+    opened.clear()
+    with pytest.raises(job_records.NoRecord):
+        job_records.find("10000", tmp_path)
+    assert opened == []
