@@ -19,7 +19,8 @@ STATES = (NONE, OK, WARN, BAD)
 
 CHECKS = (
     "policy", "configuration", "collection", "server", "records", "libvirt", "virtualisation", "bridge", "pool", "disk",
-    "programs", "sharing", "time", "alarm", "hooks", "rights", "names", "ssh", "bare", "sweep", "left", "note",
+    "programs", "sharing", "time", "alarm", "hooks", "rights", "names", "ssh", "bare", "sweep", "left", "spool",
+    "note",
 )  # fmt: skip
 """In the order of the table."""
 

@@ -10,7 +10,7 @@ import json
 import typing as t
 import xml.etree.ElementTree as ET
 
-from .conftest import Site
+from .conftest import Ended, Site
 
 WORK = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done\n"
 
@@ -55,6 +55,83 @@ def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) 
         lambda: "was not handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log"),
     )
     assert site.kept("fe", ended.job_id) == ""
+    assert waits(site, ended)
+
+
+def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> None:
+    """Nothing is late or lost: the sweep hands it over, also when the server has forgotten the job by then."""
+    with no_sshd(site):
+        ended = site.job(stdin="echo on; exit 3\n")
+        assert (ended.out, ended.err, ended.exit_status) == ("on\n", "", 3)
+        wait_for_word(site, ended, "was not handed over to fe: ssh: connect to host fe", "it waits on this node")
+        said = site.on("fe", "vmgr", "job", "show", ended.job_id, user="alice")
+        assert said.returncode == 2
+        assert f"its record has not arrived: it is on {ended.node}, which hands it over to fe" in said.stderr
+        let_time_pass(site, ended)
+        swept = site.on(ended.node, "vtorque-sweep")
+        assert swept.returncode == 0
+        assert f"record   {ended.job_id}.1: was not handed over to fe" in swept.stdout
+        assert waits(site, ended)
+    assert spool_finding(site, ended.node)["state"] == "warn"
+    assert site.on("fe", "qdel", "-p", ended.job_id).returncode == 0
+    site.wait_for("the server to forget the job", lambda: not site.facts(ended.job_id))
+    assert site.kept("fe", ended.job_id) == ""
+    let_time_pass(site, ended)
+    swept = site.on(ended.node, "vtorque-sweep")
+    assert f"record   {ended.job_id}.1: was handed over to fe" in swept.stdout
+    assert site.kept("fe", ended.job_id) == site.kept(ended.node, ended.job_id)
+    assert json.loads(site.kept("fe", ended.job_id))["exit_status"] == 3
+    assert "finished, exit status 3" in site.on("fe", "vmgr", "job", "show", ended.job_id, user="alice").stdout
+    refuses(site, "fe", ended.job_id)
+    assert not waits(site, ended)
+    assert spool_finding(site, ended.node)["state"] == "ok"
+    assert "was handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log")
+
+
+def test_record_waits_while_the_front_ends_disk_is_full(site: Site) -> None:
+    """And nothing half written is seen there."""
+    with full_disk(site):
+        ended = site.job(stdin="true\n")
+        wait_for_word(site, ended, "was not handed over to fe", "No space left on device", "it waits on this node")
+        assert site.root("fe", f"cd {RECORDS} && ls -A").split() == ["filled"]
+    assert waits(site, ended)
+    let_time_pass(site, ended)
+    assert site.on(ended.node, "vtorque-sweep").returncode == 0
+    assert site.kept("fe", ended.job_id) == site.kept(ended.node, ended.job_id) != ""
+    assert not waits(site, ended)
+
+
+def test_jobs_own_first_node_adds_to_records_and_changes_none(site: Site) -> None:
+    """What it sends once more is known; what differs, has no end, names a path or meets a link is refused."""
+    ended = site.job(stdin="true\n")
+    site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
+    wait_for_word(site, ended, "was handed over to fe")
+    key = f"{RECORDS}/{ended.job_id}.1"
+    before = site.root("fe", f"cd {key} && ls -li && cat *")
+    record = site.kept(ended.node, ended.job_id)
+
+    def send(record: str, *files: tuple[str, int]) -> tuple[int, str]:
+        sizes = [list(one) for one in files] or [["record.json", len(record)]]
+        said = "".join(f"{json.dumps(line)}\n" for line in (
+            {"version": 2, "job_id": ended.job_id, "start": 1}, {"files": sizes},
+        ))  # fmt: skip
+        done = site.on(ended.node, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=said + record)
+        return done.returncode, done.stderr
+
+    assert send(record) == (0, "")
+    status, words = send(json.dumps({**json.loads(record), "exit_status": 1}))
+    assert (status, "another record of it is kept here, and stays" in words) == (4, True)
+    for name, size in (("record.json", 1 << 40), ("../../../../root/x", 2), ("/root/x", 2), ("authorized_keys", 2)):
+        assert send("{}", (name, size))[0] == 1
+    assert send(json.dumps({**json.loads(record), "owner": "bob"}))[0] == 1
+    assert site.root("fe", f"cd {key} && ls -li && cat *") == before
+    site.root("fe", f"mv {key} /root/kept && mkdir /root/target && ln -s /root/target {key}")
+    try:
+        status, words = send(record)
+        assert (status, "is not a directory" in words) == (1, True)
+        assert site.root("fe", "ls -A /root/target") == ""
+    finally:
+        site.root("fe", f"rm {key} && mv /root/kept {key} && rmdir /root/target")
 
 
 def test_owner_sees_what_the_prologue_does_when_he_asks(site: Site) -> None:
@@ -66,6 +143,60 @@ def test_owner_sees_what_the_prologue_does_when_he_asks(site: Site) -> None:
     assert len(shown) > 3
     assert all(line.startswith("vtorque: ") for line in shown)
     assert any("TASK [" in line for line in shown)
+
+
+RECORDS = "/var/lib/vtorque/records"
+SSHD = "/usr/sbin/sshd -f /etc/ssh/sshd_config -E /var/log/sshd.log"
+
+
+@contextlib.contextmanager
+def no_sshd(site: Site) -> t.Iterator[None]:
+    """The front end does not answer ssh."""
+    site.root("fe", "kill $(cat /run/sshd.pid) && while [ -e /run/sshd.pid ]; do sleep 0.1; done")
+    try:
+        yield
+    finally:
+        site.root("fe", SSHD)
+
+
+@contextlib.contextmanager
+def full_disk(site: Site) -> t.Iterator[None]:
+    """The front end has no room for records."""
+    site.root("fe", f"mkdir -p {RECORDS} && mount -t tmpfs -o size=64k,mode=755 tmpfs {RECORDS}")
+    site.root("fe", f"dd if=/dev/zero of={RECORDS}/filled bs=4k count=64 2>/dev/null || true")
+    try:
+        yield
+    finally:
+        site.root("fe", f"umount {RECORDS}")
+
+
+def wait_for_word(site: Site, ended: Ended, *words: str) -> None:
+    """Wait until the log on the job's first node has a line with all of this."""
+
+    def there() -> bool:
+        lines = site.kept(ended.node, ended.job_id, name="vtorque.log").splitlines()
+        return any(all(word in line for word in words) for line in lines)
+
+    site.wait_for(f"{words} in the log", there, seen=lambda: site.kept(ended.node, ended.job_id, name="vtorque.log"))
+
+
+def let_time_pass(site: Site, ended: Ended) -> None:
+    """The record was closed two hours ago, and was tried last an hour ago."""
+    key = f"{ended.job_id}.1"
+    site.root(ended.node, f"touch -d '2 hours ago' {RECORDS}/{key}/record.json")
+    site.root(ended.node, f"touch -d '1 hour ago' /var/lib/vtorque/spool/{key}")
+
+
+def waits(site: Site, ended: Ended) -> bool:
+    """Is the record marked as one that the front end has not got?"""
+    return f"{ended.job_id}.1" in site.root(ended.node, "ls -A /var/lib/vtorque/spool").split()
+
+
+def spool_finding(site: Site, node: str) -> dict[str, str]:
+    """What the node's doctor says of it."""
+    report = json.loads(site.on(node, "vmgr", "doctor", "--local", "--json").stdout)
+    (finding,) = (one for one in report["findings"] if one["check"] == "spool")
+    return t.cast("dict[str, str]", finding)
 
 
 @contextlib.contextmanager

@@ -13,10 +13,10 @@ import subprocess
 import time
 import typing as t
 
-from .. import guestspec, records, shell_links
+from .. import guestspec, records, shell_links, spool
 from ..errors import VTorqueError
 from ..guestspec import GuestUse, NodePart
-from . import bounded, hook_call, lost_guest, playbook, user_scripts
+from . import bounded, delivery, hook_call, lost_guest, playbook, user_scripts
 from . import policy as site_policy
 from .batch import kept
 from .hook_call import HookCall
@@ -60,7 +60,7 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
         end_left = None
     until = hook_call.deadline(call, pathlib.Path(policy.torque_home), began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
-    with _handed_over(call, max(numbers), places, policy):
+    with _handed_over(call, numbers, places, policy):
         for number in sorted(numbers, reverse=True):
             start = Start(call.job_id, number, places)
             # the inventory speaks of the newest start; what an older one left is on this node
@@ -71,13 +71,18 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
 
 
 @contextlib.contextmanager
-def _handed_over(call: HookCall, number: int, places: Places, policy: Policy) -> t.Iterator[None]:
-    """Let the front end have the record that is whole at the end; nobody waits until it is there.
+def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Policy) -> t.Iterator[None]:
+    """Let the front end have the records that are whole at the end; nobody waits until they are there.
 
-    It is announced at once: when the hook has ended, the batch server may forget the job.
+    The newest is announced at once: when the hook has ended, the batch server may forget the job.  All are marked
+    before that: whatever becomes of this hook, the sweep hands over what is still marked then.
     """
     process: subprocess.Popen[bytes] | None = None
-    if policy.record_host is not None:
+    if delivery.front_end(policy) is not None:
+        for number in numbers:
+            with contextlib.suppress(VTorqueError):  # a full disk; the record may still be taken now
+                spool.leave(records.job_key(call.job_id, number), places.state_dir)
+        number = max(numbers)
         with Start(call.job_id, number, places).open_any_log(call.uid) as log, contextlib.suppress(OSError):
             # a session of its own: the MOM ends a hook with everything of its session
             process = subprocess.Popen(

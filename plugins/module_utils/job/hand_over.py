@@ -19,9 +19,9 @@ import pathlib
 import re
 import typing as t
 
-from .. import records
 from ..errors import VTorqueError
 from ..guestspec import HOST_NAME, JOB_ID, FormError
+from . import record_form
 
 VERSION = 2
 RECORD, LOG, CONSOLE = "record.json", "vtorque.log", ".console.log"
@@ -137,7 +137,7 @@ def _read_line(stream: t.BinaryIO, keys: set[str]) -> dict[str, t.Any]:
 
 
 def read(stream: t.BinaryIO, announcement: Announcement) -> Parcel:
-    """Read the parcel that was announced, strictly, and never more than it may hold.
+    """Read the parcel that was announced, strictly, and never more than it may hold; its record is one (`record_form`).
 
     Raises:
         FormError: it is not of the form, too long or too short.
@@ -156,9 +156,10 @@ def read(stream: t.BinaryIO, announcement: Announcement) -> Parcel:
         files[name] = content
     if stream.read(1):
         raise FormError("the record", "is longer than it says")
-    parcel = Parcel(announcement.job_id, announcement.start, files)
-    _check_record(parcel)
-    return parcel
+    if RECORD not in files:
+        raise FormError("the record", f"has no {RECORD}")
+    record_form.check(files[RECORD], announcement.job_id, announcement.start)
+    return Parcel(announcement.job_id, announcement.start, files)
 
 
 def _entry(entry: object) -> tuple[str, int]:
@@ -168,34 +169,3 @@ def _entry(entry: object) -> tuple[str, int]:
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= limit_of(name):
         raise FormError("the record", f"holds more of {name} than is taken")
     return name, size
-
-
-def _check_record(parcel: Parcel) -> None:
-    try:
-        record = json.loads(parcel.files[RECORD])
-        good = record["job_id"] == parcel.job_id and record["start"] == parcel.start
-    except (ValueError, KeyError, TypeError, RecursionError):
-        good = False
-    if not good:
-        raise FormError("the record", f"{RECORD} is not that of start {parcel.start} of job {parcel.job_id}")
-
-
-def store(parcel: Parcel, owner_uid: int, state_dir: pathlib.Path = records.STATE_DIR) -> pathlib.Path:
-    """Keep what came, for its owner to read.
-
-    Args:
-        parcel: as it was read.
-        owner_uid: of the job's user on this host.
-        state_dir: holds `records`.
-
-    Returns:
-        The directory of the record.
-
-    Raises:
-        VTorqueError: it was not written.
-    """
-    directory = state_dir / "records" / records.job_key(parcel.job_id, parcel.start)
-    records.make_record_directory(directory, owner_uid)
-    for name, content in parcel.files.items():
-        records.write(directory / name, content.decode("utf-8", "replace"), reader_uid=owner_uid)
-    return directory

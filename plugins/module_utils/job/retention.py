@@ -1,7 +1,10 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The end of what outlives jobs: records that are older than the site keeps them, and logs that have grown."""
+"""The end of what outlives jobs: records that are older than the site keeps them, and logs that have grown.
+
+A record that the front end has not got is kept for `UNDELIVERED` times as long; then it goes, and that is said.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,16 @@ import pathlib
 import shutil
 import time
 
-from .. import records
+from .. import records, spool
+from .record_copies import COMING
 
 DAY_S = 86_400.0
 LOOK_S = 3600.0
 """Between two looks: there may be many records, and a day is not short."""
 LOOKED = ".looked"
+UNDELIVERED = 2
+HALF_S = 3600.0
+"""What a front end has begun to take for so long is nobody's any more."""
 LOG_BYTES = 4 << 20
 """A log of what belongs to no job that is longer becomes its own predecessor; of predecessors one is kept."""
 
@@ -27,10 +34,12 @@ class Retired:
     Attributes:
         removed: the names of records (`records.job_key`).
         failed: what could not be done, in words.
+        lost: those of the removed that the front end never got.
     """
 
     removed: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 def retire(
@@ -60,29 +69,36 @@ def retire(
         if not place.is_dir() or 0 <= moment - _written(stamp) < LOOK_S:
             return Retired()
         stamp.touch(mode=0o600)
-        removed, failed = _remove_old(place, moment - days * DAY_S, state_dir, run_dir)
+        retired = _remove_old(place, moment, days * DAY_S, state_dir, run_dir)
         _bound_logs(state_dir / "log")
     except OSError as error:
         return Retired(failed=(f"old records of {place}: {error}",))
-    return Retired(tuple(removed), tuple(failed))
+    return retired
 
 
 def _remove_old(
-    place: pathlib.Path, before: float, state_dir: pathlib.Path, run_dir: pathlib.Path
-) -> tuple[list[str], list[str]]:
-    removed, failed = [], []
+    place: pathlib.Path, now: float, keep_s: float, state_dir: pathlib.Path, run_dir: pathlib.Path
+) -> Retired:
+    removed, failed, lost = [], [], []
     for path in sorted(place.iterdir()):
-        if records.start_of(path.name) is None or path.is_symlink() or not path.is_dir():
+        if path.is_symlink() or not path.is_dir():
+            continue
+        if path.name.startswith(COMING) and _written(path) < now - HALF_S:
+            shutil.rmtree(path)
+        if records.start_of(path.name) is None:
             continue
         if (run_dir / "jobs" / path.name).exists() or (state_dir / "guests" / path.name).exists():
             continue
         try:
-            if max(map(_written, (path, *path.iterdir()))) < before:
+            waits = spool.is_marked(path.name, state_dir)
+            if max(map(_written, (path, *path.iterdir()))) < now - keep_s * (UNDELIVERED if waits else 1):
                 shutil.rmtree(path)
                 removed.append(path.name)
+                lost += [path.name] if waits else []
+                spool.done(path.name, state_dir)
         except OSError as error:
             failed.append(f"{path} was not removed: {error}")
-    return removed, failed
+    return Retired(tuple(removed), tuple(failed), tuple(lost))
 
 
 def _bound_logs(place: pathlib.Path) -> None:

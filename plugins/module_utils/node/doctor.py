@@ -15,6 +15,7 @@ import subprocess
 import time
 import typing as t
 
+from .. import spool
 from ..errors import NodeFault, SiteFault, VTorqueError
 from ..findings import BAD, NONE, OK, WARN, Finding
 from ..records import Deadline
@@ -24,6 +25,8 @@ from .settings import NodeSettings
 SWEPT = "swept"
 """A file in the run directory whose time is that of the last sweep."""
 SWEEP_LATE_S = 1800.0
+SPOOL_LATE_S = 3600.0
+"""A record that waits longer than the spool lets it between two tries."""
 SYSTEMD = pathlib.Path("/run/systemd/system")
 SYSTEMCTL = "/usr/bin/systemctl"
 TIMER = "vtorque-sweep.timer"
@@ -56,6 +59,7 @@ def checks(settings: NodeSettings) -> dict[str, t.Callable[[], Finding]]:
         "sweep": look_at_sweep,
         "sharing": look_at_sharing,
         "bare": look_at_bare,
+        "spool": look_at_spool,
     }
     return {name: functools.partial(look, settings) for name, look in looks.items()}
 
@@ -197,6 +201,17 @@ def _last_sweep(path: pathlib.Path) -> Finding:
     if left:
         return Finding("sweep", WARN, "left", f"the last one left: {'; '.join(left)}", "vtorque-sweep says more")
     return Finding("sweep")
+
+
+def look_at_spool(settings: NodeSettings) -> Finding:
+    """Does the front end get the records of jobs?  The node does its work without, and no record is lost by waiting."""
+    marks = spool.waiting(settings.state_dir)
+    age_s = time.time() - marks[0].since if marks else 0.0
+    if age_s < SPOOL_LATE_S:
+        return Finding("spool", shown=str(len(marks)))
+    why = next((mark.why for mark in marks if mark.why), "vtorque-sweep has not tried it yet")
+    words = f"{len(marks)} records wait for the front end, the oldest for {age_s / 3600:.0f} hours: {why}"
+    return Finding("spool", WARN, str(len(marks)), words)
 
 
 def _timer_runs(systemctl: str) -> bool:

@@ -8,7 +8,7 @@
                                        when its standard input ends
 
 What comes over the connection is checked against the batch server's word: whose job it is, which start it is at, and
-that the peer is the job's mother superior.
+that the peer is the job's mother superior.  Of a job that it has forgotten, its accounting files are its word.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import contextlib
 import os
 import pathlib
 import pwd
-import subprocess
+import signal
 import sys
 import typing as t
 
 from ...module_utils import records
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError, printable
-from ...module_utils.job import bounded, hand_over, retention
+from ...module_utils.job import delivery, hand_over, record_copies, retention
 from ...module_utils.job import policy as site_policy
-from ...module_utils.job.batch import open_batch, same_host
-from ...module_utils.key_exchange import KEX_ALGORITHMS
-from ..node_check import check_peer
+from ...module_utils.job.batch import BatchJob, UnknownJob, accounting, open_batch
+from ...module_utils.job.record_copies import NeverTaken
+from ..node_check import check_host
 from . import messages
 
-PROGRAM = "vtorque-record"
+PROGRAM = delivery.PROGRAM
 SEND = "--send"
 CALL_S = 5.0
-SEND_S = 15.0
-"""Seconds for the way to the front end once the record is whole; nobody waits for it."""
+RECEIVE_S = 1800
+"""Seconds from a record's announcement to its end, which is an epilogue's: after them the kernel ends us."""
 NICE = 10
 """The epilogue has more to do."""
 
@@ -49,11 +49,26 @@ def main() -> int:
     if words:
         error = UserFault(f"{PROGRAM} {printable(' '.join(words))[:100]}", "takes nothing, or --send JOB START")
         return messages.run(PROGRAM, lambda: _raise(error))
-    return messages.run(PROGRAM, lambda: receive(sys.stdin.buffer, os.environ))
+    signal.alarm(RECEIVE_S)
+    return messages.run(PROGRAM, lambda: answer(sys.stdin.buffer, os.environ))
 
 
 def _raise(error: VTorqueError) -> t.NoReturn:
     raise error
+
+
+def answer(stream: t.BinaryIO, environment: t.Mapping[str, str]) -> int:
+    """`receive`, with a status of its own for what will never be taken.
+
+    Args:
+        stream: see there.
+        environment: see there.
+    """
+    try:
+        return receive(stream, environment)
+    except NeverTaken as error:
+        print(messages.text(PROGRAM, error), file=sys.stderr)
+        return delivery.NEVER
 
 
 def receive(
@@ -72,36 +87,64 @@ def receive(
         run_dir: holds what is true of jobs that run.
 
     Returns:
-        0: it is kept.
+        0: it is kept, or was kept before.
 
     Raises:
+        NeverTaken: another record of this start is kept, or the batch server has forgotten the job.
         VTorqueError: it is not of the form, not from the job's first node, or was not written.
-        SiteFault: the batch server does not answer, or does not know the job.
+        SiteFault: the batch server does not answer, or the job's user is not known here.
     """
     connection = environment.get("SSH_CONNECTION", "")
     if not connection:
         raise VTorqueError("a record is taken over ssh alone", "nobody is at the other end of this")
     announcement = hand_over.read_announcement(stream)
     policy, broken = site_policy.load_usable(load)
-    job = open_batch(policy, front_end=True, timeout_s=CALL_S).job(announcement.job_id)
-    check_peer(job, connection)
-    if job.job_id != announcement.job_id or announcement.start > job.start_count:
-        raise VTorqueError(
-            f"start {announcement.start} of job {announcement.job_id}",
-            f"the server is at start {job.start_count} of {job.job_id}",
-        )
+    user = proved_user(announcement, connection, policy)
     try:
-        owner = pwd.getpwnam(job.euser).pw_uid
+        owner = pwd.getpwnam(user).pw_uid
     except KeyError:
         raise SiteFault(
-            f"user {printable(job.euser)[:40]!r} of job {job.job_id}", "is not known on this host"
+            f"user {printable(user)[:40]!r} of job {announcement.job_id}", "is not known on this host"
         ) from None
-    hand_over.store(hand_over.read(stream, announcement), owner, state_dir)
+    record_copies.add(hand_over.read(stream, announcement), owner, state_dir)
     if broken is not None:  # how long records are kept is not known
         return 0
     for trouble in retention.retire(policy.record_days, state_dir=state_dir, run_dir=run_dir).failed:
         print(f"{PROGRAM}: {trouble}", file=sys.stderr)
     return 0
+
+
+def proved_user(announcement: hand_over.Announcement, connection: str, policy: site_policy.Policy) -> str:
+    """Whose record it is, by the batch server's word, which must also name the peer as the mother superior.
+
+    A job that is complete is known with its exec_host until `keep_completed` is over.  After that, and of a start
+    before the one that it is at now, the server's accounting files speak, where this host has them.
+
+    Raises:
+        NeverTaken: the server has forgotten the job, and nothing is written down of it here.
+        VTorqueError: the server's word is another.
+    """
+    home = pathlib.Path(policy.torque_home)
+    job: BatchJob | accounting.PastJob
+    try:
+        job = open_batch(policy, front_end=True, timeout_s=CALL_S).job(announcement.job_id)
+        if 0 < announcement.start < job.start_count:  # who led that one may lead nothing of the job any more
+            with contextlib.suppress(UnknownJob):
+                job = accounting.past_job(announcement.job_id, announcement.start, home)
+    except UnknownJob:
+        try:
+            job = accounting.past_job(announcement.job_id, announcement.start, home)
+        except UnknownJob as error:
+            raise NeverTaken(error.what, error.why, "the record stays on its node") from error
+    if not job.nodes:
+        raise VTorqueError(f"job {job.job_id}", "has no nodes, so nobody may hand its record over")
+    check_host(job.job_id, job.nodes[0], connection, "its mother superior")
+    if job.job_id != announcement.job_id or announcement.start > job.start_count:
+        raise VTorqueError(
+            f"start {announcement.start} of job {announcement.job_id}",
+            f"the server is at start {job.start_count} of {job.job_id}",
+        )
+    return job.euser
 
 
 def send(
@@ -123,54 +166,16 @@ def send(
     Returns:
         0: it was handed over; 1: it was not.
     """
+    policy, _broken = site_policy.load_usable(load)
+    host = delivery.front_end(policy)
+    if host is None:
+        return 0
     try:
-        policy, _broken = site_policy.load_usable(load)
-        host = policy.record_host
-        if host is None or same_host(host, os.uname().nodename):
-            return 0
-        with subprocess.Popen(
-            [*ssh, *ssh_arguments(policy), host, f"{policy.prefix}/bin/{PROGRAM}"],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
-            env=bounded.clean_environment(),
-        ) as process:  # fmt: skip
-            try:
-                told = _talk(process, job_id, start, whole, state_dir)
-            except BaseException:
-                process.kill()
-                raise
-        word = f"was handed over to {host}" if process.returncode == 0 else f"was not handed over to {host}: {told}"
-        _log(f"the record {word}")
-        return 0 if process.returncode == 0 else 1
-    except (OSError, VTorqueError) as error:
-        _log(f"the record was not handed over: {error}")
-    except subprocess.TimeoutExpired:
-        _log(f"the record was not handed over within {SEND_S:.0f} s")
-    return 1
-
-
-def _talk(process: subprocess.Popen[bytes], job_id: str, start: int, whole: t.BinaryIO, state_dir: pathlib.Path) -> str:
-    """What the other end complained of, when it has ended."""
-    stdin = t.cast("t.IO[bytes]", process.stdin)
-    with contextlib.suppress(BrokenPipeError):  # its complaint says why
-        os.write(stdin.fileno(), hand_over.announced(job_id, start))
-    whole.read()
-    parcel = hand_over.pack(job_id, start, state_dir / "records" / records.job_key(job_id, start))
-    _nothing, complaint = process.communicate(hand_over.written(parcel), timeout=SEND_S)
-    return printable(complaint.decode(errors="replace").strip().replace("\n", " "))[:500]
-
-
-def ssh_arguments(policy: site_policy.Policy) -> tuple[str, ...]:
-    """Nobody's configuration, no question, a host key that is known."""
-    options = (
-        "ControlMaster=no", "ControlPath=none", "BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no",
-        "ForwardX11=no", f"ConnectTimeout={policy.ssh_timeout}", "ServerAliveInterval=5", "ServerAliveCountMax=3",
-        f"KexAlgorithms={KEX_ALGORITHMS}",
-    )  # fmt: skip
-    return ("-F", "none", "-T", "-l", "root", *(word for option in options for word in ("-o", option)))
-
-
-def _log(text: str) -> None:
-    os.write(2, records.log_line(text))
+        told = delivery.send(job_id, start, host, policy, whole=whole, state_dir=state_dir, ssh=ssh)
+    except VTorqueError as error:  # no job id
+        told = delivery.Told("", delivery.REFUSED, f"was not handed over: {error}")
+    os.write(2, records.log_line(f"the record {told.words}"))
+    return 0 if told.outcome == delivery.TAKEN else 1
 
 
 if __name__ == "__main__":

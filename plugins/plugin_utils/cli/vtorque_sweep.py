@@ -1,11 +1,12 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vtorque-sweep: take from this node what belongs to no living start of a job, and take back a note of ours."""
+"""vtorque-sweep: take from this node what belongs to no living start, take back our note, hand over what waits."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -14,8 +15,9 @@ import sys
 import syslog
 import typing as t
 
+from ...module_utils import records, spool
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job import living, own_note, retention
+from ...module_utils.job import delivery, living, own_note, retention
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchSystem, open_batch
 from ...module_utils.job.batch.mom_files import by_files
@@ -41,6 +43,9 @@ that are over.  A start stays when somebody is making its machines, its job's sh
 files of its job.  Of the others the batch server is asked, and only what it calls over at two looks that are
 {sweep.TWICE_S:.0f} s apart goes: call it again after a minute.  What is of an earlier boot of the node goes at once.
 
+Records of jobs that the front end has not got yet are handed over, the oldest first, until it turns out to be away.
+That they wait changes no exit status: vmgr doctor tells of it.
+
 exit status:
   0  all is well now
   1  something is left, is not known, or is too much at once; it is said what, and why
@@ -65,6 +70,8 @@ class Report:
     living: tuple[sweep.Said, ...]
     note: own_note.NoteWord
     retired: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    handed_over: tuple[delivery.Told, ...] = ()
 
 
 def main() -> int:
@@ -104,7 +111,9 @@ def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_
 
 def boot(node: str, deadline: Deadline) -> Report:
     """What is of an earlier boot.  A broken configuration must not keep a node from coming up clean: none is read."""
-    swept = sweep.sweep_earlier_boot(NodeSettings(node_name=node, node_number=None), deadline)
+    settings = NodeSettings(node_name=node, node_number=None)
+    swept = sweep.sweep_earlier_boot(settings, deadline)
+    _mark_removed(settings, swept)
     return _report(node, swept, own_note.NoteWord())
 
 
@@ -152,8 +161,14 @@ def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_nu
     except VTorqueError as error:
         swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
         note = own_note.NoteWord()
+    told: tuple[delivery.Told, ...] = ()
+    try:
+        told = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
+    except OSError as error:
+        swept = _with(swept, f"the records that wait for the front end cannot be read: {error}")
     old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
-    return _report(node, _with(swept, *old.failed), note, old.removed)
+    report = _report(node, _with(swept, *old.failed), note, old.removed)
+    return dataclasses.replace(report, lost=old.lost, handed_over=told)
 
 
 def _swept(
@@ -164,7 +179,16 @@ def _swept(
         settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
     )
     doctor.note_sweep(settings, [f"{said.key}: {said.why}" if said.key else said.why for said in swept.left])
+    _mark_removed(settings, swept)
     return swept
+
+
+def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
+    """The record of a start whose epilogue was lost is handed over too, as far as it goes."""
+    for said in swept.removed:
+        if records.start_of(said.key) and (settings.state_dir / "records" / said.key / "record.json").exists():
+            with contextlib.suppress(VTorqueError):
+                spool.leave(said.key, settings.state_dir)
 
 
 def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:
@@ -196,6 +220,9 @@ def _deeds(report: Report) -> t.Iterator[str]:
     if report.retired:
         shown = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
         yield _line("retired", "", f"{len(report.retired)} old records: {shown}")
+    for told in report.handed_over:
+        if told.outcome == delivery.TAKEN:
+            yield _line("record", told.key, told.words)
     if report.note.taken_back:
         yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
 
@@ -204,6 +231,11 @@ def _wants(report: Report) -> t.Iterator[str]:
     """What is not well."""
     for said in report.left:
         yield _line("left", said.key, said.why)
+    for told in report.handed_over:
+        if told.outcome != delivery.TAKEN:
+            yield _line("record", told.key, told.words)
+    for key in report.lost:
+        yield _line("lost", key, "this record is too old to be kept, and the front end never got it")
     if report.note.note and not report.note.taken_back:
         yield _line("note", report.node, f"stays: {report.note.note} ({report.note.why})")
 

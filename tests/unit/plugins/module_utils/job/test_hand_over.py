@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import pathlib
 import typing as t
 
@@ -16,7 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import FormError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hand_over
 
-RECORD = json.dumps({"job_id": "72[1].head", "start": 2}).encode()
+RECORD = json.dumps({"version": 1, "job_id": "72[1].head", "start": 2}).encode()
 CONSOLE = "vcn1-1.console.log"
 
 
@@ -48,13 +47,6 @@ def test_what_is_packed_arrives(tmp_path: pathlib.Path) -> None:
     assert parcel.files == {
         "record.json": RECORD, "vtorque.log": b"z" * hand_over.TEXT_LIMIT, CONSOLE: b"Linux\xff\n"
     }  # fmt: skip
-    directory = hand_over.store(parcel, 70_001, tmp_path / "state")
-    assert directory == tmp_path / "state/records/72-1.head.2"
-    assert (directory / "record.json").read_bytes() == RECORD
-    assert (directory / CONSOLE).read_text() == "Linux\ufffd\n"
-    for path in directory.iterdir():
-        assert path.stat().st_mode & 0o007 == 0
-        assert b"\x71\x11\x01\x00" in os.getxattr(path, "system.posix_acl_access")  # 70001
 
 
 def test_nothing_is_handed_over_without_a_record_or_by_a_link(tmp_path: pathlib.Path) -> None:

@@ -9,7 +9,9 @@ import os
 import pathlib
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import retention
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.record_copies import COMING
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.retention import DAY_S, LOOK_S, Retired
 
 NOW = 1_000 * DAY_S
@@ -58,6 +60,21 @@ def test_record_of_what_is_still_there_stays(host: Host, place: str) -> None:
     (host.run_dir.parent / place / "1.head.1").mkdir(parents=True)
     assert host.retire().removed == ()
     assert directory.exists()
+
+
+def test_record_that_the_front_end_has_not_got_is_kept_longer_and_then_named(host: Host) -> None:
+    for name, age_days in (("1.head.1", 181), ("2.head.1", 179), ("3.head.1", 91)):
+        host.keep(name, age_days)
+    for name in ("1.head.1", "2.head.1"):
+        spool.leave(name, host.state_dir)
+    assert host.retire() == Retired(("1.head.1", "3.head.1"), (), ("1.head.1",))
+    assert [path.name for path in (host.state_dir / "spool").iterdir()] == ["2.head.1"]
+
+
+def test_what_a_front_end_never_took_to_its_end_goes(host: Host) -> None:
+    coming = [host.keep(f"{COMING}{number}.head.1.77", age_days) for number, age_days in ((1, 1), (2, 0))]
+    assert host.retire() == Retired()
+    assert [path.exists() for path in coming] == [False, True]
 
 
 def test_what_is_no_record_is_left_alone(host: Host, tmp_path: pathlib.Path) -> None:

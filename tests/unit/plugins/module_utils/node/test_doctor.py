@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import re
 import time
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     ImageFault,
     NodeFault,
@@ -247,6 +249,32 @@ def test_mark_of_a_sweep_is_renewed_and_never_in_the_way(settings: NodeSettings,
     mark.symlink_to(tmp_path / "elsewhere")
     doctor.note_sweep(settings)
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "why", "expected", "words"),
+    [
+        ((), "", ("ok", "0"), ""),
+        ((10.0, 60.0), "", ("ok", "2"), ""),
+        ((10.0, 7300.0), "Connection refused", ("warn", "2"), r"2 records .* for 2 hours: Connection refused"),
+        ((7300.0,), "", ("warn", "1"), "has not tried it yet"),
+    ],
+)
+def test_records_that_the_front_end_does_not_get_are_told(
+    settings: NodeSettings, ages_s: tuple[float, ...], why: str, expected: tuple[str, str], words: str
+) -> None:
+    """A word, and never more: the node is well."""
+    for number, age_s in enumerate(ages_s):
+        key = f"{number}.head.1"
+        record = settings.state_dir / "records" / key / "record.json"
+        record.parent.mkdir(parents=True)
+        record.write_text("{}")
+        os.utime(record, (time.time() - age_s,) * 2)
+        spool.leave(key, settings.state_dir)
+        spool.tried(key, why, settings.state_dir)
+    finding = doctor.look_at_spool(settings)
+    assert seen(finding) == expected
+    assert re.search(words, finding.words)
 
 
 def test_each_check_is_known(settings: NodeSettings) -> None:

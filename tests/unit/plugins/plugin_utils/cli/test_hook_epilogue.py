@@ -11,7 +11,7 @@ import pwd
 import time
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links, spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
@@ -64,6 +64,36 @@ def test_epilogue_hands_the_closed_record_over(site: Site) -> None:
     assert called == f"--send {JOB_ID} 3"
     assert json.loads(content)["exit_status"] == 5
     assert (record.parent / "vtorque.log").read_text().endswith("gone\n")
+
+
+def test_epilogue_marks_its_record_before_it_is_announced(site: Site) -> None:
+    """Whatever becomes of the hook and of the program that hands it over: the sweep finds it."""
+    gone = site.place / "gone"
+    os.mkfifo(gone)
+    site.program("record", f"#!/bin/sh\nls {site.state_dir}/spool >{site.place}/marked; echo >{gone}; exit 1\n")
+    site.policy("record_host: fe\n")
+    assert site.prologue().returncode == 0
+    assert site.epilogue("5").returncode == 0
+    assert gone.read_text() == "\n"
+    assert (site.place / "marked").read_text() == f"{KEY}\n"
+    assert spool.is_marked(KEY, site.state_dir)
+
+
+def test_epilogue_marks_nothing_where_no_front_end_gets_records(site: Site) -> None:
+    for config in ("", f"record_host: {os.uname().nodename}\n"):
+        site.policy(config)
+        assert site.prologue().returncode == 0
+        assert site.epilogue().returncode == 0
+        assert not (site.state_dir / "spool").exists()
+
+
+def test_epilogue_whose_record_cannot_be_marked_ends_as_ever(site: Site) -> None:
+    site.policy("record_host: fe\n")
+    assert site.prologue().returncode == 0
+    (site.state_dir / "spool").write_text("in the way")
+    done = site.epilogue("5")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert site.record()["exit_status"] == 5
 
 
 def test_epilogue_waits_for_no_front_end(site: Site) -> None:

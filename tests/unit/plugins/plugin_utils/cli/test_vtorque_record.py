@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import io
 import json
 import os
@@ -14,16 +15,18 @@ import pwd
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hand_over, policy, policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import delivery, hand_over, policy, policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.record_copies import NeverTaken
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import node_check
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_record
 
 USER = "nobody"
 UID = pwd.getpwnam(USER).pw_uid
 PEER = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.1 22"}
-RECORD = {"job_id": "7.head", "start": 1, "user": "alice"}
+RECORD = {"version": 1, "job_id": "7.head", "start": 1, "user": "alice"}
 
 
 @dataclasses.dataclass
@@ -43,7 +46,10 @@ class Host:
         self.place = place
         self.told = Job()
         self.fault: SiteFault | None = None
-        self.load: t.Callable[[], policy.Policy] = policy.Policy
+        home = place / "torque"
+        self.accounts = home / "server_priv/accounting" / f"{datetime.date.today():%Y%m%d}"
+        self.accounts.parent.mkdir(parents=True)
+        self.load: t.Callable[[], policy.Policy] = lambda: dataclasses.replace(policy.Policy(), torque_home=str(home))
         addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
         patch.setattr(vtorque_record, "open_batch", lambda _policy, **_how: self)
         patch.setattr(
@@ -54,6 +60,11 @@ class Host:
         if self.fault is not None:
             raise self.fault
         return self.told
+
+    def write_down(self, hosts: str, user: str = USER) -> None:
+        """A start, in the form of the server's accounts."""
+        with self.accounts.open("a") as file:
+            file.write(f"11/22/2026 12:00:00;S;7.head;user={user} group=g jobname=j owner=a@h exec_host={hosts} \n")
 
     def take(self, environment: t.Mapping[str, str] | None = None, record: t.Mapping[str, t.Any] | None = None) -> int:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
@@ -98,6 +109,58 @@ def test_what_the_server_does_not_bear_out_is_refused(host: Host, change: dict[s
     with pytest.raises(VTorqueError, match=words):
         host.take()
     assert not (host.place / "state").exists()
+
+
+def test_record_that_differs_is_refused_for_good(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one that came first stays, and who sent the other is told."""
+    host.take()
+    before = (host.place / "state/records/7.head.1/record.json").read_bytes()
+    with pytest.raises(NeverTaken, match="another record"):
+        host.take(record={**RECORD, "user": "bob"})
+    assert (host.place / "state/records/7.head.1/record.json").read_bytes() == before
+
+
+def test_job_that_the_server_has_forgotten_is_proved_by_what_it_wrote_down(host: Host) -> None:
+    host.fault = UnknownJob("job 7.head", "the batch server does not know it")
+    with pytest.raises(NeverTaken, match="does not know it"):
+        host.take()
+    host.write_down("cn2/0+cn1/0")
+    with pytest.raises(VTorqueError, match="not its mother superior cn2"):
+        host.take()
+    assert not (host.place / "state").exists()
+    host.accounts.unlink()
+    host.write_down("cn1/0+cn2/0")
+    assert host.take() == 0
+    directory = host.place / "state/records/7.head.1"
+    assert UID.to_bytes(4, "little") in os.getxattr(directory, "system.posix_acl_access")
+    with pytest.raises(NeverTaken):
+        host.take(record={**RECORD, "start": 2})
+
+
+def test_start_before_the_servers_is_proved_by_who_led_that_one(host: Host) -> None:
+    """Where nothing is written down, who leads the job now may hand over what he has of it."""
+    host.told = Job(start_count=2, nodes=("cn2",))
+    with pytest.raises(VTorqueError, match="not its mother superior cn2"):
+        host.take()
+    host.write_down("cn1/0")
+    host.write_down("cn2/0")
+    assert host.take() == 0
+    host.told = Job(start_count=2, nodes=("cn1",))
+    host.accounts.unlink()
+    host.write_down("cn2/0")
+    with pytest.raises(VTorqueError, match="not its mother superior cn2"):
+        host.take()
+
+
+def test_what_is_never_taken_has_a_status_of_its_own(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def never(*_words: object) -> t.NoReturn:
+        raise NeverTaken("start 1 of job 7.head", "another record of it is kept here")
+
+    monkeypatch.setattr(vtorque_record, "receive", never)
+    assert vtorque_record.answer(io.BytesIO(), PEER) == delivery.NEVER
+    assert "vtorque-record: start 1 of job 7.head: another record" in capsys.readouterr().err
 
 
 def test_silent_server_and_no_connection_are_refused(host: Host) -> None:
@@ -164,6 +227,7 @@ def test_record_is_handed_over_without_anybodys_configuration(
     assert "StrictHostKeyChecking=yes" in called
     assert "BatchMode=yes" in called
     assert "the record was handed over to fe" in capfd.readouterr().err
+    assert spool.waiting(sender.place) == ()
 
 
 def test_record_is_announced_before_it_is_whole(sender: Sender) -> None:
@@ -193,17 +257,19 @@ def test_front_end_that_refuses_at_once_is_heard(sender: Sender, capfd: pytest.C
     ("script", "words"),
     [
         ("echo 'no \033[2J way' >&2; exit 255", "was not handed over to fe: no ?[2J way"),
-        ("exec sleep 600", "not handed over within 1 s"),
+        ("exec sleep 600", "was not handed over to fe: no answer within 1 s; it waits on this node"),
     ],
 )
 def test_failure_is_a_line_in_the_log(
     sender: Sender, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], script: str, words: str
 ) -> None:
     if "sleep" in script:
-        monkeypatch.setattr(vtorque_record, "SEND_S", 1)
+        monkeypatch.setattr(delivery, "SEND_S", 1)
     assert sender.send(script) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert words in line
+    (mark,) = spool.waiting(sender.place)
+    assert (mark.key, mark.why in line, bool(mark.why)) == ("7.head.1", True, True)
 
 
 def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,13 @@ import functools
 import json
 import os
 import pathlib
+import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy, policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import delivery, policy, policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
@@ -133,6 +134,8 @@ def test_the_form_for_programs(site: Site, capsys: Capture) -> None:
         "living": [],
         "note": {"note": OURS, "taken_back": False, "why": "bridge br0: is missing on this node"},
         "retired": [],
+        "lost": [],
+        "handed_over": [],
     }
 
 
@@ -143,6 +146,66 @@ def test_old_records_go_and_that_is_said(site: Site, capsys: Capture) -> None:
     assert site.run() == 0
     assert capsys.readouterr().out == "retired  1 old records: 1.head.1\n"
     assert not old.exists()
+
+
+def keep_record(site: Site, key: str, age_s: float = 1000.0) -> pathlib.Path:
+    """A record on this node."""
+    path = site.settings.state_dir / "records" / key / "record.json"
+    records.make_record_directory(path.parent)
+    records.write(path, "{}")
+    for one in (path, path.parent):
+        os.utime(one, (time.time() - age_s,) * 2)
+    return path
+
+
+def test_records_that_wait_are_handed_over_and_that_is_said(site: Site, capsys: Capture) -> None:
+    """Whatever becomes of them, the status of a sweep is that of what is left on the node."""
+    sent: list[tuple[pathlib.Path, pathlib.Path]] = []
+
+    def send(_policy: policy.Policy, _deadline: records.Deadline, **places: pathlib.Path) -> tuple[delivery.Told, ...]:
+        sent.append((places["state_dir"], places["run_dir"]))
+        words = "was not handed over to fe: Connection refused; it waits on this node"
+        return (
+            delivery.Told("7.head.1", delivery.TAKEN, "was handed over to fe"),
+            delivery.Told("8.head.1", delivery.AWAY, words),
+        )
+
+    site.patch.setattr(vtorque_sweep.delivery, "send_waiting", send)
+    assert site.run() == 0
+    assert sent == [(site.settings.state_dir, site.settings.run_dir)]
+    taken, waits = capsys.readouterr().out.splitlines()
+    assert taken == "record   7.head.1: was handed over to fe"
+    assert waits.startswith("record   8.head.1: was not handed over to fe: Connection refused")
+    assert site.logged == [taken, waits]
+
+
+def test_record_of_a_start_whose_epilogue_was_lost_waits_for_the_front_end(site: Site) -> None:
+    keep_record(site, "7.head.1")
+    site.leave("7.head.1")
+    site.leave("8.head.1")  # of which this node was no mother superior
+    site.look_twice(0.0)
+    site.patch.setattr(vtorque_sweep.delivery, "send_waiting", lambda *_words, **_places: ())
+    site.run()
+    site.run()
+    assert os.listdir(site.settings.guests_dir) == []
+    assert os.listdir(site.settings.state_dir / "spool") == ["7.head.1"]
+
+
+def test_record_of_a_start_that_a_boot_ended_waits_for_the_front_end(site: Site) -> None:
+    keep_record(site, "7.head.1")
+    site.leave("7.head.1", EARLIER)
+    vtorque_sweep.run(["--boot"], policy.Policy)
+    assert os.listdir(site.settings.state_dir / "spool") == ["7.head.1"]
+
+
+def test_record_that_goes_before_the_front_end_got_it_is_a_loud_word(site: Site, capsys: Capture) -> None:
+    keep_record(site, "7.head.1", 1e9)
+    spool.leave("7.head.1", site.settings.state_dir)
+    site.patch.setattr(vtorque_sweep.delivery, "send_waiting", lambda *_words, **_places: ())
+    assert site.run() == 0
+    assert site.logged[-1] == "lost     7.head.1: this record is too old to be kept, and the front end never got it"
+    assert site.logged[-1] in capsys.readouterr().out
+    assert os.listdir(site.settings.state_dir / "spool") == []
 
 
 def test_our_note_is_taken_back_and_that_is_said(site: Site, capsys: Capture) -> None:
