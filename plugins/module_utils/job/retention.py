@@ -8,6 +8,7 @@ A record that the front end has not got is kept for `UNDELIVERED` times as long;
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import shutil
@@ -49,13 +50,13 @@ def retire(
     run_dir: pathlib.Path = records.RUN_DIR,
     now: float | None = None,
 ) -> Retired:
-    """Remove records in which nothing was written for so many days, and bound the logs; at most once an hour.
+    """Remove records in which nothing was written for so many days; at most once an hour.
 
     A start that is still there, as a run directory or with guests, keeps its record however old it is.
 
     Args:
         days: that a record is kept.
-        state_dir: holds `records`, `guests` and `log`.
+        state_dir: holds `records`, `guests` and `spool`.
         run_dir: holds what is true of jobs that run.
         now: seconds since the epoch; None: now.
 
@@ -69,11 +70,9 @@ def retire(
         if not place.is_dir() or 0 <= moment - _written(stamp) < LOOK_S:
             return Retired()
         stamp.touch(mode=0o600)
-        retired = _remove_old(place, moment, days * DAY_S, state_dir, run_dir)
-        _bound_logs(state_dir / "log")
+        return _remove_old(place, moment, days * DAY_S, state_dir, run_dir)
     except OSError as error:
         return Retired(failed=(f"old records of {place}: {error}",))
-    return retired
 
 
 def _remove_old(
@@ -101,10 +100,16 @@ def _remove_old(
     return Retired(tuple(removed), tuple(failed), tuple(lost))
 
 
-def _bound_logs(place: pathlib.Path) -> None:
-    for path in place.glob("*.log") if place.is_dir() else ():
-        if path.stat(follow_symlinks=False).st_size > LOG_BYTES:
-            path.rename(path.with_name(f"{path.name}.1"))
+def bound_logs(state_dir: pathlib.Path = records.STATE_DIR) -> None:
+    """Let each log of what belongs to no job that has grown become its own predecessor.
+
+    Args:
+        state_dir: holds `log`.
+    """
+    for path in (state_dir / "log").glob("*.log"):
+        with contextlib.suppress(OSError):
+            if path.stat(follow_symlinks=False).st_size > LOG_BYTES:
+                path.rename(path.with_name(f"{path.name}.1"))
 
 
 def _written(path: pathlib.Path) -> float:

@@ -179,6 +179,7 @@ def _swept(
         settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
     )
     doctor.note_sweep(settings, [f"{said.key}: {said.why}" if said.key else said.why for said in swept.left])
+    retention.bound_logs(settings.state_dir)
     _mark_removed(settings, swept)
     return swept
 

@@ -113,13 +113,15 @@ def test_log_that_has_grown_becomes_its_own_predecessor(host: Host) -> None:
     (place / "small.log").write_text("x")
     (place / "hooks.log").write_bytes(b"x" * (retention.LOG_BYTES + 1))
     (place / "hooks.log.1").write_text("older")
-    host.retire()
-    assert {path.name for path in place.iterdir()} == {"small.log", "hooks.log.1"}
+    (place / "gone.log").symlink_to(place / "nothing")
+    retention.bound_logs(host.state_dir)
+    assert {path.name for path in place.iterdir()} == {"small.log", "hooks.log.1", "gone.log"}
     assert (place / "hooks.log.1").stat().st_size == retention.LOG_BYTES + 1
 
 
 def test_host_without_records_has_nothing_to_do(tmp_path: pathlib.Path) -> None:
     assert retention.retire(1, state_dir=tmp_path / "none", run_dir=tmp_path) == Retired()
+    retention.bound_logs(tmp_path / "none")
 
 
 def test_what_cannot_be_removed_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import delivery, policy, policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import delivery, policy, policy_file, retention
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
@@ -267,7 +267,11 @@ def test_a_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys
     old = site.settings.state_dir / "records" / "1.head.1"
     old.mkdir(parents=True)
     os.utime(old, (0, 0))
+    log = site.settings.state_dir / "log/hooks.log"
+    log.parent.mkdir()
+    log.write_bytes(b"x" * (retention.LOG_BYTES + 1))
     assert vtorque_sweep.run([], load) == 1
+    assert os.listdir(log.parent) == ["hooks.log.1"]  # it grows with every job that meets this configuration
     assert vtorque_sweep.run([], load) == 1
     out = capsys.readouterr().out.splitlines()
     assert [line for line in out if line.startswith("removed  7.head.1: directory 7.head.1 (found over twice")]
