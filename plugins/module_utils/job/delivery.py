@@ -87,7 +87,7 @@ def send(
             spool.tried(key, why, state_dir)
     words = {
         TAKEN: f"was handed over to {host}",
-        GIVEN_UP: f"was not handed over to {host}, which will never take it: {why}; it stays on this node",
+        GIVEN_UP: f"was not handed over to {host}, and that is given up: {why}; it stays on this node",
     }
     return Told(key, outcome, words.get(outcome) or f"was not handed over to {host}: {why}; it waits on this node")
 

@@ -50,7 +50,7 @@ def add(parcel: Parcel, owner_uid: int, state_dir: pathlib.Path = records.STATE_
         for name, content in parcel.files.items():
             records.write(coming / name, text_of(content), reader_uid=owner_uid)
         _to_disk(coming, *parcel.files)
-        _publish(coming, there, parcel)
+        _publish(coming, there, parcel, owner_uid)
     except OSError as error:
         raise VTorqueError(f"{there} was not written", str(error)) from error
     finally:
@@ -104,7 +104,7 @@ def _to_disk(directory: pathlib.Path, *names: str) -> None:
             os.close(fd)
 
 
-def _publish(coming: pathlib.Path, there: pathlib.Path, parcel: Parcel) -> None:
+def _publish(coming: pathlib.Path, there: pathlib.Path, parcel: Parcel, owner_uid: int) -> None:
     """Let the record appear: nothing that is there is ever replaced.
 
     rename(2) takes no directory's place that holds something, and no link's or file's.
@@ -112,6 +112,7 @@ def _publish(coming: pathlib.Path, there: pathlib.Path, parcel: Parcel) -> None:
     if not there.exists():
         coming.rename(there)
     else:
+        records.make_record_directory(there, owner_uid)
         for name in (*(name for name in parcel.files if name != RECORD), RECORD):
             try:
                 os.link(coming / name, there / name, follow_symlinks=False)

@@ -83,7 +83,7 @@ def _remove_old(
         if path.is_symlink() or not path.is_dir():
             continue
         if path.name.startswith(COMING) and _written(path) < now - HALF_S:
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)  # with the next look, then
         if records.start_of(path.name) is None:
             continue
         if (run_dir / "jobs" / path.name).exists() or (state_dir / "guests" / path.name).exists():

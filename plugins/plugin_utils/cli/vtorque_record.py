@@ -19,6 +19,7 @@ import pathlib
 import pwd
 import signal
 import sys
+import syslog
 import typing as t
 
 from ...module_utils import records
@@ -155,6 +156,8 @@ def send(
 ) -> int:  # fmt: skip
     """Announce a record, hand it over when it is whole, and say on standard error, the job's log, what came of it.
 
+    What is given up goes to the system log too.
+
     Args:
         job_id: the job.
         start: its start.
@@ -175,6 +178,9 @@ def send(
     except VTorqueError as error:  # no job id
         told = delivery.Told("", delivery.REFUSED, f"was not handed over: {error}")
     os.write(2, records.log_line(f"the record {told.words}"))
+    if told.outcome == delivery.GIVEN_UP:
+        syslog.openlog(PROGRAM, 0, syslog.LOG_DAEMON)
+        syslog.syslog(syslog.LOG_WARNING, f"the record of start {start} of job {printable(job_id)} {told.words}")
     return 0 if told.outcome == delivery.TAKEN else 1
 
 

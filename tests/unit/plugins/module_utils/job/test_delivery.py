@@ -113,7 +113,7 @@ def test_record_that_will_never_be_taken_is_given_up_and_stays_on_the_node(node:
     assert node.sweep() == [(key, GIVEN_UP)]
     assert node.waiting == []
     assert (node.state_dir / "records" / key / "record.json").exists()
-    assert "will never take it: another record of it is kept here" in node.log(key)
+    assert "and that is given up: another record of it is kept here" in node.log(key)
 
 
 def test_mark_without_a_record_is_given_up(node: Node) -> None:

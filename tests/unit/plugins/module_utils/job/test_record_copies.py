@@ -65,6 +65,7 @@ def test_host_that_is_a_node_too_keeps_its_own_consoles(tmp_path: pathlib.Path) 
     (there / "va-1.console.log").write_bytes(b"mine")
     assert record_copies.add(PARCEL, UID, tmp_path)
     assert content(there) == {**PARCEL.files, "va-1.console.log": b"mine"}
+    assert UID.to_bytes(4, "little") in os.getxattr(there, "system.posix_acl_access")
 
 
 def link(there: pathlib.Path, target: pathlib.Path) -> None:

@@ -272,6 +272,18 @@ def test_failure_is_a_line_in_the_log(
     assert (mark.key, mark.why in line, bool(mark.why)) == ("7.head.1", True, True)
 
 
+def test_record_that_is_given_up_is_a_loud_word(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(vtorque_record.syslog, "syslog", lambda _level, line: logged.append(line))
+    assert sender.send(f"cat >/dev/null; echo 'another record is kept' >&2; exit {delivery.NEVER}") == 1
+    words = "was not handed over to fe, and that is given up: another record is kept; it stays on this node"
+    assert logged == [f"the record of start 1 of job 7.head {words}"]
+    assert words in capfd.readouterr().err
+    assert spool.waiting(sender.place) == ()
+
+
 def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture[str]) -> None:
     for record_host in (None, os.uname().nodename):
         assert sender.send("exit 9", record_host) == 0
