@@ -10,7 +10,7 @@ import pathlib
 
 from ..errors import VTorqueError, printable
 from . import living
-from .batch import BatchJob, open_batch
+from .batch import BatchJob, open_batch, same_host
 from .parameters import Policy
 from .request import PREFIX
 
@@ -47,6 +47,8 @@ def _of(job: BatchJob, policy: Policy) -> str:
         return f"{there} until it ends; {host} gets it then" if host else there
     if not host:
         return f"its record is on {node}"
+    if not same_host(host, os.uname().nodename):
+        return f"its record is on {node}, and on {host} once that has got it"
     return f"its record has not arrived: it is on {node}, which hands it over to {host} as soon as it can"
 
 

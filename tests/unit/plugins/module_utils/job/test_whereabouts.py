@@ -22,6 +22,8 @@ printf '%s' '<job_state>STATE</job_state><exec_host>HOSTS</exec_host><euser>alic
 printf '%s\\n' '<x>REQUEST</x></Job></Data>'
 """
 
+HERE = os.uname().nodename
+
 
 class Site:
     """A front end with a server that knows one job."""
@@ -30,7 +32,7 @@ class Site:
         self.place = place
         (place / "server_name").write_text("th\n")
         self.policy = dataclasses.replace(
-            policy.Policy(), torque_home=str(place), pbs_qsub_on_fe=f"{place}/qsub", record_host="fe"
+            policy.Policy(), torque_home=str(place), pbs_qsub_on_fe=f"{place}/qsub", record_host=HERE
         )
 
     def job(self, state: str, hosts: str = "t2/0-1+t1/0-1", request: str = "vtorque:eyJ2IjoxfQ") -> None:
@@ -48,8 +50,8 @@ def site(tmp_path: pathlib.Path) -> Site:
 @pytest.mark.parametrize(
     ("state", "hosts", "request_", "words"),
     [
-        ("C", "t2/0-1+t1/0", "vtorque:eyJ2", "its record has not arrived: it is on t2, which hands it over to fe"),
-        ("R", "t2/0", "a;vtorque:eyJ2", "it runs, and its record is on t2 until it ends; fe gets it then"),
+        ("C", "t2/0-1+t1/0", "vtorque:eyJ2", f"its record has not arrived: it is on t2, which hands it over to {HERE}"),
+        ("R", "t2/0", "a;vtorque:eyJ2", f"it runs, and its record is on t2 until it ends; {HERE} gets it then"),
         ("Q", "", "vtorque:eyJ2", "it has not started yet"),
         ("R", "t2/0", "GRES:foo", "it asked for no virtual machines"),
     ],
@@ -69,6 +71,12 @@ def test_site_whose_records_stay_on_nodes(site: Site) -> None:
     assert whereabouts.words("11", told) == "it runs, and its record is on t2"
 
 
+def test_host_that_gets_no_records_names_both_that_may_have_it(site: Site) -> None:
+    told = dataclasses.replace(site.policy, record_host="another-front-end")
+    site.job("C")
+    assert whereabouts.words("11", told) == "its record is on t2, and on another-front-end once that has got it"
+
+
 def test_what_nobody_knows_is_not_said(site: Site) -> None:
     assert whereabouts.words("11", site.policy) == ""  # no qstat
     site.job("C")
@@ -84,7 +92,7 @@ def test_show_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the general word; and the configuration is asked only for a job that has no record here."""
     monkeypatch.setattr(job_records, "RECORDS", site.place / "records")
     config = site.place / "vtorque.yml"
-    config.write_text(f"torque_home: {site.place}\npbs_qsub_on_fe: {site.place}/qsub\nrecord_host: fe\n")
+    config.write_text(f"torque_home: {site.place}\npbs_qsub_on_fe: {site.place}/qsub\nrecord_host: {HERE}\n")
     config.chmod(0o644)
     os.chown(config, 0, 0)
     site.job("C")
