@@ -14,7 +14,9 @@ SITE_DIR = pathlib.Path("/etc/vtorque/templates")
 COLLECTION_DIR = pathlib.Path(__file__).resolve().parents[2] / "templates"
 
 
-def render(name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, **values: t.Any) -> str:
+def render(
+    name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None, **values: t.Any
+) -> str:  # fmt: skip
     """Render the template `name` (a path below `templates/`).
 
     Escaping is for the format the template writes, told by its name: `.xml.j2` escapes for XML, everywhere
@@ -24,6 +26,7 @@ def render(name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, **values: 
     Args:
         name: for example `domain.xml.j2`, `cloud-init/user-data.j2`, `launchers/hook.sh.j2`.
         site_dir: the site's own templates, searched first; None for the collection's alone.
+        compiled: the caller's own directory of what templates were compiled to; None: nothing is kept.
         **values: what the template may use.
 
     Raises:
@@ -35,11 +38,14 @@ def render(name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, **values: 
 
     import jinja2
 
+    from .compiled_templates import kept_in
+
     directories = [str(d) for d in (site_dir, COLLECTION_DIR) if d is not None]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(directories),
         autoescape=jinja2.select_autoescape(enabled_extensions=(".xml.j2", ".xml"), default=False),
         undefined=jinja2.StrictUndefined,
+        bytecode_cache=kept_in(compiled) if compiled is not None else None,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,

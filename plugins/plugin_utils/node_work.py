@@ -127,7 +127,7 @@ def _loaded_early() -> t.Callable[[], site_policy.Policy]:
 
 
 def _load_needed() -> None:
-    """Before a worker is begun: it and the process that makes the guests find it loaded, and so does what comes last."""
+    """Before a worker is begun: it finds it loaded, as does the process that makes the guests, and what comes last."""
     for name in NEEDED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

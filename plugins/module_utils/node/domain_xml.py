@@ -95,13 +95,15 @@ class DomainFacts:
     xml: str
 
 
-def render_xml(spec: DomainSpec, *, site_dir: pathlib.Path | None = SITE_DIR) -> str:
+def render_xml(
+    spec: DomainSpec, *, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None
+) -> str:  # fmt: skip
     """The domain XML of a guest, from the site's template or ours.
 
     Raises:
         SiteFault: the template is broken, or what it makes is not XML.
     """
-    text = render(TEMPLATE, site_dir=site_dir, spec=spec, namespace=NAMESPACE)
+    text = render(TEMPLATE, site_dir=site_dir, compiled=compiled, spec=spec, namespace=NAMESPACE)
     parse(text, SiteFault(f"template {TEMPLATE}", "does not give XML"))
     return text
 

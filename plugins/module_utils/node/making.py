@@ -210,7 +210,7 @@ def _start(
             search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
             mounts=shared.mounts, mount_tries=settings.mount_tries,
         )  # fmt: skip
-        seed.write_iso(seed.render(told, settings.template_dir), directory / "seed.iso")
+        seed.write_iso(seed.render(told, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
         write_known_hosts(directory / "known_hosts", spec.host_key.public)
     step(f"the start of {kept.name}")
     with guest.timings.phase("start"):
@@ -228,7 +228,7 @@ def _start(
                 network_filter=settings.network_filter, virtiofs=guest.virtiofs,
                 plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
             ),
-            site_dir=settings.template_dir,
+            site_dir=settings.template_dir, compiled=settings.compiled_dir,
         )  # fmt: skip
         records.write(directory / "domain.xml", xml)
         step(f"the start of {kept.name} by libvirt")

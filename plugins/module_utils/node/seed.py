@@ -126,19 +126,25 @@ def _check(thing: t.Any) -> None:
                 raise SiteFault(f"seed, {field.name}", f"{shown} is not UTF-8", "see to the directory") from None
 
 
-def render(seed: Seed, site_dir: pathlib.Path | None = SITE_DIR) -> dict[str, str]:
+def render(
+    seed: Seed, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None
+) -> dict[str, str]:  # fmt: skip
     """The files of the seed, by name.
 
     Args:
         seed: what the guest is told.
         site_dir: the site's own templates, searched first; None for the collection's alone.
+        compiled: see `templates.render`.
 
     Raises:
         UserFault: the distribution is none that can be contextualised.
         SiteFault: a template is wrong; says which, and where.
     """
     seed.family  # noqa: B018 - refuses a distribution before any template is read
-    return {name: render_template(f"cloud-init/{name}.j2", site_dir=site_dir, seed=seed) for name in FILES}
+    return {
+        name: render_template(f"cloud-init/{name}.j2", site_dir=site_dir, compiled=compiled, seed=seed)
+        for name in FILES
+    }
 
 
 def write_iso(files: t.Mapping[str, str], path: pathlib.Path, mode: int = 0o400) -> None:

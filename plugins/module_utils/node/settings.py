@@ -92,6 +92,11 @@ class NodeSettings:
         return self.state_dir / "guests"
 
     @property
+    def compiled_dir(self) -> pathlib.Path:
+        """What templates were compiled to; gone with a reboot, as all that could make it untrue."""
+        return self.run_dir / "templates"
+
+    @property
     def agents_dir(self) -> pathlib.Path:
         """The node's ends of the channels to its guests; here, because the name of a socket has 107 bytes at most."""
         return self.run_dir / "agents"

@@ -229,7 +229,7 @@ class Node:
         write = records.write
         patch.setattr(records, "write", lambda path, text, **_reader: write(path, text))
 
-    def render(self, told: seed.Seed, _site: object) -> dict[str, str]:
+    def render(self, told: seed.Seed, *_places: object) -> dict[str, str]:
         self.seeds.append(told)
         return {"user-data": "#cloud-config\n"}
 
