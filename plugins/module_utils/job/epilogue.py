@@ -118,7 +118,7 @@ def _end(
             except (VTorqueError, OSError) as error:
                 playbook.note(log, f"processes of the job may be left on this node: {error}")
         try:
-            _close_record(call, start, began)
+            _close_record(call, start, began, left)
         except VTorqueError as error:
             left = left or error
     try:
@@ -151,7 +151,7 @@ def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:
     return playbook.play(start, "epilogue", until=until, log=log)
 
 
-def _close_record(call: HookCall, start: Start, began: float) -> None:
+def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None) -> None:
     """Add to the job's record how it ended; a record that cannot be read is begun anew."""
     path = start.record_directory / "record.json"
     known: dict[str, t.Any] = {"version": 1, "job_id": call.job_id, "start": start.number, "user": call.user}
@@ -166,6 +166,7 @@ def _close_record(call: HookCall, start: Start, began: float) -> None:
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
     phases["epilogue"] = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
+    known["left"] = [str(left)] if left is not None else []
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
     records.write(path, json.dumps(known), reader_uid=call.uid)

@@ -33,7 +33,7 @@ class Subject(t.Protocol):
         """Do what was asked for; the exit status."""
 
 
-SUBJECTS = ("image", "job", "config", "doctor")
+SUBJECTS = ("image", "job", "config", "doctor", "selftest")
 """In the order of the help."""
 
 

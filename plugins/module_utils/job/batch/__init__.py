@@ -212,6 +212,16 @@ class BatchSystem(t.Protocol):
             SiteFault: it did not answer in time.
         """
 
+    def delete(self, job_id: str) -> None:
+        """End a job of the caller's, or take it out of the queue.
+
+        Args:
+            job_id: as the batch system names it.
+
+        Raises:
+            SiteFault: it could not be done.
+        """
+
     def comment(self, job_id: str, text: str) -> None:
         """Leave a word on the job, where the batch system shows it; its scheduler may write another one over it.
 

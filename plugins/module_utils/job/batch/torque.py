@@ -149,6 +149,11 @@ class Torque:
         if "u" not in held:
             raise SiteFault(f"job {job_id} is not held", f"qhold -h u was told; its holds are {held or 'none'}")
 
+    def delete(self, job_id: str) -> None:
+        """`qdel`: the job's owner and operators may."""
+        _demand(JOB_ID, job_id, "job id")
+        self._run("qdel", job_id)
+
     def server(self) -> ServerSettings:
         """How the batch server is set (`qmgr -c "print server"`)."""
         from .server import parse  # for the doctor alone: hooks do not pay for it
