@@ -39,7 +39,7 @@ down: ## end the cluster of `make lab`
 	@for lab in $(LAB_DIRECTORY)-gw*; do [ ! -e "$$lab" ] || VTORQUE_LAB=$$lab $(LAB) down; done
 
 .PHONY: test
-test: prepare-test check unit oldest sanity integration galaxy molecule lab-tests e2e ## install what is needed and run every check and test
+test: prepare-test check docs unit oldest sanity integration galaxy molecule lab-tests e2e ## install what is needed and run every check and test
 
 # the parts of `make test`, each of which runs alone
 
@@ -64,7 +64,7 @@ debian-image: runtime
 	@lab/debian_image.sh $(POOL)
 
 .PHONY: check unit oldest sanity integration galaxy molecule lab-tests e2e
-check: prepare-test ## ruff, mypy, shellcheck, ansible-lint
+check: prepare-test ## ruff, mypy, shellcheck, ansible-lint, antsibull-docs
 	@echo "== check"
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@cd build/import && MYPYPATH=. ../venv/bin/mypy --config-file ../../pyproject.toml -p ansible_collections.mikelangelo.vtorque.plugins
@@ -98,8 +98,12 @@ e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
 	@$(PYTEST) -q -n $(LABS) --dist loadfile tests/e2e
 
+.PHONY: docs
+docs: prepare-test ## the manuals and the reference of plugins and roles as web pages, in build/docs/html
+	@tests/collection.sh docs
+
 .PHONY: generated
-generated: prepare-test ## write anew what repeats the table of parameters
+generated: prepare-test ## write anew what repeats a table or a parser: tables of pages, manual pages, options of roles
 	@PYTHONPATH=build/import $(PY) tests/generated.py
 
 .PHONY: test-fresh

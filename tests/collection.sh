@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Checks and tests that want the collection where Ansible has it, on a clean copy of the working tree.
-# usage: tests/collection.sh sanity|units|integration [argument of ansible-test...] | lint | galaxy
+# usage: tests/collection.sh sanity|units|integration [argument of ansible-test...] | lint | galaxy | docs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -48,6 +48,32 @@ lint() {
   cd "$copy"
   ANSIBLE_COLLECTIONS_PATH=$root/build/ansible-test ansible-lint --profile production --offline -q
   yamllint --strict -f parsable .
+  lint_docs
+}
+
+# what is said of plugins and roles is of the form that documentation is built of; it is silent when all is well
+lint_docs() {
+  local words
+  if ! words=$(ANSIBLE_COLLECTIONS_PATH=$root/build/ansible-test antsibull-docs lint-collection-docs --plugin-docs . 2>&1) || [ -n "$words" ]; then
+    echo "antsibull-docs: $words" >&2
+    return 1
+  fi
+}
+
+# the pages of docs/, and those of plugins and roles as antsibull-docs writes them, as one site
+docs() {
+  make_copy
+  local out=$root/build/docs
+  rm -rf "$out"
+  mkdir -p "$out"
+  cp -r "$copy/docs" "$out/source"
+  rm -r "$out/source/docsite"
+  # it refuses a directory that others may write
+  (umask 022 && mkdir "$out/source/reference")
+  ANSIBLE_COLLECTIONS_PATH=$root/build/ansible-test antsibull-docs collection --use-current --squash-hierarchy --fail-on-error \
+    --dest-dir "$out/source/reference" mikelangelo.vtorque
+  python -m sphinx -q -W --keep-going -j auto -b html "$out/source" "$out/html"
+  echo "build/docs/html/index.html"
 }
 
 galaxy() {
@@ -83,5 +109,6 @@ case ${1:-} in
     ;;
   lint) lint ;;
   galaxy) galaxy ;;
+  docs) docs ;;
   *) sed -n 's/^# usage: //p' "$0" >&2 && exit 2 ;;
 esac
