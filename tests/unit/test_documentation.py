@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""No command of the documentation is without a word on where it runs, and no key without an example.
+
+The commands themselves are run by tests/e2e/test_documentation.py.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import USELESS_YET
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import KEYS
+from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, PROMPTS, Block, blocks, missing
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+CONSOLE = [block for block in BLOCKS if block.language == "console"]
+MARK = re.compile(r"(alice|root)@(fe|cn1|cn2|job)( status=[1-9][0-9]*)?|in=\S+|not-run: \S.*")
+DATA = {"ini", "json", "yaml"}
+"""Languages in which a `#` begins a remark."""
+SCRIPT = ("#!", "#PBS")
+
+
+def words(text: str) -> str:
+    """A command as it is compared: a list of words in a program or a playbook is the same as the line that is typed."""
+    return " ".join(re.sub(r"[\"',\[\]()\\]", " ", text).split())
+
+
+def told_in(command: str, text: str) -> bool:
+    """Does a test hold a command, or play the playbook that it plays?"""
+    playbook = re.search(r"mikelangelo\.vtorque\.\w+", command)
+    wanted = playbook[0] if command.startswith("ansible-playbook ") and playbook else words(command)
+    return re.search(rf"(?<![\w.-]){re.escape(wanted)}(?![\w.-])", words(text)) is not None
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_block_is_of_a_kind_whose_commands_are_known(block: Block) -> None:
+    if block.language == "console":
+        assert MARK.fullmatch(block.mark), "say behind `console` where it runs: docs/developer/testing.md"
+        assert block.text.startswith(PROMPTS), "the first line is a command"
+    elif block.language == "sh":
+        assert block.text.startswith(SCRIPT), "what is typed is a block `console`"
+    else:
+        assert block.language in {"text", "{toctree}", *DATA}, "an indented block, or one of an unknown language"
+        prompts = PROMPTS[:1] if block.language in DATA else PROMPTS
+        assert not [line for line in block.text.splitlines() if line.startswith(prompts)], "a command without a mark"
+
+
+@pytest.mark.parametrize("block", [block for block in CONSOLE if block.file], ids=str)
+def test_test_that_is_named_holds_the_command(block: Block) -> None:
+    text = (ROOT / block.file).read_text(encoding="utf-8")
+    assert [command.text for command in block.commands if not told_in(command.text, text)] == []
+
+
+def test_commands_of_users_do_not_need_root() -> None:
+    for block in CONSOLE:
+        if block.place:
+            prompt = "# " if block.place.startswith("root@") else "$ "
+            assert block.text.startswith(prompt), block
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_has_an_example_that_runs(key: str) -> None:
+    """And one that is not available yet is shown to be refused."""
+    examples = [
+        block
+        for block in CONSOLE
+        if block.page == "docs/user/keys.md" and block.place == "alice@fe"
+        for command in block.commands
+        if re.search(rf"-vm (\S+,)?{key}=", command.text)
+    ]
+    assert examples
+    assert any(block.status == 0 for block in examples) == (key not in USELESS_YET)
+
+
+@pytest.mark.parametrize(
+    ("shown", "output", "lacks"),
+    [
+        (("4711.head",), "12.fe\n", ""),
+        (("4711.head",), "12.elsewhere\n", "4711.head"),
+        (("a  b", "c"), "x\n  a b\nc\n", ""),
+        (("a", "c"), "c\na\n", "c"),
+        (("name ... value", "..."), "name  from  value\n", ""),
+        (("name ... value",), "name value\n", ""),
+        (("name ... value",), "name of a value!\n", "name ... value"),
+        (("what (is) *",), "what (is) *\n", ""),
+        (("4711",), "", "4711"),
+    ],
+)
+def test_output_is_held_against_what_is_shown(shown: tuple[str, ...], output: str, lacks: str) -> None:
+    assert missing(shown, output) == lacks
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "told"),
+    [
+        ("make demo", "run make demo\n", True),
+        ("make demo", "make demonstration", False),
+        ("vsub -I -X", 'Terminal("vsub", "-I", "-X", *request)', True),
+        ("vsub -I", 'Terminal("vsub", "-x")', False),
+        ("ansible-playbook -i c mikelangelo.vtorque.install -C", "import_playbook: mikelangelo.vtorque.install", True),
+        ("ansible-playbook -i c mikelangelo.vtorque.install", "import_playbook: mikelangelo.vtorque.uninstall", False),
+    ],
+)  # fmt: skip
+def test_command_is_found_in_a_test(command: str, text: str, told: bool) -> None:
+    assert told_in(command, text) == told
