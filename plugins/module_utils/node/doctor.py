@@ -211,7 +211,8 @@ def look_at_spool(settings: NodeSettings) -> Finding:
         return Finding("spool", shown=str(len(marks)))
     why = next((mark.why for mark in marks if mark.why), "vtorque-sweep has not tried it yet")
     words = f"{len(marks)} records wait for the front end, the oldest for {age_s / 3600:.0f} hours: {why}"
-    return Finding("spool", WARN, str(len(marks)), words)
+    remedy = "record_host must be reached by root's ssh from here, and have room; vtorque-sweep then hands them over"
+    return Finding("spool", WARN, str(len(marks)), words, remedy)
 
 
 def _timer_runs(systemctl: str) -> bool:
