@@ -186,6 +186,8 @@ def _send_again(key: str, host: str, policy: Policy, state_dir: pathlib.Path, ss
         if not ours:  # the epilogue's own try is not over
             return None
     told = send(*start, host, policy, state_dir=state_dir, ssh=ssh)
+    if told.outcome not in (TAKEN, GIVEN_UP):  # a line for each try would keep the record young for ever
+        return told
     with contextlib.suppress(OSError):  # its owner may look there; a log that is gone stays gone
         path = state_dir / "records" / key / hand_over.LOG
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
