@@ -302,3 +302,12 @@ def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         assert vtorque_record.main() == status
     assert sent == [("7.head", 2)]
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_sender_that_never_ends_is_left_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    alarms: list[int] = []
+    monkeypatch.setattr(vtorque_record.sys, "argv", ["vtorque-record"])
+    monkeypatch.setattr(vtorque_record.signal, "alarm", alarms.append)
+    monkeypatch.setattr(vtorque_record, "answer", lambda _stream, _environment: len(alarms) + 6)
+    assert vtorque_record.main() == 7
+    assert alarms == [vtorque_record.RECEIVE_S]
