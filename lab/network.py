@@ -28,7 +28,8 @@ def make(state: State, addresses: dict[str, str]) -> None:
     _ip(["link add brsw type bridge forward_delay 0 stp_state 0", "link set brsw up"], switch)
     for name, address in addresses.items():
         here = state.name(name)
-        _ip([f"link add v-{name} type veth peer name eth0 netns {here}", f"link set v-{name} master brsw up"], switch)
+        end = f"peer name eth0 address {mac(address)} netns {here}"
+        _ip([f"link add v-{name} type veth {end}", f"link set v-{name} master brsw up"], switch)
         if name == FRONT_END:
             face, bridge = "eth0", []
         else:
@@ -40,6 +41,18 @@ def make(state: State, addresses: dict[str, str]) -> None:
         _ip([*bridge, "link set lo up", f"link set {face} up", f"addr add {address}/24 dev {face}"], here)
         if name != FRONT_END:
             _ip([f"route add default via {NETWORK}.1"], here)
+
+
+def mac(address: str) -> str:
+    """The MAC address of a node's card.
+
+    A bridge takes the least of its ports' addresses.  One that the kernel chose may be greater than that of a guest's
+    tap (fe:54:...): the node would have another with each guest, and nobody would reach it for a while.
+
+    Args:
+        address: of the node, IPv4.
+    """
+    return ":".join(f"{number:02x}" for number in (2, 0, *map(int, address.split("."))))
 
 
 def plug(state: State, node: str, *, plugged: bool) -> None:

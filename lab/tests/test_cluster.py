@@ -102,6 +102,19 @@ def test_a_command_by_ssh_runs_nothing_of_what_the_machine_s_root_has_for_his_sh
     assert said.splitlines() == ["/root", "ls is /usr/bin/ls"]
 
 
+def test_a_node_s_address_on_the_wire_is_its_own_and_less_than_any_guest_s(lab: State) -> None:
+    """Else its bridge takes a tap's, and the others ask a guest that is gone for the node."""
+    addresses = [out(lab, node, "cat", f"/sys/class/net/{face}/address") for node, face in
+                 (("fe", "eth0"), ("cn1", "br0"), ("cn1", "eth0"), ("cn2", "br0"))]  # fmt: skip
+    assert addresses == ["02:00:0a:4d:00:01", "02:00:0a:4d:00:0b", "02:00:0a:4d:00:0b", "02:00:0a:4d:00:0c"]
+    out(lab, "cn1", "ip", "tuntap", "add", "tap7", "mode", "tap")
+    try:
+        out(lab, "cn1", "ip", "link", "set", "tap7", "address", "fe:54:00:00:01:01", "master", "br0", "up")
+        assert out(lab, "cn1", "cat", "/sys/class/net/br0/address") == addresses[1]
+    finally:
+        out(lab, "cn1", "ip", "link", "del", "tap7")
+
+
 def test_the_runtime_and_the_pool_cannot_be_written_on_a_node(lab: State) -> None:
     for place in ("/opt/vtorque/venv/x", "/opt/vm-images/x", "/opt/vtorque-lab/lab/x"):
         assert "Read-only file system" in on(lab, "cn1", "touch", place).stderr
