@@ -30,6 +30,7 @@ SISTER_S = 60.0
 """For the removal on a sister, which its MOM does not wait for."""
 COPIED = ("refusal", "verdict", "lost", user_scripts.PROLOGUE, user_scripts.EPILOGUE)
 """Records of the run directory that the job's record keeps, each under its own name."""
+LEFT_LENGTH = 2000
 
 
 EndLeft = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
@@ -166,7 +167,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
     phases["epilogue"] = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
-    known["left"] = [str(left)] if left is not None else []
+    known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
     records.write(path, json.dumps(known), reader_uid=call.uid)

@@ -154,6 +154,7 @@ FORM: dict[str, Check] = {
     "lost": _FACTS,
     "vm_prologue": _FACTS,
     "vm_epilogue": _FACTS,
+    "left": _list(_text),
     "exit_status": _count,
     "ended": _or_none(_figure),
 }

@@ -21,6 +21,7 @@ RECORD: dict[str, t.Any] = {
     "version": 1, "job_id": "7.head", "start": 2, "user": "alice", "nodes": ["cn1"], "bare": [], "guests": [GUEST],
     "phases": {"plan": {"began": 1795328004.7, "seconds": 0.0081}, "present.cn1": {"began": 1795328004, "seconds": 7}},
     "error": None, "ended": 1795328014.68, "name": "STDIN", "request": {"vcpus": "2"}, "exit_status": -11,
+    "left": [],
 }  # fmt: skip
 """As the epilogue of a job in the lab closed it."""
 ALSO: dict[str, t.Any] = {
@@ -30,6 +31,7 @@ ALSO: dict[str, t.Any] = {
     "vm_epilogue": {"path": "/home/a/x", "ended": "with status 3", "began": 1.5, "seconds": 2.5},
     "error": {"fault": "node", "what": "w", "why": "y", "hint": "", "cause": "disk"},
     "ended": None,
+    "left": ["guests of the job: vcn1-1 is still there"],
 }
 
 

@@ -15,6 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import record_form
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 
@@ -31,6 +32,8 @@ def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> Non
     nothing_left(site)
     record = site.record()
     assert (record["exit_status"], record["job_id"], record["start"], record["user"]) == (37, JOB_ID, 3, USER)
+    assert record["left"] == []
+    assert record_form.check(json.dumps(record).encode(), JOB_ID, 3) == record, "what a front end takes"
     assert set(record["phases"]) == {"prologue", "epilogue"}
     assert record["ended"] <= time.time()
     assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.state_dir / "records" / KEY / "record.json")
