@@ -98,6 +98,13 @@ def test_the_seed_is_read_only_and_nothing_is_offered_that_a_job_has_no_use_for(
     assert root.find("devices/memballoon").get("model") == "none"  # type: ignore[union-attr]
 
 
+def test_libvirt_chooses_the_program_and_what_confines_it() -> None:
+    # Enterprise Linux has it as /usr/libexec/qemu-kvm, under SELinux; Debian has AppArmor
+    root = parse(render())
+    assert root.find("devices/emulator") is None
+    assert root.find("seclabel") is None
+
+
 def test_a_guest_that_ends_or_restarts_is_gone() -> None:
     root = parse(render())
     assert {root.findtext(key) for key in ("on_poweroff", "on_reboot", "on_crash")} == {"destroy"}
