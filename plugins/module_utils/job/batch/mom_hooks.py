@@ -93,13 +93,12 @@ def present(places: Places, text: bytes, *, check: bool = False) -> Outcome:
     before = {name: _words(places, name) for name in HOOKS}
     ours = f"vTorque's, {MODE:04o}, {_digest(text)}"
     after: dict[str, str] = {}
-    to_keep: list[str] = []
+    to_keep = [name for name in HOOKS if os.path.lexists(path := places.mom_priv / name) and not is_ours(path)]
+    _check_hooks(places, to_keep)
     for name in HOOKS:
         path = places.mom_priv / name
         kept = _kept_words(places, name)
-        if os.path.lexists(path) and not is_ours(path):
-            _check_hook(places, name)
-            to_keep.append(name)
+        if name in to_keep:
             kept = kept or _content_words(path)
         after[name] = f"{ours}; the site's is kept: {kept}" if kept else ours
     outcome = Outcome(before, after, others(places.mom_priv))
@@ -192,7 +191,7 @@ def is_ours(path: pathlib.Path) -> bool:
 
 
 def _check_directory(path: pathlib.Path, owner_uid: int) -> None:
-    hint = "see torque_home in vtorque.yml"
+    hint = "vtorque_torque_home (torque_home in vtorque.yml) names where Torque is"
     try:
         facts = path.lstat()
     except OSError as error:
@@ -203,13 +202,27 @@ def _check_directory(path: pathlib.Path, owner_uid: int) -> None:
         raise SiteFault(f"{path}", "is no directory", hint)
     if facts.st_uid != owner_uid or facts.st_mode & 0o022:
         mode = stat.S_IMODE(facts.st_mode)
-        raise SiteFault(f"{path}", f"could be changed by others than root (owner {facts.st_uid}, mode {mode:04o})")
+        why = f"could be changed by others than root (owner {facts.st_uid}, mode {mode:04o})"
+        raise SiteFault(f"{path}", why, "give it to root alone, with mode 0751 or 0755")
 
 
 def _check_idle(mom_priv: pathlib.Path) -> None:
     there = jobs(mom_priv)
     if there:
         raise SiteFault(f"a job is on this node ({there[0]})", "hooks are not changed under it", AGAIN)
+
+
+def _check_hooks(places: Places, names: t.Sequence[str]) -> None:
+    faults: list[SiteFault] = []
+    for name in names:
+        try:
+            _check_hook(places, name)
+        except SiteFault as fault:
+            faults.append(fault)
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise SiteFault("hooks of the site", "; ".join(map(str, faults)))
 
 
 def _check_hook(places: Places, name: str) -> None:

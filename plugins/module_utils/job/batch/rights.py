@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import socket
@@ -25,6 +26,8 @@ NO_JOB = "99999999"
 
 
 SERVER_GONE = 111
+COMMANDS = ("qsub", "qstat", "qhold", "qalter", "pbsnodes")
+"""What the product calls on a node."""
 
 
 class Failed(Exception):
@@ -72,6 +75,11 @@ def run(tools: Tools, name: str, *words: str) -> tuple[int, str, str]:
 def short(name: str) -> str:
     """A host's name without its domain."""
     return name.partition(".")[0].lower()
+
+
+def missing(tools: Tools) -> list[str]:
+    """The commands of Torque's that are not where the site says."""
+    return [name for name in COMMANDS if not os.access(tools.place / name, os.X_OK)]
 
 
 def try_qstat(tools: Tools, _node: str) -> None:
@@ -149,6 +157,11 @@ def main() -> None:
     parser.add_argument("place", type=pathlib.Path, help="the directory of Torque's commands")
     tools = Tools(parser.parse_args().place)
     node = socket.gethostname()
+    absent = missing(tools)
+    if absent:
+        words = f"{', '.join(absent)} of Torque not in {tools.place}: vtorque_pbs_qsub_on_nodes must name its qsub"
+        print(json.dumps({"faults": [words], "words": []}))
+        return
     faults = []
     for _name, attempt in ATTEMPTS:
         try:

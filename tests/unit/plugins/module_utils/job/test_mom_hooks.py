@@ -209,6 +209,17 @@ def test_nothing_is_changed_while_a_job_is_here(places: Places, job: str) -> Non
         mom_hooks.absent(places)
 
 
+def test_all_hooks_that_torque_would_not_run_are_named_at_once(places: Places) -> None:
+    hook(places.mom_priv / "prologue", mode=0o775)
+    (places.mom_priv / "epilogue").mkdir()
+    was = tree(places.mom_priv.parent)
+    with pytest.raises(SiteFault) as told:
+        mom_hooks.present(places, TEXT, check=True)
+    assert "/prologue: Torque does not run such a hook" in str(told.value)
+    assert "/epilogue: is no file" in str(told.value)
+    assert tree(places.mom_priv.parent) == was
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
