@@ -44,13 +44,15 @@ def files() -> t.Iterator[str]:
 
 
 def processes() -> t.Iterator[str]:
-    """Every qemu and every virtiofsd of this node."""
+    """Every qemu and every virtiofsd of this node, and every ssh of a job's shell."""
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if words[0].rpartition(b"/")[2].startswith(b"qemu-system") or words[0].startswith(b"vtorque-virtiofsd:"):
+        program = words[0].rpartition(b"/")[2]
+        ours = program == b"ssh" and any(word.startswith(b"/run/vtorque/jobs/") for word in words)
+        if ours or program.startswith(b"qemu-system") or words[0].startswith(b"vtorque-virtiofsd:"):
             yield f"process {path.parent.name} {words[0].decode(errors='replace')}"
 
 

@@ -24,7 +24,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.job.plan import JobPlan
 from ..module_utils.job.verdict import gather
 from ..module_utils.records import Deadline
-from ..plugin_utils import early_node
+from ..plugin_utils import early_line, early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
 from ..plugin_utils.job_files import bare_file, guests_file, keep_use, read_bare, read_guests, read_plan
 from ..plugin_utils.job_map import hosts_of, map_of
@@ -162,6 +162,8 @@ class ActionModule(JobAction):
             for call in calls:
                 told = map_of(plan, hosts, call.node, timeout_s)
                 call.say(json.dumps(guestspec.to_dict(told), ensure_ascii=True).encode("ascii"))
+
+            early_line.begin(place, plan, bare)
 
             def read(node: str, reply: Reply) -> None:
                 part = guestspec.NodePart.removal(place.job_id, place.start, node, 0.0)

@@ -312,6 +312,19 @@ def let_read(fd: int, uid: int) -> None:
     _grant(fd, uid, 4)
 
 
+def let_use(fd: int, uid: int) -> None:
+    """Let one more user read and write, as `let_read`.
+
+    Args:
+        fd: of what is no file with a content, which he could fill the disk with.
+        uid: who may.
+
+    Raises:
+        OSError: the file system knows no ACLs, or refuses this one.
+    """
+    _grant(fd, uid, 6)
+
+
 def _grant(fd: int, uid: int, rights: int, *, others: int = 0) -> None:
     """The form is the kernel's (linux/posix_acl_xattr.h): a version, then tag, permissions and id of each entry."""
     nobody, owner = 0xFFFFFFFF, stat.S_IMODE(os.fstat(fd).st_mode) >> 6

@@ -15,6 +15,7 @@ import contextlib
 import os
 import pathlib
 
+from . import early_ssh
 from .errors import VTorqueError
 from .records import RUN_DIR, ProcessId, make_directory
 
@@ -66,7 +67,7 @@ def links_to(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[
 
 
 def remove_run(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[str, ...]:
-    """Take away what the job's shell could believe: first the links, then keys and records.
+    """Take away what the job's shell could believe or use: first the links, then its ssh, keys and records.
 
     Args:
         directory: of a start.
@@ -85,6 +86,8 @@ def remove_run(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tupl
         for link in links_to(directory, run_dir):
             link.unlink(missing_ok=True)
             removed.append(f"shell link {link.name}")
+        if early_ssh.end(directory):
+            removed.append("ssh of the job's shell")
         if directory.is_dir():
             shutil.rmtree(directory)
             removed.append(f"run directory {directory.name}")

@@ -13,7 +13,7 @@ import subprocess
 import time
 import typing as t
 
-from .. import guestspec, records, shell_links, spool
+from .. import early_ssh, guestspec, records, shell_links, spool
 from ..errors import VTorqueError
 from ..guestspec import GuestUse, NodePart
 from . import bounded, delivery, hook_call, lost_guest, playbook, user_scripts
@@ -101,16 +101,17 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
 def _end(
     call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool, end_left: EndLeft | None
 ) -> VTorqueError | None:
-    left = None
     with start.open_any_log(call.uid) as log:
+        left = _end_ssh(start)  # the job is over, and nobody else ends it while its guest's address is silent
         made = (start.directory / "plan.json").exists() or start.guests_directory.exists()
         if made and not alone:
             _run_users(start, policy, until, log)
         if made:
-            left = None if alone else _play(start, until, log)
-            if alone or left is not None or start.guests_directory.exists():
+            failed = None if alone else _play(start, until, log)
+            if alone or failed is not None or start.guests_directory.exists():
                 node = call.mother_superior or os.uname().nodename
-                left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
+                failed = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
+            left = left or failed
         if left is not None:
             playbook.note(log, f"left behind: {left}")
         if end_left is not None:
@@ -127,6 +128,15 @@ def _end(
     except VTorqueError as error:
         left = left or error
     return left
+
+
+def _end_ssh(start: Start) -> VTorqueError | None:
+    """The ssh that the prologue began for the job's shell: it would wait for a guest that is gone."""
+    try:
+        early_ssh.end(start.directory)
+    except (VTorqueError, OSError) as error:
+        return error if isinstance(error, VTorqueError) else VTorqueError("the job's ssh was not ended", str(error))
+    return None
 
 
 def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:

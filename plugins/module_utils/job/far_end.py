@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import pwd
 import re
 import selectors
 import signal
@@ -21,29 +20,15 @@ import types
 import typing as t
 
 from ..errors import VTorqueError
-from ..records import ReadyGuest, ReadyRecord
+from ..records import ReadyRecord
+from . import line, ssh_call
+from .line import Line
 from .lost_guest import GuestLost, LostWatch, ends_with
 
-SSH = "/usr/bin/ssh"
-SETPRIV = "/usr/bin/setpriv"
 QUIET_S = 5.0
 """How long after the job's end its output may be silent and still open: a daemon of the job's may hold it."""
 WORD_S = 3.0
 """How long after a connection broke the node may still find out that the guest is lost."""
-
-OPTIONS = (
-    "BatchMode=yes", "StrictHostKeyChecking=yes", "GlobalKnownHostsFile=none", "CheckHostIP=no", "VerifyHostKeyDNS=no",
-    "UpdateHostKeys=no", "HostKeyAlgorithms=ssh-ed25519", "IdentitiesOnly=yes", "IdentityAgent=none",
-    "PreferredAuthentications=publickey", "PubkeyAuthentication=yes", "PasswordAuthentication=no",
-    "KbdInteractiveAuthentication=no", "HostbasedAuthentication=no", "GSSAPIAuthentication=no", "ForwardAgent=no",
-    "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no", "ControlMaster=no", "ControlPath=none",
-    "ProxyCommand=none", "CanonicalizeHostname=no", "Compression=no", "EscapeChar=none", "ConnectTimeout=30",
-    "ConnectionAttempts=1", "TCPKeepAlive=yes", "ServerAliveInterval=15", "ServerAliveCountMax=4", "LogLevel=ERROR",
-)  # fmt: skip
-
-X11_OPTIONS = ("ForwardX11=yes", "ForwardX11Trusted=yes", "LogLevel=FATAL")
-"""With `qsub -X` the job may do with the user's display what it may on bare metal, where it has the real cookie.  That
-the guest forwards none is not ssh's to say: the far end has clearer words."""
 
 FORWARDED = tuple(
     sorted(
@@ -71,44 +56,6 @@ class End:
     def number(self) -> int:
         """The exit status, or the signal's number."""
         return int(self.words)
-
-
-def environment(term: str = "", display: str = "") -> dict[str, str]:
-    """What ssh itself runs in: nothing of the user's, but for the kind of his terminal and his display."""
-    clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-    if term:
-        clean["TERM"] = term
-    if display:  # the MOM has put its cookie into the home of passwd, where xauth looks for it
-        clean.update(DISPLAY=display, HOME=pwd.getpwuid(os.getuid()).pw_dir)
-    return clean
-
-
-def command(
-    record: ReadyRecord, directory: pathlib.Path, words: t.Sequence[str], *, terminal: bool = False, x11: bool = False
-) -> list[str]:
-    """The call of ssh that runs the far end's program in rank 0.
-
-    Args:
-        record: says where the guest is.
-        directory: holds `job_key` and `known_hosts`.
-        words: arguments of the far end; safe tokens, because the guest's login shell reads them.
-        terminal: ask for a terminal in the guest.
-        x11: forward the display.
-    """
-    guest: ReadyGuest = record.guests[0]
-    # ssh takes the first of several values
-    options = [
-        *(X11_OPTIONS if x11 else ()),
-        *OPTIONS,
-        f"HostKeyAlias={guest.name}",
-        f"UserKnownHostsFile={directory / 'known_hosts'}",
-    ]
-    ssh = [SSH, "-F", "none", "-tt" if terminal else "-T", "-i", str(directory / "job_key")]
-    for option in options:
-        ssh += ["-o", option]
-    ssh += ["-p", str(guest.port), "-l", record.user, "--", guest.address]
-    # ssh dies with us, however we die
-    return [SETPRIV, "--pdeathsig", "KILL", *ssh, " ".join(["exec", record.far_end, *words])]
 
 
 class Marks:
@@ -170,21 +117,22 @@ class Conversation:
     Args:
         watch: hears when a guest is lost: then the connection is ended, which the guest would leave open for long.
         write: takes what the job prints on 1 and 2; None: it goes there.
+        early: over the line that the prologue has begun for this start, if it is of use.
     """
 
     def __init__(
         self, record: ReadyRecord, directory: pathlib.Path, verb: str, said: bytes, watch: LostWatch,
-        write: t.Callable[[int, bytes], None] | None = None,
+        write: t.Callable[[int, bytes], None] | None = None, *, early: bool = False,
     ) -> None:  # fmt: skip
-        token = os.urandom(16).hex()  # as `secrets` has it, which loads OpenSSL
-        self._call = command(record, directory, [verb, token])
+        self._record = record
+        self._directory = directory
+        self._verb = verb
+        self._early = early
         self._guest = f"guest {record.guests[0].name} ({record.guests[0].address})"
         self._said = bytearray(said)
-        self._marks = (Marks(token), Marks(token))
         self._watch = watch
         self._write = write or write_all
         self._lost: GuestLost | None = None
-        self._selector = selectors.DefaultSelector()
         self.signals: list[int] = []
 
     def run(self) -> End:
@@ -195,35 +143,34 @@ class Conversation:
             GuestLost: a guest was lost; the job had begun.
             ConnectionLost: the connection broke without that; the job had begun.
         """
-        with contextlib.ExitStack() as stack:
-            wakeup = stack.enter_context(_caught())
-            # a session of its own: a TERM for the job's session must not end the connection
-            process = subprocess.Popen(
-                self._call, env=environment(), cwd="/", start_new_session=True, restore_signals=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-            stack.callback(_finish, process)
-            stack.callback(self._selector.close)
-            self._talk(process, wakeup)
+        with _caught() as wakeup:
+            early = line.take(self._directory) if self._early else None
+            if early is None or not self._talk(early, wakeup):
+                self._talk(line.OwnLine(self._call), wakeup)
         return self._ended()
 
-    def _open(self, process: subprocess.Popen[bytes], wakeup: int) -> dict[int, int]:
-        """The job's streams, as descriptors; everything that is waited for is registered."""
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise VTorqueError("the connection to the guest", "was started without its streams")
-        streams = {process.stdout.fileno(): 0, process.stderr.fileno(): 1}
-        for fd in (*streams, wakeup, self._watch.fileno()):
-            if fd >= 0:
-                self._selector.register(fd, selectors.EVENT_READ)
-        self._stdin = process.stdin.fileno()
-        os.set_blocking(self._stdin, False)
-        self._selector.register(self._stdin, selectors.EVENT_WRITE)
-        return streams
+    def _call(self, token: str) -> list[str]:
+        return ssh_call.command(self._record, self._directory, [self._verb, token])
 
-    def _talk(self, process: subprocess.Popen[bytes], wakeup: int) -> None:
-        streams = self._open(process, wakeup)
+    def _talk(self, over: Line, wakeup: int) -> bool:
+        """Until the far end has ended; False: it ended before it took a word, and may be asked over another line."""
+        self._line = over
+        self._marks = (Marks(over.token), Marks(over.token))
+        self._silent = over.early
+        self._offered = self._broken = False
+        streams = {over.out: 0, over.err: 1}
+        with contextlib.closing(over), selectors.DefaultSelector() as self._selector:
+            for fd in (*streams, wakeup, self._watch.fileno()):
+                if fd >= 0:
+                    self._selector.register(fd, selectors.EVENT_READ)
+            os.set_blocking(over.said, False)
+            self._listen(streams, wakeup)
+        return not self._silent or self._lost is not None
+
+    def _listen(self, streams: dict[int, int], wakeup: int) -> None:
         quiet_since = time.monotonic()
         while streams:
+            self._offer()
             timeout = QUIET_S if self._marks[1].end else None
             ready = collections.deque(key.fd for key, _events in self._selector.select(timeout))
             if any(fd in streams for fd in ready):
@@ -232,19 +179,19 @@ class Conversation:
                 break
             for fd in ready:
                 if fd == self._watch.fileno():
-                    self._look(process)
+                    self._look()
                 elif fd == wakeup:
                     self._pass_on(os.read(wakeup, 4096))
-                elif fd == self._stdin:
+                elif fd == self._line.said:
                     self._say()
                 elif not self._hear(fd, streams[fd]):
                     self._selector.unregister(fd)
                     del streams[fd]
 
-    def _look(self, process: subprocess.Popen[bytes]) -> None:
+    def _look(self) -> None:
         self._lost = self._lost or self._watch.lost()
-        if self._lost is not None:  # what ssh has heard until now still arrives
-            process.kill()
+        if self._lost is not None:
+            self._line.kill()
 
     def _hear(self, fd: int, which: int) -> bool:
         data = os.read(fd, 1 << 18)
@@ -253,25 +200,31 @@ class Conversation:
         return bool(data)
 
     def _pass_on(self, numbers: bytes) -> None:
-        idle = not self._said
         for number in numbers:
             self.signals.append(number)
             self._said += b"signal %d\n" % number
-        if idle and self._stdin >= 0:
-            self._selector.register(self._stdin, selectors.EVENT_WRITE)
+
+    def _offer(self) -> None:
+        """Wait until what there is to say is taken; an early line may have ended, until the far end has spoken."""
+        wanted = bool(self._said) and not (self._silent and not all(marks.begun for marks in self._marks))
+        if wanted and not self._offered and not self._broken:
+            self._selector.register(self._line.said, selectors.EVENT_WRITE)
+        elif self._offered and not wanted:  # nothing to say now; the line stays open
+            self._selector.unregister(self._line.said)
+        self._offered = wanted and not self._broken
 
     def _say(self) -> None:
         try:
-            sent = os.write(self._stdin, self._said[: 1 << 16])
+            sent = os.write(self._line.said, self._said[: 1 << 16])
         except BlockingIOError:
             return
         except BrokenPipeError:  # ssh is gone: its output says so
-            self._selector.unregister(self._stdin)
-            self._stdin = -1
+            self._broken = True
+            self._selector.unregister(self._line.said)
+            self._offered = False
             return
+        self._silent = False
         del self._said[:sent]
-        if not self._said:  # nothing to say now; the line stays open
-            self._selector.unregister(self._stdin)
 
     def _ended(self) -> End:
         out, err = self._marks
@@ -320,18 +273,6 @@ def _caught() -> t.Iterator[int]:
             signal.signal(number, action)
         os.close(reading)
         os.close(writing)
-
-
-def _finish(process: subprocess.Popen[bytes]) -> None:
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
-    try:
-        process.wait(timeout=QUIET_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -386,17 +327,17 @@ def session(
     """
     if not re.fullmatch(r"/[A-Za-z0-9._/-]{1,200}", place):
         raise VTorqueError("nothing was run", "the guest named an absurd place for the session")
-    call = command(record, directory, ["session", place], terminal=True, x11=bool(display))
+    call = ssh_call.command(record, directory, ["session", place], terminal=True, x11=bool(display))
     # in the session of the terminal: the keyboard and the window's size are ssh's business
-    code = _run_session(call, watch, environment(term, display))
+    code = _run_session(call, watch, ssh_call.environment(term, display))
     if code != 255:
         return code if code >= 0 else 128 - code
     if (lost := watch.wait(WORD_S)) is not None:
         raise lost
     with contextlib.suppress(subprocess.TimeoutExpired):  # a guest that hangs has not said how the session ended
         asked = subprocess.run(
-            command(record, directory, ["status", place]), env=environment(), cwd="/", stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False,
+            ssh_call.command(record, directory, ["status", place]), env=ssh_call.environment(), cwd="/",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False,
         )  # fmt: skip
         if b"exit 255" in asked.stdout.split(b"\n"):
             return 255

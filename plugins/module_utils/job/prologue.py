@@ -13,7 +13,7 @@ import pathlib
 import time
 import typing as t
 
-from .. import records, shell_links
+from .. import early_ssh, records, shell_links
 from ..errors import SiteFault, VTorqueError
 from ..records import Deadline, ProcessId, RefusalRecord
 from . import array_brake, hook_call, playbook, user_scripts
@@ -181,6 +181,7 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
     records.make_directory(start.directory)
+    early_ssh.end(start.directory)
     for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json", "plan.json", "asked.json", *KEPT):
         (start.directory / name).unlink(missing_ok=True)
     torque_home = pathlib.Path(policy.torque_home)
@@ -334,6 +335,10 @@ def _take_back(case: _Case) -> None:
     if not (start.directory / "plan.json").exists() and not start.guests_directory.exists():
         return
     with start.open_any_log(case.call.uid) as log:
+        try:
+            early_ssh.end(start.directory)
+        except VTorqueError as error:
+            playbook.note(log, f"left behind for the epilogue: {error}")
         node = case.call.mother_superior or os.uname().nodename
         left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(case.until), log=log)
         if left is not None:

@@ -114,7 +114,7 @@ def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWa
     except OSError as error:
         raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
     said = dataclasses.replace(start, script=path, line=line).message(script)
-    return far_end.Conversation(record, directory, "batch", said, watch).run()
+    return far_end.Conversation(record, directory, "batch", said, watch, early=True).run()
 
 
 def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> far_end.End:

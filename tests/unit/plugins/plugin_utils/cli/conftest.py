@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import select
@@ -23,7 +24,7 @@ import typing as t
 
 import inotify_simple
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links, templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import early_ssh, records, shell_links, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import (
     LostRecord,
     ProcessId,
@@ -37,6 +38,14 @@ PATIENCE_S = 120
 """Generous: these machines are busy, and no test measures time."""
 COLLECTION = templates.COLLECTION_DIR.parent
 JOB_ID = "4711.head"
+BEGIN = """
+import json, pathlib, sys
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import early_connection
+record, directory, uid = json.load(sys.stdin)
+owner = guestspec.Owner(user="alice", uid=uid, gid=uid, group="alice", home="/", shell="/bin/sh")
+early_connection.begin(records.ReadyRecord.from_dict(record), pathlib.Path(directory), owner)
+"""
 TOOLS = ("cat", "chmod", "dd", "env", "mkfifo", "mktemp", "rm", "setsid", "sleep", "wc")
 """What the far end uses; in a busybox guest each is busybox."""
 
@@ -89,10 +98,17 @@ class Answer:
 
 
 class JobPlace:
-    """A node on which alice's job starts, and its guest."""
+    """A node on which alice's job starts, and its guest.
 
-    def __init__(self, root: pathlib.Path, stack: contextlib.ExitStack, shell: str, busybox: bool):
+    Attributes:
+        early: root begins the shell's connection.
+    """
+
+    def __init__(
+        self, root: pathlib.Path, stack: contextlib.ExitStack, shell: str, *, busybox: bool, early: bool = False
+    ):
         self.root = root
+        self.early = early
         self.stack = stack
         self.shell = shell
         with socket.socket() as free:
@@ -168,8 +184,26 @@ class JobPlace:
         records.make_directory(self.directory)
         records.write(self.directory / "job_key", self.job_key, reader_uid=self.uid)
         records.write(self.directory / "known_hosts", f"v1-1 {self.host_key}\n", reader_uid=self.uid)
-        records.write_json(self.directory / "ready.json", self.record(shell, **changes), reader_uid=self.uid)
+        record = self.record(shell, **changes)
+        if self.early and record.guests:
+            self.begin(record)
+        records.write_json(self.directory / "ready.json", record, reader_uid=self.uid)
         shell_links.point(shell, self.directory, self.run_dir)
+
+    def on_node(self, program: str, given: t.Any) -> None:
+        """Run a program of Python as the node's root, with JSON on its standard input."""
+        python = ["nsenter", f"--mount=/proc/{self.node.process.pid}/ns/mnt", self.prefix / "venv/bin/python", "-I"]
+        # what it starts must not have these streams: else this waits for its end
+        done = subprocess.run(
+            [*python, "-c", program], input=json.dumps(given), capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+
+    def begin(self, record: ReadyRecord) -> None:
+        """Let root begin the shell's connection, as the prologue does."""
+        directory = records.RUN_DIR / "jobs" / self.directory.name
+        self.on_node(BEGIN, [dataclasses.asdict(record), str(directory), self.uid])
+        self.stack.callback(early_ssh.kill, self.directory / early_ssh.SAID)
 
     def lose(self, *, heard: bool = True) -> None:
         """What the worker on the node does when the guest has ended.
@@ -271,18 +305,27 @@ class JobPlace:
         return found
 
 
-def _job_place(shell: str, busybox: bool) -> t.Iterator[JobPlace]:
+def _job_place(shell: str, **kind: bool) -> t.Iterator[JobPlace]:
     with contextlib.ExitStack() as stack:
         root = pathlib.Path(tempfile.mkdtemp(prefix="vtorque-test-", dir="/tmp"))
         stack.callback(shutil.rmtree, root)
-        yield JobPlace(root, stack, shell, busybox)
+        yield JobPlace(root, stack, shell, **kind)
 
 
 @pytest.fixture(params=["bash", "busybox"])
 def job_place(request: pytest.FixtureRequest) -> t.Iterator[JobPlace]:
-    """A guest like Debian (dash, coreutils, user's shell bash), and one that is all busybox (user's shell sh)."""
+    """A guest like Debian (dash, coreutils, user's shell bash), and one that is all busybox (user's shell sh).
+
+    To the second leads a connection that the prologue has begun.
+    """
     busybox = request.param == "busybox"
-    yield from _job_place("/bin/sh" if busybox else "/bin/bash", busybox)
+    yield from _job_place("/bin/sh" if busybox else "/bin/bash", busybox=busybox, early=busybox)
+
+
+@pytest.fixture
+def early_place() -> t.Iterator[JobPlace]:
+    """A guest like Debian, to which the prologue has begun the connection."""
+    yield from _job_place("/bin/bash", busybox=False, early=True)
 
 
 @pytest.fixture

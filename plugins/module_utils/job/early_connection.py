@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Begin the ssh of the job's shell while root still works: the login in the guest need not wait for the shell.
+
+It is the user's process from its first instruction of ssh on, and the same ssh with the same options that the shell
+would start; it runs nothing of the job before the shell speaks.  Whatever becomes of it, the shell has its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+
+from .. import early_ssh, records
+from ..guestspec import Owner
+from ..records import ReadyRecord
+from . import ssh_call
+from .batch import BatchJob
+from .request import Request
+from .user_scripts import PROLOGUE
+
+
+def wanted(job: BatchJob) -> bool:
+    """May the far end of this job begin before its shell?
+
+    Not for a terminal, which is the shell's to ask for; not before a script of the user's, which may be about to
+    change what a login meets.
+
+    Args:
+        job: the batch server's word.
+    """
+    request = Request.decode(job.x)
+    return not job.interactive and request is not None and PROLOGUE not in request.values
+
+
+def begin(record: ReadyRecord, directory: pathlib.Path, owner: Owner) -> None:
+    """Begin it, as the user; nobody waits for it.
+
+    Args:
+        record: as the job's shell will find it.
+        directory: the run directory of the start; holds `job_key` and `known_hosts`.
+        owner: who the job's user is.
+
+    Raises:
+        OSError, VTorqueError: it was not begun.
+    """
+    early_ssh.end(directory)  # of an earlier try
+    token = os.urandom(16).hex()
+    become = [
+        ssh_call.SETPRIV, f"--reuid={owner.uid}", f"--regid={owner.gid}", "--clear-groups", "--inh-caps=-all",
+        "--no-new-privs",
+    ]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        # without a writer there is nothing to read, and no end of it, until one was there and is gone (fifo_open of
+        # the kernel); and with ssh for a reader too, what it writes waits for the shell
+        ways = ((early_ssh.SAID, os.O_RDONLY), (early_ssh.OUT, os.O_RDWR), (early_ssh.ERR, os.O_RDWR))
+        said, out, err = (_fifo(directory / name, way, owner.uid, stack) for name, way in ways)
+        # the MOM ends a hook with everything of its session
+        subprocess.Popen(
+            [*become, *ssh_call.ssh(record, directory, ["batch", token])], env=ssh_call.environment(), cwd="/",
+            start_new_session=True, stdin=said, stdout=out, stderr=err,
+        )  # fmt: skip
+    records.write(directory / early_ssh.FILE, json.dumps({"token": token}), reader_uid=owner.uid)
+
+
+def _fifo(path: pathlib.Path, way: int, uid: int, stack: contextlib.ExitStack) -> int:
+    os.mkfifo(path, 0o600)
+    fd = os.open(path, way | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    stack.callback(os.close, fd)
+    records.let_use(fd, uid)
+    os.set_blocking(fd, True)
+    return fd

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ssh of the job's shell, begun while the guests are told of each other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+
+from ..module_utils.errors import VTorqueError
+from ..module_utils.job import early_connection
+from ..module_utils.job.batch import kept
+from ..module_utils.job.plan import JobPlan
+from .action_module import JobPlace
+from .shell_files import SHELL, all_guests, ready_record, shell_of, write_access
+
+
+def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str]) -> None:
+    """Begin it where a hook of ours plays; what fails here is left to the shell, which meets the same and tells it.
+
+    Args:
+        place: the start of the job; its guests are ready.
+        plan: whose job it is.
+        bare: the hosts that stay bare.
+    """
+    if SHELL not in os.environ:
+        return
+    with contextlib.suppress(OSError, VTorqueError):
+        job = kept.kept(place.job_id, place.run_dir)
+        if job is None or not early_connection.wanted(job):
+            return
+        guests = all_guests(place, plan)
+        write_access(place, plan, guests)
+        record = ready_record(place, plan, guests, bare, shell_of(os.environ))
+        early_connection.begin(record, place.run_dir, plan.owner)

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""For which jobs `job_guests` begins the connection of the job's shell, and with what."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_record
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import early_connection
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request, parse
+
+from .task import FACTS, JOB, OWNER, START, Node, act, good
+
+REQUEST = parse([("img=tiny", "-vm")])
+SCRIPTED = dataclasses.replace(
+    REQUEST, values={**REQUEST.values, "vm_prologue": "/home/alice/p"}, digests={"vm_prologue": "a" * 64}
+)
+
+
+class Begun(t.NamedTuple):
+    """What was begun."""
+
+    record: records.ReadyRecord
+    directory: pathlib.Path
+    owner: guestspec.Owner
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Begun]:
+    found: list[Begun] = []
+    monkeypatch.setattr(early_connection, "begin", lambda *given: found.append(Begun(*given)))
+    monkeypatch.setenv("VTORQUE_SHELL", str(records.ProcessId.of(os.getpid())))
+    return found
+
+
+def keep_job(run_dir: pathlib.Path, request: Request, *, interactive: bool = False) -> None:
+    """What the hook has kept of the server's word."""
+    empty: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
+    told = {"job_id": JOB, "exec_host": (), "x": request.encode(), "interactive": interactive, "start_count": START}
+    kept.keep(BatchJob(**{**empty, **told}), run_dir)
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_batch_job_is_reached_before_its_shell_is_there(run_dir: pathlib.Path, begun: list[Begun]) -> None:
+    """By the same record that the shell will find, and with the files that it names."""
+    keep_job(run_dir, REQUEST)
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    (one,) = begun
+    assert (one.directory, one.owner) == (run_dir, OWNER)
+    assert (run_dir / "job_key").exists()
+    assert (run_dir / "known_hosts").exists()
+    assert not (run_dir / "ready.json").exists()
+    act(job_record, run_dir, records_dir=str(run_dir.parents[1] / "records"))
+    assert records.ReadyRecord.from_dict(records.read_json(run_dir / "ready.json")) == one.record
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(
+    ("request_of_job", "interactive"),
+    [pytest.param(REQUEST, True, id="a terminal"), pytest.param(SCRIPTED, False, id="a script of the user's first")],
+)
+def test_others_wait_for_their_shell(
+    run_dir: pathlib.Path, begun: list[Begun], request_of_job: Request, interactive: bool
+) -> None:
+    keep_job(run_dir, request_of_job, interactive=interactive)
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert begun == []
+    assert not (run_dir / "job_key").exists()
+
+
+@pytest.mark.usefixtures("plan")
+def test_without_a_hook_nothing_is_begun(
+    run_dir: pathlib.Path, begun: list[Begun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A playbook that somebody plays by hand has no shell that could use it."""
+    monkeypatch.delenv("VTORQUE_SHELL")
+    keep_job(run_dir, REQUEST)
+    act(job_guests, run_dir, Node(good(FACTS)), timeout=77)
+    assert begun == []
+
+
+@pytest.mark.usefixtures("begun")
+def test_what_cannot_be_begun_fails_no_start(
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_given: object) -> t.NoReturn:
+        raise OSError("no FIFO can be made")
+
+    monkeypatch.setattr(early_connection, "begin", fail)
+    keep_job(run_dir, REQUEST)
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["guests"].keys() == set(plan.parts)

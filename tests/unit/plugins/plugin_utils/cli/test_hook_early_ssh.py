@@ -1,0 +1,117 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ssh that the prologue began for the job's shell ends with what it is for, whoever meets it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import select
+import shutil
+import stat
+import subprocess
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import early_ssh, shell_links
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+
+from .hook_site import READY, USER, Site, nothing_left
+
+
+class Begun:
+    """A program called ssh, the user's and of no session of ours, that has the FIFO open as ssh has it."""
+
+    def __init__(self, site: Site) -> None:
+        program = site.place / "ssh"
+        shutil.copyfile(shutil.which("sleep") or "", program)
+        program.chmod(0o755)
+        # for the end of its playbook the hook waits: it tells its number by a file
+        self._told = site.place / "began"
+        uid = pwd.getpwnam(USER).pw_uid
+        self.line = (
+            f'mkfifo "$run_dir/{early_ssh.SAID}"; setsid setpriv --reuid={uid} --clear-groups {program} 1000 '
+            f'0<>"$run_dir/{early_ssh.SAID}" >/dev/null 2>&1 & echo $! >{self._told}; '
+            f"until grep -qx ssh /proc/$!/comm; do sleep 0.1; done"
+        )
+
+    def gone(self) -> bool:
+        """Has it ended?  Waits for nothing but a process that was killed."""
+        try:
+            handle = os.pidfd_open(int(self._told.read_text()))
+        except ProcessLookupError:
+            return True
+        try:
+            return bool(select.select([handle], [], [], 0)[0])
+        finally:
+            os.close(handle)
+
+
+@pytest.fixture
+def begun(site: Site) -> Begun:
+    return Begun(site)
+
+
+def test_it_lives_when_the_job_is_ready_and_ends_with_the_job(site: Site, begun: Begun) -> None:
+    site.play(f"{begun.line}; {READY}")
+    assert site.prologue().returncode == 0
+    assert not begun.gone()
+    done = site.epilogue()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert begun.gone()
+    nothing_left(site)
+
+
+def test_a_start_that_fails_takes_it_back(site: Site, begun: Begun) -> None:
+    """Also where the playbook itself ended well, and took nothing with it."""
+    site.play(f'{begun.line}; : >"$run_dir/plan.json"; exit 0')
+    site.prologue()
+    assert site.refusal()["why"].startswith("the playbook ended well")
+    assert begun.gone()
+    assert not (site.directory / early_ssh.SAID).exists()
+
+
+def test_a_start_that_begins_again_takes_the_former_one_away(site: Site, begun: Begun) -> None:
+    site.play(f"{begun.line}; {READY}")
+    assert site.prologue().returncode == 0
+    assert not begun.gone()
+    site.play(READY)
+    assert site.prologue().returncode == 0
+    assert begun.gone()
+
+
+def test_whoever_removes_the_run_directory_ends_it_first(site: Site, begun: Begun) -> None:
+    """So does the sweep, when the epilogue is lost."""
+    site.play(f"{begun.line}; {READY}")
+    assert site.prologue().returncode == 0
+    assert "ssh of the job's shell" in shell_links.remove_run(site.directory, site.run_dir)
+    assert begun.gone()
+    nothing_left(site)
+
+
+def test_what_would_not_end_is_left_and_told(site: Site, begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directory stays, by which the next one finds it."""
+    site.play(f"{begun.line}; {READY}")
+    assert site.prologue().returncode == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(early_ssh.signal, "pidfd_send_signal", lambda _handle, _number: None)
+        patch.setattr(early_ssh, "END_S", 0.0)
+        with pytest.raises(VTorqueError, match="would not end"):
+            shell_links.remove_run(site.directory, site.run_dir)
+    assert stat.S_ISFIFO((site.directory / early_ssh.SAID).stat().st_mode)
+    shell_links.remove_run(site.directory, site.run_dir)
+    assert begun.gone()
+
+
+def test_a_program_with_roots_rights_is_not_ended_for_its_user(site: Site, begun: Begun) -> None:
+    site.play(READY)
+    assert site.prologue().returncode == 0
+    os.mkfifo(site.directory / early_ssh.SAID)
+    said = os.open(site.directory / early_ssh.SAID, os.O_RDWR)
+    with subprocess.Popen([site.place / "ssh", "1000"], stdin=said) as other:
+        os.close(said)
+        try:
+            assert not early_ssh.end(site.directory)
+            assert other.poll() is None
+        finally:
+            other.kill()
