@@ -17,6 +17,7 @@ set -u
 vt_directory='' vt_umask='' vt_limits='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_x11='' vt_whole=''
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 shell_of_user=${SHELL:-/bin/sh}
+unset TMOUT # of a bash, it ends every read, and with the line of control the job
 
 say() { # word...: on fd 4, the standard error of the connection, in one write
     printf 'vtorque-%s-%s\n' "$token" "$*" >&4

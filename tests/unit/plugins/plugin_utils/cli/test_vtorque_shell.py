@@ -186,6 +186,14 @@ def test_profile_is_read_and_the_connection_is_not_disturbed_by_dotfiles(job_pla
     assert (answer.status, answer.out, answer.err) == (4, b"read\n", b"")
 
 
+def test_a_login_that_bounds_every_read_does_not_end_the_job(early_place: JobPlace) -> None:
+    """RHEL's bash reads /etc/profile.d for a command too, where sites set TMOUT; its sh is bash."""
+    early_place.far_end.write_text(early_place.far_end.read_text().replace("#!/bin/sh", "#!/bin/bash", 1))
+    (early_place.root / "home/.bashrc").write_text("export TMOUT=1\n")
+    answer = early_place.batch(b"echo ${TMOUT-no bound}; sleep 4; echo done\n")
+    assert (answer.status, answer.out, answer.err) == (0, b"no bound\ndone\n", b"")
+
+
 def test_nothing_is_written_on_the_node(job_place: JobPlace) -> None:
     job_place.batch(b"true\n")
     assert sorted(path.name for path in (job_place.root / "home").iterdir()) == []
