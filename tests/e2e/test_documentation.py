@@ -80,7 +80,11 @@ def job_id(site: Site) -> str:
     """The job that is called 4711: over, and its record is on the front end."""
     ended = site.job("-vm", "vcpus=1", "/home/alice/job.sh")
     assert ended.exit_status == 0, ended.err
-    site.wait_for("its record on the front end", lambda: site.kept("fe", ended.job_id))
+    site.wait_for(
+        "its record on the front end",
+        lambda: site.kept("fe", ended.job_id),
+        seen=lambda: site.kept(ended.node, ended.job_id, name="vtorque.log")[-500:],
+    )
     return ended.job_id
 
 
