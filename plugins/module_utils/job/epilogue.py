@@ -13,7 +13,7 @@ import subprocess
 import time
 import typing as t
 
-from .. import early_ssh, guestspec, records, shell_links, spool
+from .. import early_ssh, guestspec, installed, records, shell_links, spool
 from ..errors import VTorqueError
 from ..guestspec import GuestUse, NodePart
 from . import bounded, delivery, hook_call, lost_guest, playbook, user_scripts
@@ -178,6 +178,8 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
         phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
     phases["epilogue"] = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
     known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
+    with contextlib.suppress(OSError):
+        known["vtorque"] = installed.version()
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
     records.write(path, json.dumps(known), reader_uid=call.uid)

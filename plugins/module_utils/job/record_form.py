@@ -157,5 +157,6 @@ FORM: dict[str, Check] = {
     "left": _list(_text),
     "exit_status": _count,
     "ended": _or_none(_figure),
+    "vtorque": _text,
 }
 """Every key that a record may hold; none but version, job_id and start must be there: the prologue may have failed."""

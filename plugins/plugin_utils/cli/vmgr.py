@@ -37,6 +37,16 @@ SUBJECTS = ("image", "job", "config", "doctor", "selftest")
 """In the order of the help."""
 
 
+class _Version(argparse.Action):
+    """Print the version, and end: it is read from a file only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_others: object) -> t.NoReturn:
+        from ...module_utils.installed import version
+
+        print(f"{PROGRAM} {version()}")
+        parser.exit()
+
+
 def main() -> int:
     """The program; returns its exit status."""
     return messages.run(PROGRAM, lambda: show(sys.argv[1:]))
@@ -90,6 +100,7 @@ def _options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
 
 def _parser(modules: t.Mapping[str, Subject]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Look at the site's images, jobs, nodes and settings.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="vmgr's version")
     subjects = parser.add_subparsers(dest="subject", required=True, metavar=" | ".join(SUBJECTS))
     for name, module in modules.items():
         own = subjects.add_parser(name, help=module.HELP, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -11,7 +11,7 @@ import pwd
 import time
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links, spool
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import installed, records, shell_links, spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
@@ -36,6 +36,7 @@ def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> Non
     assert record_form.check(json.dumps(record).encode(), JOB_ID, 3) == record, "what a front end takes"
     assert set(record["phases"]) == {"prologue", "epilogue"}
     assert record["ended"] <= time.time()
+    assert record["vtorque"] == installed.version()
     assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.state_dir / "records" / KEY / "record.json")
 
 

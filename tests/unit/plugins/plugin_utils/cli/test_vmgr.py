@@ -11,6 +11,7 @@ import os
 import pathlib
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import installed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import images
@@ -53,6 +54,12 @@ def test_one_image(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> No
     assert json.loads(capsys.readouterr().out)["name"] == "debian12.qcow2"
     with pytest.raises(UserFault, match="no such image"):
         vmgr.show(["image", "show", "debian13"], site)
+
+
+def test_version_is_the_collections(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        vmgr.show(["--version"], site)
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"vmgr {installed.version()}\n")
 
 
 def test_unknown_word_is_a_usage_error(site: pathlib.Path) -> None:
