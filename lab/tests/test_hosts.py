@@ -49,7 +49,7 @@ def other(tmp_path: pathlib.Path) -> t.Iterator[State]:
 
 
 def test_a_pool_that_is_not_there_is_told_before_anything_boots(other: State, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(LabError, match="pool is missing.*make images"):
+    with pytest.raises(LabError, match=r"pool is missing.*make images"):
         fleet.up(other, fleet.Plan(("fe",), pool=tmp_path / "pool"))
     assert left(other) == []
 
