@@ -136,11 +136,22 @@ def test_hook_is_expected_as_it_is_installed() -> None:
     assert doctor.OURS in doctor.expected_hook("/opt/here").encode()
 
 
+NODES = r"""
+case $1 in
+    -x)
+        [ "${2-cn1}" = cn1 ] || { echo "pbsnodes: Unknown node" >&2; exit 1; }
+        printf '<Data><Node><name>cn1</name><note>load \016 9</note></Node></Data>\n'
+        ;;
+    *) echo "Error setting note attribute for $3 - Unknown node" >&2; exit 1 ;;
+esac"""
+"""One node, with a `<` in its note."""
+
+
 def tools_that(directory: pathlib.Path, **scripts: str) -> pathlib.Path:
     """Torque's commands."""
     good = {
-        "qstat": "exit 0",
-        "pbsnodes": '[ "$1" != -x ] || echo "<Data><Node><name>cn1</name><note>fan</note></Node></Data>"',
+        "qstat": "echo 'qstat: Unknown Job Id Error 99999999.fe' >&2; exit 153",
+        "pbsnodes": NODES,
         "qhold": "echo 'qhold: Unknown Job Id 99999999.fe' >&2; exit 153",
     }
     for name, script in {**good, **scripts}.items():
@@ -153,7 +164,13 @@ def tools_that(directory: pathlib.Path, **scripts: str) -> pathlib.Path:
     ("scripts", "state", "words"),
     [
         ({}, "ok", ""),
-        ({"qstat": "echo no >&2; exit 2"}, "bad", "qstat -f: qstat -f ended with 2: no"),
+        ({"qstat": "echo no >&2; exit 2"}, "bad", "qstat -f: qstat -f of a job that is not there should say so, "),
+        ({"qstat": "echo all of the queue"}, "bad", "qstat -f: qstat -f of a job that is not there should say so, "),
+        (
+            {"pbsnodes": NODES.replace("Unknown node", "Unauthorized Request")},
+            "bad",
+            "pbsnodes -N: pbsnodes -N: Error setting note attribute for nowhere.invalid - Unauthorized Request",
+        ),
         ({"pbsnodes": "echo '<Data/>'"}, "bad", "pbsnodes -N: the batch server has no node cn1"),
         ({"qhold": "echo Unauthorized >&2; exit 159"}, "bad", "qhold: qhold -h u of a job that is not there"),
         ({"qstat": "echo gone >&2; exit 111"}, "warn", "the batch server does not tell: qstat -f: "),
@@ -168,11 +185,19 @@ def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, s
     assert ("operators += root@cn1" in finding.remedy) is (state == "bad")
 
 
-def test_trial_of_a_right_writes_what_is_there(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    ("node", "asked"), [("cn1", "[-x][cn1]"), ("CN1.site", "[-x][CN1.site][-x]")], ids=["its name", "another form"]
+)
+def test_trial_of_rights_changes_and_lists_nothing(tmp_path: pathlib.Path, node: str, asked: str) -> None:
+    """What anybody wrote about the node stays, whenever he did, and nobody asks for all jobs."""
     tools = tools_that(tmp_path)
-    (tools / "pbsnodes").write_text((tools / "pbsnodes").read_text() + f'printf "[%s]" "$@" >>{tmp_path}/told\n')
-    assert doctor.look_at_rights(tools, "cn1").state == "ok"
-    assert (tmp_path / "told").read_text() == "[-x][-N][fan][cn1]"
+    for name in ("pbsnodes", "qstat"):
+        script = (tools / name).read_text()
+        tell = f'printf "[%s]" "$@" >>{tmp_path}/{name}.told'
+        (tools / name).write_text(script.replace("#!/bin/sh\n", f"#!/bin/sh\n{tell}\n"))
+    assert doctor.look_at_rights(tools, node).state == "ok"
+    assert (tmp_path / "pbsnodes.told").read_text() == f"{asked}[-N][][nowhere.invalid]"
+    assert (tmp_path / "qstat.told").read_text() == "[-f][99999999]"
 
 
 @pytest.mark.parametrize(
