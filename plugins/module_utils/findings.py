@@ -32,6 +32,8 @@ SETTINGS = 1000
 """More parameters than a report may name."""
 _WORDS_LENGTH = 600
 _CELL_LENGTH = 20
+_LAST_S = 1e11
+"""Later than any clock of Linux goes (KTIME_SEC_MAX), in seconds since the epoch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,11 +139,18 @@ def report_from_dict(node: str, data: t.Any) -> Report:
             raise ValueError("names unknown checks")
         settings = {_text(name, 64): _text(data["settings"][name], 64) for name in sorted(data["settings"])[:SETTINGS]}
         return Report(
-            node, tuple(found), float(data["began"]), float(data["ended"]), settings=settings,
+            node, tuple(found), _moment(data["began"]), _moment(data["ended"]), settings=settings,
             collection=_text(data["collection"], 64),
         )  # fmt: skip
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise VTorqueError(f"{node} gave no report", str(error)[:100], "is the same version installed there?") from None
+
+
+def _moment(value: t.Any) -> float:
+    seconds = float(value)
+    if not 0 <= seconds < _LAST_S:  # so that it is no NaN either
+        raise ValueError("says a time that no clock has")
+    return seconds
 
 
 def _text(value: object, length: int = _WORDS_LENGTH) -> str:

@@ -9,10 +9,12 @@ Nodes are asked by `vtorque-node`, the one command to which root's keys are boun
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
+import selectors
 import subprocess
 import time
 import typing as t
@@ -45,6 +47,7 @@ AT_ONCE = 32
 PROGRAM = "vtorque-node"
 WAY_IN = "is sshd running there, and root's key of this host let in? mikelangelo.vtorque.install sees to the key"
 LIMIT = 1 << 20
+"""Bytes of a report."""
 
 
 def examine_here(
@@ -166,10 +169,7 @@ def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence
     ssh, program = programs
     question = json.dumps(ReportRequest(timeout_s).to_dict()).encode() + b"\n"
     try:
-        done = subprocess.run(
-            [*job_doctor.ssh_call(node, ssh_timeout_s, ssh), program], timeout=ssh_timeout_s + timeout_s + 5,
-            input=question, capture_output=True, check=False, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
-        )  # fmt: skip
+        done = _call([*job_doctor.ssh_call(node, ssh_timeout_s, ssh), program], question, ssh_timeout_s + timeout_s + 5)
     except subprocess.TimeoutExpired:
         return _silent(node, f"no answer in {ssh_timeout_s + timeout_s + 5:.0f} s")
     except (OSError, VTorqueError) as error:
@@ -177,15 +177,60 @@ def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence
     if done.returncode == 255:
         return _silent(node, f"no answer by ssh: {job_doctor.last_words(done.stderr, done.returncode)}", WAY_IN)
     try:
-        told = json.loads(done.stdout[:LIMIT])
+        told = json.loads(done.stdout)
         if not isinstance(told, dict) or "report" not in told:
             return _silent(node, f"{node} gave no report: {_refusal(told)}", job_doctor.INSTALL)
         return check_clock(report_from_dict(node, told["report"]), began, time.time())
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or so deep that nobody can follow
         words = job_doctor.last_words(done.stderr, done.returncode)
         return _silent(node, f"no report: {words}", f"is {program} there?")
     except VTorqueError as error:
         return _silent(node, str(error), job_doctor.INSTALL)
+
+
+def _call(command: t.Sequence[str], question: bytes, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+    """Ask a program, and hear no more of it than a report can be.
+
+    Raises:
+        VTorqueError: it says more.
+        OSError: it cannot be run.
+        subprocess.TimeoutExpired: it had no end.
+    """
+    end = time.monotonic() + timeout_s
+    with (
+        selectors.DefaultSelector() as selector,
+        subprocess.Popen(
+            command, bufsize=0, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process,
+    ):  # fmt: skip
+        try:
+            stdin, stdout, stderr = (
+                t.cast("t.IO[bytes]", one) for one in (process.stdin, process.stdout, process.stderr)
+            )
+            with contextlib.suppress(BrokenPipeError):  # its complaint says why
+                stdin.write(question)
+            stdin.close()
+            heard = {stdout.fileno(): bytearray(), stderr.fileno(): bytearray()}
+            for fd in heard:
+                selector.register(fd, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = selector.select(left_s) if (left_s := end - time.monotonic()) > 0 else []
+                if not ready:
+                    raise subprocess.TimeoutExpired(command, timeout_s)
+                for key, _events in ready:
+                    piece = os.read(key.fd, 1 << 16)
+                    if not piece:
+                        selector.unregister(key.fd)
+                    heard[key.fd] += piece
+                if len(heard[stdout.fileno()]) > LIMIT:
+                    raise VTorqueError("no report", f"an answer of more than {LIMIT} bytes")
+                del heard[stderr.fileno()][:-LIMIT]  # the last words count
+            status = process.wait(max(0.0, end - time.monotonic()))
+        finally:
+            process.kill()
+    out, complaint = heard.values()
+    return subprocess.CompletedProcess(command, status, bytes(out), bytes(complaint))
 
 
 def _refusal(told: object) -> str:

@@ -106,17 +106,29 @@ def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
         ),
         ('echo \'{"ok": true, "report": {"version": 1}}\'', "x gave no report: is of another version"),
         ("echo '[1]'", "x gave no report: "),
+        ("head -c 200000 /dev/zero | tr '\\0' '['", "no report: "),
+        ("exec cat /dev/zero", "no report: an answer of more than 1048576 bytes"),
+        ("exec cat /dev/zero >&2", "no answer in "),
         ("exec sleep 60", "no answer in "),
     ],
 )
 def test_node_that_gives_no_report_needs_somebody(tmp_path: pathlib.Path, script: str, words: str) -> None:
-    ssh_timeout_s = -24.5 if "sleep" in script else 20
+    ssh_timeout_s = -24.5 if words == "no answer in " else 20
     (report,) = doctor_call.ask_nodes(["x"], ssh_timeout_s=ssh_timeout_s, ssh=ssh_that(tmp_path, script))
     assert not report.well
     assert not report.asked
     (finding,) = report.findings
     assert (finding.check, finding.state) == ("ssh", BAD)
     assert finding.words.startswith(words)
+
+
+@pytest.mark.parametrize("moment", ["began", "ended"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), "nan", 1e300, -1.0])
+def test_time_that_no_clock_has_is_no_report(tmp_path: pathlib.Path, moment: str, value: object) -> None:
+    (tmp_path / "answer").write_text(answer(**{moment: value}))
+    (report,) = doctor_call.ask_nodes(["x"], ssh_timeout_s=20, ssh=ssh_that(tmp_path, f"cat {tmp_path}/answer"))
+    assert not report.asked
+    assert "a time that no clock has" in report.words[0]
 
 
 def test_absurd_name_reaches_no_ssh(tmp_path: pathlib.Path) -> None:
