@@ -111,8 +111,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
                 selftest_call.report(trial, _expected(trial, policy, here, who, nodes), job_records.RECORDS)
                 for trial in trials
             ]
-    except KeyboardInterrupt:
-        _take_back(trials, batch)
+    except BaseException as error:
+        _take_back(trials, batch, "interrupted" if isinstance(error, KeyboardInterrupt) else "not done")
         raise
     finally:
         selftest_call.tidy(trials)
@@ -123,15 +123,16 @@ def _interrupt(_number: int, _frame: object) -> t.NoReturn:
     raise KeyboardInterrupt
 
 
-def _take_back(trials: t.Sequence[selftest_call.Trial], batch: BatchSystem) -> None:
-    """Whoever is impatient must not leave a job behind by it."""
+def _take_back(trials: t.Sequence[selftest_call.Trial], batch: BatchSystem, why: str) -> None:
+    """Nobody's impatience and no fault must leave a job behind."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     deleted = selftest_call.take_back(trials, batch)
     left = [trial.job_id for trial in trials if trial.job_id and not trial.ended and trial.job_id not in deleted]
     words = [f"deleted: {', '.join(deleted)}"] if deleted else []
     words += [f"not deleted: qdel {' '.join(left)}"] if left else []
-    print(f"vmgr: selftest: interrupted{': ' if words else ''}{'; '.join(words)}", file=sys.stderr)
+    if words or why == "interrupted":
+        print(f"vmgr: selftest: {why}{': ' if words else ''}{'; '.join(words)}", file=sys.stderr)
 
 
 def _user(name: str | None) -> pwd.struct_passwd:

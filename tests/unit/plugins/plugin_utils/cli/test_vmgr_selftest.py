@@ -34,6 +34,7 @@ class Site:
         self.became: list[str] = []
         self.reports: dict[str, Report] = {}
         self.interrupted = False
+        self.broken = ""
         self.kept: list[str] = []
         self.deleted: list[str] = []
         call = vmgr_selftest.selftest_call
@@ -59,6 +60,8 @@ class Site:
     def submit(self, trial: t.Any, _vsub: str, request: str, who: t.Any, more: list[str]) -> None:
         """As vsub."""
         assert self.became == [who.pw_name]
+        if trial.where == self.broken:
+            raise UserFault("home", "is full")
         trial.job_id = f"{trial.where}.fe"
         self.asked = (request, who.pw_name, more)
 
@@ -69,7 +72,7 @@ class Site:
 
     def take_back(self, trials: t.Sequence[t.Any], _batch: object) -> tuple[str, ...]:
         """As qdel."""
-        self.deleted += [trial.job_id for trial in trials]
+        self.deleted += [trial.job_id for trial in trials if trial.job_id]
         return tuple(self.deleted)
 
 
@@ -158,3 +161,20 @@ def test_interrupted_it_takes_its_jobs_back(site: Site, capsys: pytest.CaptureFi
     assert site.deleted == ["cn1.fe", "cn2.fe"]
     assert "interrupted: deleted: cn1.fe, cn2.fe" in capsys.readouterr().err
     assert site.kept == ["cn1", "cn2"]
+
+
+def test_fault_takes_jobs_back_too(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """What fails for the second node must not leave the first one's job."""
+    site.broken = "cn2"
+    with pytest.raises(UserFault, match="is full"):
+        vmgr.show(["selftest", "--each-node"])
+    assert site.deleted == ["cn1.fe"]
+    assert "vmgr: selftest: not done: deleted: cn1.fe\n" in capsys.readouterr().err
+    assert site.kept == ["cn1", "cn2"]
+
+
+def test_fault_before_any_job_is_told_alone(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.broken = "cn1"
+    with pytest.raises(UserFault, match="is full"):
+        vmgr.show(["selftest", "--each-node"])
+    assert capsys.readouterr().err == "vmgr: selftest: left out, as they are not in use for VM jobs: cn3\n"
