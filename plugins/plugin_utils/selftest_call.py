@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import pwd
 import secrets
 import shutil
+import stat
 import subprocess
 import threading
 import time
@@ -31,6 +33,8 @@ RECORD_S = 60.0
 GONE_S = 30.0
 """Seconds for a job that was taken back to be gone: its files lie in our directory."""
 VSUB_S = 60.0
+LIMIT = 100_000
+"""Bytes of a job's file that are read."""
 
 
 @dataclasses.dataclass
@@ -254,8 +258,12 @@ def _until(probe: t.Callable[[], bool], timeout_s: float) -> None:
 
 
 def _read(path: pathlib.Path) -> str | None:
+    """The begin of a file; None: there is no file, whatever else the job put in its place."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")[:100_000]
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                return None
+            return stream.read(LIMIT).decode("utf-8", "replace")
     except OSError:
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 
+from ..errors import printable
 from ..findings import BAD, NONE, OK, WARN, Finding
 from .job_records import JobRecord
 from .parameters import Policy
@@ -21,6 +22,8 @@ PROOFS = (
 )  # fmt: skip
 """In the order of the table."""
 SMALL_MIB = 1024
+PATH_MAX = 4096
+"""Characters of a word that the job says; none is longer than a path."""
 TOKEN, SEEN = "token", "seen"
 """Files in the job's directory: made before it, and by it."""
 
@@ -160,7 +163,7 @@ def _between(text: str, token: str) -> dict[str, list[str]] | None:
     said: dict[str, list[str]] = {}
     for line in lines[lines.index(begin) + 1 : lines.index(end)]:
         name, _blank, value = line.partition(" ")
-        said.setdefault(name, []).append(value)
+        said.setdefault(name, []).append(printable(value[:PATH_MAX]))  # it may be shown on root's terminal
     return said
 
 
@@ -213,7 +216,7 @@ def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None)
         )
     if guests and host != guests[0]:
         return _bad("machine", f"the job ran on {host}, and its first guest is {guests[0]}")
-    return Finding("machine", shown=host)
+    return Finding("machine", shown=host[:64])
 
 
 def _user(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
@@ -246,10 +249,11 @@ def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | Non
     guests = [guest.name for guest in came.record.guests] if came.record else hosts
     if len(hosts) != expected.hosts or hosts != guests or hosts[:1] != [_said(lines, "host")]:
         return _bad(
-            "node file", f"names {', '.join(hosts) or 'nobody'}, and the guests are {', '.join(guests) or 'not known'}"
+            "node file",
+            f"names {_few(', '.join(hosts) or 'nobody')}, and the guests are {', '.join(guests) or 'not known'}",
         )
     if counts[:2] != [str(len(named)), str(len(hosts))]:
-        said = " ".join(counts) or "nothing"
+        said = _few(" ".join(counts))
         return _bad(
             "node file", f"has {len(named)} lines of {len(hosts)} hosts, and PBS_NP and PBS_NUM_NODES say {said}"
         )
@@ -262,7 +266,7 @@ def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
     tried = [line.split() for line in (lines or {}).get("reached", [])]
     lost = [words[0] for words in tried if len(words) != 2 or words[0] != words[1]]
     if lost or len(tried) != expected.hosts - 1:
-        return _bad("ways", f"not reached by ssh from the first guest: {', '.join(lost) or 'the others'}")
+        return _bad("ways", f"not reached by ssh from the first guest: {_few(', '.join(lost) or 'the others')}")
     return Finding("ways", shown=f"{len(tried)} by ssh")
 
 
@@ -288,4 +292,4 @@ def _record(expected: Expected, came: Came) -> Finding:
 
 
 def _few(text: str) -> str:
-    return " ".join(text.split())[:300] or "nothing"
+    return printable(" ".join(text.split())[:300]) or "nothing"

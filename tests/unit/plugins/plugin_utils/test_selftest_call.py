@@ -146,6 +146,37 @@ def test_what_came_is_read(tmp_path: pathlib.Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory"])
+def test_what_is_no_file_did_not_come(tmp_path: pathlib.Path, kind: str) -> None:
+    """A FIFO would hold whoever opens it, a link lead anywhere."""
+    one = trial(tmp_path)
+    (tmp_path / "other").write_text("somebody's")
+    if kind == "fifo":
+        os.mkfifo(one.directory / "out")
+    elif kind == "link":
+        (one.directory / "out").symlink_to(tmp_path / "other")
+    else:
+        (one.directory / "out").mkdir()
+    (one.directory / "err").write_text("")
+    wait(Batch(j1="C"), one)
+    report, _record = selftest_call.report(one, dataclasses.replace(EXPECTED, token=one.token), tmp_path / "records")
+    found = report.finding("output")
+    assert found is not None
+    assert "did not come" in found.words
+
+
+def test_no_more_is_read_than_is_needed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = trial(tmp_path)
+    for name in ("out", "err"):
+        with (one.directory / name).open("wb") as file:
+            file.truncate(1 << 42)
+    wait(Batch(j1="C"), one)
+    came: list[selftest.Came] = []
+    monkeypatch.setattr(selftest_call.selftest, "judge", lambda _expected, one: came.append(one) or ())
+    selftest_call.report(one, EXPECTED, tmp_path / "records")
+    assert [len(text or "") for text in (came[0].output, came[0].errors)] == [100_000, 100_000]
+
+
 def test_home_that_cannot_be_written_is_told(tmp_path: pathlib.Path) -> None:
     with pytest.raises(UserFault, match="gone"):
         selftest_call.prepare(tmp_path / "gone", "1", 1)

@@ -109,6 +109,16 @@ def test_what_proves_less_is_a_word(proof: str, changes: dict[str, t.Any], words
     assert (finding.state, words in finding.words) == ("warn", True)
 
 
+@pytest.mark.parametrize("output", [OUTPUT.replace(" ", " \x1b]0;x\x07\x9b2J", 30), "\x1b[2J\n"], ids=["whole", "not"])
+def test_what_a_job_writes_does_nothing_to_a_terminal(output: str) -> None:
+    output = output.replace("begin \x1b]0;x\x07\x9b2J", "begin ").replace("end \x1b]0;x\x07\x9b2J", "end ")
+    proofs = found(output=output, errors="\x1b[2Jno\n", record=record(left=["\x1b[2J"], guests=[]))
+    texts = [text for one in proofs.values() for text in (one.words, one.shown, one.remedy)]
+    assert all(text.isprintable() for text in texts)
+    assert any("?" in text for text in texts)
+    assert proofs["user"].state == "bad"
+
+
 def test_site_that_has_less_proves_less() -> None:
     """No shared homes, no records on front ends, one node."""
     less = dataclasses.replace(EXPECTED, home_is_shared=False, keeps_records=False, hosts=1)
