@@ -119,22 +119,24 @@ def proved_user(announcement: hand_over.Announcement, connection: str, policy: s
     """Whose record it is, by the batch server's word, which must also name the peer as the mother superior.
 
     A job that is complete is known with its exec_host until `keep_completed` is over.  After that, and of a start
-    before the one that it is at now, the server's accounting files speak, where this host has them.
+    before the one that it is at now, the server's accounting files speak, where this host has them: for as long as
+    the record may wait on its node.
 
     Raises:
         NeverTaken: the server has forgotten the job, and nothing is written down of it here.
         VTorqueError: the server's word is another.
+        SiteFault: what is written down is not there just now, or not clear.
     """
-    home = pathlib.Path(policy.torque_home)
+    home, days = pathlib.Path(policy.torque_home), retention.UNDELIVERED * policy.record_days
     job: BatchJob | accounting.PastJob
     try:
         job = open_batch(policy, front_end=True, timeout_s=CALL_S).job(announcement.job_id)
         if 0 < announcement.start < job.start_count:  # who led that one may lead nothing of the job any more
             with contextlib.suppress(UnknownJob):
-                job = accounting.past_job(announcement.job_id, announcement.start, home)
+                job = accounting.past_job(announcement.job_id, announcement.start, home, days=days)
     except UnknownJob:
         try:
-            job = accounting.past_job(announcement.job_id, announcement.start, home)
+            job = accounting.past_job(announcement.job_id, announcement.start, home, days=days)
         except UnknownJob as error:
             raise NeverTaken(error.what, error.why, "the record stays on its node") from error
     if not job.nodes:

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import datetime
+import os
 import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob, accounting
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.accounting import DAYS, PastJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.accounting import RUN_DAYS, PastJob
 
 TODAY = datetime.date(2026, 11, 22)
+DAYS = 180
 
 
 class Server:
@@ -39,8 +41,8 @@ class Server:
         )
         return self.write("S", job_id, text, ago)
 
-    def past(self, job_id: str = "7.head", start: int = 1) -> PastJob:
-        return accounting.past_job(job_id, start, self.home, today=TODAY)
+    def past(self, job_id: str = "7.head", start: int = 1, days: int = DAYS) -> PastJob:
+        return accounting.past_job(job_id, start, self.home, days=days, today=TODAY)
 
 
 @pytest.fixture
@@ -68,24 +70,50 @@ def test_starts_are_told_apart_over_the_days(server: Server) -> None:
 
 
 def test_what_was_forgotten_long_ago_or_never_ran_is_not_known(server: Server) -> None:
-    server.start(ago=DAYS)
+    server.start(ago=DAYS + RUN_DAYS)
     server.write("Q", "8.head", "queue=batch")
     for job_id in ("7.head", "8.head", "9.head"):
         with pytest.raises(UnknownJob):
             server.past(job_id)
 
 
-def test_host_without_the_servers_files_knows_nothing(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("days", [DAYS, 73_000, 10**7], ids=str)
+def test_start_is_told_for_as_long_as_its_record_may_wait(server: Server, days: int) -> None:
+    server.start(ago=DAYS + RUN_DAYS - 1)
+    assert server.past(days=days).euser == "alice"
+
+
+@pytest.mark.parametrize("named", [None, "head", "head,other.example:15001"])
+def test_host_without_the_servers_files_knows_nothing(tmp_path: pathlib.Path, named: str | None) -> None:
+    if named is not None:
+        (tmp_path / "server_name").write_text(f"{named}\n")
     with pytest.raises(UnknownJob):
-        accounting.past_job("7.head", 1, tmp_path)
+        accounting.past_job("7.head", 1, tmp_path, days=DAYS)
+
+
+@pytest.mark.parametrize("why", ["named", "one of several", "a place to mount", "a link"])
+def test_servers_host_without_its_files_waits_for_them(tmp_path: pathlib.Path, why: str) -> None:
+    here = os.uname().nodename
+    if why == "named":
+        (tmp_path / "server_name").write_text(f"{here}\n")
+    elif why == "one of several":
+        (tmp_path / "server_name").write_text(f"head:15001, {here}:15001\n")
+    elif why == "a place to mount":
+        (tmp_path / "server_priv").mkdir()
+    else:
+        (tmp_path / "server_priv").symlink_to(tmp_path / "away")
+    with pytest.raises(SiteFault, match="mounted") as raised:
+        accounting.past_job("7.head", 1, tmp_path, days=DAYS)
+    assert not isinstance(raised.value, UnknownJob)
 
 
 @pytest.mark.parametrize("own", ["x exec_host=evil/0", "x exec_host=evil/0 jobname=y"])
 def test_users_own_words_are_not_the_servers(server: Server, own: str) -> None:
     """An account may hold blanks: what could be meant twice is not believed."""
     server.start(own=own)
-    with pytest.raises(UnknownJob, match="not once"):
+    with pytest.raises(SiteFault, match="not once") as raised:
         server.past()
+    assert not isinstance(raised.value, UnknownJob), "it may be another's forgery"
 
 
 def test_job_name_that_looks_like_a_line_is_none(server: Server) -> None:
@@ -96,11 +124,34 @@ def test_job_name_that_looks_like_a_line_is_none(server: Server) -> None:
     assert server.past().euser == "alice"
 
 
-def test_several_users_of_one_job_are_not_believed(server: Server) -> None:
+def forged(user: str, date: str = f"{TODAY:%m/%d/%Y}", hosts: str = "evil/0") -> str:
+    """An account that ends its line, and begins one that looks like the server's."""
+    return f"x\n{date} 12:00:01;S;7.head;user={user} group=users exec_host={hosts} \n"
+
+
+def test_forged_line_of_another_user_lets_the_record_wait(server: Server) -> None:
+    """Whose record it is cannot be told; it is not given up because of somebody else's words."""
     server.start()
-    server.start(user="bob")
-    with pytest.raises(UnknownJob, match="several users"):
+    server.start("8.head", "eve", own=forged("eve"))
+    with pytest.raises(SiteFault, match="several users") as raised:
         server.past()
+    assert not isinstance(raised.value, UnknownJob)
+
+
+def test_very_many_lines_let_the_record_wait(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounting, "MOST_STARTS", 3)
+    server.start()
+    server.start("8.head", "eve", own=forged("alice") * 3)
+    with pytest.raises(SiteFault, match="more than 3 starts") as raised:
+        server.past()
+    assert not isinstance(raised.value, UnknownJob)
+
+
+@pytest.mark.parametrize("date", ["11/21/2026", "22/11/2026", "x11/22/2026", "11/22/2026 12:00:01;Q;1.head;x"])
+def test_line_that_is_not_of_its_files_day_is_not_believed(server: Server, date: str) -> None:
+    server.start()
+    server.start("8.head", "eve", own=forged("eve", date))
+    assert server.past() == PastJob("7.head", "alice", ("cn1", "cn2"), 1)
 
 
 def test_files_that_others_can_write_are_not_believed(server: Server) -> None:

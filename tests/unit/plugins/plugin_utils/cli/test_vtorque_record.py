@@ -47,7 +47,8 @@ class Host:
         self.told = Job()
         self.fault: SiteFault | None = None
         home = place / "torque"
-        self.accounts = home / "server_priv/accounting" / f"{datetime.date.today():%Y%m%d}"
+        self.today = datetime.date.today()
+        self.accounts = home / "server_priv/accounting" / f"{self.today:%Y%m%d}"
         self.accounts.parent.mkdir(parents=True)
         self.load: t.Callable[[], policy.Policy] = lambda: dataclasses.replace(policy.Policy(), torque_home=str(home))
         addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
@@ -61,10 +62,11 @@ class Host:
             raise self.fault
         return self.told
 
-    def write_down(self, hosts: str, user: str = USER) -> None:
+    def write_down(self, hosts: str, user: str = USER, ago: int = 0) -> None:
         """A start, in the form of the server's accounts."""
-        with self.accounts.open("a") as file:
-            file.write(f"11/22/2026 12:00:00;S;7.head;user={user} group=g jobname=j owner=a@h exec_host={hosts} \n")
+        day = self.today - datetime.timedelta(days=ago)
+        with self.accounts.with_name(f"{day:%Y%m%d}").open("a") as file:
+            file.write(f"{day:%m/%d/%Y} 12:00:00;S;7.head;user={user} group=g jobname=j owner=a@h exec_host={hosts} \n")
 
     def take(self, environment: t.Mapping[str, str] | None = None, record: t.Mapping[str, t.Any] | None = None) -> int:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
@@ -135,6 +137,26 @@ def test_job_that_the_server_has_forgotten_is_proved_by_what_it_wrote_down(host:
     assert UID.to_bytes(4, "little") in os.getxattr(directory, "system.posix_acl_access")
     with pytest.raises(NeverTaken):
         host.take(record={**RECORD, "start": 2})
+
+
+def test_job_that_was_forgotten_long_ago_is_proved_while_its_record_may_wait(host: Host) -> None:
+    """Which is twice the days that records are kept."""
+    host.fault = UnknownJob("job 7.head", "the batch server does not know it")
+    host.write_down("cn1/0+cn2/0", ago=2 * policy.Policy().record_days)
+    assert host.take() == 0
+
+
+def test_files_of_the_server_that_are_away_are_waited_for(host: Host) -> None:
+    """It is not what is never taken."""
+    host.fault = UnknownJob("job 7.head", "the batch server does not know it")
+    host.accounts.parent.rmdir()
+    with pytest.raises(SiteFault, match="mounted") as raised:
+        host.take()
+    assert not isinstance(raised.value, NeverTaken)
+    host.fault, host.told = None, Job(start_count=2)
+    with pytest.raises(SiteFault, match="mounted"):
+        host.take()
+    assert not (host.place / "state").exists()
 
 
 def test_start_before_the_servers_is_proved_by_who_led_that_one(host: Host) -> None:
