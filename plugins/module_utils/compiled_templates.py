@@ -6,20 +6,25 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pathlib
 import stat
 import typing as t
 
+NAME = "__jinja2_"
 
-def kept_in(directory: pathlib.Path) -> t.Any:
+
+def kept_in(directory: pathlib.Path, compiler: pathlib.Path) -> t.Any:
     """What is kept in a directory, which is made when its parent is there; None when nobody may believe it.
 
     What lies there is run by us: it must be ours, and nobody else's to write.  It counts as long as the text of the
-    template is the same.
+    template is the same, and what made it: jinja2's version, and the text of our file that tells jinja2 how.  An
+    upgrade's first template takes away what others made.
 
     Args:
         directory: for nothing else.
+        compiler: that file.
 
     Returns:
         A `jinja2.BytecodeCache`.
@@ -27,14 +32,17 @@ def kept_in(directory: pathlib.Path) -> t.Any:
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
         facts = directory.lstat()
+        made_by = compiler.read_bytes()
     except OSError:
         return None
     ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
-    return _cache(str(directory)) if ours else None
+    return _cache(directory, made_by) if ours else None
 
 
-def _cache(directory: str) -> t.Any:
+def _cache(directory: pathlib.Path, made_by: bytes) -> t.Any:
     import jinja2  # where this module is only looked at, it need not be there
+
+    ours = f"{NAME}{hashlib.sha256(_version(jinja2).encode() + made_by).hexdigest()[:16]}_"
 
     class Kept(jinja2.FileSystemBytecodeCache):
         def load_bytecode(self, bucket: t.Any) -> None:
@@ -46,5 +54,16 @@ def _cache(directory: str) -> t.Any:
         def dump_bytecode(self, bucket: t.Any) -> None:
             with contextlib.suppress(OSError):  # a full disk only costs time
                 super().dump_bytecode(bucket)
+                for path in directory.glob(f"{NAME}*"):
+                    if not path.name.startswith(ours):
+                        path.unlink(missing_ok=True)
 
-    return Kept(directory)
+    return Kept(str(directory), f"{ours}%s.cache")
+
+
+def _version(package: t.Any) -> str:
+    if word := getattr(package, "__version__", ""):  # the next costs as much as compiling
+        return str(word)
+    import importlib.metadata
+
+    return importlib.metadata.version(package.__name__)

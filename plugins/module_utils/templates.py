@@ -45,7 +45,7 @@ def render(
         loader=jinja2.FileSystemLoader(directories),
         autoescape=jinja2.select_autoescape(enabled_extensions=(".xml.j2", ".xml"), default=False),
         undefined=jinja2.StrictUndefined,
-        bytecode_cache=kept_in(compiled) if compiled is not None else None,
+        bytecode_cache=kept_in(compiled, pathlib.Path(__file__)) if compiled is not None else None,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,

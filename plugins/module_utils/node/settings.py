@@ -93,7 +93,7 @@ class NodeSettings:
 
     @property
     def compiled_dir(self) -> pathlib.Path:
-        """What templates were compiled to; gone with a reboot, as all that could make it untrue."""
+        """What templates were compiled to (`compiled_templates.py`); gone with a reboot."""
         return self.run_dir / "templates"
 
     @property

@@ -48,6 +48,38 @@ def test_a_template_that_was_changed_is_compiled_anew(tmp_path: pathlib.Path, co
     assert compiled == ["word.j2"] * 2
 
 
+@pytest.mark.parametrize("what", ["jinja2", "the collection"])
+def test_an_upgrade_compiles_anew_and_leaves_nothing_of_before(
+    tmp_path: pathlib.Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    (tmp_path / "kept").mkdir(mode=0o700)
+    (tmp_path / "kept/__jinja2_0123.cache").write_text("of a version that named them so")
+    (tmp_path / "kept/other").write_text("")
+    render(tmp_path, "{{ word }}", word="x")
+    (before,) = (tmp_path / "kept").glob("__jinja2_*")
+    if what == "jinja2":
+        monkeypatch.setattr(jinja2, "__version__", "99.0")
+    else:
+        changed = tmp_path / "templates.py"
+        changed.write_bytes(pathlib.Path(templates.__file__).read_bytes() + b"# other options\n")
+        monkeypatch.setattr(templates, "__file__", str(changed))
+    assert render(tmp_path, word="y") == "y"
+    assert compiled == ["word.j2"] * 2
+    (after,) = (tmp_path / "kept").glob("__jinja2_*")
+    assert after != before
+    assert (tmp_path / "kept/other").exists()
+    assert render(tmp_path, word="z") == "z"
+    assert compiled == ["word.j2"] * 2
+
+
+def test_jinja2_that_does_not_say_its_version_is_told_apart(
+    tmp_path: pathlib.Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(jinja2, "__version__")
+    assert render(tmp_path, "{{ word }}", word="x") == render(tmp_path, word="x")
+    assert compiled == ["word.j2"]
+
+
 @pytest.mark.parametrize("length", [0, 5, 40, 400], ids=str)
 def test_what_was_cut_off_is_made_anew(tmp_path: pathlib.Path, compiled: list[str], length: int) -> None:
     render(tmp_path, "{{ word }}", word="x")
