@@ -10,6 +10,8 @@ import json
 import pathlib
 import re
 
+from .errors import VTorqueError
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIGEST, MANIFEST, FILES = ".digest", "MANIFEST.json", "FILES.json"
 """The first is left by the role's place_collection.py, the others by ansible-galaxy."""
@@ -21,10 +23,17 @@ def version(root: pathlib.Path = ROOT) -> str:
 
     Args:
         root: of the collection.
+
+    Raises:
+        VTorqueError: that cannot be read: a disk was full, or files are missing.
     """
-    if (manifest := root / MANIFEST).exists():
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
-    found = re.search(r"^version:\s*(\S+)", (root / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    try:
+        if (manifest := root / MANIFEST).exists():
+            return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+        found = re.search(r"^version:\s*(\S+)", (root / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    except (OSError, ValueError, KeyError, TypeError) as error:  # ValueError: no JSON, and no UTF-8
+        why = f"cannot be read: {type(error).__name__}: {error}"
+        raise VTorqueError(f"the version of {root}", why, "install it again: mikelangelo.vtorque.install") from error
     return found[1] if found else "unknown"
 
 
@@ -35,11 +44,14 @@ def identity(root: pathlib.Path = ROOT) -> str:
         root: of the collection.
 
     Returns:
-        The version alone where nothing else was recorded, as in a checkout.
+        The version alone where nothing else was recorded, as in a checkout; "" where what was recorded cannot be read.
     """
-    word = version(root)
-    if (digest := root / DIGEST).exists():
-        return f"{word}-{digest.read_text(encoding='ascii').strip()[:LENGTH]}"
-    if (files := root / FILES).exists():
-        return f"{word}-{hashlib.sha256(files.read_bytes()).hexdigest()[:LENGTH]}"
+    try:
+        word = version(root)
+        if (digest := root / DIGEST).exists():
+            return f"{word}-{digest.read_text(encoding='ascii').strip()[:LENGTH]}"
+        if (files := root / FILES).exists():
+            return f"{word}-{hashlib.sha256(files.read_bytes()).hexdigest()[:LENGTH]}"
+    except (VTorqueError, OSError, ValueError):  # ValueError: no ASCII
+        return ""
     return word

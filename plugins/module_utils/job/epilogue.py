@@ -178,7 +178,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
         phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
     phases["epilogue"] = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
     known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(VTorqueError):
         known["vtorque"] = installed.version()
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)

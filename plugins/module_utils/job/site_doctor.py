@@ -82,7 +82,7 @@ def compare(report: Report, settings: t.Mapping[str, str], collection: str, here
     Args:
         report: of the node.
         settings: digests of this host's parameters.
-        collection: what is installed on this host.
+        collection: what is installed on this host; "": not known.
         here: its name.
     """
     if not report.asked:
@@ -96,9 +96,9 @@ def compare(report: Report, settings: t.Mapping[str, str], collection: str, here
     else:
         found = Finding("configuration")
     report = report.with_finding(found)
-    if report.collection == collection:
+    if collection and report.collection == collection:
         return report.with_finding(Finding("collection", shown=collection))
-    words = f"is {report.collection or 'not known'}, and on {here} {collection}"
+    words = f"is {report.collection or 'not known'}, and on {here} {collection or 'not known'}"
     return report.with_finding(Finding("collection", BAD, "other", words, INSTALL))
 
 

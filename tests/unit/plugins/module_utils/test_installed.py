@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import pathlib
 
+import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import installed
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 
 
 def test_word_for_what_is_installed(tmp_path: pathlib.Path) -> None:
@@ -26,3 +28,20 @@ def test_word_for_what_is_installed(tmp_path: pathlib.Path) -> None:
 
 def test_checkout_has_a_version() -> None:
     assert installed.version()[0].isdigit()
+
+
+@pytest.mark.parametrize(
+    "cut_off", [b"", b'{"collection_info": {"vers', b"{}", b"[]", b'{"collection_info": {"version": "1\xff'], ids=str
+)
+def test_installation_that_was_cut_off_has_no_word(tmp_path: pathlib.Path, cut_off: bytes) -> None:
+    (tmp_path / "MANIFEST.json").write_bytes(cut_off)
+    with pytest.raises(VTorqueError, match="install it again"):
+        installed.version(tmp_path)
+    assert installed.identity(tmp_path) == ""
+
+
+def test_nothing_and_a_broken_digest_have_no_word(tmp_path: pathlib.Path) -> None:
+    assert installed.identity(tmp_path) == ""
+    (tmp_path / "galaxy.yml").write_text("version: 1.2.3\n")
+    (tmp_path / ".digest").write_bytes(b"\xff")
+    assert installed.identity(tmp_path) == ""

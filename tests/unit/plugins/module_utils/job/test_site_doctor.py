@@ -128,6 +128,9 @@ def test_collections_beside_each_other() -> None:
     found = site_doctor.compare(Report("cn1", (), settings=OURS), OURS, "1-a", "fe").finding("collection")
     assert found is not None
     assert (found.state, found.words) == ("bad", "is not known, and on fe 1-a")
+    found = site_doctor.compare(Report("cn1", (), settings=OURS), OURS, "", "fe").finding("collection")
+    assert found is not None
+    assert (found.state, found.words) == ("bad", "is not known, and on fe not known")
 
 
 def test_parameter_that_one_version_lacks_differs() -> None:

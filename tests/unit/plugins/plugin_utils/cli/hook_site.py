@@ -110,6 +110,8 @@ class Site:
 
     def __init__(self, place: pathlib.Path):
         self.place = place
+        self.collection: pathlib.Path | None = None
+        """What the program takes for the root of what is installed; None: its own."""
         place.chmod(0o711)  # for what runs as the user
         self.run_dir, self.state_dir = place / "run", place / "state"
         self.torque_home = place / "torque"
@@ -197,6 +199,9 @@ class Site:
             from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import hook_work
             from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
             from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places
+            from ansible_collections.mikelangelo.vtorque.plugins.module_utils import installed
+            if {str(self.collection or "")!r}:
+                installed.version.__defaults__ = (pathlib.Path({str(self.collection)!r}),)
             place = pathlib.Path({str(self.place)!r})
             program = hook.begin_node(sys.argv[1:], [str(place / "bin/node")], place / "run/ansible.cfg")
             sys.exit(hook_work.main(sys.argv[1:], Places(

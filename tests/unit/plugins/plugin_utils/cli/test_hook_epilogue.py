@@ -40,6 +40,21 @@ def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> Non
     assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.state_dir / "records" / KEY / "record.json")
 
 
+def test_installation_that_was_cut_off_leaves_nothing_of_the_job(site: Site) -> None:
+    """Its disk was full: the record does without the version."""
+    site.collection = site.place / "collection"
+    site.collection.mkdir()
+    (site.collection / "MANIFEST.json").write_text('{"collection_info": {"vers')
+    assert site.prologue().returncode == 0
+    site.make_guest()
+    done = site.epilogue("37")
+    assert (done.returncode, done.stderr) == (0, "")
+    nothing_left(site)
+    record = site.record()
+    assert record["exit_status"] == 37
+    assert "vtorque" not in record
+
+
 def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
     assert site.prologue().returncode == 0
     known = {"version": 1, "guests": [{"name": "vt1-1"}], "phases": {"plan": {"began": 1, "seconds": 2}}, "ended": 5.0}
