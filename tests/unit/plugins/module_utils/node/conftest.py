@@ -41,7 +41,7 @@ KEY = guestspec.KeyPair(
 OWNER = guestspec.Owner("alice", 1001, 1001, "HPC Users", "/home/alice", "/bin/bash")
 JOB = "7.head"
 PATIENCE_S = 120
-"""Generous: these machines are busy, and no test measures time."""
+"""Generous: a machine may be busy, and no test measures time."""
 
 
 def spec(rank: int = 0, **changes: t.Any) -> guestspec.GuestSpec:

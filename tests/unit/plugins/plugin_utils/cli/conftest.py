@@ -35,7 +35,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import
 from .hook_site import Site
 
 PATIENCE_S = 120
-"""Generous: these machines are busy, and no test measures time."""
+"""Generous: a machine may be busy, and no test measures time."""
 COLLECTION = templates.COLLECTION_DIR.parent
 JOB_ID = "4711.head"
 BEGIN = """

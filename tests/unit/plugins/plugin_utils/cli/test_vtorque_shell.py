@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 JOB_ID = "4711.head"
 PATIENCE_S = 120
-"""Generous: these machines are busy, and no test measures time."""
+"""Generous: a machine may be busy, and no test measures time."""
 
 
 @pytest.mark.parametrize("status", [0, 1, 37, 69, 126, 130, 143, 254, 255])
