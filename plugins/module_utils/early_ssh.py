@@ -4,7 +4,8 @@
 """The ssh to its guest that the prologue begins for the job's shell: where its streams lie, and its end.
 
 Three FIFOs in the run directory, root's, which the job's user may read and write and nobody can replace.  The ssh
-that has the first of them open is the connection: no file has to say which it is, and none can be wrong.
+that has the first of them for its standard input is the connection: no file has to say which it is, and none can be
+wrong.
 
     said        what goes to the far end; its end, when the job's shell closes it, is the end of the job
     out, err    what comes back
@@ -29,7 +30,8 @@ FILE = "early.json"
 END_S = 2.0
 """For a process that was killed to be gone."""
 PROC = pathlib.Path("/proc")
-COMMAND = b"ssh\n"
+COMMAND, BEFORE = b"ssh\n", b"setpriv\n"
+"""What it is called, and for a moment before: setpriv, which turns from root to the user and becomes ssh."""
 
 
 def end(directory: pathlib.Path) -> bool:
@@ -54,7 +56,7 @@ def end(directory: pathlib.Path) -> bool:
 
 
 def kill(said: pathlib.Path) -> bool:
-    """End the ssh that has this FIFO open, as far as the caller may.
+    """End the ssh that has this FIFO for its standard input, as far as the caller may.
 
     Args:
         said: the FIFO.
@@ -71,7 +73,8 @@ def kill(said: pathlib.Path) -> bool:
         return False
     if not stat.S_ISFIFO(facts.st_mode):
         raise VTorqueError(f"{said}", "is no FIFO: the connection behind it is not known")
-    handles = [handle for pid in _holders(facts) if (handle := _kill(pid, facts)) is not None]
+    place = said.resolve()
+    handles = [handle for pid in _holders(place, facts) if (handle := _kill(pid, place, facts)) is not None]
     try:
         deadline = Deadline.after(END_S)
         for handle in handles:
@@ -83,39 +86,38 @@ def kill(said: pathlib.Path) -> bool:
     return bool(handles)
 
 
-def _holders(facts: os.stat_result) -> list[int]:
-    return [int(path.name) for path in PROC.glob("[0-9]*") if _holds(int(path.name), facts)]
+def _holders(place: pathlib.Path, facts: os.stat_result) -> list[int]:
+    return [int(path.name) for path in PROC.glob("[0-9]*") if _holds(int(path.name), place, facts)]
 
 
-def _holds(pid: int, facts: os.stat_result) -> bool:
-    """Is this an ssh of a user's that has the FIFO open?
+def _holds(pid: int, place: pathlib.Path, facts: os.stat_result) -> bool:
+    """Is this an ssh of a user's that reads from the FIFO, or what becomes one?
 
-    What he runs with root's rights is not ended for him, whatever he gives it to read.
+    What he runs with root's rights is not ended for him, whatever he gives it to read.  Of nothing else that others
+    have open the facts are asked, which a file system that is away or hostile may never tell.
     """
     process = PROC / str(pid)
     try:
-        if (process / "comm").read_bytes() != COMMAND:
+        command = (process / "comm").read_bytes()
+        if command not in (COMMAND, BEFORE):
             return False
-        uids = re.search(rb"^Uid:\s*(\d+)", (process / "status").read_bytes(), re.MULTILINE)
-        return uids is not None and int(uids[1]) != 0 and any(_is(fd, facts) for fd in (process / "fd").iterdir())
+        if command == COMMAND:
+            uids = re.search(rb"^Uid:\s*(\d+)", (process / "status").read_bytes(), re.MULTILINE)
+            if uids is None or int(uids[1]) == 0:
+                return False
+        said = process / "fd/0"
+        return said.readlink() == place and os.path.samestat(said.stat(), facts)
     except OSError:  # it has ended, or is not ours to look at
         return False
 
 
-def _is(descriptor: pathlib.Path, facts: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(descriptor.stat(), facts)
-    except OSError:
-        return False
-
-
-def _kill(pid: int, facts: os.stat_result) -> int | None:
+def _kill(pid: int, place: pathlib.Path, facts: os.stat_result) -> int | None:
     """A descriptor that hears of its end; the process that is looked at is the one that is killed."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return None
-    if _holds(pid, facts):
+    if _holds(pid, place, facts):
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         return handle

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import pwd
 import select
 import shutil
 import stat
 import subprocess
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import early_ssh, shell_links
@@ -35,10 +37,14 @@ class Begun:
             f"until grep -qx ssh /proc/$!/comm; do sleep 0.1; done"
         )
 
+    @property
+    def pid(self) -> int:
+        return int(self._told.read_text())
+
     def gone(self) -> bool:
         """Has it ended?  Waits for nothing but a process that was killed."""
         try:
-            handle = os.pidfd_open(int(self._told.read_text()))
+            handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return True
         try:
@@ -112,6 +118,50 @@ def test_a_program_with_roots_rights_is_not_ended_for_its_user(site: Site, begun
         os.close(said)
         try:
             assert not early_ssh.end(site.directory)
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
+def test_it_is_ended_too_before_it_is_ssh(site: Site) -> None:
+    """Between root's call and ssh stands setpriv, at first with root's rights."""
+    site.play(READY)
+    assert site.prologue().returncode == 0
+    os.mkfifo(site.directory / early_ssh.SAID)
+    said = os.open(site.directory / early_ssh.SAID, os.O_RDWR)
+    shutil.copy(shutil.which("sleep") or "", site.place / "setpriv")
+    with subprocess.Popen([site.place / "setpriv", "1000"], stdin=said) as becoming:
+        os.close(said)
+        try:
+            assert early_ssh.end(site.directory)
+        finally:
+            becoming.kill()
+
+
+def test_nothing_else_that_an_ssh_has_open_is_looked_at(
+    site: Site, begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may lie on a file system that never answers."""
+    looked: list[str] = []
+    ask = os.stat
+
+    def noted(path: t.Any, **how: t.Any) -> os.stat_result:
+        looked.append(str(path))
+        return ask(path, **how)
+
+    site.play(f"{begun.line}; {READY}")
+    assert site.prologue().returncode == 0
+    become = ["setpriv", f"--reuid={pwd.getpwnam(USER).pw_uid}", "--clear-groups"]
+    with (
+        (site.place / "ssh").open("rb") as file,
+        subprocess.Popen([*become, site.place / "ssh", "1000"], stdin=file) as other,
+    ):
+        try:
+            while pathlib.Path(f"/proc/{other.pid}/comm").read_text() != "ssh\n":
+                select.select([], [], [], 0.05)
+            monkeypatch.setattr(os, "stat", noted)
+            assert early_ssh.end(site.directory)
+            assert {path for path in looked if "/fd/" in path} == {f"/proc/{begun.pid}/fd/0"}
             assert other.poll() is None
         finally:
             other.kill()
