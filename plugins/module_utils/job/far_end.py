@@ -27,6 +27,8 @@ from .lost_guest import GuestLost, LostWatch, ends_with
 
 QUIET_S = 5.0
 """How long after the job's end its output may be silent and still open: a daemon of the job's may hold it."""
+SILENT_S = 30.0
+"""For the far end over an early line to speak: a start file that reads on would wait for our word, as we for its."""
 WORD_S = 3.0
 """How long after a connection broke the node may still find out that the guest is lost."""
 
@@ -171,7 +173,7 @@ class Conversation:
         quiet_since = time.monotonic()
         while streams:
             self._offer()
-            timeout = QUIET_S if self._marks[1].end else None
+            timeout = self._patience_s()
             ready = collections.deque(key.fd for key, _events in self._selector.select(timeout))
             if any(fd in streams for fd in ready):
                 quiet_since = time.monotonic()
@@ -187,6 +189,15 @@ class Conversation:
                 elif not self._hear(fd, streams[fd]):
                     self._selector.unregister(fd)
                     del streams[fd]
+
+    def _patience_s(self) -> float | None:
+        """For the next word of the far end; None: it has all the time that the job has."""
+        if self._silent and not self._begun():
+            return SILENT_S
+        return QUIET_S if self._marks[1].end else None
+
+    def _begun(self) -> bool:
+        return all(marks.begun for marks in self._marks)
 
     def _look(self) -> None:
         self._lost = self._lost or self._watch.lost()
@@ -206,7 +217,7 @@ class Conversation:
 
     def _offer(self) -> None:
         """Wait until what there is to say is taken; an early line may have ended, until the far end has spoken."""
-        wanted = bool(self._said) and not (self._silent and not all(marks.begun for marks in self._marks))
+        wanted = bool(self._said) and (not self._silent or self._begun())
         if wanted and not self._offered and not self._broken:
             self._selector.register(self._line.said, selectors.EVENT_WRITE)
         elif self._offered and not wanted:  # nothing to say now; the line stays open

@@ -127,8 +127,18 @@ def take(directory: pathlib.Path) -> EarlyLine | None:
             facts = os.fstat(opened[-1])
             if not stat.S_ISFIFO(facts.st_mode) or facts.st_uid != 0:
                 raise VTorqueError(f"{directory / name}", "is not root's FIFO")
+        # one that ended between these openings would never tell an end of what comes back (fifo_open of the kernel)
+        if not _is_read(opened[0]):
+            raise VTorqueError(f"{directory / early_ssh.SAID}", "is read by nobody any more")
         return EarlyLine(directory, str(token), *opened)
     except (OSError, VTorqueError, KeyError):
         for fd in opened:
             os.close(fd)
         return None
+
+
+def _is_read(fifo: int) -> bool:
+    """Has somebody the other end of this FIFO open?"""
+    poll = select.poll()
+    poll.register(fifo, 0)  # POLLERR is told unasked
+    return not poll.poll(0)

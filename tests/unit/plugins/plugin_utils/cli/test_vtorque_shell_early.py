@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 
 SSH = b"/usr/bin/ssh"
 PATIENCE_S = 120
-"""Generous: these machines are busy, and no test measures time."""
+"""Generous: a machine may be busy, and no test measures time."""
 
 
 def batch_with(place: JobPlace, script: bytes, ready: t.Callable[[ProcessId], None]) -> tuple[int, bytes, bytes]:
@@ -90,6 +90,22 @@ def test_a_start_file_that_exits_is_told_as_ever(early_place: JobPlace) -> None:
     status, out, err = batch_with(early_place, b"echo ran\n", early_place.make_ready)
     assert (status, out) == (1, b"")
     assert b"an exit in a start file of the login shell (.bashrc, .profile) does that" in err
+
+
+def test_one_whose_far_end_never_speaks_is_given_up(early_place: JobPlace) -> None:
+    """A start file that reads waits for the shell, which waits for it."""
+    (program,) = (early_place.prefix / "venv/lib").glob("python3*/site-packages/**/job/far_end.py")
+    text = program.read_text()
+    assert "\nSILENT_S = 30.0\n" in text
+    program.write_text(text.replace("\nSILENT_S = 30.0\n", "\nSILENT_S = 1.0\n"))
+
+    def ready(shell: ProcessId) -> None:
+        (early_place.root / "home/.bashrc").write_text("[ -e second ] || { touch second; read -r line; }\n")
+        early_place.make_ready(shell)
+        early_place.wait_until((early_place.root / "home/second").exists)
+
+    assert batch_with(early_place, b"echo ran; exit 7\n", ready) == (7, b"ran\n", b"")
+    early_place.wait_until(lambda: early_place.processes(SSH) == [])
 
 
 def test_what_root_did_not_make_is_passed_over(early_place: JobPlace) -> None:
