@@ -163,13 +163,17 @@ class ActionModule(JobAction):
                 told = map_of(plan, hosts, call.node, timeout_s)
                 call.say(json.dumps(guestspec.to_dict(told), ensure_ascii=True).encode("ascii"))
 
-            early_line.begin(place, plan, bare)
+            late = early_line.site_speaks_first()
+            if not late:
+                early_line.begin(place, plan, bare)
 
             def read(node: str, reply: Reply) -> None:
                 part = guestspec.NodePart.removal(place.job_id, place.start, node, 0.0)
                 read_answer(part, reply.status, reply.output, reply.complaint)
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
+            if late:
+                early_line.begin(place, plan, bare)
             for call in calls:  # all of them end now, and not one after the other
                 call.hang_up()
 

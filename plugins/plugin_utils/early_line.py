@@ -1,20 +1,31 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ssh of the job's shell, begun while the guests are told of each other."""
+"""The ssh of the job's shell, begun while the guests are told of each other, or right after that."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import typing as t
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job import early_connection
+from ..module_utils.job import policy as site_policy
 from ..module_utils.job.batch import kept
 from ..module_utils.job.plan import JobPlan
+from ..module_utils.node.guest_hooks import PROLOGUE
+from ..module_utils.node.settings import NodeSettings
 from .action_module import JobPlace
 from .shell_files import SHELL, all_guests, ready_record, shell_of, write_access
+
+GUEST_HOOKS = NodeSettings.guest_hooks_dir
+
+
+def site_speaks_first() -> bool:
+    """Has the site a prologue in guests, which may change what a login meets, or refuse the start?"""
+    return any(os.path.lexists(GUEST_HOOKS / name) for name in (PROLOGUE, f"{PROLOGUE}.parallel"))
 
 
 def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str]) -> None:
@@ -29,7 +40,7 @@ def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str]) -> None:
         return
     with contextlib.suppress(OSError, VTorqueError):
         job = kept.kept(place.job_id, place.run_dir)
-        if job is None or not early_connection.wanted(job):
+        if job is None or not early_connection.wanted(job, pathlib.Path(site_policy.load().torque_home)):
             return
         guests = all_guests(place, plan)
         write_access(place, plan, guests)

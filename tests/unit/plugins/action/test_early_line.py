@@ -15,8 +15,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, j
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import early_connection
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request, parse
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_line
 
 from .task import FACTS, JOB, OWNER, START, Node, act, good
 
@@ -24,6 +26,9 @@ REQUEST = parse([("img=tiny", "-vm")])
 SCRIPTED = dataclasses.replace(
     REQUEST, values={**REQUEST.values, "vm_prologue": "/home/alice/p"}, digests={"vm_prologue": "a" * 64}
 )
+
+
+REFUSED = {"ok": False, "error": {"fault": "site", "what": "the site's prologue in guest vn1-3", "why": "status 3"}}
 
 
 class Begun(t.NamedTuple):
@@ -34,6 +39,23 @@ class Begun(t.NamedTuple):
     owner: guestspec.Owner
 
 
+class Place(t.NamedTuple):
+    """Where the site keeps its own scripts."""
+
+    guest_hooks: pathlib.Path
+    mom_priv: pathlib.Path
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    found = Place(tmp_path / "guest-hooks", tmp_path / "torque/mom_priv")
+    for path in found:
+        path.mkdir(parents=True)
+    monkeypatch.setattr(early_line, "GUEST_HOOKS", found.guest_hooks)
+    monkeypatch.setattr(early_line.site_policy, "load", lambda: Policy(torque_home=str(tmp_path / "torque")))
+    return found
+
+
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Begun]:
     found: list[Begun] = []
@@ -42,10 +64,11 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Begun]:
     return found
 
 
-def keep_job(run_dir: pathlib.Path, request: Request, *, interactive: bool = False) -> None:
+def keep_job(run_dir: pathlib.Path, request: Request, *, interactive: bool = False, **resources: str) -> None:
     """What the hook has kept of the server's word."""
     empty: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
     told = {"job_id": JOB, "exec_host": (), "x": request.encode(), "interactive": interactive, "start_count": START}
+    told["resource_list"] = resources
     kept.keep(BatchJob(**{**empty, **told}), run_dir)
 
 
@@ -75,6 +98,53 @@ def test_others_wait_for_their_shell(
     assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
     assert begun == []
     assert not (run_dir / "job_key").exists()
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_script_of_the_users_on_the_node_goes_first(run_dir: pathlib.Path, begun: list[Begun]) -> None:
+    """It may change the start files of a home that the guest shares."""
+    keep_job(run_dir, REQUEST, prologue="node-pro")
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert begun == []
+
+
+@pytest.mark.usefixtures("plan")
+def test_so_does_the_sites_for_users(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
+    (place.mom_priv / "prologue.user").touch()
+    keep_job(run_dir, REQUEST)
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert begun == []
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize("name", ["prologue", "prologue.parallel"])
+def test_the_sites_prologue_in_guests_ends_before_the_login_begins(
+    run_dir: pathlib.Path, begun: list[Begun], place: Place, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The node's second answer comes after it."""
+    heard: list[str] = []
+    hear = job_guests.hear_all
+
+    def noted(*given: t.Any, **named: t.Any) -> t.Any:
+        assert begun == []
+        heard.append("an answer")
+        return hear(*given, **named)
+
+    monkeypatch.setattr(job_guests, "hear_all", noted)
+    (place.guest_hooks / name).touch()
+    keep_job(run_dir, REQUEST)
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert (len(heard), len(begun)) == (2, 1)
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_start_that_the_sites_prologue_refuses_has_no_login(
+    run_dir: pathlib.Path, begun: list[Begun], place: Place
+) -> None:
+    (place.guest_hooks / "prologue").touch()
+    keep_job(run_dir, REQUEST)
+    assert act(job_guests, run_dir, Node(good(FACTS), join={**good(), **REFUSED}), timeout=77)["failed"]
+    assert begun == []
 
 
 @pytest.mark.usefixtures("plan")
