@@ -108,6 +108,30 @@ def look_at_pool(place: Place) -> dict[str, t.Any]:
     return {"faults": [f"{words}: {advice}"] if words else []}
 
 
+def look_at_removal(place: Place) -> dict[str, t.Any]:
+    """A pool whose images are to be removed is this host's own, or not there."""
+    path = pathlib.Path(place["path"])
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return {"faults": []}
+    if not stat.S_ISDIR(facts.st_mode):
+        return {"faults": [f"{path} is no directory: {place['variable']} must name the image pool itself"]}
+    target, kind = mount_of(path)
+    if SHARED.fullmatch(kind):
+        why = f"lies on {kind} ({target})"
+    elif pathlib.Path(target) == path.resolve():
+        why = f"is a file system of its own ({kind})"
+    else:
+        return {"faults": []}
+    return {
+        "faults": [
+            f"{path} {why}, and other hosts may have guests of its images: play it without vtorque_remove_images,"
+            " and remove them yourself when no host needs them"
+        ]
+    }
+
+
 def asked(place: Place) -> dict[str, t.Any]:
     """The answer of a process of its own, which can be ended when it waits."""
     words = [sys.executable, "-I", str(pathlib.Path(__file__).resolve()), "--one", json.dumps(place)]
@@ -154,7 +178,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         place = arguments.places
-        print(json.dumps(look_at_pool(place) if place.get("pool") else look(place)))
+        how = look_at_pool if place.get("pool") else look_at_removal if place.get("removal") else look
+        print(json.dumps(how(place)))
         return
     answers = [asked(place) for place in arguments.places]
     faults = [fault for answer in answers for fault in answer["faults"]]

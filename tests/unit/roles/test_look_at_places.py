@@ -119,3 +119,21 @@ def test_a_pool_behind_a_link_is_refused(place: pathlib.Path) -> None:
     assert faults({"path": f"{place}/images", **POOL}) == [
         f"{place}/images is a link to {place}/real: vtorque_vm_img_dir must name the image pool itself"
     ]
+
+
+REMOVAL = {"variable": "vtorque_vm_img_dir", "removal": True}
+
+
+def test_images_of_a_pool_of_the_hosts_own_may_be_removed(place: pathlib.Path) -> None:
+    (place / "pool").mkdir()
+    assert faults({"path": f"{place}/pool", **REMOVAL}, {"path": f"{place}/none", **REMOVAL}) == []
+
+
+def test_images_behind_a_link_or_on_a_mount_are_not_removed(place: pathlib.Path) -> None:
+    (place / "pool").mkdir()
+    (place / "link").symlink_to("pool")
+    (fault,) = faults({"path": f"{place}/link", **REMOVAL})
+    assert fault == f"{place}/link is no directory: vtorque_vm_img_dir must name the image pool itself"
+    (fault,) = faults({"path": "/proc", **REMOVAL})
+    assert fault.startswith("/proc is a file system of its own (proc), and other hosts may have guests of its images:")
+    assert "play it without vtorque_remove_images" in fault
