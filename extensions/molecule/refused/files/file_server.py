@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`file_server.py DIRECTORY`: mount there an empty file system of a server's, as sshfs would.
+"""`file_server.py DIRECTORY [FLAG]`: mount there an empty file system of a server's, as sshfs would.
 
-It is served until it is unmounted.
+It is served until it is unmounted.  With FLAG, a file, the server is away: nobody answers while the file is there.
 
 FUSE is in every kernel, where a client of NFS may be missing; the messages are those of linux/fuse.h.
 """
@@ -74,7 +74,10 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    serve(device)
+    while len(sys.argv) > 2 and pathlib.Path(sys.argv[2]).exists():
+        time.sleep(1)
+    if len(sys.argv) == 2:
+        serve(device)
 
 
 if __name__ == "__main__":
