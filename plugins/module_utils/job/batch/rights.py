@@ -17,6 +17,7 @@ import pathlib
 import re
 import socket
 import subprocess
+import sys
 import typing as t
 
 TIMEOUT_S = 20.0
@@ -180,6 +181,11 @@ def server_words(tools: Tools, node: str) -> list[str]:
 
 def main() -> None:
     """Try all of it, and tell."""
+    sys.stdout.write(json.dumps(found()) + "\n")
+
+
+def found() -> dict[str, list[str]]:
+    """What the role asks: `faults`, for which this host is no node yet, and `words` for its administrator."""
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=pathlib.Path, help="the directory of Torque's commands")
     tools = Tools(parser.parse_args().place)
@@ -187,15 +193,14 @@ def main() -> None:
     absent = missing(tools)
     if absent:
         words = f"{', '.join(absent)} of Torque not in {tools.place}: vtorque_pbs_qsub_on_nodes must name its qsub"
-        print(json.dumps({"faults": [words], "words": []}))
-        return
+        return {"faults": [words], "words": []}
     faults = []
     for _name, attempt in ATTEMPTS:
         try:
             attempt(tools, node)
         except Failed as error:
             faults.append(str(error))
-    print(json.dumps({"faults": faults, "words": server_words(tools, node)}))
+    return {"faults": faults, "words": server_words(tools, node)}
 
 
 if __name__ == "__main__":

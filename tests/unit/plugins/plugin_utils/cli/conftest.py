@@ -305,11 +305,11 @@ class JobPlace:
         return found
 
 
-def _job_place(shell: str, **kind: bool) -> t.Iterator[JobPlace]:
+def _job_place(shell: str, *, busybox: bool, early: bool) -> t.Iterator[JobPlace]:
     with contextlib.ExitStack() as stack:
         root = pathlib.Path(tempfile.mkdtemp(prefix="vtorque-test-", dir="/tmp"))
         stack.callback(shutil.rmtree, root)
-        yield JobPlace(root, stack, shell, **kind)
+        yield JobPlace(root, stack, shell, busybox=busybox, early=early)
 
 
 @pytest.fixture(params=["bash", "busybox"])
