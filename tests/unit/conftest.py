@@ -5,10 +5,65 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import typing as t
+
 import hypothesis
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import images
 
 # how long an example takes depends on what else the machine does
 hypothesis.settings.register_profile(
     "vtorque", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )  # fmt: skip
 hypothesis.settings.load_profile("vtorque")
+
+
+class ImagePool:
+    """A pool of images whose owner is who runs the tests."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        path.mkdir(mode=0o755)
+
+    def qemu_img(self, *words: object) -> None:
+        subprocess.run(["qemu-img", *map(str, words)], check=True, capture_output=True, timeout=60)
+
+    def add(self, entry: str, number: int, **changes: t.Any) -> pathlib.Path:
+        """A revision with a kernel beside it, and what its record says besides."""
+        directory = self.path / f"{entry}@{number}"
+        directory.mkdir(mode=0o755)
+        disk = directory / "disk.qcow2"
+        self.qemu_img("create", "-q", "-f", "qcow2", disk, "16M")
+        (directory / "vmlinuz").write_bytes(b"kernel")
+        (directory / "initrd").write_bytes(b"initrd")
+        record = {
+            "version": 1, "name": entry, "revision": number, "distro": "debian", "arch": "x86_64", "format": "qcow2",
+            "disk": "disk.qcow2", "disk_sha256": hashlib.sha256(disk.read_bytes()).hexdigest(),
+            "disk_bytes": disk.stat().st_size, "virtual_bytes": 16 << 20,
+            "boot": {"mode": "kernel", "kernel": "vmlinuz", "initrd": "initrd", "cmdline": "console=ttyS0"},
+            "description": "for tests", "created": "2026-01-01T00:00:00+00:00", **changes,
+        }  # fmt: skip
+        (directory / "record.json").write_text(json.dumps(record))
+        return directory
+
+    def find(self, name: str) -> images.Image:
+        return images.find(name, self.path, owner_uid=os.getuid())
+
+
+@pytest.fixture
+def image_pool(tmp_path: pathlib.Path) -> ImagePool:
+    """With three revisions of one image, and two images without a record."""
+    pool = ImagePool(tmp_path / "pool")
+    for revision in (2, 10, 9):
+        pool.add("tiny", revision)
+    pool.qemu_img("create", "-q", "-f", "qcow2", pool.path / "plain.qcow2", "8M")
+    (pool.path / "old.img").write_bytes(b"\0" * 4096)
+    (pool.path / "notes.txt").write_text("no image")
+    for path in pool.path.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o444)
+    return pool

@@ -15,7 +15,7 @@ import typing as t
 
 from .. import records
 from ..errors import NodeFault, VTorqueError
-from . import images, neighbours, virtiofsd
+from . import images, neighbours, overlays, virtiofsd
 from .domain import Capabilities, Domains, kvm_usable
 from .settings import NodeSettings
 
@@ -136,7 +136,7 @@ def check_disk(settings: NodeSettings) -> None:
             "free some space, or see to the disk", cause="disk",
         ) from error  # fmt: skip
     wanted = max([LEAST_ROOM_BYTES, *(size for size in _sizes(settings.pool) if size <= disk.total)])
-    promised = images.taken_by_guests(place).promised_bytes
+    promised = overlays.taken_by_guests(place).promised_bytes
     if wanted + promised > disk.free:
         raise NodeFault(
             f"no room for a guest's disk under {settings.state_dir}",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The image pool: what is in it, whether it can be believed, and overlays over it.
+"""The image pool: what is in it, and whether it can be believed.
 
 <pool>/<name>@<n>/record.json, disk.qcow2 [vmlinuz, initrd]     a revision, published by one rename
 <pool>/<name>.qcow2, <name>.img                                  an image without a record
@@ -9,27 +9,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 import json
 import os
 import pathlib
 import re
-import shutil
 import stat
-import subprocess
 import typing as t
 
-from ..errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError
+from ..errors import ImageFault, SiteFault, UserFault, VTorqueError
 from ..guestspec import IMAGE_NAME
-from ..records import Deadline, read_json
+from ..records import read_json
 
 RECORD_VERSION = 1
 FORMATS = ("qcow2", "raw")
 BOOT_MODES = ("bios", "uefi", "kernel")
 PLAIN_SUFFIXES = {".qcow2": "qcow2", ".img": "raw"}
-QEMU_IMG = pathlib.Path("/usr/bin/qemu-img")
 _FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _RECORD_FORMS: dict[str, str] = {
     "name": r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
@@ -240,131 +236,3 @@ def _check_boot(what: str, boot: object) -> None:
         value = boot.get(key) or ""
         if not isinstance(value, str) or (value and not re.fullmatch(form, value)):
             raise ImageFault(what, f"boot: {key} is not of the form demanded")
-
-
-def inspect(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG) -> dict[str, t.Any]:
-    """What qemu-img says of the disk, read in the format that the pool gives it, never in a format it claims.
-
-    Raises:
-        ImageFault: the disk cannot be read, or leans on a file outside the pool's hands (a backing or data file).
-    """
-    # -U: a guest may be running on it; the image is never written, so what is read is true
-    told = _run([qemu_img, "info", "-U", "--output=json", "-f", image.format, image.path], deadline, ImageFault)
-    facts = t.cast("dict[str, t.Any]", json.loads(told))
-    specific = facts.get("format-specific", {}).get("data", {})
-    for key, found in (
-        ("backing file", facts.get("backing-filename")),
-        ("external data file", specific.get("data-file")),
-    ):
-        if found:
-            raise ImageFault(
-                f"image {image.name}", f"has a {key} ({str(found)[:200]})", "an image must be whole: qemu-img convert"
-            )
-    if image.virtual_bytes and facts["virtual-size"] != image.virtual_bytes:
-        raise ImageFault(
-            f"image {image.name}", f"holds {facts['virtual-size']} bytes, its record says {image.virtual_bytes}"
-        )
-    return facts
-
-
-@dataclasses.dataclass(frozen=True)
-class Taken:
-    """What the overlays of a node's guests take of its disk: what they hold now, and by what they may still grow."""
-
-    held_bytes: int = 0
-    promised_bytes: int = 0
-
-
-NOTHING_TAKEN = Taken()
-
-
-def make_overlay(
-    image: Image, path: pathlib.Path, deadline: Deadline, *, taken: Taken = NOTHING_TAKEN,
-    qemu_img: pathlib.Path = QEMU_IMG,
-) -> int:  # fmt: skip
-    """Make the disk of one guest: an empty overlay over the image, on the node's own disk.
-
-    Args:
-        image: what it stands on; never written to.
-        path: the overlay; its directory exists and is root's.
-        taken: by other overlays on the same file system.
-
-    Returns:
-        The size in bytes to which the overlay may grow.
-
-    Raises:
-        ImageFault: see `inspect`.
-        NodeFault: the file system has no room for it, and it is not guests that fill it.
-        SiteFault: the file system could never hold it, or guests have taken the room.
-    """
-    size = int(inspect(image, deadline, qemu_img=qemu_img)["virtual-size"])
-    disk = shutil.disk_usage(path.parent)
-    if size > disk.total:
-        raise SiteFault(
-            f"image {image.name}", f"holds {size >> 20} MiB, {path.parent} has {disk.total >> 20} MiB in all"
-        )
-    what = f"no room for a guest's disk under {path.parent}"
-    if size > disk.free + taken.held_bytes:
-        raise NodeFault(
-            what, f"{size >> 20} MiB are needed; {disk.free >> 20} MiB are free", "free some space", cause="disk"
-        )
-    if size + taken.promised_bytes > disk.free:
-        # users can bring that about on a node that is well
-        raise SiteFault(
-            what,
-            f"{size >> 20} MiB are needed; {disk.free >> 20} MiB are free, {taken.promised_bytes >> 20} MiB of them "
-            f"promised to other guests, which hold {taken.held_bytes >> 20} MiB",
-            "it is free again when their jobs end",
-        )
-    # qemu-img makes a new file readable by all, and whoever has it open once reads the guest's disk for good
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-    path.chmod(0o600)
-    argv: list[str | pathlib.Path] = [qemu_img, "create", "-q", "-f", "qcow2", "-b", image.path]
-    argv += ["-F", image.format, path]
-    _run(argv, deadline, NodeFault)
-    return size
-
-
-def taken_by_guests(guests_dir: pathlib.Path) -> Taken:
-    """What is taken by the overlays of this node: nothing else may count on it.
-
-    Args:
-        guests_dir: one directory a start of a job, one below it a guest.
-    """
-    held = promised = 0
-    guests = [guest for start in _entries(guests_dir) for guest in _entries(start)]
-    for overlay in (guest / "disk.qcow2" for guest in guests):
-        # another start's may be taken away at any time
-        with contextlib.suppress(OSError):
-            with overlay.open("rb") as stream:
-                header = stream.read(32)
-                size = os.fstat(stream.fileno()).st_blocks * 512
-            held += size
-            # qcow2: the size that a guest sees is a big-endian number at byte 24 (QEMU, docs/interop/qcow2.txt)
-            promised += max(0, int.from_bytes(header[24:32], "big") - size)
-    return Taken(held, promised)
-
-
-def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
-    try:
-        return list(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _run(argv: t.Sequence[str | pathlib.Path], deadline: Deadline, fault: type[VTorqueError]) -> str:
-    what = f"{pathlib.Path(argv[0]).name} {argv[1]}"
-    try:
-        done = subprocess.run(
-            list(map(str, argv)), capture_output=True, text=True, stdin=subprocess.DEVNULL, errors="replace",
-            check=False, timeout=deadline.left_s(30.0), env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-        )  # fmt: skip
-    except FileNotFoundError as error:
-        raise NodeFault(f"{argv[0]} is missing", str(error), "install qemu-utils", cause="programs") from error
-    except subprocess.TimeoutExpired as error:
-        raise VTorqueError(what, f"gave no answer within {error.timeout:.0f} s") from error
-    except OSError as error:
-        raise NodeFault(what, str(error), cause="programs") from error
-    if done.returncode != 0:
-        raise fault(what, " ".join(done.stderr.split())[:500] or f"status {done.returncode}")
-    return done.stdout

@@ -20,7 +20,7 @@ from .. import records
 from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
 from ..records import Deadline, Timings, job_key
-from . import images, neighbours, seed, sharing, slots, virtiofsd
+from . import images, neighbours, overlays, seed, sharing, slots, virtiofsd
 from .console import Console
 from .domain import Domains, DomainSpec, render_xml
 from .kept import Kept, read_kept, write_kept
@@ -184,11 +184,11 @@ def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: St
     """The disk, and what the guest boots from."""
     step(f"the disk of {guest.kept.name}")
     with guest.timings.phase("disk"):
-        images.make_overlay(
+        overlays.make_overlay(
             guest.image,
             guest.directory / "disk.qcow2",
             deadline,
-            taken=images.taken_by_guests(settings.guests_dir),
+            taken=overlays.taken_by_guests(settings.guests_dir),
             qemu_img=settings.qemu_img,
         )
         guest.boot = _own_kernel(guest.image, guest.directory)

@@ -27,6 +27,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan impor
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     images,
     neighbours,
+    overlays,
     seed,
     sharing,
     virtiofsd,
@@ -59,7 +60,7 @@ def prepare(
     image = images.find(image_name, settings.pool)
     records.make_directory(directory)
     settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-    images.make_overlay(image, directory / "disk.qcow2", Deadline.after(60))
+    overlays.make_overlay(image, directory / "disk.qcow2", Deadline.after(60))
     boot = {kind: getattr(image.boot, kind) for kind in ("kernel", "initrd")}
     copies: dict[str, t.Any] = {
         kind: pathlib.Path(shutil.copyfile(path, directory / kind)) for kind, path in boot.items() if path

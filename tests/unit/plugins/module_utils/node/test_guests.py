@@ -29,6 +29,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     locks,
     making,
     neighbours,
+    overlays,
     seed,
     slots,
     use,
@@ -131,7 +132,7 @@ def test_a_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: 
     assert slots.taken(node.settings) == {}
     for name in ("scandir", "listdir"):
         monkeypatch.setattr(os, name, ending(getattr(os, name)))
-    assert images.taken_by_guests(node.settings.guests_dir) == images.Taken()
+    assert overlays.taken_by_guests(node.settings.guests_dir) == overlays.Taken()
     assert not gone.exists()
 
 
@@ -222,7 +223,7 @@ STEPS = {
     "image": (images, "find"),
     "slot": (slots, "take"),
     "address of the node": (neighbours, "node_address"),
-    "overlay": (images, "make_overlay"),
+    "overlay": (overlays, "make_overlay"),
     "seed": (seed, "write_iso"),
     "domain XML": (making, "render_xml"),
     "forgetting old addresses": (neighbours, "flush"),

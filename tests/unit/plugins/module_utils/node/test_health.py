@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import CAUSES, NodeFault, SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import health, images, neighbours
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import health, images, neighbours, overlays
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import Capabilities
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 
@@ -159,7 +159,7 @@ def test_room_that_is_promised_to_running_guests_is_not_free(node: Node) -> None
     overlay = node.settings.guests_dir / "7.head.1" / "vcn1-1" / "disk.qcow2"
     overlay.parent.mkdir(parents=True)
     overlay.write_bytes(b"QFI\xfb\0\0\0\3" + b"\0" * 16 + (9 * GIB).to_bytes(8, "big"))
-    assert 0 <= 9 * GIB - images.taken_by_guests(node.settings.guests_dir).promised_bytes < 1 << 16
+    assert 0 <= 9 * GIB - overlays.taken_by_guests(node.settings.guests_dir).promised_bytes < 1 << 16
     assert "promised" in node.troubles("disk")[0]
     overlay.unlink()
     assert node.troubles("disk") == []

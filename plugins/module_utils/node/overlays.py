@@ -1,0 +1,102 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The disks of guests: overlays over images, and what they take of a node's disk."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+
+from ..errors import NodeFault, SiteFault
+from ..records import Deadline
+from .image_check import QEMU_IMG, inspect, run_qemu_img
+from .images import Image
+
+
+@dataclasses.dataclass(frozen=True)
+class Taken:
+    """What the overlays of a node's guests take of its disk: what they hold now, and by what they may still grow."""
+
+    held_bytes: int = 0
+    promised_bytes: int = 0
+
+
+NOTHING_TAKEN = Taken()
+
+
+def make_overlay(
+    image: Image, path: pathlib.Path, deadline: Deadline, *, taken: Taken = NOTHING_TAKEN,
+    qemu_img: pathlib.Path = QEMU_IMG,
+) -> int:  # fmt: skip
+    """Make the disk of one guest: an empty overlay over the image, on the node's own disk.
+
+    Args:
+        image: what it stands on; never written to.
+        path: the overlay; its directory exists and is root's.
+        taken: by other overlays on the same file system.
+
+    Returns:
+        The size in bytes to which the overlay may grow.
+
+    Raises:
+        ImageFault: see `inspect`.
+        NodeFault: the file system has no room for it, and it is not guests that fill it.
+        SiteFault: the file system could never hold it, or guests have taken the room.
+    """
+    size = int(inspect(image, deadline, qemu_img=qemu_img)["virtual-size"])
+    disk = shutil.disk_usage(path.parent)
+    if size > disk.total:
+        raise SiteFault(
+            f"image {image.name}", f"holds {size >> 20} MiB, {path.parent} has {disk.total >> 20} MiB in all"
+        )
+    what = f"no room for a guest's disk under {path.parent}"
+    if size > disk.free + taken.held_bytes:
+        raise NodeFault(
+            what, f"{size >> 20} MiB are needed; {disk.free >> 20} MiB are free", "free some space", cause="disk"
+        )
+    if size + taken.promised_bytes > disk.free:
+        # users can bring that about on a node that is well
+        raise SiteFault(
+            what,
+            f"{size >> 20} MiB are needed; {disk.free >> 20} MiB are free, {taken.promised_bytes >> 20} MiB of them "
+            f"promised to other guests, which hold {taken.held_bytes >> 20} MiB",
+            "it is free again when their jobs end",
+        )
+    # qemu-img makes a new file readable by all, and whoever has it open once reads the guest's disk for good
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    path.chmod(0o600)
+    argv: list[str | pathlib.Path] = [qemu_img, "create", "-q", "-f", "qcow2", "-b", image.path]
+    argv += ["-F", image.format, path]
+    run_qemu_img(argv, deadline, NodeFault)
+    return size
+
+
+def taken_by_guests(guests_dir: pathlib.Path) -> Taken:
+    """What is taken by the overlays of this node: nothing else may count on it.
+
+    Args:
+        guests_dir: one directory a start of a job, one below it a guest.
+    """
+    held = promised = 0
+    guests = [guest for start in _entries(guests_dir) for guest in _entries(start)]
+    for overlay in (guest / "disk.qcow2" for guest in guests):
+        # another start's may be taken away at any time
+        with contextlib.suppress(OSError):
+            with overlay.open("rb") as stream:
+                header = stream.read(32)
+                size = os.fstat(stream.fileno()).st_blocks * 512
+            held += size
+            # qcow2: the size that a guest sees is a big-endian number at byte 24 (QEMU, docs/interop/qcow2.txt)
+            promised += max(0, int.from_bytes(header[24:32], "big") - size)
+    return Taken(held, promised)
+
+
+def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
+    try:
+        return list(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Disks of guests."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.overlays import Taken, make_overlay
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
+
+if t.TYPE_CHECKING:
+    from tests.unit.conftest import ImagePool
+
+SOON = 60.0
+
+
+@pytest.mark.parametrize("name", ["tiny", "plain", "old"])
+def test_an_overlay_names_its_base_and_leaves_it_alone(
+    image_pool: ImagePool, name: str, tmp_path: pathlib.Path
+) -> None:
+    image = image_pool.find(name)
+    before = image.path.read_bytes()
+    size = make_overlay(image, tmp_path / "overlay.qcow2", Deadline.after(SOON))
+    told = subprocess.run(
+        ["qemu-img", "info", "--output=json", tmp_path / "overlay.qcow2"], check=True, capture_output=True, timeout=60
+    )
+    facts = json.loads(told.stdout)
+    assert facts["backing-filename"] == str(image.path)
+    assert facts["backing-filename-format"] == image.format
+    assert facts["virtual-size"] == size
+    assert image.path.read_bytes() == before
+    assert (tmp_path / "overlay.qcow2").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_overlay_is_never_readable_by_others(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+    """Not for a moment: who has it open once reads all that the guest ever writes."""
+    modes = tmp_path / "modes"
+    program = tmp_path / "qemu-img"
+    program.write_text(
+        f'#!/bin/sh\nqemu-img "$@" || exit\nfor last; do :; done\n[ "$1" != create ] || stat -c %a "$last" >{modes}\n'
+    )
+    program.chmod(0o755)
+    former = os.umask(0o022)
+    try:
+        make_overlay(image_pool.find("old"), tmp_path / "disk.qcow2", Deadline.after(SOON), qemu_img=program)
+    finally:
+        os.umask(former)
+    assert modes.read_text() == "600\n"
+
+
+@pytest.mark.parametrize(
+    ("taken", "fault"),
+    [
+        (Taken(), NodeFault),
+        (Taken(held_bytes=4 << 20), NodeFault),
+        (Taken(held_bytes=8 << 20), SiteFault),
+        (Taken(held_bytes=8 << 20, promised_bytes=1 << 60), SiteFault),
+    ],
+)
+def test_a_disk_that_guests_fill_is_no_fault_of_the_node(
+    image_pool: ImagePool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, taken: Taken, fault: type
+) -> None:
+    """Else a user who asks for enough guests could set a node offline that is well; 16 MiB are asked for."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1 << 30, 1 << 30, 8 << 20))
+    with pytest.raises(fault, match="no room"):
+        make_overlay(image_pool.find("tiny"), tmp_path / "overlay.qcow2", Deadline.after(SOON), taken=taken)
+    assert not (tmp_path / "overlay.qcow2").exists()
+
+
+def test_promised_space_is_not_given_twice(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+    taken = Taken(promised_bytes=1 << 60)
+    with pytest.raises(SiteFault, match="promised to other guests"):
+        make_overlay(image_pool.find("tiny"), tmp_path / "overlay.qcow2", Deadline.after(SOON), taken=taken)
+    assert not (tmp_path / "overlay.qcow2").exists()
+
+
+def test_an_image_that_no_disk_could_hold_is_the_sites_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+    image_pool.qemu_img(
+        "create", "-q", "-f", "qcow2", image_pool.path / "huge.qcow2", shutil.disk_usage(tmp_path).total * 4
+    )
+    (image_pool.path / "huge.qcow2").chmod(0o444)
+    with pytest.raises(SiteFault, match="in all"):
+        make_overlay(image_pool.find("huge"), tmp_path / "overlay.qcow2", Deadline.after(SOON))
