@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import posixpath
 import re
 import typing as t
 
 from . import bash_assignments
-from .bash_assignments import Assignment
+from .bash_assignments import Assignment, Skipped
 from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, Parameter
 from .policy_file import LEAVE, PolicyErrors, meant, objection, parse
-from .policy_text import policy_text
+from .policy_text import policy_text, variables_text
 from .values import shown, written
 
 MAPPED, CHANGED, DROPPED, REFUSED, SKIPPED = "mapped", "changed", "dropped", "refused", "skipped"
@@ -46,6 +47,11 @@ NEW_NAMES: dict[str, str] = {
 }
 """The parameter that each old name became."""
 
+END_OF_SETTINGS = "DO NOT EDIT BELOW THIS LINE"
+"""What the original's file says above its own code; settings that somebody put below it count all the same."""
+_OWN_CODE = re.compile(r"set -o nounset|.*\$\{?LIB_LOG4BSH\b")
+"""What it does above that line."""
+
 _SKVM = "a constant of the sKVM prototype, which has no place in today's form of the component"
 _LOG = "the product's log has one form, and no settings of log4bsh"
 _OWN = "a constant of the original's own programs"
@@ -59,12 +65,15 @@ GONE: dict[str, str] = {
     "VIRSH_OPTS": "virsh is not called",
     **dict.fromkeys(CONSTANTS, "a constant, which is known"),
     **dict.fromkeys(
-        ("CLOUD_INIT_LOG", "SYS_LOG_FILE_RH", "SYS_LOG_FILE_DEBIAN", "PINNING_FILE", "RUID_CACHE_FILE"), _OWN
+        ("CLOUD_INIT_LOG", "SYS_LOG_FILE_RH", "SYS_LOG_FILE_DEBIAN", "PINNING_FILE", "RUID_CACHE_FILE",
+         "ABSOLUTE_PATH_CONFIG", "LIB_LOG4BSH", "SHARED_FS_JOB_DIR", "RAMDISK", "PBS_QSUB", "VRDMA_CONFIGFILE"), _OWN,
     ),
+    "DEBUG": "a user's own word, for one job: DEBUG=true vsub ...; debug_default is the site's",
+    "TRACE": "a user's own word, for one job: TRACE=true vsub ...; trace_default is the site's",
     **dict.fromkeys(("LOG_LEVEL", "MAX_LOG_SIZE", "USE_COLORS", "DATE_FORMAT", "LOG4BSH_CONFIG_FILE"), _LOG),
     **dict.fromkeys(
         ("IOCM_INTERFACE_NAME", "VRDMA_BRDIGE_ADDRESS", "VRDMA_BRIDGE", "IB_TARGET_PORT", "VRDMA_IB_PORT_MODE",
-         "VRDMA_ROCE_PORT", "VRDMA_NIC_NAME"), _SKVM,
+         "VRDMA_ROCE_PORT", "VRDMA_NIC_NAME", "HUGE_TABLE_SIZE", "SOCKET0_MEM", "OVS_DIR"), _SKVM,
     ),
 }  # fmt: skip
 """Names that nothing became, and why."""
@@ -95,9 +104,16 @@ class Word:
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
-    """A new configuration, and a word on everything that stood in the old one."""
+    """A new configuration, and a word on everything that stood in the old one.
+
+    Attributes:
+        text: as the site's file.
+        variables: the same as variables of the roles.
+        words: in the order of the lines.
+    """
 
     text: str
+    variables: str
     words: tuple[Word, ...]
 
     @property
@@ -117,12 +133,15 @@ def convert(text: str, file: str) -> Converted:
         A configuration that is good, and what became of each name.
     """
     found, skipped = bash_assignments.read(text, CONSTANTS)
-    words = [Word(one.line, one.text, SKIPPED, one.why) for one in skipped]
+    own_code = _line_of_end(text)
+    words = _not_read(skipped, own_code)
     last = {NEW_NAMES.get(one.name, one.name): one for one in found}
     settings: dict[str, object] = {}
     came_from: dict[str, Assignment] = {}
     for one in found:
         target = NEW_NAMES.get(one.name, one.name)
+        if one.line > own_code and target not in PARAMETERS:
+            continue
         if last[target] is not one:
             words.append(Word(one.line, one.name, DROPPED, f"line {last[target].line} says it again"))
             continue
@@ -131,7 +150,35 @@ def convert(text: str, file: str) -> Converted:
         if word.fate in (MAPPED, CHANGED) and value is not None:
             settings[target], came_from[target] = value, one
     _drop_contradictions(settings, came_from, words)
-    return Converted(policy_text(settings, _remarks(words, file)), tuple(sorted(words, key=lambda word: word.line)))
+    remarks = _remarks(words, file)
+    told = tuple(sorted(words, key=lambda word: word.line))
+    return Converted(policy_text(settings, remarks), variables_text(settings, remarks), told)
+
+
+def _line_of_end(text: str) -> float:
+    """The line that ends what a site sets; infinity: there is none."""
+    lines = (number for number, line in enumerate(text.splitlines(), 1) if END_OF_SETTINGS in line)
+    return next(lines, math.inf)
+
+
+def _not_read(skipped: t.Iterable[Skipped], own_code: float) -> list[Word]:
+    """A word on each thing that is no plain assignment, and one on all of the original's own code."""
+    words: list[Word] = []
+    own_lines: set[int] = set()
+    for one in skipped:
+        if one.text in GONE:
+            words.append(Word(one.line, one.text, DROPPED, GONE[one.text]))
+        elif one.line in own_lines:
+            continue
+        elif _OWN_CODE.match(one.text):
+            own_lines.add(one.line)
+            words.append(Word(one.line, one.text, DROPPED, "the original's own code"))
+        elif one.line < own_code or one.text in NEW_NAMES:
+            words.append(Word(one.line, one.text, SKIPPED, one.why))
+    words = [word for word in words if word.line < own_code or word.fate == SKIPPED]
+    if own_code < math.inf:
+        words.append(Word(int(own_code), END_OF_SETTINGS, DROPPED, "the original's own code follows"))
+    return words
 
 
 def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[Word, object]:

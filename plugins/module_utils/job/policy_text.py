@@ -13,6 +13,8 @@ from ..templates import render
 from .parameters import PARAMETERS, Parameter, sections
 
 TEMPLATE = "vtorque.yml.j2"
+VARIABLE_PREFIX = "vtorque_"
+"""What the roles put before a parameter's name."""
 
 
 def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequence[str]] | None = None) -> str:
@@ -35,6 +37,24 @@ def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequ
         TEMPLATE, site_dir=None, sections=sections(), said=said, strange=strange,
         remarks={name: [printable(line) for line in lines] for name, lines in (remarks or {}).items()},
     )  # fmt: skip
+
+
+def variables_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequence[str]] | None = None) -> str:
+    """The same as variables of the roles, for a file in group_vars.
+
+    Args:
+        settings: what the site says, by the names of parameters.
+        remarks: lines that are shown above a parameter, by its name; also where nothing is set.
+
+    Returns:
+        YAML.
+    """
+    lines = ["---"]
+    for name in PARAMETERS:
+        lines += [f"# {printable(line)}" for line in (remarks or {}).get(name, ())]
+        if name in settings and not _is_default(PARAMETERS[name], settings[name]):
+            lines.append(f"{VARIABLE_PREFIX}{name}: {as_yaml(settings[name])}")
+    return "\n".join(lines) + "\n"
 
 
 def as_yaml(value: object) -> str:

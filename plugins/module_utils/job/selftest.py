@@ -78,9 +78,19 @@ def small_request(policy: Policy, image: str | None) -> str:
         image: a name; None: the site's default.
     """
     vcpus = max(1, policy.vcpus_min or 1)
+    guests = guests_per_node(policy)
     ram = max(min(SMALL_MIB, policy.ram_default), policy.ram_min or 0)
     words = [f"img={image}"] if image else []
-    return ",".join([*words, f"vcpus={vcpus}", f"ram={ram}M", "vms_per_node=1"])
+    return ",".join([*words, f"vcpus={vcpus}", f"ram={ram}M", f"vms_per_node={guests}"])
+
+
+def guests_per_node(policy: Policy) -> int:
+    """How many guests a node has at least, by the site's bounds.
+
+    Args:
+        policy: the site's.
+    """
+    return max(1, policy.vms_per_node_min or 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +104,7 @@ class Expected:
         gid: of the user's first group.
         home: of the user.
         home_is_shared: do guests have it?
-        hosts: how many nodes were asked for.
+        guests: how many there must be, on all nodes together.
         nodes: names of the site's compute nodes, which no guest has.
         keeps_records: should the record come to this host?
     """
@@ -105,7 +115,7 @@ class Expected:
     gid: int
     home: str
     home_is_shared: bool
-    hosts: int
+    guests: int
     nodes: tuple[str, ...]
     keeps_records: bool
 
@@ -247,7 +257,7 @@ def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | Non
     hosts = list(dict.fromkeys(named))
     counts = _said(lines, "counts").split()
     guests = [guest.name for guest in came.record.guests] if came.record else hosts
-    if len(hosts) != expected.hosts or hosts != guests or hosts[:1] != [_said(lines, "host")]:
+    if len(hosts) != expected.guests or hosts != guests or hosts[:1] != [_said(lines, "host")]:
         return _bad(
             "node file",
             f"names {_few(', '.join(hosts) or 'nobody')}, and the guests are {', '.join(guests) or 'not known'}",
@@ -261,11 +271,11 @@ def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | Non
 
 
 def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
-    if expected.hosts < 2:
+    if expected.guests < 2:
         return Finding("ways", NONE, "-")
     tried = [line.split() for line in (lines or {}).get("reached", [])]
     lost = [words[0] for words in tried if len(words) != 2 or words[0] != words[1]]
-    if lost or len(tried) != expected.hosts - 1:
+    if lost or len(tried) != expected.guests - 1:
         return _bad("ways", f"not reached by ssh from the first guest: {_few(', '.join(lost) or 'the others')}")
     return Finding("ways", shown=f"{len(tried)} by ssh")
 

@@ -51,6 +51,8 @@ OLD is the config.sh of the original.  It is read and never run.  For each of it
 mapped; changed or dropped, and why; refused, where today's product cannot take the value: the new file then holds the
 default, with a comment.  What is no plain assignment is skipped, and named.
 
+Where the roles write the site's configuration, it is made of the play's variables alone: use --variables there.
+
 exit status:
   0  everything found its place
   1  something was refused or skipped: look at it
@@ -59,6 +61,8 @@ exit status:
 examples:
   vmgr config convert config.sh                   the new configuration, and on standard error what became of each name
   vmgr config convert config.sh -o vtorque.yml    into a new file
+  vmgr config convert config.sh --variables -o group_vars/all/vtorque.yml
+                                                  for mikelangelo.vtorque.install
 """
 
 
@@ -80,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("file", metavar="FILE", nargs="?", help="a draft (the site's own configuration)")
     old = verb("convert", "make a configuration out of the original's config.sh", CONVERT_EPILOG)
     old.add_argument("old", metavar="OLD", help="the original's config.sh")
+    old.add_argument("--variables", action="store_true", help="variables of the roles (vtorque_...), for group_vars")
     old.add_argument("-o", "--output", metavar="NEW", help="the new file, which must not be there yet")
 
 
@@ -100,7 +105,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     if call.verb == "check":
         return _check(call.file, call.config)
     if call.verb == "convert":
-        return _convert(call.old, call.output)
+        return _convert(call.old, call.output, variables=call.variables)
     return _show(call)
 
 
@@ -147,13 +152,14 @@ def _check(file: str | None, site: pathlib.Path) -> int:
     return 0
 
 
-def _convert(old: str, new: str | None) -> int:
+def _convert(old: str, new: str | None, *, variables: bool) -> int:
     text = _standard_input() if old == STDIN else _read(pathlib.Path(old))
     done = convert(text, pathlib.Path(old).name if old != STDIN else "standard input")
+    made = done.variables if variables else done.text
     if new is None:
-        sys.stdout.write(done.text)
+        sys.stdout.write(made)
     else:
-        _write(pathlib.Path(new), done.text)
+        _write(pathlib.Path(new), made)
     # with the new file on standard output, what became of the names is no part of it
     _tell(done, sys.stderr if new is None else sys.stdout)
     return LOOK if done.needs_a_look else 0

@@ -181,7 +181,7 @@ def _expected(
         gid=who.pw_gid,
         home=who.pw_dir,
         home_is_shared=start_directory.home_is_shared(policy),
-        hosts=trial.hosts,
+        guests=trial.hosts * selftest.guests_per_node(policy),
         nodes=tuple(node.name for node in nodes),
         keeps_records=keeps,
     )

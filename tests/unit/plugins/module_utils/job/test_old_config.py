@@ -8,6 +8,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.old_config import (
     GONE,
     NEW_NAMES,
@@ -235,6 +236,52 @@ def test_sample_of_a_site(tmp_path: pathlib.Path) -> None:
     assert done.needs_a_look
     assert [word.line for word in done.words] == sorted(word.line for word in done.words)
     assert "IMG_DEFAULT" in [word.name for word in done.words if word.text == "line 7 says it again"]
+
+
+AS_IT_CAME = """\
+set -o nounset;
+ABSOLUTE_PATH_CONFIG="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)";
+LIB_LOG4BSH=$(find "$ABSOLUTE_PATH_CONFIG/../.." -type f -name log4bsh.sh);
+[ -z $LIB_LOG4BSH ] && echo "FATAL ERROR: Log4bsh not found!" && exit 1;
+source $LIB_LOG4BSH;
+TIMEOUT=200;
+TRACE=true
+#         DO NOT EDIT BELOW THIS LINE         #
+if [ -z ${TRACE-} ] || [ "$TRACE" == "__TRACE__" ]; then
+  TRACE=$TRACE_DEFAULT;
+fi
+SHARED_FS_JOB_DIR="$WS_DIR/$JOBID"; #user is not set in all scripts(?)
+SSH_OPTS="-t -n -o BatchMode=yes";
+somethingElse=7
+MAC_PREFIX="52:54:07"
+"""
+"""The form of the original's own file, with a setting that a site put at its end."""
+
+
+def test_the_originals_own_code_is_no_news() -> None:
+    done = convert(AS_IT_CAME, "config.sh")
+    assert not done.needs_a_look
+    policy = parse(done.text, "new").policy
+    assert (policy.timeout, policy.mac_prefix, policy.trace_default) == (200, "52:54:07", False)
+    told = words(done)
+    assert told["DO NOT EDIT BELOW THIS LINE"] == ("dropped", "the original's own code follows")
+    assert told["TRACE"][0] == "dropped"
+    assert "trace_default" in told["TRACE"][1]
+    assert {"SSH_OPTS", "somethingElse", "SHARED_FS_JOB_DIR"}.isdisjoint(told)
+
+
+def test_a_condition_of_the_sites_own_below_it_is_named() -> None:
+    done = convert(AS_IT_CAME + "if [ -e /x ]; then\n  TIMEOUT=9\nfi\n", "config.sh")
+    assert words(done)["TIMEOUT"][0] == "skipped"
+    assert done.needs_a_look
+
+
+def test_as_variables_it_says_the_same_for_the_roles() -> None:
+    done = convert(SAMPLE, "config.sh")
+    variables = yaml.safe_load(done.variables)
+    assert {name.removeprefix("vtorque_"): value for name, value in variables.items()} == yaml.safe_load(done.text)
+    assert all(name.startswith("vtorque_") for name in variables)
+    assert "PROLOGUE_TIMEOUT changed: prologue_timeout stays at its default" in done.variables
 
 
 def test_what_was_refused_stands_as_a_comment_above_the_default() -> None:

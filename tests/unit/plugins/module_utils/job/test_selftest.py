@@ -121,7 +121,7 @@ def test_what_a_job_writes_does_nothing_to_a_terminal(output: str) -> None:
 
 def test_site_that_has_less_proves_less() -> None:
     """No shared homes, no records on front ends, one node."""
-    less = dataclasses.replace(EXPECTED, home_is_shared=False, keeps_records=False, hosts=1)
+    less = dataclasses.replace(EXPECTED, home_is_shared=False, keeps_records=False, guests=1)
     one = OUTPUT.replace("node vcn2-1\nreached vcn2-1 vcn2-1\n", "").replace("counts 3 2", "counts 2 1")
     proofs = found(less, output=one.replace("found ab12", "found "), seen="", record=None)
     assert {name: proofs[name].state for name in ("home", "record", "ways", "node file", "exit status")} == {
@@ -150,7 +150,7 @@ def test_script_says_what_is_expected_of_it(tmp_path: pathlib.Path) -> None:
     )  # fmt: skip
     assert done.returncode == selftest.STATUS
     came = selftest.Came(done.returncode, done.stdout, done.stderr, (place / "seen").read_text(), None)
-    one = dataclasses.replace(EXPECTED, hosts=1, nodes=(host,))
+    one = dataclasses.replace(EXPECTED, guests=1, nodes=(host,))
     proofs = {finding.check: finding for finding in selftest.judge(one, came)}
     assert {name for name, finding in proofs.items() if finding.state == "bad"} == {"machine", "user", "record"}
     assert "in no virtual machine" in proofs["machine"].words
@@ -162,6 +162,7 @@ def test_script_says_what_is_expected_of_it(tmp_path: pathlib.Path) -> None:
         (Policy(), None, "vcpus=1,ram=1024M,vms_per_node=1"),
         (Policy(ram_default=192), "debian12", "img=debian12,vcpus=1,ram=192M,vms_per_node=1"),
         (Policy(vcpus_min=2, ram_min=4096), None, "vcpus=2,ram=4096M,vms_per_node=1"),
+        (Policy(vms_per_node_min=2), None, "vcpus=1,ram=1024M,vms_per_node=2"),
     ],
 )
 def test_request_is_small_and_within_the_sites_bounds(policy: Policy, image: str | None, request_text: str) -> None:
