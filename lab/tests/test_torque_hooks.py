@@ -305,10 +305,10 @@ def test_presetup_prologue_runs_first_with_the_host_list_as_ninth_argument(syste
     system.record("n1", "prologue", name="presetup")
     config = system.hook_path("n1", "config")
     config.write_text(f"$presetup_prologue {system.hook_path('n1', 'presetup')}\n")
-    system.run("momctl", "-r", user="root", host="n1")
+    system.reread("n1")
     job_id, _shown = system.finish("-l", "nodes=n1+n2")
     config.unlink()
-    system.run("momctl", "-r", user="root", host="n1")
+    system.reread("n1")
     system.remove("n1", "presetup")
     assert system.ran(job_id)[0] == "n1:presetup"
     assert system.seen(job_id, "n1", "presetup").arguments[9] == "n1+n2"

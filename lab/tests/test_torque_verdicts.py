@@ -32,7 +32,7 @@ def system(cluster: trial.Trial) -> t.Iterator[trial.Trial]:
 
 def configure(system: trial.Trial, host: str, text: str) -> None:
     system.hook_path(host, "config").write_text(text)
-    system.run("momctl", "-r", user="root", host=host)
+    system.reread(host)
 
 
 def only_n1(system: trial.Trial) -> None:

@@ -148,18 +148,19 @@ def _print_server(answer: Request) -> str:
 
 
 def momctl(arguments: list[str]) -> int:
-    """`-d LEVEL` shows a MOM, `-q clearmsg` ends its fault, `-r` reads its configuration again."""
+    """`-d LEVEL` shows a MOM, `-q clearmsg` ends its fault."""
     from . import wire
 
     try:
-        options, operands = parse(arguments, "d:h:q:r")
+        options, operands = parse(arguments, "d:h:q:r:")
     except UsageError as error:
         sys.stderr.write(f"momctl: {error}\n")
         return 2
     chosen = dict(options)
-    what = "reconfig" if "r" in chosen else chosen.get("q", "diagnose")
-    if operands or what not in ("clearmsg", "reconfig", "diagnose"):
-        sys.stderr.write("momctl: only -d, -q clearmsg and -r are known here\n")
+    what = chosen.get("q", "diagnose")
+    if operands or "r" in chosen or what not in ("clearmsg", "diagnose"):
+        # `-r FILE` would send a MOM another configuration
+        sys.stderr.write("momctl: only -d and -q clearmsg are known here\n")
         return 2
     here = site()
     try:

@@ -217,9 +217,6 @@ class Mom:
         if message["what"] == "clearmsg":
             self.set_fault("")
             return {"text": f"{self.host}:  clearmsg = 'messages cleared'"}
-        if message["what"] == "reconfig":
-            self.read_config()
-            return {"text": f"{self.host}:  reconfig successful"}
         lines = [
             f"Host: {self.host}/{self.host}   Version: 6.1.3   PID: {os.getpid()}",
             f"Prolog/Epilog Alarm Time:      {self.alarm:g} seconds",

@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -352,6 +353,11 @@ class Trial:
     def hook_path(self, host: str, hook: str) -> pathlib.Path:
         """A hook in mom_priv."""
         return self.home(host) / "mom_priv" / hook
+
+    def reread(self, host: str) -> None:
+        """Have the MOM read its configuration again; returns when it has."""
+        os.kill(int(self.hook_path(host, "mom.lock").read_text(encoding="ascii")), signal.SIGHUP)
+        self.run("momctl", "-d", "0", user="root", host=host)  # served after the signal
 
     def record(self, host: str, hook: str, name: str = "") -> pathlib.Path:
         """Install the recorder as a hook (under another name, if given)."""

@@ -25,6 +25,8 @@ PRESETUP = f"""#!/bin/sh
 # every job waits here, before the hooks, until somebody reads
 echo waiting >{GATE}
 """
+REREAD = "kill -HUP $(cat /var/spool/torque/mom_priv/mom.lock) && momctl -d 0 >/dev/null"
+"""The MOM reads its configuration again, and has when it answers."""
 HIDE_KVM = "[ ! -e /dev/kvm ] || mv /dev/kvm /dev/kvm.away"
 SHOW_KVM = "[ ! -e /dev/kvm.away ] || mv /dev/kvm.away /dev/kvm"
 HOOK = "pgrep -f '[c]li.hook prologue'"
@@ -170,12 +172,12 @@ def gates(site: Site, *nodes: str) -> t.Iterator[None]:
         for path, text in (("/run/lab/presetup", PRESETUP), (hook, OVER)):
             done = site.on(node, "/bin/sh", "-c", f"cat >{path} && chmod 755 {path}", stdin=text)
             assert done.returncode == 0, done.stderr
-        site.root(node, f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; momctl -r")
+        site.root(node, f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; {REREAD}")
     try:
         yield
     finally:
         for node in nodes:
-            site.root(node, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; momctl -r")
+            site.root(node, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; {REREAD}")
 
 
 def open_gate(site: Site, node: str) -> None:

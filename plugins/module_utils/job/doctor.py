@@ -75,7 +75,9 @@ def look_at_alarm(policy: Policy, torque_home: pathlib.Path) -> Finding:
         f"$prologalarm {alarm_s} leaves {max(0, left_s):.0f} s for guests to start, prologue_timeout is "
         f"{policy.prologue_timeout}"
     )
-    remedy = f"write $prologalarm {least} into {torque_home}/mom_priv/config, then momctl -r"
+    # pbs_mom(8): SIGHUP has it read its file again; `momctl -r` wants a file, which it sends to a MOM in its place
+    mom_priv = torque_home / "mom_priv"
+    remedy = f"write $prologalarm {least} into {mom_priv}/config, then kill -HUP $(cat {mom_priv}/mom.lock)"
     return Finding("alarm", BAD, f"{alarm_s}s", words, remedy)
 
 
