@@ -16,6 +16,8 @@ import typing as t
 
 VALUED = frozenset("aAbcCdDeFijJkKlLmMNopPqrStTuvwW")
 """The options that take a value; every other letter is a flag (E f h I n V X x z), or qsub's to refuse."""
+OWN_VALUED = frozenset({"--query"})
+"""The whole words that take a value; they are vsub's, since qsub has none that does."""
 VM = "vm"
 """`-vm` is no option of qsub, which would read it as `-v m`."""
 
@@ -148,12 +150,14 @@ class Arguments:
 
 
 def _whole(words: t.Sequence[str], index: int) -> Option:
-    """`-vm` with the word after it, or a `--word`."""
-    if words[index] != f"-{VM}":
-        return Option(words[index], None, index, 0)
-    if index + 1 == len(words):
-        return Option(VM, None, index)
-    return Option(VM, words[index + 1], index, 1, index + 1, 0)
+    """`-vm` or a `--word`, with the word after it where it takes one; `--word=value` too."""
+    word, equals, glued = words[index].partition("=")
+    if equals and word in OWN_VALUED:
+        return Option(word, glued, index, 0, index, len(word) + 1)
+    name, at = (VM, 1) if words[index] == f"-{VM}" else (words[index], 0)
+    if (name != VM and name not in OWN_VALUED) or index + 1 == len(words):
+        return Option(name, None, index, at)
+    return Option(name, words[index + 1], index, at, index + 1, 0)
 
 
 def _cluster(words: t.Sequence[str], index: int) -> t.Iterator[Option]:

@@ -85,7 +85,15 @@ def add_json(parser: argparse.ArgumentParser, words: str = "for programs", group
     )  # fmt: skip
 
 
-def tell(call: argparse.Namespace, data: t.Any) -> None:
+class Asked(t.Protocol):
+    """What was asked, as far as it matters here."""
+
+    @property
+    def query(self) -> Query | None:
+        """Which part is wanted; None: all of it."""
+
+
+def tell(call: Asked | argparse.Namespace, data: t.Any) -> None:
     """Print what there is as JSON, or what the caller asked of it.
 
     Args:

@@ -22,10 +22,13 @@ from ...module_utils.job.submission import Site, Submission, asks_for_vm, prepar
 from ...module_utils.job.values import KeyFault, nearest, size_text
 from . import environment, messages
 
+if t.TYPE_CHECKING:
+    from .json_output import Query
+
 PROGRAM = "vsub"
 QSUB_ABOUT = "--about"
 """The one long option that qsub has besides --version; it looks for it wherever it stands, and submits nothing."""
-OWN = ("--dry-run", "--json", "--help", "--version")
+OWN = ("--dry-run", "--json", "--query", "--help", "--version")
 NOTHING_SUBMITTED = "nothing was submitted"
 BATCH_TIMEOUT_S = 5.0
 """For the sizes of nodes, which are only there to refuse early: qsub will say whether the server is well."""
@@ -60,6 +63,8 @@ in the environment:
 
   --dry-run   show the request, where each value came from, and the qsub command; submit nothing
   --json      with --dry-run: the same for programs
+  --query EXPRESSION
+              with --dry-run: what this JMESPath expression finds in that, as --query 'request.ram.value'
   --help      this text
   --version   vsub's version
 
@@ -77,6 +82,8 @@ class Call(t.NamedTuple):
     policy: Policy
     qsub: str
     front_end: bool
+    as_json: bool = False
+    query: Query | None = None
 
 
 def main() -> int:
@@ -103,24 +110,39 @@ def submit(words: t.Sequence[str], caller: dict[bytes, bytes], policy_path: path
         print(f"{PROGRAM} {version()}")
         return 0
     try:
-        return _submit(arguments.without(*OWN), own, caller, policy_path)
+        query = _query(arguments)
+        return _submit(arguments.without(*OWN), own, query, caller, policy_path)
     except VTorqueError as error:
         print(messages.text(PROGRAM, error, NOTHING_SUBMITTED), file=sys.stderr)
         return next(status for kind, status in messages.STATUS if isinstance(error, kind))
 
 
-def _submit(arguments: Arguments, own: set[str], caller: dict[bytes, bytes], policy_path: pathlib.Path) -> int:
+def _query(arguments: Arguments) -> Query | None:
+    asked = arguments.all("--query")
+    if not asked:
+        return None
+    if asked[-1].value is None:
+        raise UserFault("--query", "the expression is missing", "it is a JMESPath expression, as request.ram.value")
+    from .json_output import Query  # what argparse and json take is for who asks for it
+
+    return Query(asked[-1].value)
+
+
+def _submit(
+    arguments: Arguments, own: set[str], query: Query | None, caller: dict[bytes, bytes], policy_path: pathlib.Path
+) -> int:
     if unknown := own - {*OWN, QSUB_ABOUT}:
         word = min(unknown)
         hint = "did you mean -vm?" if word == f"--{VM}" else nearest(word, OWN).lstrip("; ")
         raise UserFault(word, "no such option", hint or "see vsub --help")
-    if "--json" in own and "--dry-run" not in own:
-        raise UserFault("--json", "goes with --dry-run")
+    for_programs = sorted(own & {"--json", "--query"})
+    if for_programs and "--dry-run" not in own:
+        raise UserFault(for_programs[0], "goes with --dry-run")
     policy = load(policy_path)
     host = os.uname().nodename
     front_end = host_matches(policy.regex_fe, host)
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
-    call = Call(arguments, caller, policy, qsub, front_end)
+    call = Call(arguments, caller, policy, qsub, front_end, bool(for_programs), query)
     if QSUB_ABOUT in own:
         return _become_qsub(call, arguments)
     script, from_stdin = _read_script(call)
@@ -138,7 +160,7 @@ def _submit(arguments: Arguments, own: set[str], caller: dict[bytes, bytes], pol
     for notice in submission.notices:
         print(f"{PROGRAM}: {notice}", file=sys.stderr)
     if "--dry-run" in own:
-        return _show(call, submission, script, as_json="--json" in own)
+        return _show(call, submission, script)
     return _hand_over(call, submission.arguments, script, submission.script, from_stdin)
 
 
@@ -286,18 +308,18 @@ def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     return {"keys": tuple(KEYS), "choices": words, "vm_img_dir": vm_img_dir}
 
 
-def _show(call: Call, submission: Submission, script: directives.Script, *, as_json: bool) -> int:
+def _show(call: Call, submission: Submission, script: directives.Script) -> int:
     resolved = submission.resolved
     arguments = _with_prefix(call, submission.arguments)
     command = [call.qsub, *arguments.words]
     rows = [(key, resolved.values[key]) for key in KEYS if resolved.values[key] is not None]
-    if as_json:
-        import json
+    if call.as_json:
+        from .json_output import tell
 
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document = {"request": request, "shell": resolved.shell, "qsub": command, "notices": submission.notices}
         document["hosts"] = {"vm": submission.vm_hosts, "of": submission.hosts}
-        print(json.dumps({**document, "neutral_lines": script.vm_lines}, indent=2))
+        tell(call, {**document, "neutral_lines": script.vm_lines})
         return 0
     table = [("request", "value", "from")]
     for key, value in rows:
@@ -319,7 +341,13 @@ def _show(call: Call, submission: Submission, script: directives.Script, *, as_j
 
 def _dry_run_bare(call: Call) -> int:
     print(f"{PROGRAM}: VM jobs are switched off on this site; the job goes to qsub as it is", file=sys.stderr)
-    print(shlex.join([call.qsub, *_with_prefix(call, call.arguments).words]))
+    command = [call.qsub, *_with_prefix(call, call.arguments).words]
+    if call.as_json:
+        from .json_output import tell
+
+        tell(call, {"request": {}, "qsub": command})
+    else:
+        print(shlex.join(command))
     return 0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import signal
 import sys
@@ -26,6 +25,7 @@ from ...module_utils.node.settings import NodeSettings
 from ...module_utils.records import Deadline
 from ..node_settings import host_name, settings_of
 from . import messages
+from .json_output import add_json, tell
 
 PROGRAM = "vtorque-sweep"
 VERSION = 1
@@ -103,7 +103,7 @@ def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_
         return LEFT
     _log(report)
     if call.json:
-        print(json.dumps(dataclasses.asdict(report)))
+        tell(call, dataclasses.asdict(report))
     else:
         _show(report, always=sys.stdout.isatty())
     return 0 if report.ok else LEFT
@@ -210,7 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--boot", action="store_true", help="only what is of an earlier boot; nobody is asked")
     parser.add_argument("--all", action="store_true", help=f"also more than {sweep.MASS} starts at once")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_json(parser)
     return parser
 
 

@@ -63,6 +63,9 @@ def test_posixly_correct_ends_options_at_the_operand() -> None:
         (["-zIS/bin/sh"], ["S", "z"], ["-I"]),
         (["-N", "-S", "job.sh"], ["S"], ["-N", "-S", "job.sh"]),
         (["-F", "a  'b' \"c\"", "--dry-run", "--json", "j"], ["--dry-run", "--json"], ["-F", "a  'b' \"c\"", "j"]),
+        (["--query", "a.b", "-z", "--query=c", "j"], ["--query"], ["-z", "j"]),
+        (["-N", "--query", "j"], ["--query"], ["-N", "--query", "j"]),
+        (["j", "--query", "a"], ["--query"], ["j", "--query", "a"]),
     ],
 )
 def test_without(words: list[str], names: list[str], left: list[str]) -> None:

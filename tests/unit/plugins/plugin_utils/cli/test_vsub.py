@@ -451,6 +451,37 @@ def test_dry_run_for_programs(site: Site) -> None:
     assert site.vsub("--json", "job.sh").status == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--query", "request.vcpus.value"], 1),
+        (["--query=request.vcpus"], {"value": 1, "from": "command line"}),
+        (["--json", "--query", "qsub[-1]"], "job.sh"),
+        (["--query", "request", "--query", "request.nothing"], None),
+    ],
+)
+def test_dry_run_for_programs_shows_the_part_that_is_asked_for(site: Site, words: list[str], found: object) -> None:
+    done = site.vsub("--dry-run", *words, "-vm", "vcpus=1", site.script(PLAIN))
+    assert (done.status, done.err, json.loads(done.out), done.seen) == (0, "", found, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--query", "request", "job.sh"], "vsub: --query: goes with --dry-run"),
+        (["--dry-run", "--query"], "vsub: --query: the expression is missing"),
+        (["--dry-run", "--query", "[", "job.sh"], "vsub: --query '['"),
+        (["--dry-run", "--query=", "job.sh"], "vsub: --query ''"),
+        (["--dry-run", "--query", "length(`1`)", "job.sh"], "vsub: --query 'length(`1`)'"),
+    ],
+)
+def test_question_that_cannot_be_answered(site: Site, words: list[str], said: str) -> None:
+    site.script(PLAIN)
+    done = site.vsub(*words)
+    assert (done.status, done.out, done.seen) == (2, "", None)
+    assert done.err.startswith(said)
+
+
 def test_words_about_vsub_itself(site: Site) -> None:
     shown = site.vsub("--help").out
     assert "-vm img=debian12,vcpus=6" in shown
@@ -477,6 +508,7 @@ def test_site_without_vms(site: Site) -> None:
     script = site.script(PLAIN)
     assert site.vsub("-l", "nodes=2", script).argv == ["-l", "nodes=2", script]
     assert site.vsub(stdin=PLAIN).raw("stdin") == PLAIN
+    assert json.loads(site.vsub("--dry-run", "--query", "qsub[-1]", script).out) == script
     for words in (["-vm", "vcpus=1", script], [site.script(b"#PBS -vm vcpus=1\n", "vm.sh")]):
         done = site.vsub(*words)
         assert (done.status, done.seen) == (2, None)

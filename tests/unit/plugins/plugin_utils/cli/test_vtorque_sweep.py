@@ -119,6 +119,12 @@ def test_a_suspect_is_left_at_the_first_look_and_gone_after_the_second(site: Sit
     assert site.logged[-1] == out[-1]
 
 
+def test_the_part_of_it_that_is_asked_for(site: Site, capsys: Capture) -> None:
+    site.leave()
+    assert site.run("--query", "left[].key") == 1
+    assert json.loads(capsys.readouterr().out) == ["7.head.1"]
+
+
 def test_the_form_for_programs(site: Site, capsys: Capture) -> None:
     site.leave()
     site.server.kept = OURS
