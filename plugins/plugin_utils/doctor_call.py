@@ -70,7 +70,7 @@ def examine_here(
     ssh_s = min(float(policy.ssh_timeout), timeout_s / (job_doctor.PEERS + 1) - 1)
     settings = settings_of(policy, node)
     policy_checks = job_doctor.checks(policy, batch, node, ssh_timeout_s=ssh_s, thorough=thorough)
-    checks = {**node_doctor.checks(settings), **policy_checks}
+    checks = {**node_doctor.checks(settings, policy.img_default), **policy_checks}
     if thorough:
         is_alive, has_files = living.by_server(batch, node), mom_files.by_files(settings.torque_home)
         checks["left"] = lambda: node_doctor.look_at_left(settings, is_alive, has_files)
@@ -98,7 +98,10 @@ def examine_front_end(
     began = time.time()
     policy, broken = load_usable(load)
     found = Finding("policy") if broken is None else _broken(broken)
+    pool = pathlib.Path(policy.vm_img_dir)
     checks = {
+        "pool": lambda: node_doctor.look_at_pool(pool, policy.img_default),
+        "programs": lambda: site_doctor.look_at_qsub(policy, here),
         "server": lambda: site_doctor.look_at_server(batch, nodes),
         "records": lambda: site_doctor.look_at_records(policy, here, records_dir),
     }

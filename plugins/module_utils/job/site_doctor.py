@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import stat
 import typing as t
@@ -16,6 +17,7 @@ from .batch import NOTE_PREFIX, BatchNode, BatchSystem, same_host
 from .batch.server import lets_root
 from .doctor import INSTALL, note_finding
 from .parameters import Policy
+from .policy import host_matches
 from .verdict import OUT_OF_USE
 
 NAMED = 5
@@ -47,6 +49,21 @@ def look_at_server(batch: BatchSystem, nodes: t.Sequence[str]) -> Finding:
         words = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
         return Finding("server", WARN, OK, words, "qmgr -c 's s down_on_error = True'")
     return Finding("server")
+
+
+def look_at_qsub(policy: Policy, here: str) -> Finding:
+    """Is the qsub there that vsub calls on this host?
+
+    Args:
+        policy: the site's.
+        here: this host.
+    """
+    front_end = host_matches(policy.regex_fe, here)
+    name = "pbs_qsub_on_fe" if front_end else "pbs_qsub_on_nodes"
+    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
+    if os.access(qsub, os.X_OK):
+        return Finding("programs")
+    return Finding("programs", BAD, BAD, f"vsub finds no {qsub}: nobody can submit here", f"correct {name}")
 
 
 def look_at_records(policy: Policy, here: str, directory: pathlib.Path, owner_uid: int = 0) -> Finding:

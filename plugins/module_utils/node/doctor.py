@@ -42,17 +42,18 @@ _TIME_ERROR = 5
 """TIME_ERROR of adjtimex(2): nobody keeps the clock."""
 
 
-def checks(settings: NodeSettings) -> dict[str, t.Callable[[], Finding]]:
+def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str, t.Callable[[], Finding]]:
     """The checks of this room, by their names.
 
     Args:
         settings: what the site expects of this node.
+        default_image: of jobs that ask for none; None: there is none.
     """
     looks: dict[str, t.Callable[[NodeSettings], Finding]] = {
         "libvirt": look_at_libvirt,
         "virtualisation": look_at_virtualisation,
         "bridge": look_at_bridge,
-        "pool": look_at_pool,
+        "pool": lambda settings: look_at_pool(settings.pool, default_image),
         "disk": look_at_disk,
         "programs": look_at_programs,
         "time": look_at_clock,
@@ -87,16 +88,29 @@ def look_at_bridge(settings: NodeSettings) -> Finding:
     return Finding("bridge")
 
 
-def look_at_pool(settings: NodeSettings) -> Finding:
-    """Can the image pool be read, and is it root's alone?  A bad image beside good ones is a word, no more."""
-    found = images.list_images(settings.pool)
+def look_at_pool(pool: pathlib.Path, default: str | None = None) -> Finding:
+    """Can the image pool be read, and is it root's alone?  A bad image beside good ones is a word, no more.
+
+    Args:
+        pool: as this host sees it.
+        default: the image of jobs that ask for none; None: there is none.
+    """
+    found = images.list_images(pool)
     wrong = [(name, error) for name, error in found if isinstance(error, VTorqueError)]
     if not found:
-        return Finding("pool", BAD, "empty", f"no image in {settings.pool}", "mount it, or see vm_img_dir")
+        return Finding("pool", BAD, "empty", f"no image in {pool}", "mount it, or see vm_img_dir")
     if len(wrong) == len(found):
-        return Finding("pool", BAD, BAD, f"none of {len(found)} images can be used: {wrong[0][1]}")
+        words = f"none of {len(found)} images can be used: {wrong[0][1]}"
+        return Finding("pool", BAD, BAD, words, "vmgr image list names what is wrong with each")
+    if default is not None:
+        try:
+            images.find(default, pool)
+        except VTorqueError as error:
+            words = f"jobs that name no image get {default} (img_default), which cannot be used: {error}"
+            return Finding("pool", BAD, BAD, words, "vmgr image list; or correct img_default")
     if wrong:
-        return Finding("pool", WARN, OK, f"{len(wrong)} of {len(found)} images cannot be used: {wrong[0][1]}")
+        words = f"{len(wrong)} of {len(found)} images cannot be used: {wrong[0][1]}"
+        return Finding("pool", WARN, OK, words, "vmgr image list names what is wrong with each")
     return Finding("pool")
 
 

@@ -162,3 +162,18 @@ def test_word_on_a_node_that_is_silent(node: BatchNode, state: str, words: str) 
     assert site_doctor.compare(silent, OURS, "1-a", "fe") == silent
     assert site_doctor.with_servers_word(Report("cn1", ()), node) == Report("cn1", ())
     assert site_doctor.with_servers_word(silent, None) == silent
+
+
+@pytest.mark.parametrize(
+    ("regex_fe", "parameter"), [("fe", "pbs_qsub_on_fe"), (None, "pbs_qsub_on_fe"), ("login[0-9]", "pbs_qsub_on_nodes")]
+)
+def test_the_qsub_that_vsub_calls_on_this_host(tmp_path: pathlib.Path, regex_fe: str | None, parameter: str) -> None:
+    qsub = tmp_path / "qsub"
+    policy = dataclasses.replace(Policy(), regex_fe=regex_fe or Policy().regex_fe, **{parameter: str(qsub)})
+    absent = site_doctor.look_at_qsub(policy, "fe")
+    assert (absent.state, absent.words, absent.remedy) == (
+        "bad", f"vsub finds no {qsub}: nobody can submit here", f"correct {parameter}",
+    )  # fmt: skip
+    qsub.write_text("#!/bin/sh\n")
+    qsub.chmod(0o755)
+    assert site_doctor.look_at_qsub(policy, "fe").state == "ok"

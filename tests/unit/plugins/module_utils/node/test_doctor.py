@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     ImageFault,
     NodeFault,
     SiteFault,
+    UserFault,
     VTorqueError,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import CHECKS, Finding
@@ -96,10 +97,27 @@ def test_pool(
     words: str,
 ) -> None:
     monkeypatch.setattr(images, "list_images", lambda _pool: found)
-    finding = doctor.look_at_pool(settings)
+    finding = doctor.look_at_pool(settings.pool)
     assert finding.state == state
     assert finding.words.startswith(words)
     assert bool(finding.words) == bool(words)
+
+
+@pytest.mark.parametrize(("default", "state"), [("debian12", "ok"), ("debian13", "bad"), (None, "ok")])
+def test_pool_has_the_image_of_jobs_that_name_none(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, default: str | None, state: str
+) -> None:
+    def find(name: str, pool: pathlib.Path) -> images.Image:
+        assert pool == tmp_path
+        if name == "debian13":
+            raise UserFault("img=debian13", "no such image")
+        return GOOD
+
+    monkeypatch.setattr(images, "list_images", lambda _pool: [("debian12@1", GOOD)])
+    monkeypatch.setattr(images, "find", find)
+    finding = doctor.look_at_pool(tmp_path, default)
+    assert finding.state == state
+    assert ("get debian13 (img_default)" in finding.words) == (state == "bad")
 
 
 class Disk(t.NamedTuple):
