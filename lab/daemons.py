@@ -42,7 +42,6 @@ def start(plan: NodePlan) -> None:
     if plan.is_front_end:
         _dhcp()
     else:
-        _bridge()
         _libvirt()
 
 
@@ -181,11 +180,6 @@ def dhcp_command() -> tuple[str, ...]:
         "--dhcp-no-override", "--no-ping", "--dhcp-leasefile=/var/lib/misc/dnsmasq.leases", "--log-dhcp",
         "--log-facility=/var/log/dnsmasq.log", "--pid-file=/run/dnsmasq.pid",
     )  # fmt: skip
-
-
-def _bridge() -> None:
-    # a guest that announces itself (gratuitous ARP) becomes visible in the neighbour table
-    pathlib.Path("/proc/sys/net/ipv4/conf/br0/arp_accept").write_text("1", encoding="ascii")
 
 
 def _libvirt() -> None:

@@ -27,9 +27,6 @@ def furnish(plan: NodePlan, root: pathlib.Path, keys: pathlib.Path) -> None:
     _ssh(plan, root, keys)
     if plan.is_front_end:
         _unit(root, "site-dhcp", "Addresses for the guests of jobs", " ".join(daemons.dhcp_command()), kind="forking")
-    else:
-        # a guest that announces itself becomes visible in the neighbour table
-        daemons.put(root / "etc/tmpfiles.d/site.conf", "w /proc/sys/net/ipv4/conf/br0/arp_accept - - - - 1\n")
     if not plan.bare:
         _batch(plan, root)
 
