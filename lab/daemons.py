@@ -93,7 +93,8 @@ def _names(plan: NodePlan) -> None:
 
 def hosts_file(plan: NodePlan) -> str:
     """The content of /etc/hosts: every node, and nobody else."""
-    lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in plan.peers.items())]
+    named = {name: dict.fromkeys((name, name.partition(".")[0])) for name in plan.peers}
+    lines = ["127.0.0.1 localhost", *(f"{address} {' '.join(named[name])}" for name, address in plan.peers.items())]
     return "\n".join(lines) + "\n"
 
 

@@ -20,7 +20,7 @@ DEFAULT = pathlib.Path("/run/vtorque-lab")
 NETWORK = "10.77.0"
 FRONT_END = "fe"
 MARK = ".vtorque-lab"
-NODE_NAME = r"[a-z][a-z0-9]{0,11}"
+NODE_NAME = r"(?=.{1,12}\Z)[a-z][a-z0-9]*(\.[a-z][a-z0-9]*)*"
 MOST_NODES = 80
 """Compute nodes have the addresses .11 to .90; the DHCP server gives guests .100 to .250."""
 
@@ -246,7 +246,8 @@ def addresses(names: t.Sequence[str]) -> dict[str, str]:
     """
     wrong = [name for name in names if not re.fullmatch(NODE_NAME, name) or name == "sw"]
     if wrong:
-        raise LabError(f"{wrong[0]!r} is no name for a node: a small letter, then small letters and digits, at most 12")
+        form = "small letters and digits with dots between, a letter first, at most 12 characters"
+        raise LabError(f"{wrong[0]!r} is no name for a node: {form}")
     if FRONT_END not in names or len(set(names)) != len(names) or len(names) > MOST_NODES:
         raise LabError(f"the nodes must be {FRONT_END} and at most {MOST_NODES - 1} others, each named once")
     compute = [name for name in names if name != FRONT_END]

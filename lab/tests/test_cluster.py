@@ -356,7 +356,21 @@ def test_a_directory_that_is_not_a_lab_s_is_left_alone(other: State) -> None:
     assert (other.directory / "thesis.tex").read_text() == "years of work"
 
 
-@pytest.mark.parametrize("names", [("cn1",), ("fe", "fe"), ("fe", "cn-1"), ("fe", "CN1"), ("fe", "sw"), ("fe", "../x")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("cn1",),
+        ("fe", "fe"),
+        ("fe", "cn-1"),
+        ("fe", "CN1"),
+        ("fe", "sw"),
+        ("fe", "../x"),
+        ("fe", "n1."),
+        ("fe", "n1..site"),
+        ("fe", ".n1"),
+        ("fe", "n1.site.example"),
+    ],
+)
 def test_names_that_are_no_nodes_are_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(LabError):
         addresses(names)

@@ -273,11 +273,30 @@ def three() -> nodes.Nodes:
         ("fast:ppn=2+1", "t3/0-1+t1/0"),
         ("4", None),
         ("1:ppn=3", None),
+        # of a node that is named again: an entry of its own, in front when it is the node that is named first
+        ("t1+t2+t1", "t1/0+t1/1+t2/0"),
+        ("t2:ppn=2+t1+t2", None),
+        ("t1+t2+t3+t2", None),  # more than there are
+        ("t1+t2+t1+t2+t3", None),
+        ("t2+2", "t2/0+t2/1+t1/0"),
+        ("2+1", "t2/0+t1/0+t1/1"),
     ],
 )
 def test_placement(spec: str, exec_host: str | None) -> None:
     hosts = three().place(spec, exclusive=False)
     assert (a_job(hosts=hosts).exec_host if hosts else None) == exec_host
+
+
+def test_a_node_may_stand_in_exec_host_again_after_another() -> None:
+    """With four nodes: a specification may not name more than there are."""
+    four = nodes.Nodes(nodes.Node(f"t{number}", 4, connected=True) for number in (1, 2, 3, 4))
+    hosts = four.place("t1:ppn=2+t2+t3+t2:ppn=3", exclusive=False)
+    assert hosts is not None
+    placed = a_job(hosts=hosts)
+    assert placed.exec_host == "t1/0-1+t2/0+t3/0+t2/1-3"
+    assert placed.names == ["t1", "t2", "t3"]
+    four.take(placed)
+    assert four.place("t2", exclusive=False) is None
 
 
 @pytest.mark.parametrize("spec", ["nowhere", "1:slow", "0", "1:ppn=x", ""])

@@ -20,7 +20,7 @@ class Job:
     Attributes:
         id: `12.fe`, of an array `12[].fe`, of its members `12[1].fe`.
         asked: resources as the user named them; `resources` as Resource_List shows them.
-        hosts: host and slots, mother superior first; empty while it waits.
+        hosts: the entries of exec_host: host and slots, mother superior first; empty while it waits.
         holds: letters of u, o, s.
         forward_x11: what may use the display of a `qsub -X`: `protocol:data:screen`.
         interactive: socket, terminal and command of a `qsub -I`.
@@ -90,6 +90,11 @@ class Job:
     def exec_host(self) -> str:
         """As qstat shows it: `cn2/0-1+cn1/0-1`."""
         return "+".join(f"{host}/{fold_slots(slots)}" for host, slots in self.hosts)
+
+    @property
+    def names(self) -> list[str]:
+        """Its hosts, each once, however often exec_host names it: hooks run once a host."""
+        return list(dict.fromkeys(host for host, _slots in self.hosts))
 
     @property
     def owner(self) -> str:

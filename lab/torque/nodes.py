@@ -136,30 +136,47 @@ class Nodes:
         return empty.place(spec, exclusive=False) is not None
 
     def place(self, spec: str, exclusive: bool) -> Slots | None:
-        """Hosts and slots for a job, mother superior first, or None when it must wait.
+        """Entries of exec_host for a job, mother superior first, or None when it must wait.
 
-        Of several nodes asked for by number the last one found leads, as recorded (`2:ppn=2`: t2/0-1+t1/0-1).
+        After the sources of 6.1.3 (node_manager.c: node_spec, select_nodes_using_hostlist, select_from_all_nodes,
+        save_node_for_adding): a node that is named again gets an entry of its own, those of the node that is named
+        first stand in front, and a specification may ask for no more nodes than there are, repeats included.  Of nodes
+        asked for by number the last one found leads, as recorded (`2:ppn=2`: t2/0-1+t1/0-1).
         """
-        chosen: dict[str, list[int]] = {}
-        for part in self.parts(spec):
-            found: Slots = []
-            for node in self.by_name.values():
-                if len(found) == part.count:
-                    break
-                if self._fits(node, part, exclusive, chosen):
-                    found.append((node.name, node.free_slots()[: part.ppn]))
-            if len(found) < part.count:
-                return None
-            chosen.update(reversed(found))
-        return list(chosen.items())
+        parts = self.parts(spec)
+        if sum(part.count for part in parts) > len(self.by_name):
+            return None
+        first = parts[0].host
+        chosen: list[tuple[str, int]] = []
+        for node, part in self._offers(parts, exclusive, chosen):
+            chosen.insert(0 if first in ("", node.name) else len(chosen), (node.name, part.ppn))
+        if len(chosen) < sum(part.count for part in parts):
+            return None
+        free = {name: self.by_name[name].free_slots() for name, _ppn in chosen}
+        return [(name, [free[name].pop(0) for _slot in range(ppn)]) for name, ppn in chosen]
+
+    def _offers(
+        self, parts: tuple[Part, ...], exclusive: bool, chosen: list[tuple[str, int]]
+    ) -> t.Iterator[tuple[Node, Part]]:
+        """The nodes that fit, in the order in which Torque finds them; the caller notes each in `chosen`."""
+        if all(part.host for part in parts[:2]):
+            for part in parts:  # a list of hosts
+                if part.host and self._fits(self.by_name[part.host], part, exclusive, chosen):
+                    yield self.by_name[part.host], part
+            return
+        wanted = [part.count for part in parts]
+        for node in self.by_name.values():
+            for place, part in enumerate(parts):
+                if wanted[place] and self._fits(node, part, exclusive, chosen):
+                    wanted[place] -= 1
+                    yield node, part
 
     @staticmethod
-    def _fits(node: Node, part: Part, exclusive: bool, chosen: t.Container[str]) -> bool:
-        if not node.usable or node.name in chosen or (part.host and node.name != part.host):
+    def _fits(node: Node, part: Part, exclusive: bool, chosen: list[tuple[str, int]]) -> bool:
+        if not node.usable or (part.host and node.name != part.host) or (exclusive and node.taken):
             return False
-        if exclusive and node.taken:
-            return False
-        return set(part.properties) <= set(node.properties) and len(node.free_slots()) >= part.ppn
+        spoken_for = sum(ppn for name, ppn in chosen if name == node.name)
+        return set(part.properties) <= set(node.properties) and len(node.free_slots()) >= spoken_for + part.ppn
 
     def take(self, job: Job) -> None:
         """Give the job its slots."""

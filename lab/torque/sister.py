@@ -31,7 +31,7 @@ def join(mom: Mom, job: Job) -> int:
     Returns:
         0, or the status of the hook that failed; the node has its fault then.
     """
-    rank = [host for host, _slots in job.hosts].index(mom.host)
+    rank = job.names.index(mom.host)
     base = mom.files.base_environment()
     account = account_of(job)
     own = os.dup(1)
@@ -64,7 +64,7 @@ def join(mom: Mom, job: Job) -> int:
 
 def end(mom: Mom, job: Job) -> None:
     """A job leaves: epilogue.user.parallel, then epilogue.parallel, with closed streams and deaf to HUP, INT, TERM."""
-    rank = [host for host, _slots in job.hosts].index(mom.host)
+    rank = job.names.index(mom.host)
     base = mom.files.base_environment()
     account = account_of(job)
     null = os.open(os.devnull, os.O_WRONLY)

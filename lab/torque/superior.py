@@ -78,14 +78,14 @@ class Superior:
         if self._presetup():
             self._start_failed(RETRY)
             return
-        for host, _slots in self.job.hosts[1:]:
+        for host in self.job.names[1:]:
             self._ask_sister(host)
         self._sisters_answered()
 
     def _presetup(self) -> int:
         if not self.mom.presetup:
             return 0
-        hosts = "+".join(host for host, _slots in self.job.hosts)
+        hosts = "+".join(self.job.names)
         base = self.files.base_environment()
         script = hooks.Script(
             path=pathlib.Path(self.mom.presetup),
@@ -140,7 +140,7 @@ class Superior:
             self._sisters_ended()
 
     def _sisters_answered(self) -> None:
-        if self._stage != JOINING or len(self._joined) < len(self.job.hosts) - 1:
+        if self._stage != JOINING or len(self._joined) < len(self.job.names) - 1:
             return
         if self._deleting is not None:
             self._status = KILLED_BY_TERM

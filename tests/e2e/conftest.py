@@ -183,6 +183,11 @@ class Site:
         key = job_id.replace("[", "-").replace("]", "")  # of the member of an array
         return self.on(node, "cat", f"/var/lib/vtorque/records/{key}.{start}/{name}").stdout
 
+    def left_on_nodes(self) -> list[str]:
+        """What there is of jobs on the nodes at this moment; nobody is waited for (lab/leftovers.py)."""
+        found = json.loads(self.run("left", "--json").stdout)
+        return [f"{node}: {thing}" for node, there in found.items() for thing in there]
+
     def left(self) -> list[str]:
         """What there still is of any job: on the nodes, in the queue, in the nodes' notes.  Nothing, it is hoped."""
 
@@ -190,10 +195,9 @@ class Site:
             return [f"{node}: {thing}" for thing in self.root(node, AT_WORK).splitlines()]
 
         with concurrent.futures.ThreadPoolExecutor() as pool:  # every test ends with this: side by side
-            on_nodes, jobs, nodes = pool.submit(self.run, "left", "--json"), pool.submit(self.jobs), self.nodes()
+            on_nodes, jobs, nodes = pool.submit(self.left_on_nodes), pool.submit(self.jobs), self.nodes()
             working = pool.map(at_work, ("fe", *nodes))
-        found = json.loads(on_nodes.result().stdout)
-        things = [f"{node}: {thing}" for node, there in found.items() for thing in there]
+        things = [*on_nodes.result()]
         things += [thing for there in working for thing in there]
         things += [f"job {job_id} in state {state}" for job_id, state in jobs.result().items() if state != "C"]
         for name, node in nodes.items():

@@ -54,8 +54,8 @@ def test_guests_of_one_node_are_at_once_and_in_order(site: Site) -> None:
     assert [name[-2:] for name in names] == ["-1", "-2", "-3"]
 
 
-def test_members_of_an_array_and_a_node_that_is_named_twice(site: Site) -> None:
-    """`exec_host` may name a node again after another; ids of members hold brackets."""
+def test_member_of_an_array_over_two_nodes(site: Site) -> None:
+    """Ids of members hold brackets, which no name of a file or a guest of theirs may."""
     job_id = site.submit("-t", "1", "-l", "nodes=cn1:ppn=2+cn2:ppn=2", "-vm", "vcpus=1,ram=192M",
                          stdin='echo "$PBS_JOBID"; cat "$PBS_NODEFILE"\n')  # fmt: skip
     member = job_id.replace("[]", "[1]")

@@ -74,6 +74,9 @@ def test_job_that_the_answer_does_not_hold_is_unknown() -> None:
         ("node2/0+node1/0", ("node2", "node1")),
         ("t2/0-1+t1/0-1", ("t2", "t2", "t1", "t1")),
         ("n1.hpc.example/0,2-3+n1.hpc.example/5", ("n1.hpc.example",) * 4),
+        # a node again after others, and one whose name begins with another's
+        ("n1/0-1+n10/0+n2/0+n10/1-2", ("n1", "n1", "n10", "n2", "n10", "n10")),
+        ("n10.site/0+n1.site/0+n10.site/3", ("n10.site", "n1.site", "n10.site")),
         ("", ()),
     ],
 )

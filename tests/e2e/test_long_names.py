@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job over three nodes of a site whose nodes have long names, one of them the beginning of another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+
+import pytest
+
+from .conftest import Site
+
+NODES = ("n1.site", "n10.site", "n2.site", "n3.site")
+"""As many as the job names, with the one that it names again: no batch server takes more."""
+SPEC = "n1.site:ppn=2+n10.site:ppn=2+n2.site:ppn=2+n10.site:ppn=2"
+LOOK = """
+echo "$PBS_NP $PBS_NUM_NODES $PBS_NUM_PPN"
+cat "$PBS_NODEFILE"
+for host in $(cat "$PBS_NODEFILE"); do ssh "$host" hostname </dev/null; done
+"""
+
+
+@pytest.fixture(scope="module")
+def site() -> t.Iterator[Site]:
+    """A lab with such names beside that of all tests."""
+    here = Site(os.environ.get("VTORQUE_LAB", "/run/vtorque-lab") + "-long")
+    with contextlib.ExitStack() as stack:
+        stack.callback(here.run, "down")
+        here.up("--nodes", ",".join(("fe", *NODES)))
+        yield here
+
+
+def test_job_on_nodes_with_long_names_one_of_them_named_twice(site: Site) -> None:
+    """One guest a node, whatever exec_host repeats; every node cleans itself and nobody else."""
+    job_id = site.submit("-l", f"nodes={SPEC}", "-vm", "vcpus=1,ram=192M", stdin=LOOK)
+    ended = site.end(job_id)
+    assert site.left_on_nodes() == []
+    assert site.facts(job_id)["exec_host"] == "n1.site/0-1+n10.site/0-1+n2.site/0-1+n10.site/2-3"
+    guests = ["vn1-1", "vn10-1", "vn2-1"]
+    assert ended.out.splitlines() == ["3 3 1", *guests, *guests], ended.err
+    assert (ended.exit_status, ended.err, ended.node) == (0, "", "n1.site")
+    for node in NODES[:3]:
+        # the mother superior's epilogue, or her sisters' own
+        log = site.kept(node, job_id, name="vtorque.log")
+        assert ("epilogue.parallel of job" in log) is (node != "n1.site"), node
+    assert site.kept("n3.site", job_id, name="vtorque.log") == ""
