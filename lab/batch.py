@@ -32,8 +32,11 @@ def install(plan: NodePlan) -> None:
     run(sys.executable, *words, "--server", _server(plan), PYTHONPATH=str(LAB))
 
 
-def start(plan: NodePlan) -> None:
+def start(plan: NodePlan, *options: str) -> None:
     """Start the node's daemon, and wait until it listens.
+
+    Args:
+        options: for it, besides what follows from the plan.
 
     Raises:
         DaemonError: it ended, or did not listen in time.
@@ -43,9 +46,9 @@ def start(plan: NodePlan) -> None:
         nodes = [word for name in compute for word in ("--node", f"{name}:{CORES}")]
         # root of a node is an operator and not a manager: it holds jobs and sets nodes offline, and that is all
         operators = [word for name in compute for word in ("--operator", f"root@{name}")]
-        _listen(SOCKETS / f"{plan.name}.sock", "server", "--host", plan.name, *nodes, *operators)
+        _listen(SOCKETS / f"{plan.name}.sock", "server", "--host", plan.name, *nodes, *operators, *options)
     else:
-        _listen(SOCKETS / f"{plan.name}.mom", "mom", "--host", plan.name)
+        _listen(SOCKETS / f"{plan.name}.mom", "mom", "--host", plan.name, *options)
 
 
 def _server(plan: NodePlan) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Start a daemon of this node again that somebody ended: run on that node as `python -m lab.revive libvirt|batch`."""
+"""Start a daemon of this node again that somebody ended: on that node `python -m lab.revive libvirt|nfs|batch [-p]`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def main() -> int:
     try:
         if sys.argv[1:] == ["libvirt"]:
             daemons.start_libvirt()
-        elif sys.argv[1:] == ["batch"]:
-            batch.start(NodePlan.read(PLAN))
+        elif sys.argv[1:2] == ["batch"]:
+            batch.start(NodePlan.read(PLAN), *sys.argv[2:])
         elif sys.argv[1:] == ["nfs"]:
             daemons.start_nfs()
         else:

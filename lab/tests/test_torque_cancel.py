@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -89,6 +91,21 @@ class TestCancel:
         assert system.run("qstat", job_id).returncode == 153
         system.open_gate(gate)
         assert system.ran(job_id)[-1] == "n1:epilogue"
+
+    def test_a_sister_whose_superior_is_gone_drops_a_purged_job_without_a_hook(self, system: trial.Trial) -> None:
+        job_id = system.submit("-l", "nodes=n1+n2", script="sleep 30\n")
+        system.wait(job_id, "R42")
+        system.stop("n1", 9)
+        kept = system.home("n2") / f"mom_priv/jobs/{job_id}.JB"
+        assert kept.exists()
+        assert system.run("qdel", "-p", job_id, user="root").returncode == 0
+        end, pause = time.monotonic() + trial.DEADLINE, threading.Event()
+        while kept.exists():
+            assert time.monotonic() < end, "her MOM keeps it"
+            pause.wait(0.1)
+        assert "n2:epilogue.parallel" not in system.ran(job_id)
+        system.start("n1")
+        system.await_nodes()
 
     def test_qrerun_starts_the_same_job_again_without_precancel(self, system: trial.Trial) -> None:
         job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")

@@ -278,6 +278,35 @@ class TestLook:
         assert system.wait(job_id, starts=2)["start_count"] == "2"
         assert hooks.session_processes(session) == []
 
+    def test_with_dash_p_a_job_outlives_the_mom_that_leads_it(self, system: trial.Trial) -> None:
+        fifo = system.fifo("goes-on")
+        job_id = system.submit("-l", "nodes=n1+n2", script="echo one\nread line <goes-on\necho two\nexit 6\n")
+        session = system.wait(job_id, "R42")["session_id"]
+        system.stop("n1")
+        system.start("n1", "-p")
+        system.await_nodes()
+        shown = system.attributes(job_id)
+        assert (shown["job_state"], shown["session_id"], shown["start_count"]) == ("R", session, "1")
+        fifo.write_text("\n")
+        # whose child it was is gone with its status
+        assert system.wait(job_id)["exit_status"] == "0"
+        assert system.output(f"STDIN.o{trial.number(job_id)}") == "one\ntwo\n"
+        ran = system.ran(job_id)
+        assert ran.index("n2:epilogue.parallel") < ran.index("n1:epilogue")
+        assert [path.name for host in ("n1", "n2") for path in (system.home(host) / "mom_priv/kept").iterdir()] == []
+
+    def test_with_dash_p_a_sister_that_was_started_again_still_ends_her_job(self, system: trial.Trial) -> None:
+        fifo = system.fifo("goes-on")
+        job_id = system.submit("-l", "nodes=n1+n2", script="read line <goes-on\nexit 6\n")
+        system.wait(job_id, "R42")
+        system.stop("n2", signal.SIGKILL)
+        system.start("n2", "-p")
+        system.await_nodes()
+        fifo.write_text("\n")
+        assert system.wait(job_id)["exit_status"] == "6"
+        ran = system.ran(job_id)
+        assert ran.index("n2:epilogue.parallel") < ran.index("n1:epilogue")
+
     def test_qstat_x_has_the_text_s_values(self, system: trial.Trial) -> None:
         job_id, shown = system.finish("-W", "x=<&>")
         ((element,),) = [list(ET.fromstring(system.run("qstat", "-x", "-f", job_id, user="root").stdout))]

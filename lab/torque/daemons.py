@@ -35,6 +35,9 @@ def _parser() -> argparse.ArgumentParser:
         daemon.add_argument("--socket-dir", default=SOCKETS)
         daemon.add_argument("--host", default=own_name)
     commands.choices["mom"].add_argument("--poll", type=float, default=15.0, help="seconds between two reports")
+    commands.choices["mom"].add_argument(
+        "-p", action="store_true", help="jobs of an earlier MOM go on", dest="recovers"
+    )
     server = commands.choices["server"]
     server.add_argument("--node", type=node, action="append", default=[], help="NAME[:SLOTS[:PROPERTY...]]")
     server.add_argument("--manager", action="append", default=[], help="USER@HOST, with * and ?")
@@ -62,7 +65,7 @@ def main(arguments: list[str]) -> int:
     if options.command == "mom":
         from .mom import serve
 
-        return serve(options.home, options.socket_dir, options.host, options.poll)
+        return serve(options.home, options.socket_dir, options.host, options.poll, options.recovers)
     from .server import Settings
     from .server import serve as serve_jobs
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import pwd
@@ -66,6 +67,8 @@ class JobFiles:
         self.mom_priv = home / "mom_priv"
         self.jobs = self.mom_priv / "jobs"
         self.spool = home / "spool"
+        self.kept = home / "mom_priv/kept"
+        """Jobs as their MOM knows them, for one that is started again: Torque's own are in its .JB files."""
 
     def make_home(self) -> None:
         """The directories and pbs_environment, with the recorded modes; what is there stays."""
@@ -73,6 +76,7 @@ class JobFiles:
             (self.home, 0o755),
             (self.mom_priv, 0o751),
             (self.jobs, 0o751),
+            (self.kept, 0o700),
             (self.home / "aux", 0o755),
             (self.spool, 0o1777),
             (self.home / "undelivered", 0o1777),
@@ -92,6 +96,9 @@ class JobFiles:
         """The .SC, .JB or .TK file."""
         return self.jobs / f"{job.hashname}.{kind}"
 
+    def _kept(self, job: Job) -> pathlib.Path:
+        return self.kept / f"{job.hashname}.json"
+
     def stream(self, job: Job, kind: str) -> pathlib.Path:
         """The .OU or .ER file; joined streams are one file."""
         joined = {"oe": OUT, "eo": ERR}.get(job.join, kind)
@@ -102,6 +109,7 @@ class JobFiles:
         shown = attributes.job_attributes(job, is_owner=True, is_manager=True)
         text = f'<?xml version="1.0"?>\n{show.job_xml(job.id, shown)}\n'
         _write(self.of(job, "JB"), text.encode(errors="surrogateescape"), 0o644, 0, 0)
+        _write(self._kept(job), json.dumps(job.to_json()).encode(), 0o600, 0, 0)
 
     def write_superior(self, job: Job, account: Account) -> None:
         """Node file and .SC, on the mother superior."""
@@ -129,7 +137,7 @@ class JobFiles:
 
     def remove(self, job: Job, with_streams: bool) -> None:
         """Take the job's files away; `with_streams` takes the spooled output too."""
-        paths = [self.of(job, "SC"), self.of(job, "JB"), self.of(job, "TK"), self.home / "aux" / job.id]
+        paths = [*(self.of(job, kind) for kind in ("SC", "JB", "TK")), self.home / "aux" / job.id, self._kept(job)]
         if with_streams:
             paths += [self.spool / f"{job.hashname}.{kind}" for kind in (OUT, ERR)]
         for path in paths:

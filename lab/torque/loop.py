@@ -68,6 +68,17 @@ class Loop:
 
         self.watch(descriptor, selectors.EVENT_READ, ended)
 
+    def stranger(self, pid: int, call: Call) -> None:
+        """Call when a process ends that is no child of ours."""
+        descriptor = os.pidfd_open(pid)
+
+        def ended(_events: int) -> None:
+            self.forget(descriptor)
+            os.close(descriptor)
+            call()
+
+        self.watch(descriptor, selectors.EVENT_READ, ended)
+
     def drain(self, fd: int) -> None:
         """Read away what wakes the loop (a signal's byte)."""
 

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 
-from . import hooks, sister, wire
+from . import recovery, sister, wire
 from .job import Job
 from .jobfiles import JobFiles
 from .log import Log
@@ -30,9 +30,10 @@ class Mom:
 
     Args:
         poll: seconds between two reports to the server, with which a MOM finds out that a job was purged.
+        recovers: jobs of an earlier MOM go on (`pbs_mom -p`).
     """
 
-    def __init__(self, loop: Loop, home: pathlib.Path, sockets: str, host: str, poll: float) -> None:
+    def __init__(self, loop: Loop, home: pathlib.Path, sockets: str, host: str, poll: float, recovers: bool) -> None:
         self.loop = loop
         self.sockets = sockets
         self.host = host
@@ -46,13 +47,16 @@ class Mom:
         self.helped: dict[str, Job] = {}
         self.obituaries: dict[str, wire.Message] = {}
         self._poll = poll
+        self._recovers = recovers
         self._server: wire.Link | None = None
         self._trying = False
 
     def start(self) -> None:
         """Read the configuration, clear what an earlier MOM left, and serve."""
         self.read_config()
-        self._clear_left_overs()
+        if self._recovers:
+            recovery.go_on(self)
+        recovery.clear(self)
         # as Torque's own: who wants to send it a signal finds its number there
         (self.files.mom_priv / "mom.lock").write_text(f"{os.getpid()}\n", encoding="ascii")
         listener = wire.listen(wire.mom_socket(self.sockets, self.host), 0o600)
@@ -73,18 +77,6 @@ class Mom:
             elif words and not line.startswith("#"):
                 self.log.write("Svr", "config", f"not used here: {line}")
 
-    def _clear_left_overs(self) -> None:
-        """Jobs do not outlive their MOM here: kill the sessions that the task files name, and drop the files."""
-        for task in self.files.jobs.glob("*.TK"):
-            session, began = task.read_text().split()
-            if hooks.process_fields(int(session))[19:20] == [began]:
-                hooks.kill_session(int(session))
-        for left in self.files.jobs.iterdir():
-            if left.suffix in (".JB", ".SC", ".TK"):
-                left.unlink()
-        for left in (self.files.home / "aux").iterdir():
-            left.unlink()
-
     def _find_server(self) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -95,7 +87,7 @@ class Mom:
             return
         self._server = wire.Link(self.loop, connection, self._from_server, self._server_lost)
         jobs = [*self.superiors, *self.obituaries]
-        self.tell({"op": "mom", "jobs": jobs, "fault": self.fault, "status": self.status()})
+        self.tell({"op": "mom", "jobs": jobs, **self._helps, "fault": self.fault, "status": self.status()})
         for obituary in self.obituaries.values():
             self.tell(obituary)
 
@@ -108,8 +100,12 @@ class Mom:
         if self._server is not None:
             self._server.send(message)
 
+    @property
+    def _helps(self) -> wire.Message:
+        return {"helped": list(self.helped)}
+
     def _report(self) -> None:
-        self.tell({"op": "status", "status": self.status(), "jobs": list(self.superiors)})
+        self.tell({"op": "status", "status": self.status(), "jobs": list(self.superiors), **self._helps})
         self.loop.after(self._poll, self._report)
 
     def set_fault(self, text: str) -> None:
@@ -149,7 +145,7 @@ class Mom:
         operation = message["op"]
         if operation == "run":
             job = Job.from_json(message["job"])
-            self.superiors[job.id] = Superior(self, job, self._over)
+            self.superiors[job.id] = Superior(self, job, self.over)
             self.superiors[job.id].start()
         elif operation == "obit-seen":
             self.obituaries.pop(message["job"], None)
@@ -158,6 +154,10 @@ class Mom:
                 if job_id in self.superiors:
                     self.log.write("Job", job_id, "Unknown job id on server")
                     self.superiors[job_id].vanish()
+                elif job_id in self.helped:
+                    # the server's SIGKILL for a stray job, which has no process here (mom_req_signal_job, mom_deljob)
+                    self.log.write("Job", job_id, "Job is being killed from pbs_server.")
+                    self.files.remove(self.helped.pop(job_id), with_streams=True)
         elif message["job"] in self.superiors:
             self._order(self.superiors[message["job"]], message)
         else:
@@ -171,7 +171,8 @@ class Mom:
         elif message["op"] == "signal":
             superior.signal(message["signal"])
 
-    def _over(self, superior: Superior, obituary: wire.Message) -> None:
+    def over(self, superior: Superior, obituary: wire.Message) -> None:
+        """A job that this node led has ended: the server is told until it has heard it."""
         del self.superiors[superior.job.id]
         self.obituaries[superior.job.id] = obituary
         self.log.write("Job", superior.job.id, f"job was terminated, status {obituary['status']}")
@@ -236,7 +237,7 @@ def _mac_address() -> str:
     return "00:00:00:00:00:00"
 
 
-def serve(home: pathlib.Path, sockets: str, host: str, poll: float) -> int:
+def serve(home: pathlib.Path, sockets: str, host: str, poll: float, recovers: bool) -> int:
     """Run the MOM until SIGTERM."""
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -244,7 +245,7 @@ def serve(home: pathlib.Path, sockets: str, host: str, poll: float) -> int:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, a real MOM and thus its hooks do not
     loop = Loop()
-    mom = Mom(loop, home, sockets, host, poll)
+    mom = Mom(loop, home, sockets, host, poll, recovers)
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write)

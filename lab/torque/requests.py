@@ -137,6 +137,7 @@ def delete(server: Server, link: wire.Link, message: wire.Message, asker: Asker)
     for one in each(server, job):
         if one.array or one.state == COMPLETE:
             continue
+        server.log.write("Job", one.id, f"Job deleted at request of {asker.name}")
         if one.state in (RUNNING, SUSPENDED):
             one.deleting = True
             running.append(one)

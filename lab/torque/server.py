@@ -264,7 +264,7 @@ class Server:
         self._node_fault(node, message["fault"])
         self._node_status(node, message["status"])
         there = set(message["jobs"])
-        link.send({"op": "unknown", "jobs": [job for job in there if job not in self.jobs]})
+        self._tell_strays(host, link, message)
         for job in list(self.jobs.values()):
             if job.hosts and job.hosts[0][0] == host and job.state in (RUNNING, SUSPENDED) and job.id not in there:
                 self.log.write("Job", job.id, "the MOM knows nothing of this job")
@@ -274,6 +274,12 @@ class Server:
                 else:
                     self.requeue(job)
         self.changed()
+
+    def _tell_strays(self, host: str, link: wire.Link, message: wire.Message) -> None:
+        """Jobs that a MOM has and that are not the server's; those that she helps with must be on her node, too."""
+        strays = [job for job in message["jobs"] if job not in self.jobs]
+        strays += [job for job in message["helped"] if job not in self.jobs or host not in self.jobs[job].names]
+        link.send({"op": "unknown", "jobs": strays})
 
     def _mom_lost(self, host: str, link: wire.Link) -> None:
         if self.moms.get(host) is link:
@@ -290,7 +296,7 @@ class Server:
             self.changed()
         elif operation == "status":
             self._node_status(node, message["status"])
-            link.send({"op": "unknown", "jobs": [job for job in message["jobs"] if job not in self.jobs]})
+            self._tell_strays(host, link, message)
         elif operation == "obit":
             self._obit(message)
             self.save()

@@ -82,6 +82,16 @@ class Superior:
             self._ask_sister(host)
         self._sisters_answered()
 
+    def go_on(self, session: int) -> None:
+        """The job runs already, begun by an earlier MOM (`recovery.py`); its end is seen, and how it ended is not."""
+        self._account = account_of(self.job)
+        self._stage, self.session = STARTED, session
+        limit = resources.parse_time(self.job.resources["walltime"])
+        gone = time.time() - self.job.started
+        self._began = time.monotonic() - gone
+        self._timers.append(self.mom.loop.after(max(0.0, limit - gone), self._over_walltime))
+        self.mom.loop.stranger(session, lambda: self._ended_as(0, 0.0))
+
     def _presetup(self) -> int:
         if not self.mom.presetup:
             return 0
@@ -101,13 +111,18 @@ class Superior:
         return hooks.run(script, self.mom.alarm)
 
     def _ask_sister(self, host: str) -> None:
+        if self._reach_sister(host):
+            self._sisters[host].send({"op": "join", "job": self.job.to_json()})
+        else:
+            self._joined[host] = -1
+
+    def _reach_sister(self, host: str) -> bool:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(wire.mom_socket(self.mom.sockets, host))
         except OSError:
             connection.close()
-            self._joined[host] = -1
-            return
+            return False
         link = wire.Link(
             self.mom.loop,
             connection,
@@ -115,7 +130,7 @@ class Superior:
             functools.partial(self._sister_lost, host),
         )
         self._sisters[host] = link
-        link.send({"op": "join", "job": self.job.to_json()})
+        return True
 
     def _from_sister(self, host: str, _link: wire.Link, message: wire.Message) -> None:
         if message["op"] == "joined":
@@ -313,17 +328,24 @@ class Superior:
             self._start_failed(RETRY)
         if self._stage != STARTED:
             return
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 256 + os.WTERMSIG(status)
+        self._ended_as(code, used.ru_utime + used.ru_stime)
+
+    def _ended_as(self, code: int, cpu_s: float) -> None:
         self._stage = ENDING
         self._cancel_timers()
-        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 256 + os.WTERMSIG(status)
         self._status = code if self._forced is None else self._forced
-        self._cpu = used.ru_utime + used.ru_stime
+        self._cpu = cpu_s
         hooks.kill_session(self.session)
         self.job.used = hooks.usage(self._cpu, time.monotonic() - self._began)
         self._end_sisters()
         self._sisters_ended()
 
     def _end_sisters(self) -> None:
+        for host in self.job.names[1:]:
+            # a new connection to a MOM that was started again, its own or ours; Torque makes one for each word
+            if self._stage in (STARTED, ENDING) and host not in self._sisters and host not in self._begun:
+                self._reach_sister(host)
         for host, link in self._sisters.items():
             if host not in self._begun:
                 link.send({"op": "end", "job": self.job.id, "used": self.job.used})

@@ -223,9 +223,9 @@ class Trial:
         """The shared home of a user."""
         return self.directory / "home" / user
 
-    def start(self, host: str) -> None:
+    def start(self, host: str, *options: str) -> None:
         """Start the daemon of a host."""
-        common = ["--home", str(self.home(host)), "--socket-dir", self.sockets, "--host", host]
+        common = [*options, "--home", str(self.home(host)), "--socket-dir", self.sockets, "--host", host]
         if host == "fe":
             common += [word for name, slots in self.nodes.items() for word in ("--node", f"{name}:{slots}")]
             common += [word for name in self.nodes for word in ("--operator", f"root@{name}")]
