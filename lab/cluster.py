@@ -19,7 +19,7 @@ import typing as t
 
 from . import cgroups, ending, keys, network
 from .node import LAB, VENV
-from .state import Facts, LabError, Mount, NodePlan, Process, State, addresses
+from .state import FRONT_END, Facts, LabError, Mount, NodePlan, Process, State, addresses
 
 NODES = ("fe", "cn1", "cn2")
 CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
@@ -203,7 +203,7 @@ def _mounts(state: State, facts: Facts, name: str) -> tuple[Mount, ...]:
         Mount(facts.runtime, str(VENV), True),
         Mount(str(state.directory / "bin"), str(VENV / "bin"), True),
         Mount(str(CHECKOUT / "lab"), str(LAB / "lab"), True),
-        Mount(str(pool if pool.is_dir() else state.directory / "pool"), "/opt/vm-images", True),
+        Mount(str(pool if pool.is_dir() else state.directory / "pool"), "/opt/vm-images", name != FRONT_END),
         Mount(str(state.directory / "home"), "/home", False),
         Mount(str(state.directory / "batch"), "/run/lab-torque", False),
         Mount(str(state.node(name) / "keys"), "/run/lab/keys", True),

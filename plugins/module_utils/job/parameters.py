@@ -134,6 +134,7 @@ class Policy:
         "the image pool, root's alone to write",
         old=("IMAGE_POOL", "IMAGE_POOL_DIR", "VM_IMAGE_DIR"),
     )
+    image_max: int = _parameter(_RAM, 2**21, "greatest disk of an image that is added to the pool, as a guest sees it")
     ws_dir: str = _parameter(
         _PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later="disks on the workspace"
     )

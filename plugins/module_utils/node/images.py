@@ -23,11 +23,12 @@ from ..guestspec import IMAGE_NAME
 from ..records import read_json
 
 RECORD_VERSION = 1
+CMDLINE = 2000
 FORMATS = ("qcow2", "raw")
 BOOT_MODES = ("bios", "uefi", "kernel")
 PLAIN_SUFFIXES = {".qcow2": "qcow2", ".img": "raw"}
 _FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-_RECORD_FORMS: dict[str, str] = {
+RECORD_FORMS: dict[str, str] = {
     "name": r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
     "distro": r"[a-z]{1,16}",
     "arch": r"[a-z0-9_]{1,16}",
@@ -37,6 +38,9 @@ _RECORD_FORMS: dict[str, str] = {
     "description": r"[^\x00-\x1f\x7f]{0,1000}",
     "created": r"[0-9T:.Z+-]{10,40}",
 }
+OPTIONAL_FORMS = {"who": r"[^\x00-\x1f\x7f]{0,200}", "made": r"[^\x00-\x1f\x7f]{0,200}",
+                   "source": r"[^\x00-\x1f\x7f]{0,4096}", "inputs": r"[^\x00-\x1f\x7f]{0,200}"}  # fmt: skip
+"""What an image that was made before they were kept does not have: who made it, how, and of what."""
 _RECORD_NUMBERS = ("version", "revision", "disk_bytes", "virtual_bytes")
 
 
@@ -89,7 +93,7 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
         raise UserFault(
             f"img={name[:80]!r}", "not the name of an image", "letters, digits and . _ - with or without @revision"
         )
-    _trusted_directory(pool, owner_uid, SiteFault)
+    believe_pool(pool, owner_uid=owner_uid)
     entry = _entry(name, pool)
     if entry is None:
         names = sorted({_stem(known) for known in list_names(pool)})
@@ -148,6 +152,19 @@ def list_images(pool: pathlib.Path, *, owner_uid: int = 0) -> tuple[tuple[str, I
         except VTorqueError as error:
             found.append((name, error))
     return tuple(found)
+
+
+def believe_pool(pool: pathlib.Path, *, owner_uid: int = 0) -> None:
+    """See that nobody but root could have put an image there.
+
+    Args:
+        pool: the image pool.
+        owner_uid: who must own it: root.
+
+    Raises:
+        SiteFault: somebody could have, or it is not there.
+    """
+    _trusted_directory(pool, owner_uid, SiteFault)
 
 
 def _trusted_directory(path: pathlib.Path, owner_uid: int, fault: type[VTorqueError]) -> None:
@@ -213,10 +230,25 @@ def _with_record(directory: pathlib.Path, owner_uid: int) -> Image:
     )  # fmt: skip
 
 
-def _check_record(what: str, entry: str, record: t.Mapping[str, t.Any]) -> None:
-    for key, form in _RECORD_FORMS.items():
+def check_form(what: str, record: t.Mapping[str, t.Any]) -> None:
+    """See that the words of a record are of the form demanded.
+
+    Args:
+        what: the record, for messages.
+        record: it.
+
+    Raises:
+        ImageFault: names what is not.
+    """
+    forms = {**RECORD_FORMS, **{key: form for key, form in OPTIONAL_FORMS.items() if key in record}}
+    for key, form in forms.items():
         if not isinstance(record.get(key), str) or not re.fullmatch(form, record[key]):
-            raise ImageFault(what, f"{key}={str(record.get(key))[:80]!r} is not of the form demanded")
+            raise ImageFault(what, f"{key}={ascii(record.get(key))[:80]} is not of the form demanded")
+    _check_boot(what, record.get("boot"))
+
+
+def _check_record(what: str, entry: str, record: t.Mapping[str, t.Any]) -> None:
+    check_form(what, record)
     for key in _RECORD_NUMBERS:
         if not isinstance(record.get(key), int) or isinstance(record[key], bool) or not 0 < record[key] < 2**63:
             raise ImageFault(what, f"{key}={str(record.get(key))[:80]!r} is not a number greater than 0")
@@ -224,7 +256,6 @@ def _check_record(what: str, entry: str, record: t.Mapping[str, t.Any]) -> None:
         raise ImageFault(what, f"is of version {record['version']}, this program reads {RECORD_VERSION}")
     if f"{record['name']}@{record['revision']}" != entry:
         raise ImageFault(what, f"speaks of {record['name']}@{record['revision']}")
-    _check_boot(what, record.get("boot"))
 
 
 def _check_boot(what: str, boot: object) -> None:
@@ -232,7 +263,8 @@ def _check_boot(what: str, boot: object) -> None:
         raise ImageFault(what, f"boot: mode is one of {', '.join(BOOT_MODES)}")
     if (boot["mode"] == "kernel") != bool(boot.get("kernel")):
         raise ImageFault(what, "boot: a kernel belongs to mode kernel, and to no other")
-    for key, form in (("kernel", _FILE_NAME), ("initrd", _FILE_NAME), ("cmdline", r"[^\x00-\x1f\x7f]{0,2000}")):
+    for key, form in (("kernel", _FILE_NAME), ("initrd", _FILE_NAME), ("cmdline", rf"[^\x00-\x1f\x7f]{{0,{CMDLINE}}}"),
+                      ("kernel_sha256", r"[0-9a-f]{64}"), ("initrd_sha256", r"[0-9a-f]{64}")):  # fmt: skip
         value = boot.get(key) or ""
         if not isinstance(value, str) or (value and not re.fullmatch(form, value)):
             raise ImageFault(what, f"boot: {key} is not of the form demanded")

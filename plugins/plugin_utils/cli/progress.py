@@ -38,6 +38,30 @@ def counted(what: str, total: int, *, wanted: bool = True) -> t.Iterator[Advance
 
 
 @contextlib.contextmanager
+def copied(what: str, total_bytes: int, *, wanted: bool = True) -> t.Iterator[t.Callable[[int], None]]:
+    """Count bytes, with their rate and the time that is left.
+
+    Args:
+        what: is being done.
+        total_bytes: how many there are.
+        wanted: False: show nothing.
+
+    Yields:
+        Called with how many more are done.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total_bytes)
+        yield lambda count: progress.update(task, advance=count)
+
+
+@contextlib.contextmanager
 def waiting(*, wanted: bool = True) -> t.Iterator[t.Callable[[str], None]]:
     """Say what is being waited for, as it changes.
 

@@ -36,6 +36,16 @@ class Subject(t.Protocol):
 SUBJECTS = ("image", "job", "config", "doctor", "selftest")
 """In the order of the help."""
 
+OLD_WORDS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("show", "images"), ("image", "list")),
+    (("show", "image"), ("image", "show")),
+    (("show", "config"), ("config", "show")),
+    (("add",), ("image", "add")),
+    (("update",), ("image", "update")),
+    (("delete",), ("image", "delete")),
+)
+"""As the original had them, and what they are called now."""
+
 
 class _Version(argparse.Action):
     """Print the version, and end: it is read from a file only when it is asked for."""
@@ -62,11 +72,19 @@ def show(words: t.Sequence[str], policy_path: pathlib.Path = PATH) -> int:
     Returns:
         The exit status.
     """
+    words = _of_today(words)
     asked = [name for name in SUBJECTS if name in words[:1]] or SUBJECTS
     modules = {name: _module(name) for name in asked}
     call = _parser(modules).parse_args(words)
     call.config = policy_path
     return modules[call.subject].run(call, lambda: load(policy_path))
+
+
+def _of_today(words: t.Sequence[str]) -> t.Sequence[str]:
+    for old, new in OLD_WORDS:
+        if tuple(words[: len(old)]) == old:
+            return [*new, *words[len(old) :]]
+    return words
 
 
 def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
@@ -78,13 +96,15 @@ def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
     """
     verbs: dict[str, tuple[str, ...]] = {}
     options: dict[str, tuple[str, ...]] = {}
+    choices: dict[str, tuple[str, ...]] = {}
     for subject, own in _below(_parser({name: _module(name) for name in SUBJECTS})).items():
         verbs[subject] = tuple(_below(own)) or _options(own)
         for verb, parser in _below(own).items():
             options[f"{subject} {verb}"] = _options(parser)
+            choices.update(_choices(parser))
     return {
         "subjects": SUBJECTS, "verbs": verbs, "options": options, "vm_img_dir": vm_img_dir, "records_dir": records_dir,
-        "parameters": tuple(PARAMETERS),
+        "parameters": tuple(PARAMETERS), "choices": choices,
     }  # fmt: skip
 
 
@@ -96,6 +116,11 @@ def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 def _options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     words = (word for action in parser._actions for word in action.option_strings)
     return tuple(word for word in words if word.startswith("--"))
+
+
+def _choices(parser: argparse.ArgumentParser) -> dict[str, tuple[str, ...]]:
+    taking = (action for action in parser._actions if action.choices and action.option_strings)
+    return {action.option_strings[-1]: tuple(map(str, action.choices or ())) for action in taking}
 
 
 def _parser(modules: t.Mapping[str, Subject]) -> argparse.ArgumentParser:

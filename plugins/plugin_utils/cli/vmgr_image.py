@@ -6,30 +6,115 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import pathlib
 import typing as t
 
-from ...module_utils.errors import VTorqueError
+from ...module_utils.errors import UserFault, VTorqueError, printable
+from ...module_utils.job.image_jobs import last_uses
 from ...module_utils.job.parameters import Policy
+from ...module_utils.job.request import DISTROS
 from ...module_utils.node import images
 from .json_output import add_json, tell
 from .tables import Row, shown, table
 
 HELP = "images that VM jobs can boot"
+BAD = 1
+LIST_EPILOG = """\
+A name is an image of the pool; name@N is its revision N, and without a number the newest one.  A revision never
+changes.  "last use" is told out of the records of jobs that are here and that you may read.
+
+examples:
+  vmgr image list
+  vmgr image list --query "[?wrong!=''].name"    those that cannot be used
+"""
+ADD_EPILOG = """\
+FILE is a whole disk, qcow2 or raw: one that names other files, is encrypted or cut off is refused.  It is copied, read
+through once, and appears in the pool as the next revision of NAME, or not at all.  Other formats become one by
+qemu-img convert -O qcow2 OLD NEW.qcow2.
+
+examples:
+  vmgr image add debian12 debian12.qcow2 --description 'Debian 12, Open MPI 4.1'
+  vmgr image add rocky9 rocky9.raw --distro rocky --boot uefi
+  vmgr image add tiny disk.qcow2 --distro debian --kernel vmlinuz --initrd initrd --cmdline 'console=ttyS0 quiet'
+"""
+UPDATE_EPILOG = """\
+What is not said stays as it is.  Without FILE the disk is the same one, and takes no more room.
+
+examples:
+  vmgr image update debian12 newer.qcow2
+  vmgr image update debian12 --description 'Debian 12, for all'
+"""
+DELETE_EPILOG = """\
+Refused while a guest or another program of this host uses the image, and while the batch server has a job that runs on
+it or would not find it.  --force does not ask the batch server; what this host uses stays nonetheless.
+
+examples:
+  vmgr image delete debian12@3        one revision
+  vmgr image delete debian12 --all    all of them
+"""
+VERIFY_EPILOG = """\
+The whole of each image is read and compared with its record.
+
+exit status:
+  0  all are what their records say
+  1  some are not: add them again, and delete these
+
+examples:
+  vmgr image verify                   the whole pool
+  vmgr image verify debian12@3
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of `vmgr image`."""
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    listing = verbs.add_parser("list", help="all images of the pool")
-    one = verbs.add_parser("show", help="one image")
-    for verb in (listing, one):
-        add_json(verb)
+    """The verbs of `vmgr image`.
+
+    Args:
+        parser: of the subject.
+    """
+    names = ("list", "show", "add", "update", "delete", "verify")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
+
+    def verb(name: str, words: str, epilog: str = "") -> argparse.ArgumentParser:
+        own: argparse.ArgumentParser = verbs.add_parser(
+            name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        add_json(own)
+        return own
+
+    verb("list", "all images of the pool", LIST_EPILOG)
+    one = verb("show", "one image")
     one.add_argument("name", metavar="NAME", help="the image, with or without its revision (debian12@3)")
+    add = verb("add", "put an image into the pool, as root", ADD_EPILOG)
+    add.add_argument("name", metavar="NAME", help="letters, digits and . _ -, without a revision")
+    add.add_argument("file", metavar="FILE", help="its disk")
+    update = verb("update", "put the next revision of an image into the pool, as root", UPDATE_EPILOG)
+    update.add_argument("name", metavar="NAME", help="an image of the pool, without a revision")
+    update.add_argument("file", metavar="FILE", nargs="?", help="its new disk (the same one)")
+    for own in (add, update):
+        _add_facts(own)
+    delete = verb("delete", "take an image out of the pool, as root", DELETE_EPILOG)
+    delete.add_argument("name", metavar="NAME", help="the image, with its revision where it has several")
+    delete.add_argument("--all", action="store_true", help="all its revisions")
+    delete.add_argument("--force", action="store_true", help="without a look at the batch server's jobs")
+    verify = verb("verify", "compare images with their records", VERIFY_EPILOG)
+    verify.add_argument("names", metavar="NAME", nargs="*", help="these images alone (all)")
+
+
+def _add_facts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--description", metavar="TEXT", help="what people read about it")
+    parser.add_argument("--distro", choices=DISTROS, help="its family (as NAME begins)")
+    parser.add_argument("--arch", metavar="ARCH", help="its architecture (this machine's)")
+    parser.add_argument("--format", choices=images.FORMATS, help="what FILE is (told from its header)")
+    parser.add_argument("--boot", choices=("bios", "uefi"), help="how it boots (bios)")
+    parser.add_argument("--kernel", metavar="FILE", help="it boots this kernel, kept beside its disk")
+    parser.add_argument("--initrd", metavar="FILE", help="of that kernel")
+    parser.add_argument("--cmdline", metavar="TEXT", help="of that kernel")
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
-    """Show the pool, or one image.
+    """Do what was asked for.
 
     Args:
         call: the arguments.
@@ -37,25 +122,50 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
 
     Returns:
         The exit status.
+
+    Raises:
+        VTorqueError: it could not be done, and nothing was changed.
     """
-    pool = pathlib.Path(load().vm_img_dir)
+    policy = load()
+    if call.verb in ("add", "update", "delete", "verify"):
+        from . import image_changes  # and with it what only root needs
+
+        return image_changes.VERBS[call.verb](call, policy)
+    pool = pathlib.Path(policy.vm_img_dir)
+    used = last_uses()
     if call.verb == "list":
-        rows = [_row(name, image) for name, image in images.list_images(pool)]
+        found = images.list_images(pool)
         if call.json:
-            tell(call, rows)
+            tell(call, [_whole(name, image, used) for name, image in found])
         else:
-            table(rows)
+            table([_row(name, image, used) for name, image in found])
         return 0
-    facts = _facts(images.find(call.name, pool))
-    if call.json:
-        tell(call, facts)
-        return 0
-    for name, value in facts.items():
-        print(f"{name:<14} {shown(value)}")
+    show(call, facts(images.find(call.name, pool), used))
     return 0
 
 
-def _facts(image: images.Image) -> Row:
+def show(call: argparse.Namespace, found: Row) -> None:
+    """One image, for people or programs.
+
+    Args:
+        call: the arguments.
+        found: see `facts`.
+    """
+    if call.json:
+        tell(call, found)
+        return
+    for name, value in {**found, "last_use": moment(found["last_use"], "%Y-%m-%d %H:%M")}.items():
+        print(f"{name:<14} {printable(shown(value))}")
+
+
+def facts(image: images.Image, used: t.Mapping[str, float]) -> Row:
+    """What is known of an image.
+
+    Args:
+        image: of the pool.
+        used: when each was used last.
+    """
+    keys = ("created", "who", "made", "source", "disk_sha256", "disk_bytes", "description")
     return {
         "name": image.name,
         "distro": image.distro,
@@ -64,14 +174,70 @@ def _facts(image: images.Image) -> Row:
         "format": image.format,
         "boot": image.boot.mode,
         "path": str(image.path),
-        **{key: image.record.get(key, "") for key in ("created", "disk_sha256", "description")},
+        **{key: image.record.get(key, "") for key in keys},
+        "last_use": used.get(image.name),
     }
 
 
-def _row(name: str, image: images.Image | VTorqueError) -> Row:
+def _whole(name: str, image: images.Image | VTorqueError, used: t.Mapping[str, float]) -> Row:
+    known = facts(image, used) if isinstance(image, images.Image) else {}
+    row = _row(name, image, used)
+    del row["last use"]
+    return {**row, **known, "wrong": row["wrong"]}
+
+
+def _row(name: str, image: images.Image | VTorqueError, used: t.Mapping[str, float]) -> Row:
+    row = dict.fromkeys(("name", "distro", "arch", "boot", "size", "created", "last use", "description", "wrong"), "")
+    row["name"] = name
     if isinstance(image, VTorqueError):
-        return {"name": name, "distro": "", "arch": "", "size": "", "description": "", "wrong": str(image)}
-    size = f"{image.virtual_bytes / 2**30:.1f}G" if image.virtual_bytes else ""
-    description = str(image.record.get("description", ""))
-    row = {"name": name, "distro": image.distro, "arch": image.arch, "size": size, "description": description}
-    return {**row, "wrong": ""}
+        return {**row, "wrong": printable(str(image))}
+    record = image.record
+    return {
+        **row,
+        "distro": image.distro,
+        "arch": image.arch,
+        "boot": image.boot.mode if record else "",
+        "size": size(image.virtual_bytes),
+        "created": str(record.get("created", ""))[:10],
+        "last use": moment(used.get(name), "%Y-%m-%d"),
+        "description": printable(str(record.get("description", ""))),
+    }
+
+
+def size(count: int) -> str:
+    """Bytes as people say them, "" for none.
+
+    Args:
+        count: of them.
+    """
+    if not count:
+        return ""
+    return f"{count / 2**30:.1f}G" if count >= 1 << 30 else f"{count / 2**20:.0f}M"
+
+
+def moment(seconds: float | None, form: str) -> str:
+    """A moment as people say it, "" for none.
+
+    Args:
+        seconds: since the epoch.
+        form: for strftime.
+    """
+    try:
+        return datetime.datetime.fromtimestamp(seconds).strftime(form) if seconds else ""
+    except (OverflowError, ValueError):
+        return ""
+
+
+def distro_of(name: str) -> str | None:
+    """The family that an image's name begins with.
+
+    Args:
+        name: of the image.
+
+    Raises:
+        UserFault: it begins with none.
+    """
+    found = next((distro for distro in DISTROS if name.lower().startswith(distro)), None)
+    if found is None:
+        raise UserFault(f"image {name[:80]!a}", "of which distribution is it?", f"--distro {'|'.join(DISTROS)}")
+    return found

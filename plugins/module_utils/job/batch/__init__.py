@@ -52,6 +52,7 @@ class BatchJob:
         hold_types: letters of the holds on the job (`u`, `o`, `s`), `n` or "" for none.
         exit_status: how it ended; None before that.
         comment: what scheduler, operator or we said of it, or "".
+        started_s: when it was started last, in seconds since the epoch; 0 before that.
     """
 
     job_id: str
@@ -78,6 +79,7 @@ class BatchJob:
     hold_types: str = ""
     exit_status: int | None = None
     comment: str = ""
+    started_s: int = 0
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -126,6 +128,13 @@ class BatchSystem(t.Protocol):
 
         Raises:
             UnknownJob: the server answered that there is none.
+            SiteFault: the server did not answer in time, or what it answered is no answer.
+        """
+
+    def all_jobs(self) -> tuple[BatchJob, ...]:
+        """Every job that the server knows: many, on a large site.
+
+        Raises:
             SiteFault: the server did not answer in time, or what it answered is no answer.
         """
 

@@ -62,6 +62,14 @@ class Torque:
         _demand(JOB_ID, job_id, "job id")
         return parse_job(self._run("qstat", "-x", "-f", job_id), job_id)
 
+    def all_jobs(self) -> tuple[BatchJob, ...]:
+        """All jobs (`qstat -x -f`, which writes nothing at all where there is none); see `BatchSystem.all_jobs`."""
+        data = self._run("qstat", "-x", "-f")
+        if not data.strip():
+            return ()
+        found = ((element, (element.findtext("Job_Id") or "").strip()) for element in _tree(data, "qstat").iter("Job"))
+        return tuple(_job(element, job_id) for element, job_id in found)
+
     def nodes(self) -> tuple[BatchNode, ...]:
         """All nodes (`pbsnodes -x`)."""
         return parse_nodes(self._run("pbsnodes", "-x"))
@@ -308,6 +316,7 @@ def _job(element: ET.Element, job_id: str) -> BatchJob:
         hold_types=text("Hold_Types"),
         exit_status=number("exit_status") if text("exit_status") else None,
         comment=text("comment"),
+        started_s=number("start_time"),
     )
 
 

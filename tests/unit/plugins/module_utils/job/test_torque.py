@@ -241,6 +241,16 @@ def test_commands_get_a_clean_environment(tmp_path: pathlib.Path, monkeypatch: p
     assert {name for name in seen if name not in ("LC_CTYPE",)} == {"PATH", "LC_ALL"}
 
 
+def test_all_jobs_are_read_and_none_is_no_error(tmp_path: pathlib.Path) -> None:
+    recorder = Recorder(tmp_path)
+    assert [job.job_id for job in torque.Torque(tmp_path).all_jobs()] == ["7.s"]
+    assert recorder.calls == [["qstat", "-x", "-f"]]
+    (tmp_path / "qstat").write_text("#!/bin/sh\n")
+    assert torque.Torque(tmp_path).all_jobs() == ()
+    (tmp_path / "qstat").write_bytes(b"#!/bin/sh\ncat <<'E'\n" + COMPLETE + b"\nE\n")
+    assert [(job.job_id, job.started_s > 0) for job in torque.Torque(tmp_path).all_jobs()] == [("11.th", True)]
+
+
 def test_server_that_hangs_is_a_site_fault(tmp_path: pathlib.Path) -> None:
     Recorder(tmp_path, hang=True)
     os.mkfifo(tmp_path / "never")

@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
+import sys
 import typing as t
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, NodeFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import image_check
@@ -34,9 +39,9 @@ def test_an_image_that_leans_on_another_file_is_refused(
 
 
 def test_a_disk_that_is_none_is_the_images_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
-    (image_pool.path / "broken.qcow2").write_text("not a disk")
+    (image_pool.path / "broken.qcow2").write_bytes(bytes(512))
     (image_pool.path / "broken.qcow2").chmod(0o444)
-    with pytest.raises(ImageFault, match="qemu-img info"):
+    with pytest.raises(ImageFault, match="is raw, not qcow2"):
         image_check.inspect(image_pool.find("broken"), Deadline.after(SOON))
 
 
@@ -59,3 +64,101 @@ def test_a_tool_that_hangs_ends_at_the_deadline(image_pool: ImagePool, tmp_path:
     tool.chmod(0o755)
     with pytest.raises(VTorqueError, match="no answer"):
         image_check.inspect(image_pool.find("tiny"), Deadline.after(0.3), qemu_img=tool)
+
+
+def checked(path: pathlib.Path, **more: t.Any) -> None:
+    with image_check.open_disk(path) as stream:
+        header = image_check.look(stream, "the disk", **more)
+    image_check.prove(path, header, Deadline.after(SOON))
+
+
+@pytest.mark.parametrize("format", ["qcow2", "raw"])
+def test_a_disk_that_was_filled_is_one(image_pool: ImagePool, tmp_path: pathlib.Path, format: str) -> None:
+    (tmp_path / "raw").write_bytes(os.urandom(3 << 20))
+    image_pool.qemu_img("convert", "-f", "raw", "-O", format, tmp_path / "raw", tmp_path / "disk")
+    checked(tmp_path / "disk", format=format)
+
+
+def test_a_qcow2_whose_end_is_missing_is_found(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "raw").write_bytes(os.urandom(3 << 20))
+    image_pool.qemu_img("convert", "-f", "raw", "-O", "qcow2", tmp_path / "raw", tmp_path / "disk")
+    os.truncate(tmp_path / "disk", (tmp_path / "disk").stat().st_size - (1 << 20))
+    with pytest.raises(ImageFault, match="qemu-img check"):
+        checked(tmp_path / "disk")
+
+
+def test_tables_that_lead_everywhere_are_found(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+    """Every entry of the first table at one table, and that one full of one place far beyond the end of the file."""
+    path = tmp_path / "disk"
+    image_pool.qemu_img("create", "-q", "-f", "qcow2", path, "1T")
+    content = bytearray(path.read_bytes())
+    l1_entries, l1_offset = int.from_bytes(content[36:40], "big"), int.from_bytes(content[40:48], "big")
+    end = len(content)
+    for number in range(l1_entries):
+        at = l1_offset + 8 * number
+        content[at : at + 8] = ((1 << 63) | (end + (-end % 65536))).to_bytes(8, "big")
+    content += bytes(-end % 65536) + ((1 << 63) | (1 << 55)).to_bytes(8, "big") * 8192
+    path.write_bytes(content)
+    with pytest.raises(VTorqueError, match="qemu-img check"):
+        checked(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "words"),
+    [
+        (b"\0" * 4096, {}, "no qcow2"),
+        (b"\0" * 4096, {"format": "qcow2"}, "is raw, not qcow2"),
+        (b"\0" * 4096, {"format": "raw", "max_bytes": 1024}, "the site allows"),
+        (b"KDMV" + b"\0" * 508, {"format": "raw"}, "qemu-img convert"),
+    ],
+)
+def test_a_disk_that_the_site_does_not_want(
+    tmp_path: pathlib.Path, content: bytes, more: dict[str, t.Any], words: str
+) -> None:
+    (tmp_path / "disk").write_bytes(content)
+    with pytest.raises(ImageFault, match=words):
+        checked(tmp_path / "disk", **more)
+
+
+def test_a_greater_disk_than_the_site_allows_is_refused_by_its_header(
+    image_pool: ImagePool, tmp_path: pathlib.Path
+) -> None:
+    image_pool.qemu_img("create", "-q", "-f", "qcow2", "-o", "cluster_size=2M", tmp_path / "disk", 1 << 53)
+    with pytest.raises(ImageFault, match="the site allows"):
+        checked(tmp_path / "disk", max_bytes=1 << 41)
+
+
+def test_a_qcow2_under_the_name_of_a_raw_one_is_refused(image_pool: ImagePool) -> None:
+    """What a distribution calls .img is often qcow2, and would boot as garbage."""
+    (image_pool.path / "plain.qcow2").rename(image_pool.path / "plain.img")
+    with pytest.raises(ImageFault, match="is qcow2, not raw"):
+        image_check.inspect(image_pool.find("plain"), Deadline.after(SOON))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "disk")
+    with pytest.raises(ImageFault, match="not a regular file"):
+        image_check.open_disk(tmp_path / "disk")
+
+
+def test_a_tool_that_wants_too_much_memory_gets_none(tmp_path: pathlib.Path) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text(f"#!{sys.executable}\nimport time; time.sleep(0.2); print(len(bytearray(3 << 30)))\n")
+    tool.chmod(0o755)
+    with pytest.raises(ImageFault, match="MemoryError"):
+        image_check.run_qemu_img([tool, "info"], Deadline.after(SOON), ImageFault)
+
+
+@hypothesis.settings(max_examples=12, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(places=st.lists(st.tuples(st.integers(104, 196607), st.integers(0, 255)), min_size=1, max_size=40))
+def test_no_table_ends_in_anything_but_an_answer(
+    image_pool: ImagePool, tmp_path: pathlib.Path, places: list[tuple[int, int]]
+) -> None:
+    path = tmp_path / "disk"
+    image_pool.qemu_img("create", "-q", "-f", "qcow2", path, "64M")
+    content = bytearray(path.read_bytes())
+    for at, value in places:
+        content[at] = value
+    path.write_bytes(content)
+    with contextlib.suppress(ImageFault):
+        checked(path)

@@ -56,6 +56,23 @@ def test_one_image(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> No
         vmgr.show(["image", "show", "debian13"], site)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["show", "images"], ["image", "list"]),
+        (["show", "image", "odd"], ["image", "show", "odd"]),
+        (["show", "config", "bridge"], ["config", "show", "bridge"]),
+        (["add", "a", "b"], ["image", "add", "a", "b"]),
+        (["update", "a"], ["image", "update", "a"]),
+        (["delete", "a"], ["image", "delete", "a"]),
+        (["image", "show", "config"], ["image", "show", "config"]),
+        (["show"], ["show"]),
+    ],
+)
+def test_the_originals_words_mean_what_they_meant(old: list[str], new: list[str]) -> None:
+    assert list(vmgr._of_today(old)) == new
+
+
 def test_version_is_the_collections(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         vmgr.show(["--version"], site)
