@@ -51,7 +51,7 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
         (["config", ""], ["show", "check", "convert"]),
         (["config", "show", "--"], ["--help", "--origin", "--json", "--query"]),
         (["config", "show", "ssh"], ["ssh_timeout"]),
-        (["config", "convert", "--"], ["--help", "--output"]),
+        (["config", "convert", "--"], ["--help", "--output", "--variables"]),
         (["nonsense", ""], []),
     ],
 )
