@@ -16,7 +16,7 @@ PREFIX = pathlib.Path("/opt/vtorque")
 ETC = pathlib.Path("/etc/vtorque")
 TORQUE_HOME = pathlib.Path("/var/spool/torque")
 HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
-OF_NODES = frozenset({"vtorque-sweep"})
+OF_NODES = frozenset({"vtorque-sweep", "vtorque-cache"})
 """Launchers that a front end has no use for.  The lab has no systemd: nothing calls the sweep but hooks and people."""
 
 

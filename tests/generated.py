@@ -32,7 +32,7 @@ FILES: dict[str, tuple[str, t.Callable[[], str]]] = {
     # after those of which they are made
     **{
         f"docs/man/{name}": ("", functools.partial(man.page, name))
-        for name in ("vsub.1", "vmgr.1", "vtorque.yml.5", "vtorque-sweep.8")
+        for name in ("vsub.1", "vmgr.1", "vtorque.yml.5", "vtorque-sweep.8", "vtorque-cache.8")
     },
 }
 """By path: the mark, and what makes the text below it; without a mark the whole file is made."""

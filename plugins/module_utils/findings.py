@@ -18,9 +18,9 @@ STATES = (NONE, OK, WARN, BAD)
 """From good to bad."""
 
 CHECKS = (
-    "policy", "configuration", "collection", "server", "records", "libvirt", "virtualisation", "bridge", "pool", "disk",
-    "programs", "sharing", "time", "alarm", "hooks", "rights", "names", "ssh", "bare", "sweep", "left", "spool",
-    "note",
+    "policy", "configuration", "collection", "server", "records", "libvirt", "virtualisation", "bridge", "pool",
+    "cache", "disk", "programs", "sharing", "time", "alarm", "hooks", "rights", "names", "ssh", "bare", "sweep",
+    "left", "spool", "note",
 )  # fmt: skip
 """In the order of the table."""
 

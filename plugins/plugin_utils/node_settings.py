@@ -8,6 +8,7 @@ from __future__ import annotations
 import pathlib
 import socket
 
+from ..module_utils.job import room
 from ..module_utils.job.parameters import Policy
 from ..module_utils.mounts import Mount, read_line
 from ..module_utils.node.settings import NodeSettings
@@ -35,6 +36,10 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         node_number=policy.node_number,
         mac_prefix=policy.mac_prefix,
         pool=pathlib.Path(policy.vm_img_dir),
+        cache_share=room.share_of(policy.cache_max) or 0.0,
+        cache_bytes=room.bytes_of(policy.cache_max),
+        cache_rate_mib=policy.cache_rate,
+        ramdisk_dir=pathlib.Path(policy.ramdisk_dir),
         template_dir=pathlib.Path(policy.template_dir),
         libvirt_uri=policy.libvirt_uri,
         bridge=policy.bridge,

@@ -19,6 +19,7 @@ CHECKED = (
     "collection",
     "libvirt",
     "pool",
+    "cache",
     "programs",
     "sharing",
     "hooks",

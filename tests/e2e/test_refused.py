@@ -25,7 +25,7 @@ from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, check_refused, drop, en
         (["-vm", "vcpu=4,ram=lots,img=tinny"], ["vcpu", "lots", "tinny"]),
         (["-vm", "iocm=true"], ["iocm", "not available on this site yet"]),
         (["-vm", "disk=/home/alice/d.img"], ["disk", "not available on this site yet"]),
-        (["-vm", "fs_type=ramdisk"], ["fs_type", "not available on this site yet"]),
+        (["-vm", "fs_type=nfs"], ["fs_type=nfs", "sharedfs, local or ramdisk"]),
         (["-vm", "vcpu_pinning=true"], ["vcpu_pinning", "not available on this site yet"]),
         (["-vm", "nodes=two"], ["nodes=two", "number"]),
         (["-T", "orig"], ["-T"]),

@@ -16,6 +16,7 @@ import typing as t
 from .. import mounts as mounts_of_guests
 from ..guestspec import ADDRESS
 from .request import KEYS
+from .room import room_on_disk
 from .values import BadValue, Kind, Value, boolean, choice, number, part_of_all, path, several, size_mib, text
 
 
@@ -102,7 +103,6 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 _LOG = "the product's log"
 _IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
 _SPARE = "spare nodes"
-_CACHE = "the nodes' image cache"
 _GUEST_PACKAGES = "packages at boot"
 _FILES = "the user's own files in guests"
 _OWN_IMAGES = "images of users"
@@ -138,7 +138,7 @@ class Policy:
     ws_dir: str = _parameter(
         _PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later="disks on the workspace"
     )
-    ramdisk_dir: str = _parameter(_PATH, "/ramdisk", "where fs_type=ramdisk lives on nodes", later="fs_type=ramdisk")
+    ramdisk_dir: str = _parameter(_PATH, "/ramdisk", "a tmpfs on nodes, for fs_type=ramdisk")
 
     disable_mikelangelo_hpc_stack: bool = _parameter(
         _FLAG,
@@ -234,8 +234,10 @@ class Policy:
     offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that may be offline by our note; 0: never any")
     record_days: int = _parameter(number(1, 36500), 90, "days that the records of jobs are kept")
     record_host: str | None = _parameter(_NAME, None, "the front end that gets a copy of every job's record")
-    cache_max: str = _parameter(_LINE, "20 %", "share of the disk for the image cache", later=_CACHE)
-    cache_rate: int | None = _parameter(size_mib(1, 2**20), None, "MiB per second to fill the cache", later=_CACHE)
+    cache_max: str = _parameter(room_on_disk(), "20 %", "room on a node's disk for copies of images")
+    cache_rate: int | None = _parameter(
+        size_mib(1, 2**20), None, "MiB a second at which a node reads an image from the pool; nothing: any"
+    )
     enable_dev_mode: bool = _parameter(
         _FLAG, False, "more log, failed guests kept for a look", later="development mode"
     )
@@ -249,7 +251,7 @@ class Policy:
     vcpus_default: int = _default_of("vcpus", 7)
     vms_per_node_default: int = _default_of("vms_per_node", 1)
     vcpu_pinning_default: bool | str = _default_of("vcpu_pinning", False, later="pinning")
-    filesystem_type_default: str = _default_of("fs_type", "sharedfs", later="fs_type=local and ramdisk")
+    filesystem_type_default: str = _default_of("fs_type", "sharedfs")
     disk_default: str | None = _default_of("disk", None, later="persistent disks")
     metadata_default: str | None = _default_of("metadata", None, later=_FILES)
     vm_prologue_default: str | None = _default_of("vm_prologue", None, later=_FILES)

@@ -88,7 +88,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "iocm": lambda value: value is True,
     "unclot": lambda value: value is True,
     "vcpu_pinning": lambda value: value is not False,
-    "fs_type": lambda value: value != "sharedfs",
     "hypervisor": lambda value: value == "skvm",
     "distro": lambda value: value == "osv",
     "img": lambda value: str(value).startswith("/"),
@@ -181,6 +180,7 @@ def _choose_image(values: dict[str, Value | None], origins: dict[str, str], offe
             origins["img"] += f" ({asked})"
         values["img"] = image.name
         yield from _agree(image, values, origins)
+        yield from _copied(image, values, origins)
     if values["distro"] is None:
         message = f"the image {values['img']} has no record that says it: give one of {KEYS['distro'].kind.allowed}"
         yield KeyFault("distro", "", message)
@@ -212,6 +212,21 @@ def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str
             values[key], origins[key] = fact, _FROM_RECORD
             if key in _NOT_YET and _NOT_YET[key](fact):
                 yield KeyFault(key, shown(fact), NOT_AVAILABLE_YET, _FROM_RECORD)
+
+
+_NO_RECORD = "the image has no record"
+
+
+def _copied(image: ImageFacts, values: dict[str, Value | None], origins: dict[str, str]) -> t.Iterator[KeyFault]:
+    """A node copies only what a record says the digest of; a site default gives way without a word."""
+    fs_type = values["fs_type"]
+    if fs_type == "sharedfs" or "@" in image.name:
+        return
+    if origins["fs_type"] == SITE_DEFAULT:
+        values["fs_type"], origins["fs_type"] = "sharedfs", _NO_RECORD
+    else:
+        message = f"the image {image.name} has no record, by which a copy could be checked: fs_type=sharedfs"
+        yield KeyFault("fs_type", shown(fs_type), message, origins["fs_type"])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from .. import spool
 from ..errors import NodeFault, SiteFault, VTorqueError
 from ..findings import BAD, NONE, OK, WARN, Finding
 from ..records import Deadline
-from . import health, images, own_sshd, sweep, virtiofsd
+from . import health, image_places, image_wants, images, own_sshd, sweep, virtiofsd
 from .settings import NodeSettings
 
 SWEPT = "swept"
@@ -54,6 +54,7 @@ def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str
         "virtualisation": look_at_virtualisation,
         "bridge": look_at_bridge,
         "pool": lambda settings: look_at_pool(settings.pool, default_image),
+        "cache": look_at_cache,
         "disk": look_at_disk,
         "programs": look_at_programs,
         "time": look_at_clock,
@@ -112,6 +113,28 @@ def look_at_pool(pool: pathlib.Path, default: str | None = None) -> Finding:
         words = f"{len(wrong)} of {len(found)} images cannot be used: {wrong[0][1]}"
         return Finding("pool", WARN, OK, words, "vmgr image list names what is wrong with each")
     return Finding("pool")
+
+
+def look_at_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, systemctl: str = SYSTEMCTL) -> Finding:
+    """Are images fetched that jobs want, and could those that are here be believed?
+
+    Args:
+        settings: says where they are.
+        systemd: is there where systemd runs.
+        systemctl: its command.
+    """
+    if systemd.exists() and not _is_active(systemctl, image_wants.UNIT):
+        remedy = f"systemctl enable --now {image_wants.UNIT}"
+        return Finding("cache", BAD, "off", f"{image_wants.UNIT} does not run: no image is fetched", remedy)
+    copies = image_places.cache_of(settings).copies()
+    share = 100 * sum(copy.held_bytes for copy in copies) // max(1, image_places.limit_bytes(settings))
+    troubles = [f"copy of {copy.image}: {copy.trouble}" for copy in copies if copy.trouble]
+    troubles += [str(error) for _what, error in image_wants.failures(settings)]
+    if troubles:
+        return Finding(
+            "cache", WARN, f"{share}%", "; ".join(troubles[:SAID]), "vtorque-cache list, vtorque-cache verify"
+        )
+    return Finding("cache", shown=f"{share}%" if copies else "-")
 
 
 def look_at_disk(settings: NodeSettings) -> Finding:
@@ -195,7 +218,7 @@ def look_at_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
         systemd: is there where systemd runs.
         systemctl: its command.
     """
-    if systemd.exists() and not _timer_runs(systemctl):
+    if systemd.exists() and not _is_active(systemctl, TIMER):
         return Finding("sweep", BAD, "off", f"{TIMER} does not run", f"systemctl enable --now {TIMER}")
     try:
         age_s = time.time() - (settings.run_dir / SWEPT).stat().st_mtime
@@ -229,9 +252,9 @@ def look_at_spool(settings: NodeSettings) -> Finding:
     return Finding("spool", WARN, str(len(marks)), words, remedy)
 
 
-def _timer_runs(systemctl: str) -> bool:
+def _is_active(systemctl: str, unit: str) -> bool:
     try:
-        asked = [systemctl, "is-active", "--quiet", TIMER]
+        asked = [systemctl, "is-active", "--quiet", unit]
         return subprocess.run(asked, timeout=TIMER_S, stdin=subprocess.DEVNULL, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -20,7 +20,7 @@ from .. import records
 from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
 from ..records import Deadline, Timings, job_key
-from . import images, neighbours, overlays, seed, sharing, slots, virtiofsd
+from . import images, neighbours, overlays, seed, sharing, slots, staging, virtiofsd
 from .console import Console
 from .domain import Domains, DomainSpec, render_xml
 from .kept import Kept, read_kept, write_kept
@@ -91,6 +91,7 @@ def make(
         VTorqueError: they are not ready; the class says whose fault it is.
     """
     shared = sharing.plan(settings, part.owner)
+    staging.wait_for_copies(part.guests, settings, deadline, step)
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     here = neighbours.node_address(settings.bridge)
@@ -107,6 +108,7 @@ def make(
         one = GuestFacts(guest.spec.rank, guest.kept.name, guest.kept.mac, proven[guest.kept.name], timings)
         records.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
         facts.append(one)
+    staging.look_again(part.guests, settings)
     step("the answer")
     return tuple(sorted(facts, key=lambda one: one.rank))
 
@@ -183,7 +185,8 @@ def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
 def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
     """The disk, and what the guest boots from."""
     step(f"the disk of {guest.kept.name}")
-    with guest.timings.phase("disk"):
+    with guest.timings.phase("disk"), staging.base_of(guest.image, guest.spec.fs_type, settings) as base:
+        guest.image = base
         overlays.make_overlay(
             guest.image,
             guest.directory / "disk.qcow2",

@@ -9,7 +9,7 @@ import pathlib
 
 from ..errors import UserFault
 from ..guestspec import GuestSpec, NodePart
-from . import neighbours
+from . import images, neighbours
 from .domain import Capabilities
 from .health import check_virtualisation, lack
 from .settings import NodeSettings
@@ -29,18 +29,34 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
     """
     neighbours.bridge_index(settings.bridge)
     for spec in part.guests:
-        if spec.fs_type != "sharedfs":
-            raise UserFault(f"fs_type={spec.fs_type}", "not available on this site yet", "fs_type=sharedfs")
         if spec.hypervisor == "qemu" and not settings.allow_emulation:
             raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
         _check_hypervisor(spec, settings, offered)
     wanted = sum(spec.ram_mib for spec in part.guests)
     have = _memory_mib() - settings.host_ram_mib
-    if wanted > have:
+    in_memory = _images_in_memory(part, settings, max(0, have - wanted))
+    if wanted + in_memory > have:
+        besides = f", and {in_memory} MiB for images on the ramdisk" if in_memory else ""
         raise UserFault(
-            f"ram: {wanted} MiB for the guests on {settings.node_name}", f"the node has {max(0, have)} MiB for guests",
+            f"ram: {wanted} MiB for the guests on {settings.node_name}{besides}",
+            f"the node has {max(0, have)} MiB for guests",
             f"{settings.host_ram_mib} MiB are kept for the host",
-        )  # fmt: skip
+        )
+
+
+def _images_in_memory(part: NodePart, settings: NodeSettings, room_mib: int) -> int:
+    """MiB that copies of images take, or will; those that nobody needs make way first."""
+    names = {spec.image for spec in part.guests if spec.fs_type == "ramdisk"}
+    if not names and not (settings.ramdisk_dir / "vtorque").is_dir():
+        return 0
+    from . import ramdisk  # only such a site pays for it
+
+    if names:
+        ramdisk.check(settings)
+    found = [images.find(name, settings.pool) for name in names]
+    coming = sum(ramdisk.missing_bytes(image, settings) for image in found)
+    held = ramdisk.make_way(settings, frozenset(image.name for image in found), (room_mib << 20) - coming)
+    return (held + coming + (1 << 20) - 1) >> 20
 
 
 def _check_hypervisor(spec: GuestSpec, settings: NodeSettings, offered: Capabilities) -> None:

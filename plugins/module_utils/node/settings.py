@@ -26,6 +26,10 @@ class NodeSettings:
         node_number: unique in the cluster; two bytes of every guest's MAC address. None: the site has not said.
         mac_prefix: first three bytes of every guest's MAC address.
         pool: the image pool.
+        cache_share: of the disk that `state_dir` is on, for copies of images; where `cache_bytes` does not say it.
+        cache_bytes: for copies of images; None: `cache_share` counts.
+        ramdisk_dir: a tmpfs, for copies in memory.
+        cache_rate_mib: MiB a second at which an image is read from the pool to be kept or checked; None: any.
         state_dir: holds `guests`, `slots` and `records`; local to the node, survives a reboot.
         run_dir: holds locks and tombstones; gone with a reboot, as the guests are.
         template_dir: the site's own templates, searched first.
@@ -51,6 +55,10 @@ class NodeSettings:
     node_number: int | None
     mac_prefix: str = "52:54:00"
     pool: pathlib.Path = pathlib.Path("/opt/vm-images")
+    cache_share: float = 0.2
+    cache_bytes: int | None = None
+    cache_rate_mib: int | None = None
+    ramdisk_dir: pathlib.Path = pathlib.Path("/ramdisk")
     state_dir: pathlib.Path = STATE_DIR
     run_dir: pathlib.Path = RUN_DIR
     template_dir: pathlib.Path | None = SITE_DIR
@@ -90,6 +98,11 @@ class NodeSettings:
     def guests_dir(self) -> pathlib.Path:
         """One directory a start of a job, one below it a guest."""
         return self.state_dir / "guests"
+
+    @property
+    def images_dir(self) -> pathlib.Path:
+        """What this node keeps of the pool, and what it wants of it (`image_cache.py`, `image_wants.py`)."""
+        return self.state_dir / "images"
 
     @property
     def compiled_dir(self) -> pathlib.Path:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The units of systemd: when the sweep runs, and before whom."""
+"""The units of systemd: when the sweep runs, and before whom; who fetches images."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import configparser
 import pathlib
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import image_wants
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR, render
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
 
@@ -23,8 +25,12 @@ def read(name: str) -> configparser.ConfigParser:
     return unit
 
 
-def test_there_are_a_timer_its_service_and_one_for_the_boot() -> None:
-    assert set(UNITS) == {"vtorque-sweep.service", "vtorque-sweep.timer", "vtorque-sweep-boot.service"}
+SWEEP = {"vtorque-sweep.service", "vtorque-sweep.timer", "vtorque-sweep-boot.service"}
+CACHE = {"vtorque-cache.path", "vtorque-cache.service"}
+
+
+def test_there_are_a_timer_its_service_one_for_the_boot_and_two_for_images() -> None:
+    assert set(UNITS) == SWEEP | CACHE
 
 
 @pytest.mark.parametrize(
@@ -54,7 +60,17 @@ def test_the_timer_comes_again_and_not_on_all_nodes_at_once() -> None:
     assert timer["Install"]["WantedBy"] == "timers.target"
 
 
-def test_the_manual_page_that_the_units_name_is_there() -> None:
-    pages = {read(name)["Unit"]["Documentation"] for name in UNITS}
-    assert pages == {"man:vtorque-sweep(8)"}
-    assert (pathlib.Path(COLLECTION_DIR).parent / "docs/man/vtorque-sweep.8").is_file()
+def test_images_are_fetched_when_a_mark_is_there_and_for_as_long_as_it_takes() -> None:
+    node = NodeSettings(node_name="cn1", node_number=1)
+    assert read("vtorque-cache.path")["Path"]["DirectoryNotEmpty"] == str(image_wants.marks_of(node))
+    assert image_wants.UNIT in CACHE
+    service = read("vtorque-cache.service")["Service"]
+    assert (service["Type"], service["ExecStart"]) == ("oneshot", "/opt/vtorque/bin/vtorque-cache fill")
+    assert (service["TimeoutStartSec"], service["Nice"]) == ("infinity", "19")
+
+
+@pytest.mark.parametrize(("units", "page"), [(SWEEP, "vtorque-sweep"), (CACHE, "vtorque-cache")])
+def test_the_manual_page_that_the_units_name_is_there(units: set[str], page: str) -> None:
+    pages = {read(name)["Unit"]["Documentation"] for name in units}
+    assert pages == {f"man:{page}(8)"}
+    assert (pathlib.Path(COLLECTION_DIR).parent / f"docs/man/{page}.8").is_file()

@@ -23,8 +23,18 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import CHECKS, Finding
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, health, images, own_sshd, sweep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
+    doctor,
+    health,
+    image_wants,
+    image_work,
+    images,
+    own_sshd,
+    sweep,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+
+from . import image_pool
 
 
 @pytest.fixture
@@ -298,3 +308,29 @@ def test_records_that_the_front_end_does_not_get_are_told(
 def test_each_check_is_known(settings: NodeSettings) -> None:
     assert set(doctor.checks(settings)) < set(CHECKS)
     assert set(doctor.checks(settings)) >= {"libvirt", "virtualisation", "bridge", "pool", "disk", "programs"}
+
+
+def test_the_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
+    settings: NodeSettings, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> Finding:
+        return doctor.look_at_cache(dataclasses.replace(settings, cache_bytes=8 << 20), tmp_path / "no systemd")
+
+    monkeypatch.setattr(image_wants, "see_to_it", lambda _settings: None)
+    assert seen(look()) == ("ok", "-")
+    settings.pool.chmod(0o755)
+    image_pool.add(settings.pool, "tiny@1")
+    for name in ("tiny@1", "gone@1"):
+        image_wants.want(settings, image_wants.Want("local", name))
+    image_work.work_off(settings, lambda _words: None)
+    assert seen(look()) == ("warn", "50%")
+    assert "gone@1: no such image" in look().words
+    image_wants.want(settings, image_wants.Want("local", "gone@1"))
+    assert seen(look()) == ("ok", "50%")
+    image_pool.spoil(settings.images_dir / "copies/tiny@1/disk.img")
+    assert "copy of tiny@1: disk.img was changed since it was verified" in look().words
+
+
+def test_a_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
+    assert seen(doctor.look_at_cache(settings, tmp_path, "/bin/false")) == ("bad", "off")
+    assert doctor.look_at_cache(settings, tmp_path, "/bin/true").state == "ok"

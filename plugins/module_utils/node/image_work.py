@@ -1,0 +1,143 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wanted of the image pool, worked off: one image at a time on a node, by a program that lives in no job."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import typing as t
+
+from .. import records
+from ..errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError
+from . import image_wants, images
+from .image_cache import Cache
+from .image_fetch import Pace, check, fetch
+from .image_places import RAMDISK, cache_of, limit_bytes, promised_bytes
+from .image_wants import Progress, Want
+from .settings import NodeSettings
+
+TELL_S = 1.0
+"""Between two words about how far it is."""
+
+Log = t.Callable[[str], None]
+
+
+def work_off(settings: NodeSettings, log: Log, *, verify: t.Sequence[str] = ()) -> tuple[str, ...]:
+    """Do everything that is wanted, the oldest first, until nothing is.
+
+    Whoever works already is waited for: what is wanted now may have come too late for him.
+
+    Args:
+        settings: this node's own word.
+        log: hears what was done.
+        verify: copies whose digest is taken first; what is broken is wanted again.
+
+    Returns:
+        The copies that were broken.
+    """
+    records.make_directory(settings.images_dir)
+    # held for as long as this process lives, however it ends
+    fd = os.open(image_wants.lock_of(settings), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        broken = tuple(name for name in verify if not _verify(settings, Want("local", name), log))
+        while wanted := image_wants.wanted(settings):
+            _one(settings, wanted[0], log)
+    finally:
+        image_wants.tell(settings, None)
+        os.close(fd)
+    return broken
+
+
+def _one(settings: NodeSettings, what: Want, log: Log) -> None:
+    image: images.Image | None = None
+    began = time.monotonic()
+    try:
+        image = images.find(what.image, settings.pool)
+        words = _keep(settings, what, image, log)
+    except (VTorqueError, OSError) as problem:
+        error = problem if isinstance(problem, VTorqueError) else NodeFault(f"image {what.image}", str(problem))
+        log(f"{what}: {error}")
+        image_wants.fail(settings, what, error, image)
+        return
+    log(f"{what}: {words}, in {time.monotonic() - began:.0f} s")
+    image_wants.done(settings, what)
+
+
+def _keep(settings: NodeSettings, what: Want, image: images.Image, log: Log) -> str:
+    """A copy of the image that was verified in this boot; in words, what that took."""
+    limit = limit_bytes(settings, what.fs_type)
+    cache = cache_of(settings, what.fs_type)
+    if cache.find(image) is not None:
+        if not _of_another_boot(cache, image.name):
+            return "is there"
+        if _verified(settings, what, cache, image, log):
+            return "verified"
+    cache.make_room(image, limit, promised_bytes(settings, what.fs_type))
+    try:
+        fetch(image, cache, Pace(settings.cache_rate_mib), _teller(settings, what))
+    except NodeFault as error:
+        if what.fs_type != RAMDISK:
+            raise
+        raise SiteFault(error.what, error.why, "see ramdisk_dir in vtorque.yml") from error  # its disk is well
+    return "fetched"
+
+
+def _verify(settings: NodeSettings, what: Want, log: Log) -> bool:
+    """Is a copy still what it should be?  If not, it is taken away and wanted anew."""
+    cache = cache_of(settings)
+    try:
+        image = images.find(what.image, settings.pool)
+    except UserFault as error:  # its time will come when room is needed
+        log(f"{what}: nothing says any more what it should be: {error}")
+        return True
+    if cache.find(image) is not None and _verified(settings, what, cache, image, log):
+        log(f"{what}: verified")
+        return True
+    log(f"{what}: the copy is not what was verified, and is fetched again")
+    image_wants.want(settings, what)
+    return False
+
+
+def _verified(settings: NodeSettings, what: Want, cache: Cache, image: images.Image, log: Log) -> bool:
+    here = cache.find(image)
+    try:
+        if here is not None:
+            # a copy of ours: nothing of the pool is read, and no rate bounds it
+            cache.note_verified(image.name, check(here, Pace(None), _teller(settings, what)))
+            return True
+    except ImageFault as error:
+        log(f"{what}: the copy is broken, and goes: {error.why}; guests on it: {_guests_on(cache, image)}")
+        cache.remove(image.name, even_used=True)
+    return False
+
+
+def _of_another_boot(cache: Cache, name: str) -> bool:
+    copy = cache.copy(name)
+    return copy is None or copy.boot_id != records.boot_id()
+
+
+def _guests_on(cache: Cache, image: images.Image) -> str:
+    with contextlib.suppress(OSError):
+        return ", ".join(cache.in_use().get(image.name, ())) or "none"
+    return "not known"
+
+
+def _teller(settings: NodeSettings, what: Want) -> t.Callable[[int, int], None]:
+    """Says how far it is, at most once a second."""
+    last_at, last_done = time.monotonic(), 0
+    image_wants.tell(settings, Progress(what, 0, 0, 0.0))
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last_at, last_done
+        now = time.monotonic()
+        if now - last_at >= TELL_S or done in (0, total):
+            rate = (done - last_done) / (now - last_at) if now > last_at and done > last_done else 0.0
+            image_wants.tell(settings, Progress(what, done, total, round(rate)))
+            last_at, last_done = now, done
+
+    return tell

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the disks of a start's guests stand on: the pool's own file, or this node's copy of it, which is waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import typing as t
+
+from .. import records
+from ..errors import SiteFault, VTorqueError
+from ..guestspec import GuestSpec
+from ..records import Deadline
+from . import images
+from .settings import NodeSettings
+
+POOL = "sharedfs"
+SAY_S = 10.0
+"""Between two words in the job's log about how far an image is."""
+LEAST_SHARE = 1 / 3
+"""Of the time that is left, for an image to arrive, however long guests may take to become ready."""
+
+
+def wait_for_copies(
+    specs: t.Iterable[GuestSpec], settings: NodeSettings, deadline: Deadline, step: t.Callable[[str], None]
+) -> None:
+    """Wait until this node has the copies that guests are to stand on.
+
+    Args:
+        specs: of the guests.
+        settings: this node's own word.
+        deadline: when there must be an answer; time for the guests themselves is left.
+        step: hears what is done, and may raise to end it.
+
+    Raises:
+        UserFault: the image has no record.
+        ImageFault: the pool does not hold what the image's record says.
+        SiteFault: a copy is still arriving, cannot arrive, or has no room.
+        NodeFault: this node's disk is full or broken.
+    """
+    wanted = _copies_for(specs)
+    if not wanted:
+        return
+    from . import image_wants  # 5 ms that only those pay who stand on copies
+    from .image_cache import sources_of
+    from .image_places import cache_of
+
+    until = Deadline.after(max(deadline.left_s() - settings.ready_timeout_s, deadline.left_s() * LEAST_SHARE))
+    for fs_type, name in wanted:
+        image = images.find(name, settings.pool)
+        sources_of(image)
+        if cache_of(settings, fs_type).find(image) is not None:
+            continue
+        if (wrong := image_wants.refusal(settings, image)) is not None:
+            raise wrong
+        what = image_wants.Want(fs_type, image.name)
+        image_wants.want(settings, what)
+        image_wants.wait(settings, what, until, _Words(step).told)
+
+
+@contextlib.contextmanager
+def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iterator[images.Image]:
+    """The image as a guest's disk is to stand on it; until an overlay does, nobody takes it away.
+
+    Args:
+        image: of the pool.
+        fs_type: of the guest.
+        settings: this node's own word.
+
+    Raises:
+        SiteFault: the copy that was there has gone.
+    """
+    if fs_type == POOL:
+        yield image
+        return
+    from .image_places import cache_of
+
+    cache = cache_of(settings, fs_type)
+    with cache.kept():
+        copy = cache.find(image)
+        if copy is None:
+            raise SiteFault(
+                f"the copy of image {image.name} on {settings.node_name}", "went while its guest was made",
+                "the job is tried again",
+            )  # fmt: skip
+        cache.used(image)
+        yield copy
+
+
+def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
+    """Let the digests of copies be taken that nobody has taken since the boot; the guests are ready, nobody waits.
+
+    Args:
+        specs: of the guests.
+        settings: this node's own word.
+    """
+    wanted = _copies_for(specs)
+    if not wanted:
+        return
+    from . import image_wants
+    from .image_places import cache_of
+
+    for fs_type, name in wanted:
+        with contextlib.suppress(VTorqueError, OSError):  # it is no reason to end guests that are ready
+            image = images.find(name, settings.pool)
+            copy = cache_of(settings, fs_type).copy(image.name)
+            if copy is not None and copy.boot_id != records.boot_id():
+                image_wants.want(settings, image_wants.Want(fs_type, image.name))
+
+
+def _copies_for(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:
+    """Kind and image of each copy that is needed, once."""
+    return sorted({(spec.fs_type, spec.image) for spec in specs if spec.fs_type != POOL})
+
+
+class _Words:
+    """What is said in the job's log while an image arrives."""
+
+    def __init__(self, step: t.Callable[[str], None]) -> None:
+        self._step, self._said_at = step, -SAY_S
+
+    def told(self, words: str) -> None:
+        self._step(f"the wait for an image: {words}")
+        if time.monotonic() - self._said_at >= SAY_S:
+            self._said_at = time.monotonic()
+            with contextlib.suppress(OSError):  # a log that cannot be written stops nothing
+                os.write(2, records.log_line(words))
