@@ -100,6 +100,11 @@ mount -o bind $ssh/authorized "$VTORQUE_HOME/.ssh" || lost "sshd: the home has n
 set -- -r $ssh/host_key
 # one that dropbear makes for itself
 [ "$fault" != host-key ] || set -- -R
+# as PAM lets a session have them elsewhere (identity.sh)
+# shellcheck disable=SC3045
+for limit in c d f i l m q s t u v; do ulimit -H -$limit unlimited; done
+# shellcheck disable=SC3045
+ulimit -H -n "$(cat /proc/sys/fs/nr_open)"
 dropbear -E -s -w -m "$@" 2>>/var/log/dropbear
 
 await_lease

@@ -14,7 +14,7 @@
 #
 # What it says to vtorque-shell is marked with TOKEN, so that nothing a profile or a job prints is mistaken for it.
 set -u
-vt_directory='' vt_umask='' vt_limits='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_x11='' vt_whole=''
+vt_directory='' vt_umask='' vt_limits='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_x11='' vt_joined='' vt_whole=''
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 shell_of_user=${SHELL:-/bin/sh}
 unset TMOUT # of a bash, it ends every read, and with the line of control the job
@@ -100,7 +100,9 @@ batch() {
     controller=$!
     # this shell itself speaks only when a signal killed the job: that tells `exit 143` from a death by TERM
     exec 2>"$place/killed"
-    printf '%s' "$vt_line" | setsid "$0" leader "$place" 2>&4 3<&- 4>&-
+    exec 5>&4
+    [ -z "$vt_joined" ] || exec 5>&1 # one pipe keeps the order of what is written to both
+    printf '%s' "$vt_line" | setsid "$0" leader "$place" 2>&5 3<&- 4>&- 5>&-
     status=$?
     how="exit $status"
     [ "$status" -gt 128 ] && [ -s "$place/killed" ] && how="signal $((status - 128))"
@@ -112,14 +114,32 @@ batch() {
     exit "$status"
 }
 
-limit() { # as on the node, as far as the guest lets its user: `n=1024:4096`, the letter of ulimit, soft and hard
+limit() { # as on the node, as far as the guest lets its user: `n=1024:4096`, `nproc=512:1024`, soft and hard
+    rest=
     for entry in $vt_limits; do
-        soft=${entry#*=}
-        # shellcheck disable=SC3045 # dash, busybox and bash know both
-        ulimit -S "-${entry%%=*}" "${soft%%:*}" 2>/dev/null
-        # shellcheck disable=SC3045
-        ulimit -H "-${entry%%=*}" "${soft#*:}" 2>/dev/null
+        both=${entry#*=}
+        case ${entry%%=*} in
+            # bash and busybox know these letters, dash has another one for nproc and none for the others
+            nproc) set_limit u "$both" || set_limit p "$both" ;;
+            nice) set_limit e "$both" ;;
+            rtprio) set_limit r "$both" ;;
+            msgqueue) set_limit q "$both" ;;
+            sigpending) set_limit i "$both" ;;
+            *) set_limit "${entry%%=*}" "$both" || : ;;
+        esac || rest="$rest --$entry"
     done
+    # shellcheck disable=SC2086 # a list of words
+    [ -z "$rest" ] || prlimit --pid "$$" $rest >/dev/null 2>&1
+}
+
+set_limit() { # letter soft:hard: false where this shell does not know the letter
+    # shellcheck disable=SC3045
+    ulimit -S "-$1" >/dev/null 2>&1 || return 1
+    # shellcheck disable=SC3045
+    ulimit -S "-$1" "${2%%:*}" 2>/dev/null
+    # shellcheck disable=SC3045
+    ulimit -H "-$1" "${2#*:}" 2>/dev/null
+    return 0
 }
 
 become() { # VARIABLE=value...: where, how and with what the user's shell starts, but for its last words

@@ -6,20 +6,28 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
+import termios
 import time
 
 from .conftest import CHECKOUT, LAB, Site
 
 
 class Terminal:
-    """A user's terminal on the front end with one command on it."""
+    """A user's terminal on the front end with one command on it.
 
-    def __init__(self, site: Site, *words: str) -> None:
+    Args:
+        size: rows and columns.
+    """
+
+    def __init__(self, site: Site, *words: str, size: tuple[int, int] = (24, 80)) -> None:
         self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         self.process = subprocess.Popen([*LAB, "on", "fe", "--user", "alice", "--", *words], cwd=CHECKOUT,
                                         env=site.environment, stdin=slave, stdout=slave, stderr=slave,
                                         start_new_session=True)  # fmt: skip

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import struct
-import termios
+import re
+import types
+import typing as t
 
 from .conftest import Ended, Site
 from .terminal import Terminal
@@ -29,6 +29,7 @@ sleep 600 &
 printf 'no line end'
 exit 255
 """
+NOTHING: t.Mapping[str, str] = types.MappingProxyType({})
 ARGUMENTS = "'a  b' \\* \"it's\" ''"
 MUCH = 100_000_000
 PRINTS = f"head -c {MUCH} /dev/zero | tr '\\0' x\n"
@@ -40,7 +41,7 @@ true
 """
 
 
-def both(site: Site, *arguments: str, environment: dict[str, str], script: str) -> tuple[Ended, Ended]:
+def both(site: Site, *arguments: str, script: str, environment: t.Mapping[str, str] = NOTHING) -> tuple[Ended, Ended]:
     """The same job in a guest and bare, at the same time."""
     told = [f"{name}={value}" for name, value in environment.items()]
     ended = []
@@ -61,6 +62,73 @@ def test_batch_job_is_as_on_bare_metal(site: Site) -> None:
     assert ODD in bare.out
     assert guest == dataclasses.replace(bare, job_id=guest.job_id, node=guest.node)
     assert guest.exit_status == 255
+
+
+ORDER = """#!/bin/sh
+n=0
+while [ $n -lt 3000 ]; do n=$((n+1)); echo "out $n"; echo "err $n" >&2; done
+{ echo a; echo b >&2; } >$HOME/only-out 2>$HOME/only-err
+cat $HOME/only-out; echo; cat $HOME/only-err >&2
+"""
+
+
+def test_streams_that_are_one_file_keep_their_order(site: Site) -> None:
+    """`-j oe`: the order of what is written to both; what the script itself keeps apart stays apart."""
+    script = site.write("/home/alice/order.sh", ORDER)
+    expected = "".join(f"{name} {n}\n" for n in range(1, 3001) for name in ("out", "err")) + "a\n\nb\n"
+    for ended in both(site, "-j", "oe", script=script):
+        assert (ended.exit_status, ended.out) == (0, expected)
+
+
+THE_SAME = [
+    "PBS_ENVIRONMENT", "PBS_JOBNAME", "PBS_MOMPORT", "PBS_NODENUM", "PBS_O_HOME", "PBS_O_HOST", "PBS_O_LANG",
+    "PBS_O_LOGNAME", "PBS_O_MAIL", "PBS_O_PATH", "PBS_O_QUEUE", "PBS_O_SERVER", "PBS_O_SHELL", "PBS_O_WORKDIR",
+    "PBS_QUEUE", "PBS_TASKNUM", "PBS_VERSION", "PBS_VNODENUM", "PBS_WALLTIME",
+]  # fmt: skip
+OF_THE_JOB = ["PBS_JOBCOOKIE", "PBS_JOBID", "PBS_NODEFILE"]
+COUNTS = ["PBS_NP", "PBS_NUM_NODES", "PBS_NUM_PPN"]
+DROPPED = ["DISPLAY", "PBS_GPUFILE", "PBS_MICFILE", "TMPDIR"]
+"""Every variable of a job (recorded on TORQUE 6.1.3) but PBS_ARRAYID: as it is bare, another for each job, replaced by
+what describes the guests, dropped."""
+TOLD = ("DISTRO", "HYDRA_", "I_MPI_", "OMPI_", "PRTE_")
+"""What a guest adds, by its beginning."""
+LIMITS = """
+echo ==
+ulimit -S -a; ulimit -H -a
+"""
+
+
+def test_environment_and_limits_are_those_of_a_bare_job(site: Site) -> None:
+    """The whole of `env`, and every limit that is carried; the job's log has what was dropped or replaced of it."""
+    script = site.write("/home/alice/all.sh", f"#!/bin/bash\nenv -0{LIMITS}")
+    environment = {"MAIL": "/var/mail/alice", "LANG": "C.UTF-8"}
+    guest, bare = both(site, "-v", "TMPDIR=/tmp/mine,DISPLAY=:7,OWN=kept", environment=environment, script=script)
+    (here, limits), (there, expected) = (_taken_apart(ended.out) for ended in (guest, bare))
+    assert {name for name in there if name.startswith("PBS_")} | {"TMPDIR", "DISPLAY"} == {
+        *THE_SAME, *OF_THE_JOB, *COUNTS, *DROPPED,
+    }  # fmt: skip
+    added = {name for name in here if name.startswith(TOLD)}
+    assert set(here) - added == set(there) - set(DROPPED)
+    assert here["DISTRO"] == "SLG"
+    different = {name for name in here if here[name] != there.get(name)} - added
+    # PATH is what the profile makes it, which is the guest's own
+    assert different <= {*OF_THE_JOB, *COUNTS, "PATH"}, [(name, here[name], there[name]) for name in different]
+    assert here["PBS_JOBID"] == guest.job_id
+    assert here["PBS_NODEFILE"].replace(guest.job_id, bare.job_id) == there["PBS_NODEFILE"]
+    assert len(here["PBS_JOBCOOKIE"]) == len(there["PBS_JOBCOOKIE"]) > 0
+    assert [here[name] for name in COUNTS] == ["1", "1", "1"]
+    assert limits == expected
+    log = site.kept(guest.node, guest.job_id, name="vtorque.log")
+    (said,) = re.findall(r"the job's shell: of the job's variables dropped, [^:]*: ([^;\n]*)", log)
+    assert sorted(said.split()) == DROPPED
+
+
+def _taken_apart(out: str) -> tuple[dict[str, str], list[str]]:
+    """Variables and limits of a job; not those that are no limits of a process's, or that Linux no longer knows."""
+    variables, limits = out.split("==\n")
+    found = dict(entry.split("=", 1) for entry in variables.split("\0")[:-1])
+    other = ("pipe size", "file locks", "real-time non-blocking")
+    return found, [" ".join(line.split()) for line in limits.splitlines() if not line.startswith(other)]
 
 
 def test_standard_input_of_any_bytes_and_a_library_that_is_not_there(site: Site) -> None:
@@ -120,8 +188,7 @@ def _check_array(site: Site, nodes: set[str]) -> None:
 
 def test_interactive_job(site: Site) -> None:
     """The window's size, Ctrl-C, and the session's status; then a command with arguments."""
-    terminal = Terminal(site, "vsub", "-I")
-    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
+    terminal = Terminal(site, "vsub", "-I", size=(33, 99))
     terminal.expect("ready")
     terminal.type('echo "name=$(hostname)"; stty size; PS1="ne""xt "; echo "en""ter"; cat')
     terminal.expect("enter\r\n")  # all of it: what is typed before its end comes between
@@ -133,6 +200,7 @@ def test_interactive_job(site: Site) -> None:
     terminal.expect("after")
     terminal.close()
     assert "name=vcn" in terminal.seen
+    assert "\r\n33 99\r\n" in terminal.seen
     assert site.wait_state(terminal.job_id, "C")["exit_status"] == "9"
 
     terminal = Terminal(site, "vsub", "-I", "-x", "/usr/bin/printf", "'<%s>'", "'a  b'", "c", ";", "uname", "-n")

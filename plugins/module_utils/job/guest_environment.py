@@ -13,7 +13,7 @@ from ..records import ReadyBare, ReadyGuest
 from .mpi_environment import mpi_variables
 
 NODE_PATHS = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
-"""Variables that name paths or sockets of the node: dropped (the hook's log says so)."""
+"""Variables that name paths or sockets of the node: dropped, and the job's log says which."""
 
 TORQUE_DISPLAY = rb"localhost:(?:[5-9][0-9]|[1-9][0-9]{2,3})\.[0-9]{1,3}"
 """What the MOM calls the display that it forwards for `qsub -I -X`: it begins at 50 (X11OFFSET, port_forwarding.h), and
@@ -37,6 +37,7 @@ class JobStart:
         line: what the batch system writes to the standard input of the shell.
         command: `qsub -I -x`: what the shell is to run; else empty.
         x11: is the job to have the display that the connection forwards?
+        joined: are its standard output and error one file (`qsub -j`)?  Two streams would lose their order on the way.
     """
 
     variables: dict[bytes, bytes]
@@ -48,6 +49,7 @@ class JobStart:
     line: bytes = b""
     command: bytes = b""
     x11: bool = False
+    joined: bool = False
 
     def settings(self) -> bytes:
         """The text that the guest's side reads (`templates/guest/run.sh`): assignments, then the variables.
@@ -63,6 +65,7 @@ class JobStart:
             b"vt_line": self.line,
             b"vt_command": self.command,
             b"vt_x11": b"yes" if self.x11 else b"",
+            b"vt_joined": b"yes" if self.joined else b"",
         }
         lines = [name + b"=" + quoted(value) for name, value in parts.items()]
         variables = b" ".join(quoted(name + b"=" + value) for name, value in self.variables.items())
@@ -75,7 +78,10 @@ class JobStart:
 
 
 def limits_here() -> bytes:
-    """The limits of this process, for the `ulimit` of a POSIX shell: letter, soft and hard limit in its units."""
+    """The limits of this process as `name=soft:hard`, in the units of `ulimit`.
+
+    A name is the letter of a POSIX shell's `ulimit`, or where shells do not agree on one, prlimit(1)'s word.
+    """
     import resource
 
     def shown(value: int, unit: int) -> str:
@@ -86,15 +92,21 @@ def limits_here() -> bytes:
         "d": (resource.RLIMIT_DATA, 1024),
         "f": (resource.RLIMIT_FSIZE, 512),
         "l": (resource.RLIMIT_MEMLOCK, 1024),
+        "m": (resource.RLIMIT_RSS, 1024),
         "n": (resource.RLIMIT_NOFILE, 1),
         "s": (resource.RLIMIT_STACK, 1024),
         "t": (resource.RLIMIT_CPU, 1),
         "v": (resource.RLIMIT_AS, 1024),
+        "nproc": (resource.RLIMIT_NPROC, 1),
+        "nice": (resource.RLIMIT_NICE, 1),
+        "rtprio": (resource.RLIMIT_RTPRIO, 1),
+        "msgqueue": (resource.RLIMIT_MSGQUEUE, 1),
+        "sigpending": (resource.RLIMIT_SIGPENDING, 1),
     }
     words = []
-    for letter, (which, unit) in units.items():
+    for name, (which, unit) in units.items():
         soft, hard = resource.getrlimit(which)
-        words.append(f"{letter}={shown(soft, unit)}:{shown(hard, unit)}")
+        words.append(f"{name}={shown(soft, unit)}:{shown(hard, unit)}")
     return " ".join(words).encode()
 
 
@@ -148,3 +160,26 @@ def guest_variables(
         kept[b"PBS_NUM_NODES"] = b"%d" % (len(guests) + len(bare))
         kept[b"PBS_NUM_PPN"] = b"%d" % guests[0].vcpus
     return {**kept, **mpi_variables(kept)}
+
+
+def changes(job: t.Mapping[bytes, bytes], guest: t.Mapping[bytes, bytes], *, x11: bool = False) -> str:
+    """What became of the job's variables on their way, for its log; what the guest's login says itself is left out.
+
+    Args:
+        job: the environment in which the batch system started the job's shell.
+        guest: what `guest_variables` made of it.
+        x11: has the job the display that the connection forwards?
+
+    Returns:
+        A line; "" when all of them are as they were.
+    """
+    display = [b"DISPLAY"] if x11 else []
+    gone = [name for name in job if name not in guest and name not in (*OF_THE_LOGIN, *display)]
+    other = [name for name in job if guest.get(name, job[name]) != job[name] and name not in OF_THE_LOGIN]
+    lists = {
+        "dropped, as they name what only the node has": [name for name in gone if name in NODE_PATHS],
+        "dropped, as env(1) would take them for options": [name for name in gone if name not in NODE_PATHS],
+        "replaced by the guest's own": display,
+        "replaced, as they count the guests": other,
+    }
+    return "; ".join(f"{what}: {b' '.join(names).decode(errors='replace')}" for what, names in lists.items() if names)

@@ -13,14 +13,13 @@ import pathlib
 import time
 import typing as t
 
-from .. import early_ssh, records, shell_links
+from .. import early_ssh, records, shell_links, shell_words
 from ..errors import SiteFault, VTorqueError
 from ..records import Deadline, ProcessId, RefusalRecord
 from . import array_brake, hook_call, playbook, user_scripts
 from . import policy as site_policy
 from .batch import BatchJob, BatchSystem, UnknownJob, kept, open_batch
 from .enforcement import Enforced, enforce, message, outcome
-from .guest_environment import NODE_PATHS
 from .hook_call import HookCall
 from .parameters import Policy
 from .playbook import Places, Start
@@ -184,6 +183,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     early_ssh.end(start.directory)
     for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json", "plan.json", "asked.json", *KEPT):
         (start.directory / name).unlink(missing_ok=True)
+    shell_words.offer(start.directory, _uid(call))
     torque_home = pathlib.Path(policy.torque_home)
     if case.until <= time.time():
         return SiteFault(
@@ -197,8 +197,6 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     with start.open_log(_uid(call)) as log, shown(log, show):
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy, case.player)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
-        dropped = b" ".join(NODE_PATHS).decode()
-        playbook.note(log, f"variables that name paths of the node do not reach the guest: {dropped}")
         case.head_start.hand_over(heard=case.player.loading)
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
                               detail=debug)  # fmt: skip

@@ -17,7 +17,7 @@ import threading
 import time
 import typing as t
 
-from .. import records
+from .. import records, shell_words
 from ..errors import VTorqueError, printable
 from ..guestspec import VERSION, LostGuest, NodePart
 from ..records import LostRecord, job_key
@@ -121,6 +121,8 @@ class Watching:
         directory = settings.start_dir(part.job_id, part.start)
         needed = lifelines.of_guests(directory, settings, part.owner)
         self._guests = {path.name: _Guest(path.name, path, some) for path, some in needed.items()}
+        self._place = settings.run_dir / "jobs" / self._key
+        self._words = shell_words.Listener(self._place)
 
     def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
@@ -146,6 +148,7 @@ class Watching:
     def close(self) -> None:
         """Let go of libvirt and of the processes."""
         self._drop()
+        self._words.close()
         if self._telling is not None:
             self._telling.close()
         for guest in self._guests.values():
@@ -158,6 +161,7 @@ class Watching:
             found.append(self.domains.fileno())
         if self._connecting is not None:
             found.append(self._connecting.fileno())
+        found += self._words.filenos()
         return found + (self._telling.filenos() if self._telling is not None else [])
 
     def _due_s(self) -> float:
@@ -175,6 +179,8 @@ class Watching:
             self._connecting = _Connecting(self._settings.libvirt_uri)
 
     def _hear(self, heard: set[int]) -> None:
+        if heard.intersection(self._words.filenos()) and (said := self._words.hear()):
+            self._log(f"the job's shell: {said}")
         if self._connecting is not None and self._connecting.fileno() in heard:
             self.domains, self._connecting = self._connecting.result(), None
             self._look()
@@ -252,10 +258,9 @@ class Watching:
         if self._tell:
             self._tell_superior(guest.name, reason, words)
             return
-        place = self._settings.run_dir / "jobs" / self._key
         lost = LostRecord(guest.name, self._settings.node_name, reason, words, round(time.time(), 3))
         try:
-            records.leave_lost(place, lost, reader_uid=self._part.owner.uid)
+            records.leave_lost(self._place, lost, reader_uid=self._part.owner.uid)
         except (OSError, VTorqueError) as error:
             self._log(f"lost.json was not written: {error}")
 

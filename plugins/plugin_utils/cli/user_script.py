@@ -46,6 +46,11 @@ class Output:
         far_end.write_all(self._streams[2], f"vtorque: {printable(words)}\n".encode(errors="replace"))
 
     @property
+    def joined(self) -> bool:
+        """Are both one file?"""
+        return os.path.sameopenfile(self._streams[1], self._streams[2])
+
+    @property
     def tail(self) -> str:
         """What was printed last."""
         return self._tail.decode(errors="replace")
@@ -84,6 +89,7 @@ def _run(order: dict[str, t.Any], output: Output) -> far_end.End:
         shell=record.user_shell.encode(),
         script=path,
         line=path + b"\n",
+        joined=output.joined,
     )
     with LostWatch(directory) as watch:
         if (lost := watch.lost()) is not None:

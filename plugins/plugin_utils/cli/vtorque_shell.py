@@ -23,9 +23,17 @@ import stat
 import sys
 import typing as t
 
+from ...module_utils import shell_words
 from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.job import far_end, own_record
-from ...module_utils.job.guest_environment import JobStart, display_of, guest_variables, limits_here, read_environ
+from ...module_utils.job.guest_environment import (
+    JobStart,
+    changes,
+    display_of,
+    guest_variables,
+    limits_here,
+    read_environ,
+)
 from ...module_utils.job.lost_guest import GuestLost, LostWatch
 from ...module_utils.records import ReadyRecord, RefusalRecord
 
@@ -94,8 +102,10 @@ def _run(arguments: list[str]) -> far_end.End:
     with LostWatch(directory) as watch:
         if (lost := watch.lost()) is not None:
             raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
+        display = display_of(job) if interactive else ""
+        if words := changes(job, variables, x11=bool(display)):
+            shell_words.say(directory, f"of the job's variables {words}")
         if interactive:
-            display = display_of(job)
             start = dataclasses.replace(start, command=command, x11=bool(display))
             return _interactive(record, directory, start, watch, display)
         return _batch(record, directory, start, watch)
@@ -113,7 +123,8 @@ def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWa
             script = stream.read()
     except OSError as error:
         raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
-    said = dataclasses.replace(start, script=path, line=line).message(script)
+    joined = os.path.sameopenfile(1, 2)  # qsub -j: the MOM opens the one file twice
+    said = dataclasses.replace(start, script=path, line=line, joined=joined).message(script)
     return far_end.Conversation(record, directory, "batch", said, watch, early=True).run()
 
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.guest_environment import guest_variables
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.guest_environment import changes, guest_variables
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ReadyGuest
 
 NODE_FILE = b"/var/spool/torque/aux//11.th"
 JOB = {b"PBS_JOBID": b"11.th", b"PBS_ENVIRONMENT": b"PBS_BATCH", b"PBS_NODEFILE": NODE_FILE}
@@ -72,3 +73,15 @@ def test_paths_of_the_node_stay_there_and_the_rest_arrives_as_it_is() -> None:
     found = guest_variables({**JOB, b"TMPDIR": b"/scratch/11", b"ODD": b"it's \xff\n", b"-u": b"x"}, ())
     assert found[b"ODD"] == b"it's \xff\n"
     assert not {b"TMPDIR", b"-u"} & set(found)
+
+
+def test_what_became_of_the_variables_is_told_by_name() -> None:
+    job = {**JOB, b"TMPDIR": b"/scratch/11", b"DISPLAY": b"localhost:50.0", b"-u": b"x", b"PBS_NP": b"7", b"A": b"1",
+           b"HOME": b"/home/alice", b"SHELL": b"/opt/vtorque/bin/vtorque-shell"}  # fmt: skip
+    guest = guest_variables(job, (ReadyGuest(0, "v1-1", "n1", "10.0.0.1", vcpus=3),))
+    assert changes(job, guest) == (
+        "dropped, as they name what only the node has: TMPDIR DISPLAY; dropped, as env(1) would take them for options: "
+        "-u; replaced, as they count the guests: PBS_NP"
+    )
+    assert changes({**JOB, b"DISPLAY": b"localhost:50.0"}, guest, x11=True) == "replaced by the guest's own: DISPLAY"
+    assert changes(JOB, guest) == ""

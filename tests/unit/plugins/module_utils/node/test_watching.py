@@ -14,6 +14,7 @@ import typing as t
 
 import inotify_simple
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import shell_words
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import front, watching
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import LostRecord
 
@@ -58,6 +59,21 @@ def test_the_first_that_is_lost_is_the_one_that_is_told(running: Node) -> None:
     (running.hypervisor.place / "vcn1-1.xml").unlink()
     running.wait_for_words("guest vcn1-1 is lost")
     assert running.wait_for(running.run_directory / "lost.json")["guest"] == "vcn1-2"
+
+
+def test_the_line_of_the_jobs_shell_is_in_the_log_once_and_cannot_pose(node: Node) -> None:
+    """It is said by a user's process; who holds the FIFO open, or fills it, keeps the worker from nothing."""
+    node.open_log()
+    shell_words.offer(node.run_directory, 65534)
+    shell_words.say(node.run_directory, "dropped: TMPDIR\n2026 forged\x1b[2J")
+    front.present(node.part(), node.settings, node.soon())
+    node.wait_for_words("the job's shell: dropped: TMPDIR\n")
+    with (node.run_directory / shell_words.NAME).open("r+b", buffering=0) as fifo:
+        fifo.write(b"second\n" * 500)
+        node.hypervisor.pause("vcn1-1")
+        node.wait_for_words("guest vcn1-1 is lost")
+    assert "forged" not in node.log.read_text()
+    assert "second" not in node.log.read_text()
 
 
 def test_the_end_of_the_start_is_no_loss(running: Node) -> None:

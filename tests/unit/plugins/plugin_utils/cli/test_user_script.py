@@ -30,8 +30,8 @@ class Done:
     word: dict[str, t.Any]
 
 
-def run(place: JobPlace, script: bytes, **changes: t.Any) -> Done:
-    """Run a script as root's hook has it run."""
+def run(place: JobPlace, script: bytes, *, joined: bool = False, **changes: t.Any) -> Done:
+    """Run a script as root's hook has it run; `joined`: the job's streams are one file."""
     path = place.root / "home/pre.sh"
     path.write_bytes(script)
     place.make_ready(ProcessId.of(os.getpid()))
@@ -52,8 +52,8 @@ def run(place: JobPlace, script: bytes, **changes: t.Any) -> Done:
     ]  # fmt: skip
     try:
         done = subprocess.run(
-            command, input=json.dumps(order).encode(), capture_output=True, pass_fds=(writing,), timeout=300,
-            env={"PATH": "/usr/bin:/bin"}, check=False,
+            command, input=json.dumps(order).encode(), stdout=subprocess.PIPE, pass_fds=(writing,), timeout=300,
+            stderr=subprocess.STDOUT if joined else subprocess.PIPE, env={"PATH": "/usr/bin:/bin"}, check=False,
         )  # fmt: skip
     finally:
         os.close(writing)
@@ -125,6 +125,12 @@ pwd; umask; echo $PBS_JOBID $PBS_JOBNAME $PBS_NP $DISTRO; id -u; echo ${0##*/}; 
     assert [line.strip() for line in done.out.splitlines()] == lines
     assert done.err == b"no\n"
     assert (done.word["kind"], done.word["number"]) == ("exit", 0)
+
+
+def test_streams_that_are_one_file_keep_their_order(job_place: JobPlace) -> None:
+    """`qsub -j` counts for the user's scripts around the job too."""
+    done = run(job_place, b"for n in $(seq 200); do echo out $n; echo err $n >&2; done\n", joined=True)
+    assert done.out.decode().splitlines() == [f"{name} {n}" for n in range(1, 201) for name in ("out", "err")]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_words
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, RefusalRecord
 
 if t.TYPE_CHECKING:
@@ -43,6 +43,18 @@ def test_streams_stay_apart_and_exact(job_place: JobPlace) -> None:
     script = b"printf 'a\\000b\\377\\r\\n'; printf 'no end of line' >&2; exit 3\n"
     answer = job_place.batch(script)
     assert (answer.status, answer.out, answer.err) == (3, b"a\0b\xff\r\n", b"no end of line")
+
+
+def test_streams_that_are_one_file_keep_their_order(job_place: JobPlace) -> None:
+    """`qsub -j`: the MOM opens the file twice, to append."""
+    file = job_place.root / "joined"
+    file.touch()
+    script = job_place.write_script(b"for n in $(seq 500); do echo out $n; echo err $n >&2; done; exit 3\n")
+    with file.open("ab") as out, file.open("ab") as err:
+        process = job_place.start(ready=job_place.make_ready, stdin=subprocess.PIPE, stdout=out, stderr=err)
+    process.communicate(bytes(script) + b"\n", timeout=PATIENCE_S)
+    assert process.returncode == 3
+    assert file.read_text().splitlines() == [f"{name} {n}" for n in range(1, 501) for name in ("out", "err")]
 
 
 def test_much_output_arrives_whole(job_place: JobPlace) -> None:
@@ -139,6 +151,30 @@ def test_variables_describe_the_guest(job_place: JobPlace) -> None:
     assert not {"TMPDIR", "PBS_GPUFILE", "PBS_MICFILE", "DISPLAY", "SSH_CONNECTION"} & set(found)
 
 
+def test_what_the_job_does_not_have_of_its_variables_is_said_for_its_log(job_place: JobPlace) -> None:
+    """Also when who reads it comes late; the FIFO is root's, and the user may write to it."""
+
+    def ready(shell: ProcessId) -> None:
+        job_place.make_ready(shell)
+        shell_words.offer(job_place.directory, job_place.uid)
+
+    process = job_place.start(ready=ready, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin
+    process.stdin.write(bytes(job_place.write_script(b"echo up; until [ -e go ]; do sleep 0.1; done; rm go\n")) + b"\n")
+    process.stdin.close()
+    process.stdin = None
+    started(process)
+    listener = shell_words.Listener(job_place.directory)
+    assert listener.hear() == (
+        "of the job's variables dropped, as they name what only the node has: PBS_GPUFILE TMPDIR; "
+        "replaced, as they count the guests: PBS_NP PBS_NUM_NODES PBS_NUM_PPN"
+    )
+    (job_place.root / "home/go").touch()
+    os.chown(job_place.root / "home/go", job_place.uid, job_place.uid)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+
+
 def test_shell_of_the_user_is_honoured(job_place: JobPlace) -> None:
     answer = job_place.batch(b'echo "$SHELL"; tr "\\0" " " </proc/$PPID/cmdline\n', user_shell="/bin/bash")
     assert answer.out == b"/bin/bash\n/bin/bash -l "
@@ -158,18 +194,20 @@ def test_limits_are_those_of_the_node(job_place: JobPlace) -> None:
     files = min(4001, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     wanted = {
         resource.RLIMIT_NOFILE: files, resource.RLIMIT_STACK: 4 << 20, resource.RLIMIT_FSIZE: 7 << 20,
-        resource.RLIMIT_CPU: 4321, resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: 4321, resource.RLIMIT_CORE: 0, resource.RLIMIT_NPROC: 3001,
+        resource.RLIMIT_MSGQUEUE: 40960, resource.RLIMIT_SIGPENDING: 777, resource.RLIMIT_RSS: 8 << 30,
     }  # fmt: skip
     former = {which: resource.getrlimit(which) for which in wanted}
     try:
         for which, soft in wanted.items():
             resource.setrlimit(which, (soft, former[which][1]))
-        answer = job_place.batch(b"for n in n s f t c; do ulimit -S -$n; done; ulimit -H -n\n")
+        answer = job_place.batch(b"for n in n s u q i m f t c; do ulimit -S -$n; done; ulimit -H -n\n")
     finally:
         for which, limits in former.items():
             resource.setrlimit(which, limits)
     *seen, blocks, seconds, core, hard = (int(line) for line in answer.out.split())
-    assert (seen, seconds, core, hard) == ([files, 4096], 4321, 0, former[resource.RLIMIT_NOFILE][1])
+    assert seen == [files, 4096, 3001, 40960, 777, 8 << 20]
+    assert (seconds, core, hard) == (4321, 0, former[resource.RLIMIT_NOFILE][1])
     assert blocks in ((7 << 20) // 512, 7 << 10)  # bash counts in other blocks
 
 
