@@ -21,10 +21,6 @@ def main(arguments: t.Sequence[str]) -> int:
         from .submit import main as qsub
 
         return qsub(rest)
-    if name in ("qstat", "pbsnodes"):
-        from . import look
-
-        return int(getattr(look, name)(rest))
     if name in ("qdel", "qsig", "qhold", "qrls", "qrerun", "qalter", "qmgr", "momctl"):
         from . import control
 

@@ -15,6 +15,8 @@ from .wire import SOCKETS
 
 COMMANDS = ("qsub", "qstat", "qdel", "qsig", "qhold", "qrls", "qrerun", "qalter", "qmgr", "pbsnodes", "momctl")
 ARCHIVE = "/usr/local/lib/lab-torque.pyz"
+LOOKS = ("qstat", "pbsnodes")
+"""Commands that are a file of their own, which starts sooner than the archive."""
 SHEBANG = b"#!/usr/bin/python3 -SEI\n"
 ENTRY = "import sys\nfrom lab.torque.__main__ import main\nsys.exit(main(sys.argv))\n"
 
@@ -37,6 +39,12 @@ def build(sockets: str = SOCKETS, host: str = "", server: str = "fe", home: str 
             archive.writestr(zipfile.ZipInfo(name), text)
             archive.writestr(zipfile.ZipInfo(name + "c"), _compiled(name, text))
     return buffer.getvalue()
+
+
+def build_look(archive: str, sockets: str, host: str, server: str) -> bytes:
+    """The program that is `qstat` and `pbsnodes`; for the arguments see `build`."""
+    source = (pathlib.Path(__file__).parent / "look_client.py").read_bytes()
+    return SHEBANG + source + f"\n\nsys.exit(main(sys.argv, {(archive, sockets, host, server)!r}))\n".encode()
 
 
 def _compiled(name: str, text: str) -> bytes:
@@ -63,18 +71,24 @@ def install(
     """
     target = pathlib.Path(root + archive)
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_suffix(".new")
-    new.write_bytes(build(sockets, host, server, home))
-    new.chmod(0o755)
-    new.replace(target)
+    looking = archive.removesuffix(".pyz") + "-look.py"
+    _put(target, build(sockets, host, server, home))
+    _put(pathlib.Path(root + looking), build_look(archive, sockets, host, server))
     directory = pathlib.Path(root + bin_dir)
     directory.mkdir(parents=True, exist_ok=True)
     for command in COMMANDS:
         link = directory / command
         if os.path.lexists(link):
             link.unlink()
-        link.symlink_to(archive)
+        link.symlink_to(looking if command in LOOKS else archive)
     return target
+
+
+def _put(target: pathlib.Path, content: bytes) -> None:
+    new = target.with_suffix(".new")
+    new.write_bytes(content)
+    new.chmod(0o755)
+    new.replace(target)
 
 
 def install_commands(bin_dir: str, root: str = "") -> pathlib.Path:

@@ -1,19 +1,17 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`qstat` and `pbsnodes`."""
+"""`qstat` and `pbsnodes`, worded by the server for the small program that a node runs (look_client.py)."""
 
 from __future__ import annotations
 
-import os
-import sys
+import typing as t
 
 from . import show
-from .options import UsageError, ask, parse
+from .options import UsageError, parse
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # the commands start without typing
-    import typing as t
+Ask = t.Callable[[dict[str, t.Any]], dict[str, t.Any]]
+"""Takes a request of whoever looks, gives the server's answer to it."""
 
 HEADER = (
     "Job ID                    Name             User            Time Use S Queue\n"
@@ -22,52 +20,53 @@ HEADER = (
 WIDTH = 25
 
 
-def _write(text: str) -> None:
-    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
-    sys.stdout.flush()
+class Said(t.NamedTuple):
+    """What a command writes, and its exit status."""
+
+    status: int
+    out: str = ""
+    err: str = ""
+
+    def encode(self) -> bytes:
+        """As `look_client.py` reads it: status and length of the output in a line, then the two texts."""
+        out, err = (text.encode(errors="surrogateescape") for text in (self.out, self.err))
+        return b"%d %d\n%s%s" % (self.status, len(out), out, err)
 
 
-def qstat(arguments: list[str]) -> int:
+def qstat(arguments: list[str], ask: Ask, server: str) -> Said:
     """Jobs, in short, in full (-f) or as XML (-x)."""
     try:
         options, operands = parse(arguments, "f1xtu:")
     except UsageError as error:
-        sys.stderr.write(f"qstat: {error}\nusage: qstat [-f [-1]] [-x] [-t] [-u user] [job_identifier...]\n")
-        return 2
+        usage = "usage: qstat [-f [-1]] [-x] [-t] [-u user] [job_identifier...]"
+        return Said(2, err=f"qstat: {error}\n{usage}\n")
     chosen = dict(options)
     found: list[tuple[str, dict[str, str], list[show.Attribute]]] = []
-    status = 0
+    status, complaints = 0, ""
     for job_id in operands or [""]:
         expand = "t" in chosen or ("x" in chosen and job_id.partition(".")[0].endswith("[]"))
-        answer = ask("qstat", {"op": "status", "job": job_id, "expand": expand})
+        answer = ask({"op": "status", "job": job_id, "expand": expand})
         if answer["code"]:
-            full = job_id if "." in job_id else f"{job_id}.{_server()}"
-            sys.stderr.write(f"qstat: {answer['text']} {full}\n")
+            full = job_id if "." in job_id else f"{job_id}.{server}"
+            complaints += f"qstat: {answer['text']} {full}\n"
             status = int(answer["code"]) & 0xFF
             continue
         for name, shown in answer["jobs"]:
             plain = {key: value for key, resource, value in shown if not resource}
             if chosen.get("u") in (None, plain["euser"]):
                 found.append((name, plain, [(key, resource, value) for key, resource, value in shown]))
-    _show(found, chosen)
-    return status
+    return Said(status, _shown(found, chosen), complaints)
 
 
-def _server() -> str:
-    from .options import site
-
-    return site().server
-
-
-def _show(found: list[tuple[str, dict[str, str], list[show.Attribute]]], chosen: dict[str, str]) -> None:
+def _shown(found: list[tuple[str, dict[str, str], list[show.Attribute]]], chosen: dict[str, str]) -> str:
+    if not found:
+        return ""
     if "x" in chosen:
-        if found:
-            jobs = "".join(show.job_xml(name, shown) for name, _plain, shown in found)
-            _write(f'<?xml version="1.0"?>\n<Data>{jobs}</Data>\n')
-    elif "f" in chosen:
-        _write("".join(show.job_text(name, shown, "1" in chosen) for name, _plain, shown in found))
-    elif found:
-        _write(HEADER + "".join(_row(name, plain, shown) for name, plain, shown in found))
+        jobs = "".join(show.job_xml(name, shown) for name, _plain, shown in found)
+        return f'<?xml version="1.0"?>\n<Data>{jobs}</Data>\n'
+    if "f" in chosen:
+        return "".join(show.job_text(name, shown, "1" in chosen) for name, _plain, shown in found)
+    return HEADER + "".join(_row(name, plain, shown) for name, plain, shown in found)
 
 
 def _row(job_id: str, plain: dict[str, str], shown: list[show.Attribute]) -> str:
@@ -81,29 +80,29 @@ def _row(job_id: str, plain: dict[str, str], shown: list[show.Attribute]) -> str
     )
 
 
-def pbsnodes(arguments: list[str]) -> int:
+def pbsnodes(arguments: list[str], ask: Ask, host: str) -> Said:
     """Nodes, in full, as XML (-x) or as a list (-l); -o, -c and -N change them."""
     try:
         options, operands = parse(arguments, "axlnocrN:q")
     except UsageError as error:
-        sys.stderr.write(f"pbsnodes: {error}\nusage: pbsnodes [-a] [-x] [-l [-n]] [-o|-c|-r] [-N note] [node...]\n")
-        return 2
+        usage = "usage: pbsnodes [-a] [-x] [-l [-n]] [-o|-c|-r] [-N note] [node...]"
+        return Said(2, err=f"pbsnodes: {error}\n{usage}\n")
     chosen = dict(options)
     if chosen.keys() & {"o", "c", "r", "N"}:
-        return _change_nodes(chosen, operands)
+        return _change_nodes(chosen, operands or ([host] if "N" in chosen else []), ask)
     state = operands.pop(0) if "l" in chosen and operands and operands[0] in STATES else ""
-    answer = ask("pbsnodes", {"op": "nodes", "nodes": operands})
+    answer = ask({"op": "nodes", "nodes": operands})
     if answer["code"]:
-        sys.stderr.write(f"pbsnodes: Error (15064 - {answer['text']}) MSG=cannot locate specified node\n")
-        return int(answer["code"]) & 0xFF
+        words = f"pbsnodes: Error (15064 - {answer['text']}) MSG=cannot locate specified node\n"
+        return Said(int(answer["code"]) & 0xFF, err=words)
     nodes = [(name, [(key, resource, value) for key, resource, value in shown]) for name, shown in answer["nodes"]]
     if "x" in chosen:
-        _write("<Data>" + "".join(show.node_xml(name, shown) for name, shown in nodes) + "</Data>\n")
+        text = "<Data>" + "".join(show.node_xml(name, shown) for name, shown in nodes) + "</Data>\n"
     elif "l" in chosen:
-        _write("".join(_node_line(name, dict((k, v) for k, _r, v in shown), state, chosen) for name, shown in nodes))
+        text = "".join(_node_line(name, dict((k, v) for k, _r, v in shown), state, chosen) for name, shown in nodes)
     else:
-        _write("\n".join(show.node_text(name, shown) for name, shown in nodes) + "\n")
-    return 0
+        text = "\n".join(show.node_text(name, shown) for name, shown in nodes) + "\n"
+    return Said(0, text)
 
 
 STATES = frozenset({"free", "offline", "down", "job-exclusive", "up", "active", "all"})
@@ -123,16 +122,13 @@ def _node_line(name: str, shown: dict[str, str], wanted: str, chosen: t.Containe
     return f"{name:<20} {shown['state']}{note}\n"
 
 
-def _change_nodes(chosen: dict[str, str], operands: list[str]) -> int:
+def _change_nodes(chosen: dict[str, str], operands: list[str], ask: Ask) -> Said:
     if not operands:
-        operands = [os.uname().nodename.partition(".")[0]] if "N" in chosen else []
-    if not operands:
-        sys.stderr.write("pbsnodes: no node specified\n")
-        return 1
+        return Said(1, err="pbsnodes: no node specified\n")
     offline = True if "o" in chosen else False if chosen.keys() & {"c", "r"} else None
     request = {"op": "set-nodes", "nodes": operands, "offline": offline, "note": chosen.get("N")}
-    answer = ask("pbsnodes", request)
+    answer = ask(request)
     if answer["code"]:
-        sys.stderr.write(f"Error marking node {operands[0]} - {answer['code']} {answer['text']}\n")
-        return int(answer["code"]) & 0xFF
-    return 0
+        words = f"Error marking node {operands[0]} - {answer['code']} {answer['text']}\n"
+        return Said(int(answer["code"]) & 0xFF, err=words)
+    return Said(0)

@@ -10,7 +10,7 @@ import signal
 import time
 import typing as t
 
-from . import attributes, resources, wire
+from . import attributes, look, resources, wire
 from .errors import (
     BAD_STATE,
     BAD_VALUE,
@@ -44,20 +44,40 @@ class Later(Exception):
 
 def answer(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> None:
     """Answer one request on its link."""
+    try:
+        if message["op"] == "look":
+            link.say(_look(server, link, message, asker).encode())
+        else:
+            link.send(_answered(server, link, message, asker))
+    except (KeyError, TypeError, ValueError) as error:
+        server.log.write("Req", asker.name, f"not a request of our commands: {error!r} in {message!r:.200}")
+        link.send({"code": INVALID, "text": RequestError(INVALID).text})
+    except Later:
+        return
+
+
+def _answered(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
     handler = HANDLERS.get(message["op"])
     try:
         if handler is None:
             raise RequestError(INVALID, message["op"])
         result = handler(server, link, message, asker)
         server.save()
-        link.send({"code": 0, **result})
     except RequestError as error:
-        link.send({"code": error.code, "text": error.text})
-    except (KeyError, TypeError, ValueError) as error:
-        server.log.write("Req", asker.name, f"not a request of our commands: {error!r} in {message!r:.200}")
-        link.send({"code": INVALID, "text": RequestError(INVALID).text})
-    except Later:
-        return
+        return {"code": error.code, "text": error.text}
+    return {"code": 0, **result}
+
+
+def _look(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> look.Said:
+    """What `qstat` or `pbsnodes` is to write: asked for in bytes, each word of the command line as hexadecimal."""
+    command, *words = (bytes.fromhex(word).decode(errors="surrogateescape") for word in message["words"].split(" "))
+
+    def ask(request: wire.Message) -> Answer:
+        return _answered(server, link, request, asker)
+
+    if command == "qstat":
+        return look.qstat(words, ask, server.host)
+    return look.pbsnodes(words, ask, asker.host)
 
 
 def find(server: Server, job_id: str) -> Job:

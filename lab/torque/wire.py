@@ -109,6 +109,7 @@ class Link:
         self.on_close = on_close
         self._in = bytearray()
         self._out = bytearray()
+        self._last = False
         self.open = True
         connection.setblocking(False)
         loop.watch(connection.fileno(), selectors.EVENT_READ, self._ready)
@@ -117,6 +118,13 @@ class Link:
         """Queue a message; one for a closed connection is dropped."""
         if self.open:
             self._out += encode(message)
+            self._write()
+
+    def say(self, text: bytes) -> None:
+        """Queue what is no message but a text for a person, and end the connection when it is sent."""
+        if self.open:
+            self._last = True
+            self._out += text
             self._write()
 
     def close(self) -> None:
@@ -139,6 +147,9 @@ class Link:
         except BlockingIOError:
             pass
         except OSError:
+            self._lost()
+            return
+        if self._last and not self._out:
             self._lost()
             return
         waiting = selectors.EVENT_WRITE if self._out else 0
