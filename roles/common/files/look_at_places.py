@@ -132,6 +132,20 @@ def look_at_removal(place: Place) -> dict[str, t.Any]:
     }
 
 
+def look_at_program(place: Place) -> dict[str, t.Any]:
+    """Torque's qsub is there, can be run, and is not ours."""
+    path, variable = pathlib.Path(place["path"]), place["variable"]
+    if path.resolve().name == place["never"]:
+        words = f"leads to {place['never']} itself"
+    elif not path.exists():
+        words = "is not there"
+    elif not os.access(path, os.X_OK) or path.is_dir():
+        words = "cannot be run"
+    else:
+        return {"faults": []}
+    return {"faults": [f"{path} {words}: {variable} must name the qsub of Torque"]}
+
+
 def asked(place: Place) -> dict[str, t.Any]:
     """The answer of a process of its own, which can be ended when it waits."""
     words = [sys.executable, "-I", str(pathlib.Path(__file__).resolve()), "--one", json.dumps(place)]
@@ -178,8 +192,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         place = arguments.places
-        how = look_at_pool if place.get("pool") else look_at_removal if place.get("removal") else look
-        print(json.dumps(how(place)))
+        kinds = {"pool": look_at_pool, "removal": look_at_removal, "never": look_at_program}
+        how = [how for kind, how in kinds.items() if place.get(kind)] or [look]
+        print(json.dumps(how[0](place)))
         return
     answers = [asked(place) for place in arguments.places]
     faults = [fault for answer in answers for fault in answer["faults"]]

@@ -137,3 +137,25 @@ def test_images_behind_a_link_or_on_a_mount_are_not_removed(place: pathlib.Path)
     (fault,) = faults({"path": "/proc", **REMOVAL})
     assert fault.startswith("/proc is a file system of its own (proc), and other hosts may have guests of its images:")
     assert "play it without vtorque_remove_images" in fault
+
+
+QSUB = {"variable": "vtorque_pbs_qsub_on_fe", "never": "vsub"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("qsub", ""), ("torque-qsub", ""), ("none", "is not there"), ("text", "cannot be run"),
+        ("ours", "leads to vsub itself"),
+    ],
+)  # fmt: skip
+def test_qsub_is_torques_own(place: pathlib.Path, name: str, words: str) -> None:
+    for program in ("qsub", "vsub"):
+        (place / program).write_text("#!/bin/sh\n")
+        (place / program).chmod(0o755)
+    (place / "text").touch(0o644)
+    (place / "torque-qsub").symlink_to("qsub")
+    (place / "link").symlink_to("vsub")
+    (place / "ours").symlink_to("link")
+    said = f"{place}/{name} {words}: vtorque_pbs_qsub_on_fe must name the qsub of Torque"
+    assert faults({"path": f"{place}/{name}", **QSUB}) == ([said] if words else [])
