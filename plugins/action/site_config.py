@@ -15,11 +15,14 @@ from ..module_utils.job.parameters import Policy
 from ..module_utils.job.policy_file import PATH, parse
 from ..module_utils.job.policy_text import policy_text
 from ..module_utils.job.values import KeyFault
+from ..module_utils.job.variable_names import misspelt
 
 SPEC: t.Final[dict[str, t.Any]] = {
     "settings": {"type": "dict", "required": True},
     "path": {"type": "path", "default": str(PATH)},
     "prefix": {"type": "str", "default": ""},
+    "variables": {"type": "list", "elements": "str", "default": []},
+    "role_variables": {"type": "dict", "default": {}},
 }
 
 
@@ -42,14 +45,16 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _all_args = self.validate_argument_spec(SPEC)
         args = checked.validated_parameters
+        unread = [str(fault) for fault in misspelt(args["variables"], args["role_variables"])]
         try:
             text, policy = checked_text(args["settings"], args["path"])
         except VTorqueError as error:
             faults = [_told(fault, args["prefix"]) for fault in getattr(error, "faults", ())]
-            count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
-            message = f"{error.what} was not written, {count}: {'; '.join(faults)}" if faults else str(error)
-            result.update(failed=True, msg=message, faults=faults)
-            return result
+            if faults:
+                return _refused(result, error.what, faults + unread)
+            return {**result, "failed": True, "msg": str(error), "faults": faults}
+        if unread:
+            return _refused(result, args["path"], unread)
         result.update(self._copy(text, args["path"], task_vars or {}))
         result["policy"] = policy
         return result
@@ -87,6 +92,11 @@ def as_facts(policy: Policy) -> dict[str, t.Any]:
     """Every parameter as Ansible has it."""
     values = dataclasses.asdict(policy)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _refused(result: dict[str, t.Any], what: str, faults: list[str]) -> dict[str, t.Any]:
+    count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
+    return {**result, "failed": True, "msg": f"{what} was not written, {count}: {'; '.join(faults)}", "faults": faults}
 
 
 def _told(fault: KeyFault, prefix: str) -> str:

@@ -44,6 +44,17 @@ options:
       - What stands before a parameter's name where its value was written, so that faults name it as it is called there.
     type: str
     default: ""
+  variables:
+    description:
+      - Names of other variables of the play. One that is nearly a variable of a role is a fault.
+    type: list
+    elements: str
+    default: []
+  role_variables:
+    description:
+      - The names of the variables that roles read, as lists by what the names of each role begin with.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
