@@ -48,7 +48,7 @@ def start(plan: NodePlan, *options: str) -> None:
         operators = [word for name in compute for word in ("--operator", f"root@{name}")]
         _listen(SOCKETS / f"{plan.name}.sock", "server", "--host", plan.name, *nodes, *operators, *options)
     else:
-        _listen(SOCKETS / f"{plan.name}.mom", "mom", "--host", plan.name, *options)
+        _listen(SOCKETS / f"{plan.name}.mom", "mom", "--host", plan.name, "--cgroups", *options)
 
 
 def _server(plan: NodePlan) -> str:

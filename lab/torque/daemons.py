@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.choices["mom"].add_argument(
         "-p", action="store_true", help="jobs of an earlier MOM go on", dest="recovers"
     )
+    commands.choices["mom"].add_argument("--cgroups", action="store_true", help="make cgroups for jobs")
     server = commands.choices["server"]
     server.add_argument("--node", type=node, action="append", default=[], help="NAME[:SLOTS[:PROPERTY...]]")
     server.add_argument("--manager", action="append", default=[], help="USER@HOST, with * and ?")
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
     if options.command == "mom":
         from .mom import serve
 
-        return serve(options.home, options.socket_dir, options.host, options.poll, options.recovers)
+        return serve(options.home, options.socket_dir, options.host, options.poll, options.recovers, options.cgroups)
     from .server import Settings
     from .server import serve as serve_jobs
 

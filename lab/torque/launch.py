@@ -22,7 +22,7 @@ import termios
 import time
 import typing as t
 
-from . import hooks, wire, x11
+from . import cgroups, hooks, wire, x11
 from .job import Job
 from .jobfiles import ERR, OUT, Account, JobFiles
 
@@ -41,6 +41,7 @@ class Launch:
     alarm: float
     sockets: str
     cookie: str
+    has_cgroups: bool = False
 
 
 class Terminal:
@@ -134,6 +135,8 @@ def launch(plan: Launch, control: socket.socket) -> t.NoReturn:
     try:
         os.setsid()
         os.umask(0o077)
+        if plan.has_cgroups:  # before the prologues: root's hooks live in there, too
+            cgroups.join(plan.job.id)
         terminal = Terminal(plan) if plan.job.interactive is not None else None
     except (OSError, ValueError, KeyError):
         _tell({"result": ABORTED})

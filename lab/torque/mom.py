@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 
-from . import recovery, sister, wire
+from . import cgroups, recovery, sister, wire
 from .job import Job
 from .jobfiles import JobFiles
 from .log import Log
@@ -31,9 +31,13 @@ class Mom:
     Args:
         poll: seconds between two reports to the server, with which a MOM finds out that a job was purged.
         recovers: jobs of an earlier MOM go on (`pbs_mom -p`).
+        has_cgroups: as one that was built with --enable-cgroups.
     """
 
-    def __init__(self, loop: Loop, home: pathlib.Path, sockets: str, host: str, poll: float, recovers: bool) -> None:
+    def __init__(
+        self, loop: Loop, home: pathlib.Path, sockets: str, host: str, poll: float, recovers: bool,
+        has_cgroups: bool = False,
+    ) -> None:  # fmt: skip
         self.loop = loop
         self.sockets = sockets
         self.host = host
@@ -46,6 +50,8 @@ class Mom:
         self.superiors: dict[str, Superior] = {}
         self.helped: dict[str, Job] = {}
         self.obituaries: dict[str, wire.Message] = {}
+        self.has_cgroups = has_cgroups
+        self._built_with_cgroups = has_cgroups
         self._poll = poll
         self._recovers = recovers
         self._server: wire.Link | None = None
@@ -65,8 +71,11 @@ class Mom:
         self.loop.after(self._poll, self._report)
 
     def read_config(self) -> None:
-        """mom_priv/config: `$prologalarm` and `$presetup_prologue` count here, the rest is named in the log."""
-        self.alarm, self.presetup = float(DEFAULT_ALARM), ""
+        """mom_priv/config: `$prologalarm` and `$presetup_prologue` count here, the rest is named in the log.
+
+        `$lab_cgroups false`, which Torque does not have, makes it a MOM that was built without them.
+        """
+        self.alarm, self.presetup, self.has_cgroups = float(DEFAULT_ALARM), "", self._built_with_cgroups
         config = self.files.mom_priv / "config"
         for line in config.read_text().splitlines() if config.exists() else ():
             words = line.split()
@@ -74,8 +83,27 @@ class Mom:
                 self.alarm = float(words[1])
             elif words[:1] == ["$presetup_prologue"] and len(words) == 2:
                 self.presetup = words[1]
+            elif words == ["$lab_cgroups", "false"]:
+                self.has_cgroups = False
             elif words and not line.startswith("#"):
                 self.log.write("Svr", "config", f"not used here: {line}")
+
+    def make_cgroups(self, job: Job) -> None:
+        """The cgroups of a job that has come to this node, where this MOM makes any."""
+        if self.has_cgroups:
+            slots = [slot for host, some in job.hosts if host == self.host for slot in some]
+            cgroups.make(job.id, None if job.exclusive else slots)
+
+    def remove_cgroups_but(self, going_on: set[str]) -> None:
+        """Those that an earlier MOM made."""
+        if self._built_with_cgroups:
+            for job_id in cgroups.present() - going_on:
+                cgroups.remove(job_id)
+
+    def remove_cgroups(self, job: Job) -> None:
+        """They go with the job, and whatever is left in them."""
+        if self._built_with_cgroups:
+            cgroups.remove(job.id)
 
     def _find_server(self) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -194,6 +222,8 @@ class Mom:
             status = self._try_join(job)
             if status == 0:
                 self.helped[job.id] = job
+            else:
+                self.remove_cgroups(job)
             link.send({"op": "joined", "status": status})
         elif operation == "end":
             job_left = self.helped.pop(message["job"], None)
@@ -205,6 +235,7 @@ class Mom:
         elif operation == "abort":
             forgotten = self.helped.pop(message["job"], None)
             if forgotten is not None:
+                self.remove_cgroups(forgotten)
                 self.files.remove(forgotten, with_streams=True)
 
     def _try_join(self, job: Job) -> int:
@@ -237,7 +268,7 @@ def _mac_address() -> str:
     return "00:00:00:00:00:00"
 
 
-def serve(home: pathlib.Path, sockets: str, host: str, poll: float, recovers: bool) -> int:
+def serve(home: pathlib.Path, sockets: str, host: str, poll: float, recovers: bool, has_cgroups: bool = False) -> int:
     """Run the MOM until SIGTERM."""
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -245,7 +276,7 @@ def serve(home: pathlib.Path, sockets: str, host: str, poll: float, recovers: bo
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, a real MOM and thus its hooks do not
     loop = Loop()
-    mom = Mom(loop, home, sockets, host, poll, recovers)
+    mom = Mom(loop, home, sockets, host, poll, recovers, has_cgroups)
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write)

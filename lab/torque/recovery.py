@@ -58,3 +58,4 @@ def clear(mom: Mom) -> None:
     for left in (mom.files.home / "aux").iterdir():
         if left.name not in ids:
             left.unlink()
+    mom.remove_cgroups_but(ids)

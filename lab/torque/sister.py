@@ -34,6 +34,7 @@ def join(mom: Mom, job: Job) -> int:
     rank = job.names.index(mom.host)
     base = mom.files.base_environment()
     account = account_of(job)
+    mom.make_cgroups(job)
     own = os.dup(1)
     try:
         for hook, identity, cwd in (
@@ -89,6 +90,7 @@ def end(mom: Mom, job: Job) -> None:
         if status:
             mom.set_fault(fault_text(script.path, status))
     os.close(null)
+    mom.remove_cgroups(job)
     mom.files.remove(job, with_streams=True)
 
 

@@ -75,6 +75,7 @@ class Superior:
         self._timers.append(self.mom.loop.after(self.mom.alarm, self._too_late))
         self.files.write_common(self.job)
         self.files.write_superior(self.job, self.account)
+        self.mom.make_cgroups(self.job)
         if self._presetup():
             self._start_failed(RETRY)
             return
@@ -171,8 +172,9 @@ class Superior:
         self._stage = LAUNCHING
         ours, theirs = socket.socketpair()
         plan = Launch(
-            self.job, self.account, self.files, self.mom.alarm, self.mom.sockets, secrets.token_hex(16).upper()
-        )
+            self.job, self.account, self.files, self.mom.alarm, self.mom.sockets, secrets.token_hex(16).upper(),
+            self.mom.has_cgroups,
+        )  # fmt: skip
         pid = os.fork()
         if pid == 0:
             launch(plan, theirs)
@@ -416,6 +418,7 @@ class Superior:
     def _over(self, status: int) -> None:
         for link in self._sisters.values():
             link.close()
+        self.mom.remove_cgroups(self.job)
         self.files.remove(self.job, with_streams=status != ABORTED)
         self._on_over(
             self,

@@ -39,7 +39,7 @@ def in_cgroup_of(site: Site, job_id: str, pids: dict[str, str]) -> t.Iterator[No
         yield
     finally:
         for node in pids:
-            site.root(node, f"rmdir {place} {root}")
+            site.root(node, f"for it in {place} {root}; do [ ! -d $it ] || rmdir $it; done")
 
 
 def test_what_the_job_left_is_ended_and_what_else_the_user_has_there_is_not(site: Site) -> None:
