@@ -134,6 +134,16 @@ def _settle() -> None:
     os.umask(0o022)
 
 
+def keep_word(words: t.Sequence[str], text: str) -> None:
+    """A word for the administrator about a hook that goes on all the same.
+
+    Args:
+        words: what the launcher handed on.
+        text: what happened.
+    """
+    _keep(Places(), " ".join(map(repr, words[:6])), text)
+
+
 def _keep(places: Places, call: str, text: str) -> None:
     """Add to the log of what belongs to no job; when even that fails, standard error had it."""
     try:

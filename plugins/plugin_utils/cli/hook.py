@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .. import own_cgroup
 from ..early_program import EarlyProgram, begin
 
 TYPE_CHECKING = False
@@ -22,6 +23,8 @@ NODE = (sys.executable, "-I", "-m", f"{__package__}.vtorque_node")
 SETTINGS = "/run/vtorque/ansible.cfg"
 """Ansible's, left by an earlier job: with them it can load too, and hear the node's answer (`job/player.py`)."""
 EARLY = "--early"
+JOB_ID = 5
+"""Which word of the launcher's call is the job's id."""
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"}
 
 
@@ -29,10 +32,13 @@ def main() -> int:
     """The program; returns its exit status (`hook_work.main`)."""
     os.chdir("/")
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the MOM's
+    trouble = own_cgroup.leave(sys.argv[JOB_ID]) if len(sys.argv) > JOB_ID else ""
     program = begin_node(sys.argv[1:])
     from .. import hook_work  # while that loads beside us
 
     sys.excepthook = hook_work.tell_unexpected
+    if trouble:
+        hook_work.keep_word(sys.argv[1:], trouble)
     return hook_work.main(sys.argv[1:], program=program)
 
 
