@@ -19,14 +19,23 @@ from ..module_utils.node.settings import NodeSettings
 from ..module_utils.records import run_directory
 
 
-def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> str:
+class Checked(t.NamedTuple):
+    """What was found out.
+
+    Attributes:
+        superior: the mother superior who asks from elsewhere; "" when this node's own root asks.
+        job: the batch server's word; None where it was not needed.
+    """
+
+    superior: str
+    job: BatchJob | None
+
+
+def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> Checked:
     """Is it this node that is asked, by whom it must be, for a job that is here?
 
     To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's.
     What the prologue of this very start was told on this node, its root need not ask again.
-
-    Returns:
-        The mother superior who asks from elsewhere; "" when this node's own root asks.
 
     Raises:
         VTorqueError: it is not; says what disagrees.
@@ -36,7 +45,7 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
         raise VTorqueError(f"node {part.node} is asked", f"this is {settings.node_name}")
     connection = environment.get("SSH_CONNECTION", "")
     if part.do == "absent" and not connection:
-        return ""
+        return Checked("", None)
     directory = run_directory(part.job_id, part.start, settings.run_dir)
     told = None if connection else kept.kept(part.job_id, directory)
     job = told or open_batch(policy).job(part.job_id)
@@ -44,7 +53,7 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
         check_peer(job, connection)
     if part.do == "present":
         check_job(part, job)
-    return job.nodes[0] if connection else ""
+    return Checked(job.nodes[0] if connection else "", job)
 
 
 def check_job(part: NodePart, job: BatchJob) -> None:

@@ -30,6 +30,7 @@ from ..module_utils.job.batch import kept, same_host
 from ..module_utils.node import ending, front, guest_hooks, guests, joining, use
 from ..module_utils.node.settings import NodeSettings
 from ..module_utils.records import Deadline, LostRecord, run_directory
+from .job_cores import cores_of
 from .node_check import check, check_host, plain_address
 from .node_settings import host_name, settings_of
 
@@ -176,7 +177,7 @@ def respond(
         deadline = Deadline.after(part.timeout_s)
         policy = _policy(load, part)
         settings = settings_of(policy, host_name())
-        superior = check(part, policy, settings, environment)
+        checked = check(part, policy, settings, environment)
         if part.do == "absent":
             bare = guests.is_bare(part.job_id, part.start, settings, told=bool(part.bare_slots))
             removed = guests.absent(part.job_id, part.start, settings, deadline, bare=bare)
@@ -189,8 +190,11 @@ def respond(
             if hold is not None:  # nothing to give up, but the word about the job may come as late
                 hold.take(-1, deadline)
             return _good(bare=[to_dict(host)], of=[records.job_key(part.job_id, part.start)])
+        cores = cores_of(checked.job, policy, settings.node_name) if checked.job else ()
         _load_needed()
-        found = front.present(part, settings, deadline, caller=caller, tell=telling(superior), hold=hold)
+        found = front.present(
+            part, settings, deadline, caller=caller, tell=telling(checked.superior), hold=hold, cores=cores
+        )
         return _good(guests=[to_dict(guest) for guest in found])
     except ending.Told as told:
         error = VTorqueError(CANCELLED, f"by {told}")

@@ -1,17 +1,20 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Does a node hold one job alone?  That is asked before anything of a user's is ended on it."""
+"""Does a node hold one job alone?"""
 
 from __future__ import annotations
 
 import pathlib
+import typing as t
 
-from .batch import BatchSystem, mom_files
+from .batch import BatchJob, BatchSystem, mom_files, same_host
 
 
 def others(batch: BatchSystem, job_id: str, node: str, torque_home: pathlib.Path) -> tuple[str, ...]:
     """What else is on this node: by the server's word, and by the files of the MOM, who may know of more.
+
+    That is asked before anything of a user's is ended there.
 
     Args:
         batch: the batch system.
@@ -27,3 +30,22 @@ def others(batch: BatchSystem, job_id: str, node: str, torque_home: pathlib.Path
     """
     jobs = [f"job {other}" for other in sorted(batch.jobs(node) - {job_id})]
     return (*jobs, *(f"file {name}" for name in mom_files.others(torque_home, job_id)))
+
+
+def is_exclusive(job: BatchJob, node: str, open_batch: t.Callable[[], BatchSystem]) -> bool:
+    """Does the batch system give a node to nobody else as long as a job has it?
+
+    Files of the MOM are not looked at: those of the job before may still be there when this one begins.
+
+    Args:
+        job: the server's word.
+        node: one of its nodes.
+        open_batch: asked only where the job itself does not say so: when all slots are its own, none is left.
+
+    Raises:
+        SiteFault: the server does not tell.
+    """
+    if job.node_exclusive:
+        return True
+    mine = sum(same_host(node, host) for host in job.exec_host)
+    return 0 < open_batch().node(node).slots <= mine

@@ -291,6 +291,33 @@ class Domains:
         with self._asking("the start of a domain"):
             return self._facts(self._connection.createXML(xml, self._libvirt.VIR_DOMAIN_START_VALIDATE))
 
+    def limit_memory(self, name: str, limit_mib: int) -> bool:
+        """Let a running domain's qemu have so much memory and no more; False: libvirt cannot, on this host.
+
+        Not by its XML: there libvirt takes the limit for one of locked memory, too (qemuDomainGetMemLockLimitBytes),
+        which no guest of ours needs, and which a libvirt in a container may not raise.
+
+        Args:
+            name: of the domain.
+            limit_mib: for the guest's memory and all that qemu needs besides, in MiB.
+
+        Raises:
+            NodeFault: libvirt does not answer.
+        """
+        live = self._libvirt.VIR_DOMAIN_AFFECT_LIVE
+        with self._asking(f"the memory of domain {name}"):
+            try:
+                self._connection.lookupByName(name).setMemoryParameters({"hard_limit": limit_mib << 10}, live)
+            except self._libvirt.libvirtError as error:
+                # no memory controller; a driver that has none; or the guest has ended, which others find out
+                if error.get_error_code() in (
+                    self._libvirt.VIR_ERR_OPERATION_INVALID, self._libvirt.VIR_ERR_NO_SUPPORT,
+                    self._libvirt.VIR_ERR_NO_DOMAIN,
+                ):  # fmt: skip
+                    return False
+                raise
+        return True
+
     def destroy(self, name: str) -> bool:
         """End a domain at once, and forget a persistent one; True when there was one.
 

@@ -27,6 +27,7 @@ class DomainSpec:
     Attributes:
         virtiofs: tag and socket of each directory that a virtiofsd of ours shares.
         plan9: tag and directory of each that qemu itself shares, read-only.
+        cores: those of the node on which every thread of qemu's stays (`1-3,8`); "": all.
     """
 
     name: str
@@ -57,6 +58,7 @@ class DomainSpec:
     network_filter: str | None = None
     virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
     plan9: tuple[tuple[str, str], ...] = ()
+    cores: str = ""
 
     @property
     def machine(self) -> str:

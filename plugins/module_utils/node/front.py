@@ -17,6 +17,7 @@ from ..errors import VTorqueError, error_from_dict
 from ..guestspec import GuestFacts, NodePart, from_dict
 from ..records import Deadline
 from . import ending, guests, worker
+from .cores import Cores
 from .held import Hold
 from .maker import Order
 from .settings import NodeSettings
@@ -30,7 +31,7 @@ UNDO_S = 10.0
 
 def present(
     part: NodePart, settings: NodeSettings, deadline: Deadline, *, caller: int | None = None,
-    tell: t.Sequence[str] = (), hold: Hold | None = None,
+    tell: t.Sequence[str] = (), hold: Hold | None = None, cores: Cores = (),
 ) -> tuple[GuestFacts, ...]:  # fmt: skip
     """Have this node's guests of a start made by a worker, which stays with them.
 
@@ -41,6 +42,7 @@ def present(
         caller: the descriptor on which the answer will be written: when nobody reads it any more, that is a cancel.
         tell: the command by which the job's mother superior is told of a lost guest; () where she is this node.
         hold: keeps the guests until they are told of their job; None: they stay anyway.
+        cores: the job's on this node.
 
     Returns:
         The guests, by rank.
@@ -48,7 +50,7 @@ def present(
     Raises:
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
-    order = Order(part, settings, deadline, tuple(tell))
+    order = Order(part, settings, deadline, tuple(tell), cores)
     holding = hold or Hold()
     try:
         with ending.Noted() as noted:

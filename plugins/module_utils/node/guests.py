@@ -13,6 +13,7 @@ from ..errors import NodeFault, VTorqueError, broken_disk
 from ..guestspec import GuestFacts, NodePart
 from ..records import Deadline, job_key
 from . import locks
+from .cores import Cores
 from .domain import CONNECT_S, Domains
 from .remains import Remain, remains, remains_without_libvirt
 from .removing import remove
@@ -28,7 +29,7 @@ HUNG_SHARE = 2 / 3
 
 
 def present(
-    part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step = lambda _what: None
+    part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step = lambda _what: None, *, cores: Cores = ()
 ) -> tuple[GuestFacts, ...]:
     """See to it that this node's guests of a start run and are ready; the caller holds the lock of the start.
 
@@ -40,6 +41,7 @@ def present(
         settings: this node's own word.
         deadline: when there must be an answer.
         step: hears what is done next, and may raise to end it.
+        cores: the job's on this node; (): libvirt places the guests.
 
     Returns:
         The guests, by rank.
@@ -69,7 +71,7 @@ def present(
                 return found
             preflight(part, settings, domains.capabilities())
             remove(part.job_id, part.start, settings, domains)
-            return make(part, settings, domains, deadline, checked)
+            return make(part, settings, domains, deadline, checked, cores)
 
 
 def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:

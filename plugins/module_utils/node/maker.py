@@ -18,6 +18,7 @@ from ..errors import VTorqueError
 from ..guestspec import NodePart, to_dict
 from ..records import Deadline, ProcessId, job_key
 from . import ending, guests, locks
+from .cores import Cores
 from .settings import NodeSettings
 
 CHUNK = 1 << 16
@@ -30,12 +31,14 @@ class Order:
     Attributes:
         tell: the command by which the job's mother superior is told of a lost guest (`LostGuest` on its standard
             input); empty where she is this node.
+        cores: the job's on this node; (): libvirt places the guests.
     """
 
     part: NodePart
     settings: NodeSettings
     deadline: Deadline
     tell: tuple[str, ...] = ()
+    cores: Cores = ()
 
     @property
     def key(self) -> str:
@@ -121,7 +124,8 @@ def _answer(order: Order, lock: locks.Lock, saying: int) -> dict[str, t.Any]:
             _upgrade(order, lock, saying)
         if not facts:
             facts = guests.present(
-                order.part, order.settings, order.deadline, lambda what: _say(saying, {"doing": what})
+                order.part, order.settings, order.deadline, lambda what: _say(saying, {"doing": what}),
+                cores=order.cores,
             )  # fmt: skip
         return {"guests": [to_dict(one) for one in facts]}
     except VTorqueError as error:

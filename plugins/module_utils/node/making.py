@@ -20,8 +20,9 @@ from .. import records
 from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
 from ..records import Deadline, Timings, job_key
-from . import images, neighbours, overlays, seed, sharing, slots, staging, virtiofsd
+from . import images, memory, neighbours, overlays, seed, sharing, slots, staging, virtiofsd
 from .console import Console
+from .cores import Cores, written
 from .domain import Domains, DomainSpec, render_xml
 from .kept import Kept, read_kept, write_kept
 from .readiness import Awaited, wait_ready, write_known_hosts
@@ -72,7 +73,7 @@ def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[Gu
 
 
 def make(
-    part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step
+    part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, cores: Cores = ()
 ) -> tuple[GuestFacts, ...]:
     """Make the guests of a start and wait until all are ready.
 
@@ -83,6 +84,7 @@ def make(
         domains: has listened since before this.
         deadline: when there must be an answer.
         step: may end the making between any two of its steps.
+        cores: those of this node on which qemu and virtiofsd stay; (): all.
 
     Returns:
         The guests, by rank.
@@ -97,8 +99,9 @@ def make(
     here = neighbours.node_address(settings.bridge)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
         _furnish(guest, settings, deadline, step)
-    _share(guests, shared, part, settings, domains, deadline)
-    _all_at_once([functools.partial(_start, guest, part, settings, domains, step, here, shared) for guest in guests])
+    _share(guests, shared, part, settings, domains, deadline, cores)
+    starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
+    _all_at_once(starts)
     step("the wait for " + ", ".join(guest.kept.name for guest in guests))
     proven = _wait(guests, settings, domains, deadline)
     step("the facts of the guests")
@@ -199,7 +202,7 @@ def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: St
 
 def _start(
     guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domains, step: Step, here: str,
-    shared: sharing.Plan,
+    shared: sharing.Plan, cores: Cores,
 ) -> None:  # fmt: skip
     """Seed and domain; the guest boots from here on."""
     directory, kept, spec, image, boot = guest.directory, guest.kept, guest.spec, guest.image, guest.boot
@@ -228,7 +231,7 @@ def _start(
                 agent=settings.agent_socket(kept.slot), bridge=settings.bridge,
                 tap=settings.tap_name(kept.slot), mac=kept.mac, boot_mode=boot.mode, kernel=boot.kernel,
                 initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
-                network_filter=settings.network_filter, virtiofs=guest.virtiofs,
+                network_filter=settings.network_filter, virtiofs=guest.virtiofs, cores=written(cores),
                 plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
             ),
             site_dir=settings.template_dir, compiled=settings.compiled_dir,
@@ -237,6 +240,7 @@ def _start(
         step(f"the start of {kept.name} by libvirt")
         try:
             domains.create(xml)
+            domains.limit_memory(kept.name, memory.limit_mib(spec, settings.host_ram_mib))
         except VTorqueError as error:
             # a guest that cannot start because its virtiofsd has ended proves nothing of this node
             for tag, socket in guest.virtiofs:
@@ -247,7 +251,7 @@ def _start(
 
 def _share(
     guests: t.Sequence[_Guest], shared: sharing.Plan, part: NodePart, settings: NodeSettings, domains: Domains,
-    deadline: Deadline,
+    deadline: Deadline, cores: Cores,
 ) -> None:  # fmt: skip
     """Start what shares this node's directories with the guests; not in threads, which a fork does not survive."""
     shares = [share for share in shared.shares if share.kind == "virtiofs"]
@@ -256,9 +260,11 @@ def _share(
     qemu = domains.capabilities().qemu_ids
     for guest in guests:
         guest.virtiofs = tuple(
-            (one.tag, virtiofsd.start(one.tag, one.directory, guest.directory, part.owner, settings, qemu, deadline))
+            (one.tag, virtiofsd.start(
+                one.tag, one.directory, guest.directory, part.owner, settings, qemu, deadline, cores=cores
+            ))
             for one in shares
-        )
+        )  # fmt: skip
 
 
 def _some(text: str | None) -> tuple[str, ...]:

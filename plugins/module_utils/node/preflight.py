@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from ..errors import UserFault
 from ..guestspec import GuestSpec, NodePart
-from . import images, neighbours
+from . import images, memory, neighbours
 from .domain import Capabilities
 from .health import check_virtualisation, lack
 from .settings import NodeSettings
@@ -33,14 +31,15 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
             raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
         _check_hypervisor(spec, settings, offered)
     wanted = sum(spec.ram_mib for spec in part.guests)
-    have = _memory_mib() - settings.host_ram_mib
+    kept_mib, kept_for = memory.kept(part.guests, settings.host_ram_mib)
+    have = memory.node_mib() - kept_mib
     in_memory = _images_in_memory(part, settings, max(0, have - wanted))
     if wanted + in_memory > have:
         besides = f", and {in_memory} MiB for images on the ramdisk" if in_memory else ""
         raise UserFault(
             f"ram: {wanted} MiB for the guests on {settings.node_name}{besides}",
             f"the node has {max(0, have)} MiB for guests",
-            f"{settings.host_ram_mib} MiB are kept for the host",
+            f"{kept_mib} MiB are kept for {kept_for}",
         )
 
 
@@ -67,8 +66,3 @@ def _check_hypervisor(spec: GuestSpec, settings: NodeSettings, offered: Capabili
     check_virtualisation(settings, offered)
     emulated = settings.allow_emulation and spec.hypervisor != "qemu"
     raise UserFault(*missing, "hypervisor=qemu" if emulated else "")
-
-
-def _memory_mib() -> int:
-    first = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()[0]
-    return int(first.split()[1]) >> 10

@@ -27,6 +27,7 @@ from ..errors import NodeFault, SiteFault
 from ..guestspec import Owner
 from ..records import Deadline
 from . import ending
+from .cores import Cores
 from .settings import NodeSettings
 
 NAME = "vtorque-virtiofsd"
@@ -90,7 +91,7 @@ def command(path: pathlib.Path, in_c: bool, fd: int, directory: str, guest: path
 
 def start(
     tag: str, directory: str, guest: pathlib.Path, owner: Owner, settings: NodeSettings, qemu: tuple[int, int],
-    deadline: Deadline,
+    deadline: Deadline, *, cores: Cores = (),
 ) -> pathlib.Path:  # fmt: skip
     """Share a directory with one guest, as the user; it ends when the guest's qemu lets go of it.
 
@@ -102,6 +103,7 @@ def start(
         settings: this node's own word.
         qemu: uid and gid of qemu, which alone may connect.
         deadline: of the making.
+        cores: those of this node on which it stays; (): all.
 
     Returns:
         The socket.
@@ -121,7 +123,7 @@ def start(
         listening.listen(1)
         said = os.open(guest / f"{tag}.log", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
-            child = _Child(owner, directory, listening.fileno(), said, confined=in_c)
+            child = _Child(owner, directory, listening.fileno(), said, confined=in_c, cores=cores)
             child.run(path, command(path, in_c, 3, directory, guest, tag), Deadline.after(deadline.left_s(START_S)))
         finally:
             os.close(said)
@@ -152,12 +154,15 @@ class _Child:
         confined: in a user namespace of its own.
     """
 
-    def __init__(self, owner: Owner, directory: str, listening: int, said: int, *, confined: bool) -> None:
+    def __init__(
+        self, owner: Owner, directory: str, listening: int, said: int, *, confined: bool, cores: Cores
+    ) -> None:
         self.owner = owner
         self.directory = directory
         self.listening = listening
         self.said = said
         self.confined = confined
+        self.cores = cores
         self.gids = [owner.gid, *(group.gid for group in owner.groups if group.gid > 0)]
 
     def run(self, path: pathlib.Path, words: list[str], deadline: Deadline) -> None:
@@ -216,6 +221,8 @@ class _Child:
         what = "descriptors"
         try:
             ending.settle()
+            if self.cores:
+                os.sched_setaffinity(0, self.cores)
             nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             listening = os.dup2(self.listening, 3) if self.listening != 3 else 3
             os.set_inheritable(listening, True)

@@ -53,6 +53,7 @@ class BatchJob:
         exit_status: how it ended; None before that.
         comment: what scheduler, operator or we said of it, or "".
         started_s: when it was started last, in seconds since the epoch; 0 before that.
+        node_exclusive: does it have its nodes to itself (`qsub -n`)?
     """
 
     job_id: str
@@ -80,6 +81,7 @@ class BatchJob:
     exit_status: int | None = None
     comment: str = ""
     started_s: int = 0
+    node_exclusive: bool = False
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -146,6 +148,13 @@ class BatchSystem(t.Protocol):
 
         Raises:
             SiteFault: the server did not answer in time, or what it answered is no answer.
+        """
+
+    def node(self, name: str) -> BatchNode:
+        """One node, by its long or short name.
+
+        Raises:
+            SiteFault: the server knows none, or more than one, of that name, or did not answer.
         """
 
     def offline(self, node: str, note: str) -> BatchNode:

@@ -33,7 +33,7 @@ NOTE_LENGTH = 200
 _READ_ONCE = {
     "Job_Id", "Job_Name", "Job_Owner", "Account_Name", "euser", "egroup", "exec_host", "job_state", "queue", "x",
     "jobtype", "start_count", "session_id", "substate", "interactive", "init_work_dir", "Hold_Types", "submit_args",
-    "Variable_List", "Resource_List", "exit_status", "comment",
+    "Variable_List", "Resource_List", "exit_status", "comment", "node_exclusive",
 }  # fmt: skip
 _SLOTS = re.compile(rf"(?P<host>{HOST_NAME})/(?P<slots>[0-9]{{1,6}}(-[0-9]{{1,6}})?(,[0-9]{{1,6}}(-[0-9]{{1,6}})?)*)")
 _MAX_SLOTS = 1 << 20
@@ -317,6 +317,7 @@ def _job(element: ET.Element, job_id: str) -> BatchJob:
         exit_status=number("exit_status") if text("exit_status") else None,
         comment=text("comment"),
         started_s=number("start_time"),
+        node_exclusive=text("node_exclusive").lower() in ("true", "1"),
     )
 
 

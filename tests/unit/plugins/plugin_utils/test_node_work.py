@@ -57,6 +57,9 @@ class World:
 
     job: BatchJob | VTorqueError = JOB
     error: VTorqueError | OSError | None = None
+    cores: dict[tuple[str, str], tuple[int, ...]] = dataclasses.field(
+        default_factory=lambda: {("7.head", "cn1"): (1, 2)}
+    )
     asked: list[str] = dataclasses.field(default_factory=list)
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -77,8 +80,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
                 raise here.job
             return here.job
 
-    def present(part: guestspec.NodePart, *_more: object, **_caller: object) -> tuple[guestspec.GuestFacts, ...]:
+    def present(
+        part: guestspec.NodePart, *_more: object, cores: tuple[int, ...], **_caller: object
+    ) -> tuple[guestspec.GuestFacts, ...]:
         here.asked.append("present")
+        assert cores == (1, 2)
         if here.error:
             raise here.error
         return (FACTS,)
@@ -90,6 +96,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         return ("domain vcn1-1",)
 
     monkeypatch.setattr(node_check, "open_batch", lambda _policy: Batch())
+    monkeypatch.setattr(node_work, "cores_of", lambda job, _policy, node: here.cores[job.job_id, node])
     monkeypatch.setattr(node_work, "host_name", lambda: "cn1")
     monkeypatch.setattr(node_work.front, "present", present)
     monkeypatch.setattr(node_work.guests, "absent", absent)
@@ -298,7 +305,8 @@ def missing():
 def begin(*_words, **_more):
     print(json.dumps([before == list(node.NEEDED), missing()]))
     return ()
-node.check = lambda *_words: ""
+import types
+node.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
 node.front.present = begin
 before = missing()
 node.respond(io.BytesIO(sys.stdin.buffer.read()), {{}}, load=node.site_policy.Policy)

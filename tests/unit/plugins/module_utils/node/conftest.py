@@ -81,6 +81,11 @@ class Hypervisor:
         else:
             (self.place / "dead").unlink()
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """What each qemu may have of memory, in MiB."""
+        return {path.stem: int(path.read_text()) for path in self.place.glob("*.limit")}
+
     def forget(self) -> None:
         """All domains end."""
         for path in self.place.glob("*.xml"):
@@ -157,6 +162,11 @@ class Connection:
         new.rename(self.hypervisor.place / f"{facts.name}.xml")
         (pathlib.Path(facts.disks[0]).parent / "console.log").write_text("Linux version 6.1\x1b[2J\n")
         return facts
+
+    def limit_memory(self, name: str, limit_mib: int) -> bool:
+        assert name in self.hypervisor.running
+        (self.hypervisor.place / f"{name}.limit").write_text(str(limit_mib))
+        return True
 
     def destroy(self, name: str) -> bool:
         there = (self.hypervisor.place / f"{name}.xml").exists()

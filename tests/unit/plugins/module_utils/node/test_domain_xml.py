@@ -44,6 +44,7 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "arm": {"arch": "aarch64", "boot_mode": "uefi", "nvram": GUEST / "nvram.fd"},
     "raw image": {"image_format": "raw"},
     "filtered": {"network_filter": "clean-traffic"},
+    "cores": {"cores": "1-3,8"},
     "shares": {
         "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"), ("vtorque1", GUEST / "vtorque1.sock")),
         "plan9": (("vtorque2", "/srv/it's <here>"),),

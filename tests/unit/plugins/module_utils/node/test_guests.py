@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import typing as t
+import xml.etree.ElementTree as ET
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec
@@ -28,13 +29,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     images,
     locks,
     making,
+    memory,
     neighbours,
     overlays,
     seed,
     slots,
     use,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import job_key, start_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, job_key, start_of
 
 if t.TYPE_CHECKING:
     from .conftest import Node
@@ -52,6 +54,18 @@ def test_name_and_mac_follow_from_node_and_slot(node: Node) -> None:
         "7.head.1/vcn1-1",
         "7.head.1/vcn1-2",
     }
+
+
+def test_guests_stay_on_the_cores_and_in_the_memory_of_the_job(node: Node) -> None:
+    part = node.part(2)
+    guests.present(part, node.settings, Deadline.after(60), cores=(1, 2, 3, 8))
+    for facts in node.hypervisor.running.values():
+        root = ET.fromstring(facts.xml)
+        assert root.find("vcpu").get("cpuset") == "1-3,8"  # type: ignore[union-attr]
+        assert root.find("cputune/emulatorpin").get("cpuset") == "1-3,8"  # type: ignore[union-attr]
+    limits = {memory.limit_mib(spec, node.settings.host_ram_mib) for spec in part.guests}
+    assert len(limits) == 1
+    assert node.hypervisor.limits == dict.fromkeys(("vcn1-1", "vcn1-2"), *limits)
 
 
 def test_the_answer_is_of_the_form_that_crosses_the_wire(node: Node) -> None:
@@ -340,7 +354,7 @@ def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
         ({"arch": "aarch64"}, {"hypervisor_default": "qemu", "arch_default": "aarch64"}, NodeFault, "cannot emulate"),
         ({"fs_type": "ramdisk"}, {}, SiteFault, "ramdisk_dir /ramdisk on cn1.*fs_type=local"),
         ({"fs_type": "local"}, {}, UserFault, "has no record"),
-        ({"ram_mib": 2**24}, {}, UserFault, "kept for the host"),
+        ({"ram_mib": 2**24}, {}, UserFault, "kept for the hypervisor"),
         ({"image": "tyni"}, {}, UserFault, "did you mean tiny"),
         ({}, {"node_number": None}, SiteFault, "node_number"),
         ({}, {"max_guests": 0}, VTorqueError, "it bears 0"),
