@@ -4,7 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
 # In the guest, as root, under any POSIX sh: the job's user and groups exactly as on the node, whatever the image uses
-# these names and ids for, and the places that are his.  It may be run again, with the same end.  useradd and groupadd refuse blanks, capitals and used ids.
+# these names and ids for, and the places that are his.  useradd and groupadd refuse blanks, capitals and used ids.
+# It is run before services start, where the image lets it be, and again when they have: what they then still made under
+# an id that is the job's now is moved too.
 # Says on its standard output what differs from the node, on standard error why it cannot be.
 # shellcheck disable=SC2016 # the dollar signs in quotes are awk's
 set -u
@@ -18,6 +20,9 @@ STRONG='root adm admin backup disk docker incus incus-admin kmem libvirt lxd mem
 export STRONG
 # the groups that the user gets, decided once: later the image's own groups are no longer told from them
 decided=/etc/vtorque/groups
+# a line for each id of the image's that is the job's now: `group` or `user`, the id, the one that took its place
+moved=/etc/vtorque/moved
+made=/run/vtorque/identity
 
 die() { # why
     echo "$*" >&2
@@ -73,14 +78,14 @@ free() { # file: an id that nobody has
         END { for (n = 60999; n in used || n == ENVIRON["VTORQUE_UID"] || n == ENVIRON["VTORQUE_GID"]; n--); print n }' "$1"
 }
 
-move_group() { # id name: the image's own group that has the id of this one; /dev is a file system of its own
+move_group() { # id name: the image's own group that has the id of this one
     name=$(other /etc/group "$1" "$2")
     [ -n "$name" ] || return 0
     MOVED=$(free /etc/group) ID=$1 NAME=$2
     export MOVED ID NAME
     edit /etc/group '$3 == ENVIRON["ID"] && $1 != ENVIRON["NAME"] { $3 = ENVIRON["MOVED"] } { print }'
     edit /etc/passwd '$4 == ENVIRON["ID"] { $4 = ENVIRON["MOVED"] } { print }'
-    find / /dev -xdev -group "$1" -exec chgrp -h "$MOVED" {} +
+    echo "group $1 $MOVED" >>"$moved"
     echo "group $name of the image has the id $MOVED here, as $1 is the job's"
 }
 
@@ -101,9 +106,40 @@ move_user() { # the image's own user that has the job's user id
     MOVED=$(free /etc/passwd)
     export MOVED
     edit /etc/passwd '$3 == ENVIRON["VTORQUE_UID"] && $1 != ENVIRON["VTORQUE_USER"] { $3 = ENVIRON["MOVED"] } { print }'
-    find / /dev -xdev -user "$VTORQUE_UID" -exec chown -h "$MOVED" {} +
+    echo "user $VTORQUE_UID $MOVED" >>"$moved"
     echo "user $name of the image has the id $MOVED here, as $VTORQUE_UID is the job's"
 }
+
+own_places() { # where file systems of this guest's own are mounted, to be written: the cluster's are not ours to change
+    awk 'FILENAME == "/proc/filesystems" { if ($1 != "nodev") own[$1]; next } # what needs a block device, and these:
+        FNR == 1 { split("devtmpfs overlay ramfs tmpfs zfs", more, " "); for (n in more) own[more[n]] }
+        ($3 in own) && "," $4 "," !~ /,ro,/ && $2 != "/" { print $2 }' /proc/filesystems /proc/self/mounts
+}
+
+move_files() { # of all ids that were moved, but for what is the user's own; one walk for each kind
+    [ -s "$moved" ] || return 0
+    { echo / && own_places; } | while read -r place; do
+        place=$(printf %b "$place") # a blank is \040 there
+        for kind in user group; do
+            change='chgrp'
+            [ "$kind" = group ] || change='chown'
+            set --
+            while read -r what id new; do
+                [ "$what" = "$kind" ] || continue
+                [ $# -eq 0 ] || set -- "$@" -o
+                set -- "$@" "-$kind" "$id" -exec "$change" -h "$new" {} +
+            done <"$moved"
+            [ $# -eq 0 ] || find "$place" -xdev \( -path "$VTORQUE_HOME" -o -path /run/vtorque \
+                -o -path "$VTORQUE_TORQUE_HOME/mom_priv/jobs" \) -prune -o "$@" # busybox forgets an -exec within brackets
+        done
+    done
+}
+
+tell_daemons() { # who looks a group up once, and goes on to use its number
+    [ -s "$moved" ] || return 0
+    udevadm control --reload
+    busctl call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus ReloadConfig
+} >/dev/null 2>&1
 
 choose_shell() {
     for VTORQUE_SHELL_HERE in "$VTORQUE_SHELL" /bin/bash /bin/sh; do
@@ -180,6 +216,17 @@ make_places() {
     restorecon -R "$VTORQUE_TORQUE_HOME"
 }
 
+allow_limits() { # what the node's job may have, its shell in the guest must be able to take: it only goes down from here
+    [ -d /etc/security/limits.d ] || return 0
+    {
+        for limit in core data fsize memlock rss stack cpu nproc as sigpending msgqueue; do
+            echo ":$VTORQUE_UID hard $limit unlimited"
+        done
+        # more than that the kernel refuses, and pam_limits then the login
+        echo ":$VTORQUE_UID hard nofile $(cat /proc/sys/fs/nr_open)"
+    } >/etc/security/limits.d/vtorque.conf
+}
+
 offer_pbsdsh() { # where login shells look first: Torque's own asks a MOM; what the image has in that very place stays
     ours=/usr/lib/vtorque/bin/pbsdsh
     place=/usr/local/bin/pbsdsh
@@ -190,12 +237,20 @@ offer_pbsdsh() { # where login shells look first: Torque's own asks a MOM; what 
     fi
 }
 
+if [ -e "$made" ]; then
+    move_files
+    exit 0
+fi
 refuse_power
 choose_groups
 move_groups
 move_user
 choose_shell
 write_accounts
+tell_daemons
+move_files
 check_power
 make_places
+allow_limits
 offer_pbsdsh
+: >"$made"

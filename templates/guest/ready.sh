@@ -35,7 +35,8 @@ greet() { # the node learns the guest's address from the question for its own
 }
 
 be_the_users() {
-    words=$(/usr/lib/vtorque/identity 2>&1) || fail "identity: ${words##*
+    # what the first time had to say, where there was one
+    words=$({ cat /run/vtorque-identity; /usr/lib/vtorque/identity 2>&1; } 2>/dev/null) || fail "identity: ${words##*
 }"
     [ -z "$words" ] || say "vtorque: $words"
     [ "$(id -u "$VTORQUE_USER")" = "$VTORQUE_UID" ] || fail "identity: $VTORQUE_USER has not the user id $VTORQUE_UID"

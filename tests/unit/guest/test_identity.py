@@ -26,6 +26,21 @@ mount -t tmpfs tmpfs "$1/dev"
 chroot "$1" /bin/sh /identity
 stat -c %g "$1/dev/vda" "$1/owned"
 """
+MOUNTS = {"run": "tmpfs rw,nosuid", "var/a b": "ext4 rw", "home/bob": "nfs4 rw", "mnt/cd": "ext4 ro,nodev"}
+"""File systems of a guest, as its kernel tells of them; here each is a tmpfs."""
+MAKE = """set -e
+for place in run 'var/a b' home/bob mnt/cd; do
+    mount -t tmpfs tmpfs "$1/$place"
+    cd "$1/$place"
+    : >sock; chown 0:998 sock; : >mail; chown 5000:4 mail
+done
+mkdir -p "$1/home/alice"; : >"$1/home/alice/own"; chown 5000:998 "$1/home/alice/own"
+: >"$1/dev/null"
+chroot "$1" /bin/sh /identity
+: >"$1/run/late"; chown 5000:998 "$1/run/late"
+chroot "$1" /bin/sh /identity
+cd "$1" && stat -c '%n %u:%g' run/sock run/late run/mail 'var/a b/sock' home/bob/sock mnt/cd/sock home/alice/own
+"""
 
 
 def prepared(root: pathlib.Path, group: str, groups: str = "") -> None:
@@ -36,23 +51,26 @@ def prepared(root: pathlib.Path, group: str, groups: str = "") -> None:
         group: the image's groups.
         groups: the user's supplementary ones, as the seed tells them.
     """
-    for name in ("bin", "dev", "etc/vtorque", "proc"):
+    for name in ("bin", "dev", "etc/vtorque", "proc/self", *MOUNTS):
         (root / name).mkdir(parents=True)
     shutil.copy("/bin/busybox", root / "bin/busybox")
-    for name in ("sh", "awk", "find", "chgrp", "chown", "chmod", "stat", "grep", "mkdir", "ln", "sed", "id"):
+    for name in ("sh", "awk", "find", "chgrp", "chown", "chmod", "stat", "grep", "mkdir", "ln", "sed", "id", "cat"):
         (root / "bin" / name).symlink_to("busybox")
     shutil.copy(templates.COLLECTION_DIR / "guest/identity.sh", root / "identity")
     (root / "etc/vtorque/guest.env").write_text(SETTINGS.format(groups=groups))
     (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
     (root / "etc/group").write_text(group)
+    (root / "proc/filesystems").write_text("nodev\ttmpfs\nnodev\tnfs4\n\text4\n")
+    lines = [f"none /{place.replace(' ', chr(92) + '040')} {kind} 0 0\n" for place, kind in MOUNTS.items()]
+    (root / "proc/self/mounts").write_text("".join(["/dev/vda1 / ext4 rw 0 0\ndev /dev devtmpfs rw 0 0\n", *lines]))
     (root / "owned").touch()
     os.chown(root / "owned", 0, 6)
 
 
-def run(root: pathlib.Path) -> list[str]:
+def run(root: pathlib.Path, script: str = RUN) -> list[str]:
     """What identity and the look after it say; they must succeed."""
     done = subprocess.run(
-        ["unshare", "-m", "--propagation", "private", "sh", "-c", RUN, "sh", root],
+        ["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", root],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -64,6 +82,28 @@ def test_devices_of_a_group_whose_id_is_the_jobs_are_not_the_users(tmp_path: pat
     prepared(tmp_path, "root:x:0:\ndisk:x:6:\n")
     assert run(tmp_path)[-2:] == ["60999", "60999"]
     assert "HPC Users:x:6:" in (tmp_path / "etc/group").read_text().splitlines()
+
+
+def test_files_of_an_id_that_is_the_jobs_are_moved_wherever_the_guest_keeps_them(tmp_path: pathlib.Path) -> None:
+    """Sockets in /run, disks of its own, and what a service makes later under the id it knew; nothing of the cluster's.
+
+    What was not to be written stays (a snap's image): nothing that runs from there is reached by a group.
+    """
+    image = "root:x:0:\ndocker:x:998:\nadm:x:4:\n"
+    prepared(tmp_path, image, groups="998\tchem\n4\tbio\n")
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nmailman:x:5000:4::/:/bin/sh\n")
+    said = run(tmp_path, MAKE)
+    ids = dict(line.rsplit(" ", 1) for line in said[-7:])
+    text = (tmp_path / "etc/passwd").read_text() + (tmp_path / "etc/group").read_text()
+    accounts = {line.split(":")[0]: line.split(":")[2] for line in text.splitlines()}
+    mailman = accounts["mailman"]
+    docker, adm = accounts["docker"], accounts["adm"]
+    assert not {docker, adm, mailman} & {"998", "4", "5000"}
+    assert (accounts["chem"], accounts["bio"]) == ("998", "4")
+    assert ids == {
+        "run/sock": f"0:{docker}", "run/late": f"{mailman}:{docker}", "run/mail": f"{mailman}:{adm}",
+        "var/a b/sock": f"0:{docker}", "home/bob/sock": "0:998", "mnt/cd/sock": "0:998", "home/alice/own": "5000:6",
+    }  # fmt: skip
 
 
 def test_supplementary_groups_are_the_nodes(tmp_path: pathlib.Path) -> None:

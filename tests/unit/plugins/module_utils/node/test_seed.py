@@ -95,8 +95,12 @@ def test_user_data_is_cloud_config_without_any_user_of_the_images() -> None:
 
 def test_readiness_is_a_unit_of_its_own_and_the_guest_speaks_to_its_node_early() -> None:
     commands = _documents(SEED)["user-data"]["bootcmd"]
-    assert [command[-1] for command in commands] == ["/usr/lib/vtorque/ready", "10.77.0.11"]
-    assert commands[0][:2] == ["systemd-run", "--no-block"]
+    assert [command[-1].split()[0] for command in commands] == [
+        "/usr/lib/vtorque/identity", "/usr/lib/vtorque/ready", "10.77.0.11",
+    ]  # fmt: skip
+    assert [command[:2] for command in commands[:2]] == [["systemd-run", "--no-block"]] * 2
+    assert "--property=Before=sysinit.target" in commands[0]
+    assert [word.endswith(" vtorque-identity.service") for word in commands[1] if "After=" in word] == [True]
 
 
 @pytest.mark.parametrize(
