@@ -274,6 +274,25 @@ class LostGuest:
     console: str = _text(r"[^\x00-\x1f\x7f]{0,4000}")
 
 
+@dataclasses.dataclass(frozen=True)
+class ImageOrder:
+    """What a front end asks of a node ahead of jobs: a copy of an image of the pool, and how far that is.
+
+    Attributes:
+        do: `image`.
+        image: with its revision, so that all nodes get the same.
+        again: it was asked for before; what has failed since is told, and not begun anew.
+        timeout_s: seconds that the answer may wait for the copy.
+    """
+
+    version: int = _number(VERSION, VERSION)
+    do: str = _text("image")
+    image: str = _text(IMAGE_NAME)
+    fs_type: str = _text("local|ramdisk")
+    again: bool = _part()
+    timeout_s: float = _number(0, 600)
+
+
 class FormError(VTorqueError):
     """JSON that is not of the form its reader demands."""
 

@@ -172,7 +172,7 @@ def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence
     ssh, program = programs
     question = json.dumps(ReportRequest(timeout_s).to_dict()).encode() + b"\n"
     try:
-        done = _call([*job_doctor.ssh_call(node, ssh_timeout_s, ssh), program], question, ssh_timeout_s + timeout_s + 5)
+        done = call([*job_doctor.ssh_call(node, ssh_timeout_s, ssh), program], question, ssh_timeout_s + timeout_s + 5)
     except subprocess.TimeoutExpired:
         return _silent(node, f"no answer in {ssh_timeout_s + timeout_s + 5:.0f} s")
     except (OSError, VTorqueError) as error:
@@ -191,8 +191,13 @@ def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence
         return _silent(node, str(error), job_doctor.INSTALL)
 
 
-def _call(command: t.Sequence[str], question: bytes, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+def call(command: t.Sequence[str], question: bytes, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
     """Ask a program, and hear no more of it than a report can be.
+
+    Args:
+        command: the program and its arguments.
+        question: for its standard input.
+        timeout_s: seconds until it must have ended.
 
     Raises:
         VTorqueError: it says more.

@@ -24,7 +24,7 @@ import typing as t
 
 from ..module_utils import records
 from ..module_utils.errors import CANCELLED, VTorqueError
-from ..module_utils.guestspec import BareHost, FormError, JobMap, LostGuest, NodePart, from_dict, to_dict
+from ..module_utils.guestspec import BareHost, FormError, ImageOrder, JobMap, LostGuest, NodePart, from_dict, to_dict
 from ..module_utils.job import policy as site_policy
 from ..module_utils.job.batch import kept, same_host
 from ..module_utils.node import ending, front, guest_hooks, guests, joining, use
@@ -165,14 +165,8 @@ def respond(
     settings: NodeSettings | None = None
     try:
         asked = read_request(stream)
-        if isinstance(asked, LostGuest):
-            policy, _broken = site_policy.load_usable(load)  # a lost guest is lost, whatever the configuration says
-            return respond_lost(asked, settings_of(policy, host_name()), environment)
-        if not isinstance(asked, NodePart):  # of whoever root lets in: a look, which tells no secrets
-            from . import doctor_call  # only who asks for it pays
-
-            report = doctor_call.examine_here(load, host_name(), asked.timeout_s)
-            return {**_good(), "report": report.to_dict()}
+        if not isinstance(asked, NodePart):
+            return _of_no_part(asked, environment, load)
         part = asked
         deadline = Deadline.after(part.timeout_s)
         policy = _policy(load, part)
@@ -206,6 +200,28 @@ def respond(
     if part is None or settings is None:
         return _bad(error)
     return _bad(error, guests.left(settings, part.job_id, part.start, connect_s=LOOK_S, bare=bool(part.bare_slots)))
+
+
+def _of_no_part(
+    asked: LostGuest | ImageOrder | ReportRequest, environment: t.Mapping[str, str],
+    load: t.Callable[[], site_policy.Policy],
+) -> dict[str, t.Any]:  # fmt: skip
+    """The answer to what is about no part of a job on this node, of whoever root lets in; it tells no secrets.
+
+    Raises:
+        VTorqueError: it cannot be done.
+    """
+    if isinstance(asked, LostGuest):
+        policy, _broken = site_policy.load_usable(load)  # a lost guest is lost, whatever the configuration says
+        return respond_lost(asked, settings_of(policy, host_name()), environment)
+    if isinstance(asked, ImageOrder):
+        from ..module_utils.node import image_order  # only who asks for it pays
+
+        return {**_good(), "image": image_order.answer(asked, settings_of(load(), host_name()))}
+    from . import doctor_call
+
+    report = doctor_call.examine_here(load, host_name(), asked.timeout_s)
+    return {**_good(), "report": report.to_dict()}
 
 
 def _bare_host(
@@ -321,7 +337,7 @@ def _policy(load: t.Callable[[], site_policy.Policy], part: NodePart) -> site_po
     return policy
 
 
-def read_request(stream: t.BinaryIO) -> NodePart | LostGuest | ReportRequest:
+def read_request(stream: t.BinaryIO) -> NodePart | LostGuest | ImageOrder | ReportRequest:
     """Read what is asked or told, strictly.
 
     Raises:
@@ -333,8 +349,10 @@ def read_request(stream: t.BinaryIO) -> NodePart | LostGuest | ReportRequest:
         from ..module_utils.findings import request_from_dict
 
         return request_from_dict(data)
-    lost = isinstance(data, dict) and data.get("do") == "lost"
-    return from_dict(LostGuest, data) if lost else from_dict(NodePart, data)
+    told = data.get("do") if isinstance(data, dict) else None
+    if told == "image":
+        return from_dict(ImageOrder, data)
+    return from_dict(LostGuest, data) if told == "lost" else from_dict(NodePart, data)
 
 
 def _json(data: bytes) -> t.Any:

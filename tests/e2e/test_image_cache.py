@@ -25,8 +25,10 @@ def local(site: Site, node: str, words: str = "hostname") -> str:
     return site.submit("-l", f"nodes={node}", "-vm", "fs_type=local", stdin=f"{words}\n")
 
 
-def test_a_job_waits_for_its_copy_and_libvirt_leaves_the_copy_alone(site: Site) -> None:
-    """Its owner and mode are what they were while qemu runs on it; a guest's own disk is qemu's meanwhile."""
+def test_an_image_is_pushed_and_libvirt_leaves_the_copy_alone(site: Site) -> None:
+    """`vmgr image push debian12`, of the tiny image; owner and mode are what they were while qemu runs on the copy."""
+    pushed = site.on("fe", "vmgr", "image", "push", "tiny", "--node", "cn1")
+    assert (pushed.returncode, pushed.stdout[:11], pushed.stdout[-9:]) == (0, "cn1: tiny@", " is here\n"), pushed
     job_id = local(site, "cn1", "echo up; sleep 600")
     wait_in_guest(site, job_id)
     (name,) = copies(site, "cn1")

@@ -15,6 +15,7 @@ from ...module_utils.job.image_jobs import last_uses
 from ...module_utils.job.parameters import Policy
 from ...module_utils.job.request import DISTROS
 from ...module_utils.node import images
+from . import image_push
 from .json_output import add_json, tell
 from .tables import Row, shown, table
 
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: of the subject.
     """
-    names = ("list", "show", "add", "update", "delete", "verify")
+    names = ("list", "show", "add", "update", "delete", "verify", "push")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
 
     def verb(name: str, words: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -100,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("--force", action="store_true", help="without a look at the batch server's jobs")
     verify = verb("verify", "compare images with their records", VERIFY_EPILOG)
     verify.add_argument("names", metavar="NAME", nargs="*", help="these images alone (all)")
+    image_push.add_arguments(verb("push", "have nodes copy an image before jobs want it, as root", image_push.EPILOG))
 
 
 def _add_facts(parser: argparse.ArgumentParser) -> None:
@@ -131,6 +133,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         from . import image_changes  # and with it what only root needs
 
         return image_changes.VERBS[call.verb](call, policy)
+    if call.verb == "push":
+        return image_push.run(call, policy)
     pool = pathlib.Path(policy.vm_img_dir)
     used = last_uses()
     if call.verb == "list":

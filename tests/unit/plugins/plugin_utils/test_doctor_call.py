@@ -26,7 +26,7 @@ def well(monkeypatch: pytest.MonkeyPatch) -> None:
     def good(names: t.Sequence[str]) -> dict[str, t.Callable[[], Finding]]:
         return {name: lambda name=name: Finding(name) for name in names}  # type: ignore[misc]
 
-    monkeypatch.setattr(doctor_call.node_doctor, "checks", lambda _settings: good(CHECKS[1:8]))
+    monkeypatch.setattr(doctor_call.node_doctor, "checks", lambda *_words: good(CHECKS[1:8]))
     monkeypatch.setattr(doctor_call.job_doctor, "checks", lambda *_words, **_how: good(CHECKS[8:]))
     monkeypatch.setattr(doctor_call.node_doctor, "look_at_left", lambda *_words: Finding("left", shown="looked"))
 
