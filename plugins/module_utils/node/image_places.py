@@ -13,7 +13,7 @@ from .image_cache import Cache
 from .overlays import taken_by_guests
 from .settings import NodeSettings
 
-RAMDISK = "ramdisk"
+POOL, RAMDISK = "sharedfs", "ramdisk"
 
 
 def cache_of(settings: NodeSettings, fs_type: str = "local") -> Cache:

@@ -47,7 +47,7 @@ class Want:
     """One thing that is wanted.
 
     Attributes:
-        fs_type: `local`, `ramdisk`: a verified copy there; `sharedfs`: the pool's own file verified.
+        fs_type: `local`, `ramdisk`: a verified copy there; `sharedfs`: the pool's own file, verified.
         image: `debian12@3`.
     """
 

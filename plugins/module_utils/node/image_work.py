@@ -13,10 +13,10 @@ import typing as t
 
 from .. import records
 from ..errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError
-from . import image_wants, images
+from . import checked, image_wants, images
 from .image_cache import Cache
 from .image_fetch import Pace, check, fetch
-from .image_places import RAMDISK, cache_of, limit_bytes, promised_bytes
+from .image_places import POOL, RAMDISK, cache_of, limit_bytes, promised_bytes
 from .image_wants import Progress, Want
 from .settings import NodeSettings
 
@@ -69,7 +69,12 @@ def _one(settings: NodeSettings, what: Want, log: Log) -> None:
 
 
 def _keep(settings: NodeSettings, what: Want, image: images.Image, log: Log) -> str:
-    """A copy of the image that was verified in this boot; in words, what that took."""
+    """A copy of the image that was verified in this boot, or the pool's own file verified; in words, what that took."""
+    if what.fs_type == POOL:
+        if not checked.is_checked(image, settings):
+            check(image, Pace(settings.cache_rate_mib), _teller(settings, what))
+            checked.note(image, settings)
+        return "verified in the pool"
     limit = limit_bytes(settings, what.fs_type)
     cache = cache_of(settings, what.fs_type)
     if cache.find(image) is not None:

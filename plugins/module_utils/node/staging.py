@@ -12,9 +12,9 @@ import typing as t
 
 from .. import records
 from ..errors import SiteFault, VTorqueError
-from ..guestspec import GuestSpec
+from ..guestspec import FS_TYPES, GuestSpec
 from ..records import Deadline
-from . import images
+from . import checked, images
 from .settings import NodeSettings
 
 POOL = "sharedfs"
@@ -27,7 +27,7 @@ LEAST_SHARE = 1 / 3
 def wait_for_copies(
     specs: t.Iterable[GuestSpec], settings: NodeSettings, deadline: Deadline, step: t.Callable[[str], None]
 ) -> None:
-    """Wait until this node has the copies that guests are to stand on.
+    """Wait until this node has the copies that guests are to stand on; the pool's own files are there or not.
 
     Args:
         specs: of the guests.
@@ -41,7 +41,7 @@ def wait_for_copies(
         SiteFault: a copy is still arriving, cannot arrive, or has no room.
         NodeFault: this node's disk is full or broken.
     """
-    wanted = _copies_for(specs)
+    wanted = [(fs_type, name) for fs_type, name in _needed(specs) if fs_type != POOL or _has_failed(name, settings)]
     if not wanted:
         return
     from . import image_wants  # 5 ms that only those pay who stand on copies
@@ -51,11 +51,14 @@ def wait_for_copies(
     until = Deadline.after(max(deadline.left_s() - settings.ready_timeout_s, deadline.left_s() * LEAST_SHARE))
     for fs_type, name in wanted:
         image = images.find(name, settings.pool)
-        sources_of(image)
-        if cache_of(settings, fs_type).find(image) is not None:
-            continue
+        if fs_type != POOL:
+            sources_of(image)
+            if cache_of(settings, fs_type).find(image) is not None:
+                continue
         if (wrong := image_wants.refusal(settings, image)) is not None:
             raise wrong
+        if fs_type == POOL:
+            continue
         what = image_wants.Want(fs_type, image.name)
         image_wants.want(settings, what)
         image_wants.wait(settings, what, until, _Words(step).told)
@@ -91,29 +94,42 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
 
 
 def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
-    """Let the digests of copies be taken that nobody has taken since the boot; the guests are ready, nobody waits.
+    """Let the digests of images be taken that are used for the first time; the guests are ready, nobody waits for it.
+
+    Of a copy that is once after each boot, of the pool's own file once for each content.
 
     Args:
         specs: of the guests.
         settings: this node's own word.
     """
-    wanted = _copies_for(specs)
-    if not wanted:
-        return
-    from . import image_wants
-    from .image_places import cache_of
-
-    for fs_type, name in wanted:
+    for fs_type, name in _needed(specs):
         with contextlib.suppress(VTorqueError, OSError):  # it is no reason to end guests that are ready
             image = images.find(name, settings.pool)
-            copy = cache_of(settings, fs_type).copy(image.name)
-            if copy is not None and copy.boot_id != records.boot_id():
+            if not _is_first_use(image, fs_type, settings):
+                continue
+            from . import image_wants
+
+            if image_wants.refusal(settings, image) is None:
                 image_wants.want(settings, image_wants.Want(fs_type, image.name))
 
 
-def _copies_for(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:
-    """Kind and image of each copy that is needed, once."""
-    return sorted({(spec.fs_type, spec.image) for spec in specs if spec.fs_type != POOL})
+def _needed(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:
+    """What each guest stands on: kind and image, once."""
+    return sorted({(spec.fs_type, spec.image) for spec in specs})
+
+
+def _has_failed(name: str, settings: NodeSettings) -> bool:
+    """Is there a note about an image at all?  What it says is `image_wants`' to read."""
+    return any((settings.images_dir / "failed" / f"{fs_type}:{name}").exists() for fs_type in FS_TYPES)
+
+
+def _is_first_use(image: images.Image, fs_type: str, settings: NodeSettings) -> bool:
+    if fs_type == POOL:
+        return bool(image.record) and not checked.is_checked(image, settings)
+    from .image_places import cache_of
+
+    copy = cache_of(settings, fs_type).copy(image.name)
+    return copy is not None and copy.boot_id != records.boot_id()
 
 
 class _Words:

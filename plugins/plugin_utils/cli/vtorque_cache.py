@@ -27,6 +27,8 @@ from .tables import table
 
 PROGRAM = "vtorque-cache"
 BROKEN = 1
+LAST = 19
+"""Niceness: jobs come first."""
 LONGEST_S = 7 * 86_400.0
 
 EPILOG = """\
@@ -77,6 +79,7 @@ def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_
 
 def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
     own_cgroup.leave()
+    os.nice(LAST)
     image_work.work_off(settings, _log)
     return 0
 

@@ -139,6 +139,40 @@ def test_an_image_without_a_record_is_not_copied(node: Node, nobody: None) -> No
         node.present(node.part(1, fs_type="local"))
 
 
+# -- the pool's own file
+
+
+def test_the_pools_own_file_is_verified_once_behind_the_guests_backs(node: Node, filled: list[str]) -> None:
+    for start in (1, 2):
+        node.present(node.part(1, start=start, **COPIED))
+        guests.absent(JOB, start, node.settings, node.soon())
+    assert [line.split(",")[0] for line in filled] == ["sharedfs:disk@1: verified in the pool"]
+    assert not (node.settings.images_dir / "copies").exists()
+    image_pool.spoil(node.settings.pool / "disk@1/disk.img", b"disk")  # the same, but who knows
+    node.present(node.part(1, start=3, **COPIED))
+    assert len(filled) == 2
+    assert len(list((node.settings.images_dir / "checked").iterdir())) == 1
+
+
+def test_a_pool_that_holds_something_else_is_found_at_the_first_use_and_refused_from_then_on(
+    node: Node, filled: list[str]
+) -> None:
+    image_pool.spoil(node.settings.pool / "disk@1/disk.img")
+    node.present(node.part(1, **COPIED))
+    for start, fs_type in ((2, "sharedfs"), (3, "local")):
+        with pytest.raises(ImageFault, match="its record says"):
+            node.present(node.part(1, start=start, fs_type=fs_type, **COPIED))
+    assert len(filled) == 1, "and it is not read again"
+    image_pool.spoil(node.settings.pool / "disk@1/disk.img", b"disk")
+    node.present(node.part(1, start=4, **COPIED))
+    assert filled[-1].startswith("sharedfs:disk@1: verified in the pool")
+
+
+def test_an_image_without_a_record_has_nothing_to_be_verified_by(node: Node, filled: list[str]) -> None:
+    node.present()
+    assert filled == []
+
+
 # -- in memory
 
 

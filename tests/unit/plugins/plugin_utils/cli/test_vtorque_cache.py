@@ -32,6 +32,7 @@ class Node:
         patch.setattr(vtorque_cache, "settings_of", lambda _policy, _name: self.settings)
         patch.setattr(vtorque_cache.syslog, "syslog", lambda _level, words: self.logged.append(words))
         patch.setattr(vtorque_cache.own_cgroup, "leave", lambda: None)
+        patch.setattr(vtorque_cache.os, "nice", lambda _more: 0)
         patch.setattr(image_wants, "see_to_it", lambda _settings: None)
 
     def call(self, *words: str) -> tuple[int, str]:
