@@ -112,7 +112,7 @@ test-fresh: ## `make demo` of what is committed, on a Debian that has nothing bu
 	@tests/fresh.sh
 
 .PHONY: bench
-bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes)
+bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache)
 	@GUEST=$(GUEST) PART=$(PART) tests/bench/run.sh
 
 .PHONY: clean

@@ -23,8 +23,8 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from . import guests, nodes
-from .figures import JOB, Figure, flat, keep, of_guests, of_nodes
+from . import disks, guests, nodes
+from .figures import DISKS, JOB, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
 from .site import Site, Trouble
@@ -36,7 +36,7 @@ NOTHING = BUILD / "bench-pool"
 """Of the image that boots nothing: no other lab has it."""
 
 
-PARTS = ("job", "guests", "nodes")
+PARTS = ("job", "guests", "nodes", "cache")
 
 
 def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
@@ -44,6 +44,7 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
     said = {
         "job": f"{guest.pairs} pairs of a boot and a job in {guest.image}, {guest.watched} more jobs for their memory",
         "guests": f"{guests.RUNS} pairs of bare boots and a job for each of {_and(guests.COUNTS)} guests on one node",
+        "cache": f"{disks.RUNS} pairs of disks, on a copy of {guest.image} on the node and on the pool's own file",
         "nodes": f"jobs over {_and(nodes.COUNTS)} nodes, all played by this machine;\n    {nodes.STAND_IN}",
     }
     for part in parts:
@@ -121,6 +122,14 @@ def run_guests(console: Console, guest: Guest, out: pathlib.Path) -> None:
     keep(out, flat(figures, runs, guest.prefix))
 
 
+def run_disks(console: Console, guest: Guest, out: pathlib.Path) -> None:
+    """Disks on copies."""
+    with Site(POOL) as site:
+        runs = with_progress(console, lambda progress: disks.measure(site, guest, progress))
+    console.print(table(f"disks on copies of their image ({guest.image})", DISKS, runs, targets=True), highlight=False)
+    keep(out, flat(DISKS, runs, guest.prefix))
+
+
 def run_nodes(console: Console, out: pathlib.Path) -> None:
     """Many nodes."""
     nodes.make_image(NOTHING)
@@ -143,6 +152,8 @@ def run(console: Console, guest: Guest, parts: t.Sequence[str], out: pathlib.Pat
         run_job(console, guest, out)
     if "guests" in parts:
         run_guests(console, guest, out)
+    if "cache" in parts:
+        run_disks(console, guest, out)
     if "nodes" in parts:
         run_nodes(console, out)
     console.print(f"figures: {out}", highlight=False, markup=False)

@@ -50,6 +50,14 @@ JOB = (
 """One job in one guest."""
 
 
+DISKS = (
+    Figure("cache_disk_s", "a guest's disk on a copy that is there", 0.05, 3),
+    Figure("cache_disk_ratio", "the same, over one on the pool's own file", None),
+    Figure("cache_fetch_s", "the copy, fetched and verified", None),
+)
+"""A start from a warm cache costs what an overlay costs."""
+
+
 def of_nodes(counts: t.Sequence[int]) -> tuple[Figure, ...]:
     """The figures of jobs over so many nodes."""
     found = []

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # run.sh: say what is measured and how long it takes, make what is missing, measure.
-# GUEST=tiny (default) or debian chooses the image; PART=job, guests or nodes a part of it (default all).
+# GUEST=tiny (default) or debian chooses the image; PART=job, guests, nodes or cache a part of it (default all).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export STEP_LOG=build/log/bench.log
@@ -14,6 +14,7 @@ GUEST=${GUEST:-tiny}
 PART=${PART:-all}
 case $GUEST:$PART in
     tiny:all) takes="about 11 minutes" ;;
+    *:cache) takes="half a minute" ;;
     tiny:nodes | debian:nodes) takes="about 5 minutes" ;;
     tiny:*) takes="about 3 minutes" ;;
     debian:all) takes="about 20 minutes" ;;
@@ -21,8 +22,8 @@ case $GUEST:$PART in
     *) echo "bench: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
 esac
 case $PART in
-    all | job | guests | nodes) ;;
-    *) echo "bench: PART=$PART: job, guests, nodes or all" >&2; exit 2 ;;
+    all | job | guests | nodes | cache) ;;
+    *) echo "bench: PART=$PART: job, guests, nodes, cache or all" >&2; exit 2 ;;
 esac
 
 cat <<TEXT
@@ -31,6 +32,7 @@ own on this machine. It takes $takes, and longer the first time, when it makes w
   job        in turn the guest booted by libvirt alone, and a job in such a guest; vsub, and qsub; besides them the
              hooks of a job without a guest, the epilogue, the memory of a job's programs
   guests     in turn one, two and four guests booted by libvirt alone, and a job in as many on one node
+  cache      disks of guests on a copy of their image and on the pool's own file, in turn
   nodes      jobs over up to 32 nodes, whose guests boot nothing
   makes      build/bench.json (figures), build/bench*timeline.svg (the phases of one job); log $STEP_LOG
   ends       with the clusters gone, also when it is interrupted
