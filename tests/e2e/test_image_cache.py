@@ -57,7 +57,7 @@ def test_a_killed_fetch_goes_on_and_a_job_waits_for_it(site: Site) -> None:
     assert (ended.exit_status, ended.out.strip()) == (0, "vcn2-1")
     (name,) = copies(site, "cn2")
     assert name.startswith("tiny@")
-    assert f"image {name}: " in site.kept("cn2", job_id, name="vtorque.log")
+    assert f" image {name}" in site.kept("cn2", job_id, name="vtorque.log")
 
 
 def test_a_copy_that_was_touched_is_found_and_replaced(site: Site) -> None:
