@@ -19,9 +19,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     image_wants,
     image_work,
     locks,
-    preflight,
     ramdisk,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import memory as memory_of_node
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain_xml import read_facts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_places import cache_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_wants import Want
@@ -206,14 +206,15 @@ def test_the_ramdisk_is_bounded_by_its_own_size(memory: Node, filled: list[str])
 def test_what_the_ramdisk_holds_is_no_memory_for_guests_and_makes_way(
     memory: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preflight, "_memory_mib", lambda: 66)
+    monkeypatch.setattr(memory_of_node, "kept", lambda *_words: (0, "the host"))
+    monkeypatch.setattr(memory_of_node, "node_mib", lambda: 66)
     with pytest.raises(UserFault, match=r"64 MiB for the guests on cn1, and 5 MiB for images on the ramdisk.* has 66"):
         memory.present(memory.part(1, fs_type="ramdisk", **COPIED))
-    monkeypatch.setattr(preflight, "_memory_mib", lambda: 70)
+    monkeypatch.setattr(memory_of_node, "node_mib", lambda: 70)
     memory.present(memory.part(1, start=2, fs_type="ramdisk", **COPIED))
     assert ramdisk.held_bytes(memory.settings) > 4 << 20
     guests.absent(JOB, 2, memory.settings, memory.soon())
-    monkeypatch.setattr(preflight, "_memory_mib", lambda: 66)
+    monkeypatch.setattr(memory_of_node, "node_mib", lambda: 66)
     memory.present(memory.part(1, start=3))
     assert ramdisk.held_bytes(memory.settings) == 0, "nobody stood on it, and a guest needed the memory"
 
