@@ -43,6 +43,7 @@ options:
     type: int
     default: 0
 seealso:
+  - module: mikelangelo.vtorque.image
   - module: mikelangelo.vtorque.seed
   - module: mikelangelo.vtorque.domain
 """

@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import subprocess
-import sys
 import typing as t
 
-from lab.cluster import CHECKOUT
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import publishing, revision
 
 from .site import USER, Site, Trouble
 
@@ -30,7 +30,6 @@ STAND_IN = (
     "the guests' firmware is a stand-in that stops the processor; discovery, readiness and the guests' answers\n    "
     "are stand-ins that answer at once (inside/stand_in.py)"
 )
-PUBLISH = CHECKOUT / "roles/guest_image/files/publish_image.py"
 
 Progress = t.Callable[[str, int, int], None]
 
@@ -46,15 +45,12 @@ def make_image(pool: pathlib.Path) -> None:
     pool.mkdir(parents=True, exist_ok=True)
     raw, disk = pool / ".nothing.raw", pool / ".nothing.qcow2"
     raw.write_bytes(HALT.ljust(1 << 20, b"\0"))
-    commands = (
-        ["/usr/bin/qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(disk)],
-        [sys.executable, str(PUBLISH), "--pool", str(pool), "--name", IMAGE, "--distro", "debian", "--disk", str(disk)],
-    )
+    command = ["/usr/bin/qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(disk)]
     try:
-        for command in commands:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-            if done.returncode:
-                raise Trouble(f"{IMAGE} cannot be published: {done.stderr.strip()[-500:]}")
+        subprocess.run(command, capture_output=True, timeout=60, check=True)
+        publishing.publish(revision.Wanted(IMAGE, disk, distro="debian", made="a benchmark"), pool)
+    except (subprocess.SubprocessError, VTorqueError) as error:
+        raise Trouble(f"{IMAGE} cannot be published: {error}") from error
     finally:
         raw.unlink()
         disk.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ import typing as t
 from ..errors import ImageFault, UserFault, VTorqueError
 from ..records import Deadline
 from . import image_check, images
+from .disk_header import DiskHeader
 from .image_copy import Advance, copy, nobody_looks
 from .images import Image
 from .pool_place import RETIRED, settle, told, workplace
@@ -68,15 +69,39 @@ def publish(
     return images.find(name, pool, owner_uid=owner_uid)
 
 
+def foreseen(wanted: Wanted, before: Image | None, *, max_bytes: int = 0) -> dict[str, t.Any]:
+    """What `publish` would say in the record, as far as headers tell; nothing is changed.
+
+    Args:
+        wanted: the image.
+        before: its newest revision.
+        max_bytes: greatest size that a guest may see; 0: any.
+
+    Raises:
+        UserFault: as `publish`.
+        ImageFault: the header of the disk is none that an image may have.
+    """
+    record = record_of(wanted, before)
+    if wanted.disk:
+        with open_source(wanted.disk) as stream:
+            header = _look(stream, wanted, max_bytes)
+        record.update({"format": header.format, "virtual_bytes": header.virtual_bytes})
+    return record
+
+
+def _look(stream: t.BinaryIO, wanted: Wanted, max_bytes: int) -> DiskHeader:
+    """At the source, so that nothing is copied in vain."""
+    demanded = wanted.format or _bare(stream, wanted)
+    return image_check.look(stream, f"{wanted.disk}", format=demanded, max_bytes=max_bytes)
+
+
 def _bring_disk(
     wanted: Wanted, stage: pathlib.Path, record: dict[str, t.Any], pool: pathlib.Path, advance: Advance, max_bytes: int,
     qemu_img: pathlib.Path,
 ) -> None:  # fmt: skip
     path = t.cast("pathlib.Path", wanted.disk)
-    # what a kernel boots may be a bare file system
-    demanded = wanted.format
     with open_source(path) as stream:
-        header = image_check.look(stream, f"{path}", format=demanded or _bare(stream, wanted), max_bytes=max_bytes)
+        header = _look(stream, wanted, max_bytes)
         _room(os.fstat(stream.fileno()), path, pool)
         disk = stage / f"disk.{header.format}"
         found, size = copy(stream, disk, f"{path}", advance)
@@ -94,7 +119,7 @@ def _bring_disk(
 
 
 def _bare(stream: t.BinaryIO, wanted: Wanted) -> str:
-    """What a kernel boots needs no table of partitions."""
+    """What a kernel boots may be a bare file system, without a table of partitions."""
     stream.seek(0)
     return "raw" if wanted.kernel and stream.read(4) != b"QFI\xfb" else ""
 

@@ -108,7 +108,7 @@ def remove(entry: str, pool: pathlib.Path, guests_dir: pathlib.Path, *, owner_ui
     images.believe_pool(pool, owner_uid=owner_uid)
     what = f"image {entry} was not deleted"
     with workplace(pool, what, owner_uid=owner_uid) as gone, told(what, pool):
-        _refuse(what, users(entry, pool, guests_dir))
+        refuse_used(entry, pool, guests_dir)
         if not os.path.lexists(pool / entry):
             raise UserFault(f"image {entry}", f"no such image in {pool}", "vmgr image list")
         _keep_number(entry, pool)
@@ -119,6 +119,20 @@ def remove(entry: str, pool: pathlib.Path, guests_dir: pathlib.Path, *, owner_ui
             gone.rename(pool / entry)
             _refuse(what, late)
         settle(pool)
+
+
+def refuse_used(entry: str, pool: pathlib.Path, guests_dir: pathlib.Path) -> None:
+    """See that nobody on this host stands on an image.
+
+    Args:
+        entry: name of an entry of the pool.
+        pool: the image pool.
+        guests_dir: see `users`.
+
+    Raises:
+        InUse: somebody does.
+    """
+    _refuse(f"image {entry} was not deleted", users(entry, pool, guests_dir))
 
 
 def _keep_number(entry: str, pool: pathlib.Path) -> None:
