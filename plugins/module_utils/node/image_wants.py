@@ -157,10 +157,14 @@ def fail(settings: NodeSettings, what: Want, error: VTorqueError, image: Image |
         error: why.
         image: of the pool, where that was found.
     """
+    source: dict[str, int] = {}
+    with contextlib.suppress(OSError):  # it may have gone with the pool
+        source = facts_of(image.path) if image is not None else {}
+    note = {"error": error.to_dict(), "source": source, "when": time.time()}
     failed = _failed(settings, what)
-    records.make_directory(failed.parent)
-    note = {"error": error.to_dict(), "source": facts_of(image.path) if image is not None else {}, "when": time.time()}
-    records.write(failed, json.dumps(note), mode=0o444)
+    with contextlib.suppress(VTorqueError):  # a mark that stayed on a full disk would be tried again for ever
+        records.make_directory(failed.parent)
+        records.write(failed, json.dumps(note), mode=0o444)
     done(settings, what)
 
 

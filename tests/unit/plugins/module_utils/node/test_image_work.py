@@ -12,8 +12,18 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, SiteFault, UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import image_wants, image_work, own_cgroup
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    ImageFault,
+    SiteFault,
+    UserFault,
+    VTorqueError,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
+    image_wants,
+    image_work,
+    images,
+    own_cgroup,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_places import cache_of, limit_bytes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_wants import StillArriving, Want
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
@@ -224,3 +234,25 @@ def test_the_worker_leaves_the_cgroup_of_a_job(tmp_path: pathlib.Path) -> None:
     own_cgroup.leave(tmp_path, own)
     for place in ("cpuset", "unified"):
         assert (tmp_path / place / "cgroup.procs").read_text() == str(os.getpid())
+
+
+def test_a_pool_that_goes_away_under_way_and_a_note_that_cannot_be_written_leave_no_mark(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(image: images.Image, *_words: object) -> t.NoReturn:
+        image.path.unlink()
+        raise SiteFault("the pool", "is away")
+
+    def full(path: pathlib.Path, *_words: object, **_more: object) -> t.NoReturn:
+        raise VTorqueError(f"{path} was not written")
+
+    monkeypatch.setattr(image_wants, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(image_work, "fetch", away)
+    image_wants.want(settings, TINY)
+    work(settings)
+    with pytest.raises(SiteFault, match="is away"):
+        image_wants.wait(settings, TINY, Deadline.after(0.0))
+    monkeypatch.setattr(records, "write", full)
+    image_wants.want(settings, TINY)
+    assert "is missing from the image pool" in work(settings)[0]
+    assert image_wants.wanted(settings) == ()
