@@ -216,6 +216,8 @@ def size(count: int) -> str:
     """
     if not count:
         return ""
+    if count >= 1 << 40:
+        return f"{count / 2**40:.1f}T"
     return f"{count / 2**30:.1f}G" if count >= 1 << 30 else f"{count / 2**20:.0f}M"
 
 
