@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import typing as t
 
 from ..errors import VTorqueError
@@ -49,7 +50,8 @@ def take(
                 f"it bears {settings.max_guests}, and has {len(now)}: {owners}",
                 "see max_vms_per_node in vtorque.yml; what belongs to no job is taken away by vtorque-sweep",
             )  # fmt: skip
-        free = [slot for slot in range(1, MAX_SLOT + 1) if slot not in now and not busy(slot)][:count]
+        candidates = (slot for slot in range(1, MAX_SLOT + 1) if slot not in now and not busy(slot))
+        free = list(itertools.islice(candidates, count))
         if len(free) < count:
             raise VTorqueError(f"{count} more guests on {settings.node_name}", "no slot is free", "see vtorque-sweep")
         for slot in free:
