@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from .conftest import Site
+from .trouble import changed, check_held, drop
 
 GUESTS = "vcpus=1,ram=192M,vms_per_node=2"
 LOOK = """#!/bin/sh
@@ -82,6 +83,17 @@ def test_the_sites_scripts_run_in_guests_as_root(site: Site) -> None:
         assert ended.out.splitlines() == [f"first 0 {ended.job_id} 0", f"other 1 {ended.job_id} 0"]
         said = site.root("cn2", f"cat /var/lib/vtorque/records/{ended.job_id}.1/vtorque.log")
         assert "the site's epilogue in guest vcn2-1: ended with status 5: sorry" in said
+        # one that fails is the site's own fault: tried again, then held, and no node is blamed
+        site.root("cn1", f"printf '#!/bin/sh\\necho no licence server; exit 3\\n' >{place}/prologue")
+        with changed(site, node_fault_retries=1):
+            job_id = site.submit("-l", "nodes=cn1", "-vm", "vcpus=1,ram=192M", stdin="echo RAN\n")
+            facts = check_held(
+                site, job_id, "the site's prologue in guest vcn1-1: ended with status 3: no licence server",
+                f"see {place}",
+            )  # fmt: skip
+            assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
+            drop(site, job_id)
+        assert all(node.usable and not node.note for node in site.nodes().values())
     finally:
         for node in ("cn1", "cn2"):
             site.root(node, f"rm -r {place}")
