@@ -234,7 +234,13 @@ def tells_all(site: Site, host: str, job_id: str) -> None:
     assert "vtorque-ready" in console
     assert "\x1b" not in console
     picture = ET.fromstring(vmgr("report", number, "--svg", "-"))
-    assert f"{guest['name']} on {guest['node']}" in {text.text for text in picture.iter() if text.tag.endswith("text")}
+    row = f"{guest['name']} on {guest['node']}"
+    assert row in {text.text for text in picture.iter() if text.tag.endswith("text")}
+    page = vmgr("report", number, "--html", "-")
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert "<svg" in page
+    assert row in page
+    assert job_id in page
 
 
 def refuses(site: Site, host: str, job_id: str) -> None:
