@@ -18,11 +18,11 @@ grep " $HOME " /proc/mounts | cut -d' ' -f3,4
 id -G; id -Gn
 "$HOME/busybox" id -u; ls -ln "$HOME/busybox" | cut -c1-10
 """
-PLACES = """#!/bin/sh
+IN_PLACES = """
 cat /workspace/there /scratch/there /opt-hpc/there
 readlink /scratch
 echo new >/workspace/alice/new
-echo new >/workspace/there || echo not mine
+echo new 2>/dev/null >/workspace/there || echo not mine
 """
 
 
@@ -37,11 +37,18 @@ def files(site: Site, script: str) -> t.Iterator[None]:
         site.root("fe", f"cd /home/alice && rm -rf {kept}")
 
 
-def check_home(site: Site, kind: str) -> None:
-    """A job finds its user's home, nobody else's, as himself and without any more power."""
+def check_home(site: Site, kind: str, then: str = "") -> list[str]:
+    """A job finds its user's home, nobody else's, as himself and without any more power.
+
+    Args:
+        then: more for the job's script.
+
+    Returns:
+        What that printed.
+    """
     make = "echo here >mine && chown alice: mine && cp /usr/bin/busybox . && chmod 4755 busybox"
     with files(site, f"cd /home/alice && {make}"):
-        ended = site.job(site.write("/home/alice/look.sh", LOOK))
+        ended = site.job(site.write("/home/alice/look.sh", LOOK + then))
         lines = ended.out.splitlines()
         assert (ended.exit_status, ended.err, lines[:2]) == (0, "", ["here", "alice"])
         file_system, options = lines[2].split()
@@ -49,9 +56,10 @@ def check_home(site: Site, kind: str) -> None:
         assert {"nosuid", "nodev"} <= set(options.split(","))
         assert lines[3] == "1001 2000"
         assert lines[4] == "alice HPC Users"
-        assert lines[5:] == ["1001", "-rwsr-xr-x"]
+        assert lines[5:7] == ["1001", "-rwsr-xr-x"]
         made = site.root("fe", "cd /home/alice && stat -c '%U,%G' made made.d")
         assert made.splitlines() == ["alice,alice", "alice,HPC Users"]
+    return lines[7:]
 
 
 def test_home_by_virtiofs(site: Site) -> None:
@@ -88,9 +96,23 @@ def home_server(site: Site) -> t.Iterator[None]:
 
 
 def test_home_by_nfs(site: Site) -> None:
-    """From the front end, mounted in the guest by its own root."""
-    with home_server(site), changed(site, home_via="nfs", vm_nfs_home="10.77.0.1:/home"):
-        check_home(site, "nfs4")
+    """From the front end, mounted in the guest by its own root, and workspace and programs with it (vm_nfs_*)."""
+    export = "10.77.0.1:/home"
+    exports = {"vm_nfs_home": export, "vm_nfs_ws": f"{export}/.ws", "vm_nfs_opt": f"{export}/.opt"}
+    make = (
+        "cd /home && mkdir -p .ws/alice .opt && chown alice: .ws/alice && echo workspace >.ws/there && "
+        "echo opt >.opt/there && chmod 755 .ws .opt"
+    )
+    site.root("fe", make)
+    try:
+        with home_server(site), changed(site, home_via="nfs", **exports):
+            found = check_home(
+                site, "nfs4", f"{IN_PLACES}grep -E ' /(workspace|opt-hpc) ' /proc/mounts | cut -d' ' -f3\n"
+            )
+            assert found == ["workspace", "workspace", "opt", "/workspace", "not mine", "nfs4", "nfs4"]
+            assert site.root("fe", "stat -c %U /home/.ws/alice/new") == "alice\n"
+    finally:
+        site.root("fe", "rm -rf /home/.ws /home/.opt")
 
 
 def test_home_server_that_does_not_answer_is_the_sites_fault(site: Site) -> None:
@@ -111,7 +133,7 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
         site.root(node, make)
     try:
         with changed(site, mounts=places):
-            ended = site.job(site.write("/home/alice/places.sh", PLACES))
+            ended = site.job(site.write("/home/alice/places.sh", f"#!/bin/sh{IN_PLACES}"))
         assert ended.out.splitlines() == ["workspace", "workspace", "opt", "/workspace", "not mine"]
         assert site.root(ended.node, "stat -c %U /srv/ws/alice/new") == "alice\n"
     finally:
