@@ -10,7 +10,7 @@ import json
 import typing as t
 
 from .conftest import Site
-from .trouble import NODES, WAITS, wait_in_guest
+from .trouble import NODES, WAITS, changed, finish, wait_in_guest
 
 CGROUP = "/sys/fs/cgroup/pids/torque"
 LEAVE = "setsid sleep 86400 >/dev/null 2>&1 </dev/null & echo $!"
@@ -65,3 +65,22 @@ def test_what_the_job_left_is_ended_and_what_else_the_user_has_there_is_not(site
     finally:
         for node in NODES:
             site.on(node, "kill", "-9", left[node], other[node])
+
+
+def test_nothing_is_ended_where_the_site_does_not_want_it(site: Site) -> None:
+    """KILL_USER_PROCESSES_AFTER_JOB=false: not even what the job's cgroup tells; else the job's end is as ever."""
+    node = "cn1"
+    with changed(site, ("fe", *NODES), kill_user_processes_after_job=False):
+        job_id = site.submit("-l", f"nodes={node}:ppn=2", stdin=WAITS)
+        wait_in_guest(site, job_id)
+        left = {node: leave(site, node)}
+        try:
+            with in_cgroup_of(site, job_id, left):
+                assert finish(site, job_id).exit_status == 0
+                site.wait_for("the end of the hook", lambda: '"ended"' in site.kept(node, job_id))
+                assert lives(site, node, left[node])
+                assert f"ended on {node}" not in site.kept(node, job_id, name="vtorque.log")
+                # a cgroup with tasks cannot be removed
+                assert site.on(node, "kill", "-9", left[node]).returncode == 0
+        finally:
+            site.on(node, "kill", "-9", left[node])
