@@ -9,7 +9,7 @@ import contextlib
 import typing as t
 
 from .conftest import Site
-from .trouble import changed, check_held, drop, wait_in_guest
+from .trouble import changed, check_held, drop, mounted, wait_in_guest
 
 LOOK = """#!/bin/sh
 cat "$HOME/mine" && echo made >"$HOME/made" && mkdir "$HOME/made.d" && chgrp 2000 "$HOME/made.d"
@@ -139,3 +139,21 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
     finally:
         for node in ("cn1", "cn2"):
             site.root(node, "rm -rf /srv/ws /srv/opt")
+
+
+def test_home_that_is_full_is_the_users_own_affair_and_told_to_him(site: Site) -> None:
+    """The job starts all the same, and its error file has the system's words; nothing is tried again or blamed."""
+    # dropbear, the tiny guest's sshd, looks for keys there
+    keys = "mkdir -m 700 /home/alice/.ssh && chown alice: /home/alice/.ssh"
+    fill = f"{keys}; dd if=/dev/zero of=/home/alice/filled bs=4k 2>/dev/null; :"
+    script = 'echo began; echo more >"$HOME/more" || exit 4; echo RAN\n'
+    with (
+        changed(site, home_via="virtiofs"),
+        mounted(site, "cn1", "/home/alice", options="size=64k,mode=755,uid=1001,gid=1001", then=fill),
+    ):
+        job_id = site.submit("-l", "nodes=cn1:ppn=2", "-o", "/tmp/full.o", "-e", "/tmp/full.e", stdin=script)
+        facts = site.wait_state(job_id, "C")
+        out, err = (site.root("cn1", f"cat /tmp/full.{one} && rm /tmp/full.{one}") for one in "oe")
+    assert (facts["exit_status"], facts["start_count"], out) == ("4", "1", "began\n")
+    assert "No space left on device" in err
+    assert all(node.usable and not node.note for node in site.nodes().values())
