@@ -85,3 +85,12 @@ def test_what_became_of_the_variables_is_told_by_name() -> None:
     )
     assert changes({**JOB, b"DISPLAY": b"localhost:50.0"}, guest, x11=True) == "replaced by the guest's own: DISPLAY"
     assert changes(JOB, guest) == ""
+
+
+def test_counts_describe_two_guests_of_three_processors_on_each_of_two_nodes() -> None:
+    guests = [
+        ReadyGuest(rank, f"v{node}-{n}", node, "10.0.0.1", vcpus=3)
+        for rank, (node, n) in enumerate((node, n) for node in ("n1", "n2") for n in (1, 2))
+    ]
+    found = guest_variables({**JOB, b"PBS_NP": b"14", b"PBS_NUM_NODES": b"2", b"PBS_NUM_PPN": b"7"}, guests)
+    assert [found[name] for name in (b"PBS_NP", b"PBS_NUM_NODES", b"PBS_NUM_PPN")] == [b"12", b"4", b"3"]
