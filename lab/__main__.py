@@ -98,6 +98,9 @@ def _left(state: State, arguments: argparse.Namespace) -> int:
     left: dict[str, list[str]] = {}
     for node in facts.addresses:
         words = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(VENV / "bin/python"), "-m", "lab.leftovers"]
+        if node in facts.inits and not facts.inits[node].alive:
+            left[node] = ["unknown: the node is lost"]
+            continue
         done = subprocess.run(cluster.command(facts, node, words), capture_output=True, text=True, timeout=120)
         if done.returncode:
             raise LabError(f"{node}: {done.stderr.strip()}")

@@ -1,27 +1,68 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is left of jobs on a node: run on that node, writes a JSON list of lines on standard output."""
+"""What is left of jobs on a node: run on that node, writes a JSON list of lines on standard output.
+
+Below the product's own directories everything counts that is not named here as what may stay; elsewhere what a job is
+known to bring: libvirt's files of its domains, cgroups, devices, processes.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
+import time
 import typing as t
 
-DIRECTORIES = {
-    "guest directory": "/var/lib/vtorque/guests",
-    "slot": "/var/lib/vtorque/slots",
-    "run record": "/run/vtorque/jobs",
-    "shell link": "/run/vtorque/shells",
-    "ssh access": "/run/vtorque/bare",
-    "authorized keys": "/run/vtorque/authorized_keys",
+OURS = ("/run/vtorque", "/var/lib/vtorque")
+START = r"[^/]+\.[0-9]+"
+MAY_STAY = re.compile(
+    "|".join(
+        (
+            # directories of the product, empty
+            r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|shells|templates|tombstones)",
+            r"/var/lib/vtorque/(guests|images|log|records|slots|spool)",
+            # what belongs to the node and to no job: settings, compiled templates, locks that always have these names,
+            # the sweep's suspicions and time, the brake's memory, logs of hooks, copies of images
+            r"/run/vtorque/(ansible\.cfg|templates/.*|locks/(authorized_keys|images|slots|sweep)|suspects\.json|swept|refused)",
+            r"/var/lib/vtorque/(log/.*|images/.*|records/\.looked)",
+            # the word that a start is over, for two days: whoever comes late makes nothing any more; and of who took it
+            # away what that was, for whoever asks next (a lock that is held is told of below)
+            f"/run/vtorque/(tombstones|locks)/{START}",
+            # record, log and console outlive the job; so does the mark of a record that the front end has not got
+            f"/var/lib/vtorque/records/{START}",
+            f"/var/lib/vtorque/records/{START}/(record|alone|used)\\.json",
+            f"/var/lib/vtorque/records/{START}/(vtorque|[^/]+\\.console)\\.log",
+            f"/var/lib/vtorque/spool/{START}",
+        )
+    )
+)
+PLACES = {
     "batch job": "/var/spool/torque/mom_priv/jobs",
     "node file": "/var/spool/torque/aux",
+    "domain's file": "/run/libvirt/qemu",
+    "domain's directory": "/var/lib/libvirt/qemu",
+    "definition": "/etc/libvirt/qemu",
+    "filter": "/run/libvirt/nwfilter-binding",
+    "shared memory": "/dev/shm",  # noqa: S108 - looked at, not written to
 }
+OF_LIBVIRT = re.compile(
+    r"/run/libvirt/qemu/(autostarted|driver\.pid|dbus|passt|slirp|swtpm|channel|autostart)"
+    r"|/var/lib/libvirt/qemu/(channel|channel/target|checkpoint|dump|nvram|ram|save|snapshot|nbdkit|varstore)"
+    r"|/etc/libvirt/qemu/(autostart|networks|networks/.*)"
+)
+"""What libvirt has there without any domain."""
 VIRSH = "/usr/bin/virsh"
+PROGRAMS = ("qemu-", "virtiofsd", "swtpm", "passt", "vtorque-virtiofsd:")
+LATER = ("vtorque_record", "vtorque_sweep", "--end-left", "vtorque_cache")
+"""Programs of ours that a job's end starts and does not wait for: the record's way to the front end, the sweep, and on
+a sister the end of what is not the guests' (`left_call.py`).  Copies of images are fetched for no single job."""
+FIRST_USER, LAST_USER = 1000, 60000
 
 
 def domains() -> t.Iterator[str]:
@@ -35,32 +76,96 @@ def domains() -> t.Iterator[str]:
     yield from (f"domain {name}" for name in done.stdout.split())
 
 
+def below(place: str) -> list[str]:
+    """Every path below a directory, in order."""
+    return sorted(
+        os.path.join(directory, name)  # noqa: PTH118 - of thousands
+        for directory, directories, files in os.walk(place)
+        for name in (*directories, *files)
+    )
+
+
+def kind(path: str) -> str:
+    """What a path below the product's directories is called: by the directory that it lies in."""
+    place = path.removeprefix("/run/vtorque/").removeprefix("/var/lib/vtorque/").partition("/")[0]
+    names = {"guests": "guest directory", "slots": "slot", "jobs": "run record", "shells": "shell link",
+             "bare": "ssh access", "authorized_keys": "authorized keys", "locks": "lock", "agents": "agent",
+             "ansible": "temporary files"}  # fmt: skip
+    return names.get(place, "file")
+
+
 def files() -> t.Iterator[str]:
-    """What lies in the directories of jobs."""
-    for kind, place in DIRECTORIES.items():
-        directory = pathlib.Path(place)
-        if directory.is_dir():
-            yield from (f"{kind} {path}" for path in sorted(directory.iterdir()))
+    """What lies in the directories of the product, of the MOM and of libvirt's domains; of a directory itself alone."""
+    told = ""
+    for place in OURS:
+        for path in below(place):
+            if not MAY_STAY.fullmatch(path) and not (told and path.startswith(f"{told}/")):
+                told = path
+                yield f"{kind(path)} {path}"
+    began = boot_time()
+    for what, place in PLACES.items():
+        yield from (f"{what} {path}" for path in below(place) if not OF_LIBVIRT.fullmatch(path) and since(path, began))
+
+
+def boot_time() -> float:
+    """When this node was started, in seconds since the epoch."""
+    ticks = int(pathlib.Path("/proc/1/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def since(path: str, moment: float) -> bool:
+    """Is it of this boot?  libvirt leaves its own directories of a domain that ended with the power on the disk."""
+    with contextlib.suppress(FileNotFoundError):
+        return not path.startswith("/var/lib/libvirt/") or os.lstat(path).st_ctime >= moment - 1
+    return False
+
+
+def held_locks() -> t.Iterator[str]:
+    """Locks of starts that somebody holds, as the kernel lists them: to try them would be to hold them."""
+    held = {line.split()[-3] for line in pathlib.Path("/proc/locks").read_text(encoding="ascii").splitlines()}
+    for path in sorted(pathlib.Path("/run/vtorque/locks").glob("*")):
+        facts = path.stat()
+        place = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
+        if place in held and re.fullmatch(START, path.name):
+            yield f"lock {path} is held"
 
 
 def processes() -> t.Iterator[str]:
-    """Every qemu and every virtiofsd of this node, and every ssh of a job's shell."""
+    """Every process of a user, of a guest, or of ours: of a job's shell, of a hook, of a playbook, a worker, an ssh."""
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = path.read_bytes().split(b"\0")
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            uid = path.stat().st_uid
         except (FileNotFoundError, ProcessLookupError):
             continue
-        program = words[0].rpartition(b"/")[2]
-        ours = program == b"ssh" and any(word.startswith(b"/run/vtorque/jobs/") for word in words)
-        if ours or program.startswith(b"qemu-system") or words[0].startswith(b"vtorque-virtiofsd:"):
-            yield f"process {path.parent.name} {words[0].decode(errors='replace')}"
+        if words == [""] or int(path.parent.name) == os.getpid():  # a zombie, or nobody's
+            continue
+        program = words[0].rpartition("/")[2] if not words[0].startswith(PROGRAMS) else words[0]
+        of_a_job = any(word.startswith(("/run/vtorque/", "/var/lib/vtorque/")) for word in words)
+        of_ours = any("mikelangelo.vtorque" in word or "ansible" in word for word in words[:5])
+        later = any(word.endswith(LATER) for word in words)
+        if program.startswith(PROGRAMS) or FIRST_USER <= uid < LAST_USER or ((of_a_job or of_ours) and not later):
+            yield f"process {path.parent.name} {' '.join(words)[:200].strip()}"
 
 
-def taps() -> t.Iterator[str]:
-    """Every tap device of this node."""
+def devices() -> t.Iterator[str]:
+    """Every tap of this node, and every address that somebody bound to a guest for good."""
     for path in sorted(pathlib.Path("/sys/class/net").glob("*/tun_flags")):
         yield f"tap {path.parent.name}"
+    words = ["/usr/sbin/ip", "neigh", "show", "nud", "permanent"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    yield from (f"neighbour {line.strip()}" for line in done.stdout.splitlines())
+    if done.returncode:
+        yield f"unknown: {' '.join(words)}: {done.stderr.strip()}"
+
+
+def cgroups() -> t.Iterator[str]:
+    """Every cgroup of a guest: a scope where systemd makes them, a directory of libvirt's where it does not."""
+    for path in below("/sys/fs/cgroup"):
+        name = path.rpartition("/")[2]
+        if name.startswith("machine-qemu") or (name.startswith("qemu-") and name.endswith(".libvirt-qemu")):
+            yield f"cgroup {path}"
 
 
 if __name__ == "__main__":
-    json.dump([*domains(), *files(), *processes(), *taps()], sys.stdout)
+    json.dump([*domains(), *files(), *held_locks(), *processes(), *devices(), *cgroups()], sys.stdout)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import contextlib
 import json
 import pathlib
@@ -92,6 +93,19 @@ def drop(site: Site, *job_ids: str) -> None:
     """The owner takes back jobs that wait or are held."""
     done = site.on("fe", "qdel", *job_ids, user="alice")
     assert done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def deleting(site: Site, *job_ids: str) -> t.Iterator[None]:
+    """`qdel` that waits: Torque answers when the prologue that runs has ended.  Inside, the server has heard of it."""
+    heard = "{};Job deleted at request of alice@fe"
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = [pool.submit(drop, site, job_id) for job_id in job_ids]
+        for words in map(heard.format, job_ids):
+            site.wait_for(words, lambda words=words: words in site.root("fe", "cat /var/spool/torque/server_logs/*"))
+        yield
+        for one in asked:
+            one.result()
 
 
 @contextlib.contextmanager
