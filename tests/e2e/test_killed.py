@@ -17,10 +17,12 @@ from .trouble import (
     WAITS,
     check_held,
     check_refused,
+    deleting,
     drop,
     guest_on,
     kill,
     never_ready,
+    sweep,
     wait_in_guest,
 )
 
@@ -58,6 +60,9 @@ def test_program_killed_while_a_guest_boots(site: Site, victims: tuple[str, str]
                 check_held(site, job_id)
                 drop(site, job_id)
     assert all(node.usable and not node.note for node in site.nodes().values())
+    # what Ansible keeps while it plays is nobody's when it was killed
+    assert [sweep(site, node).returncode for node in NODES] == [0, 0]
+    assert site.left_on_nodes() == []
 
 
 def test_worker_killed_under_a_job(site: Site) -> None:
@@ -67,15 +72,18 @@ def test_worker_killed_under_a_job(site: Site) -> None:
     kill(site, node, WORKER)
     assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
+    assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
 def test_job_deleted_while_its_guest_boots(site: Site) -> None:
-    """qdel returns when the prologue has ended, and then there is nothing of the job."""
-    with never_ready(site, timeout=15, node_fault_retries=3) as request:
+    """qdel returns when the prologue has ended, here with its guest, and then there is nothing of the job."""
+    with never_ready(site, node_fault_retries=3) as request:
         job_id = site.submit("-vm", request, stdin="echo RAN\n")
-        booting(site, job_id)
-        drop(site, job_id)
+        node = booting(site, job_id)
+        with deleting(site, job_id):
+            site.root(node, f"virsh destroy {guest_on(site, node)}")
         facts = site.wait_state(job_id, "CQH")
+        assert site.left_on_nodes() == []
     assert (facts["job_state"], facts["start_count"]) == ("C", "1")
     assert "RAN" not in site.end(job_id).out
