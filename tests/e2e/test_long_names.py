@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job over three nodes of a site whose nodes have long names, one of them the beginning of another."""
+"""Jobs over three nodes of a site whose nodes have long names, one of them the beginning of another."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
+from .trouble import WAITS, finish, sweep, wait_in_guest
 
 NODES = ("n1.site", "n10.site", "n2.site", "n3.site")
 """As many as the job names, with the one that it names again: no batch server takes more."""
@@ -47,3 +48,31 @@ def test_job_on_nodes_with_long_names_one_of_them_named_twice(site: Site) -> Non
         log = site.kept(node, job_id, name="vtorque.log")
         assert ("epilogue.parallel of job" in log) is (node != "n1.site"), node
     assert site.kept("n3.site", job_id, name="vtorque.log") == ""
+
+
+MIXED = ("-l", "nodes=n1.site:ppn=3+n10.site:ppn=3+n2.site:ppn=3", "-vm", "vcpus=1,ram=192M,vms_per_node=2,nodes=2")
+
+
+def test_mixed_job_that_loses_a_sister_and_fails(site: Site) -> None:
+    """Two guests on each of the first two hosts, none on the third; the status is the script's, and all is gone."""
+    script = 'sort -u "$PBS_NODEFILE"; ssh n2.site hostname </dev/null\n' + WAITS.replace("exit 0", "exit 4")
+    job_id = site.submit(*MIXED, stdin=script)
+    assert wait_in_guest(site, job_id) == "n1.site"
+    assert site.run("lose", "n10.site").returncode == 0
+    try:
+        ended = finish(site, job_id)
+        assert [thing for thing in site.left_on_nodes() if not thing.startswith("n10.site: ")] == []
+    finally:
+        assert site.run("back", "n10.site").returncode == 0
+    assert (ended.exit_status, ended.err) == (4, "")
+    assert ended.out.splitlines() == ["n2.site", "vn1-1", "vn1-2", "vn10-1", "vn10-2", "n2.site", "up", "on"]
+    assert sweep(site, "n10.site", "--boot").returncode == 0
+    site.wait_for("the node that was lost", lambda: site.nodes()["n10.site"].usable)
+    assert site.left_on_nodes() == []
+
+
+def test_mixed_job_whose_time_is_over(site: Site) -> None:
+    """Its guests are gone when it is complete, and what it began on its bare host."""
+    job_id = site.submit(*MIXED, "-l", "walltime=5", stdin="ssh n2.site sleep 600 </dev/null\n")
+    assert site.end(job_id).exit_status == -11
+    assert site.left_on_nodes() == []
