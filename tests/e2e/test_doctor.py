@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from .conftest import Result, Site
-from .trouble import NODES, changed, revive, sweep
+from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, revive, sweep
 
 MOM_CONFIG = "/var/spool/torque/mom_priv/config"
 CHECKED = (
@@ -28,6 +28,8 @@ CHECKED = (
     "bare",
     "left",
 )
+STATE, POOL = "/var/lib/vtorque", "/opt/vm-images"
+FULL = f"mount -t tmpfs -o size=1m,mode=711 trouble {STATE}; head -c 2m /dev/zero >{STATE}/full || true"
 SSHD = "/usr/sbin/sshd -f /etc/ssh/sshd_config -E /var/log/sshd.log"
 
 
@@ -132,6 +134,29 @@ def test_what_an_administrator_has_to_mend(site: Site) -> None:
     finally:
         site.root("cn1", f"rm -f {MOM_CONFIG}; chmod 500 {hook}")
     assert doctor(site, "cn1", "--local").returncode == 0
+
+
+def test_node_whose_disk_is_full_whose_pool_is_away_and_that_has_no_virtualisation(site: Site) -> None:
+    """Each in the words of its own cause; a health check gets them in one line, and takes the node out of use."""
+    site.root("cn2", f"{HIDE_KVM}; mount -t tmpfs -o size=1m,mode=755 trouble {POOL}; {FULL}")
+    try:
+        with changed(site, ("cn2",), hypervisor_default="kvm"):
+            done = doctor(site, "cn2", "--local", "--json")
+            assert done.returncode == 1
+            assert bad(done) == {"disk", "pool", "virtualisation"}
+            found = findings(done)
+            assert STATE in found["disk"]["words"]
+            assert "free some space" in found["disk"]["remedy"]
+            assert (found["pool"]["words"], found["pool"]["shown"]) == (f"no image in {POOL}", "empty")
+            assert "mount it" in found["pool"]["remedy"]
+            assert "kvm" in found["virtualisation"]["words"]
+            brief = doctor(site, "cn2", "--local", "--brief")
+            assert brief.returncode == 1
+            (line,) = brief.stdout.splitlines()
+            assert all(check in line for check in ("disk", "pool", "virtualisation"))
+    finally:
+        site.root("cn2", f"umount {STATE} {POOL}; {SHOW_KVM}")
+    assert doctor(site, "cn2", "--local").returncode == 0
 
 
 def test_host_that_is_not_as_the_others(site: Site) -> None:
