@@ -327,6 +327,20 @@ class TestLook:
         assert "set server managers += root@n1\n" in system.run("qmgr", "-c", "p s").stdout
         assert system.run("qmgr", "-c", "set server managers -= root@n1", user="root").returncode == 0
 
+    def test_managers_alone_set_the_properties_of_nodes(self, system: trial.Trial) -> None:
+        def set_node(words: str, user: str = "root") -> int:
+            return system.run("qmgr", "-c", f"set node n2 {words}", user=user).returncode
+
+        def properties() -> str:
+            return system.run("pbsnodes", "n2").stdout.partition("properties = ")[2].partition("\n")[0]
+
+        assert set_node("properties += vm", user="alice") == 159
+        assert properties() == ""
+        assert (set_node("properties += big"), set_node("properties += vm")) == (0, 0)
+        assert properties() == "vm,big"
+        assert (set_node("properties -= big"), set_node("properties -= vm")) == (0, 0)
+        assert properties() == ""
+
 
 class TestAccounts:
     def test_a_start_and_an_end_are_written_down_as_torques_server_does(self, system: trial.Trial) -> None:

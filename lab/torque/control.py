@@ -112,22 +112,24 @@ def _number(text: str) -> int:
 
 
 def qmgr(arguments: list[str]) -> int:
-    """`-c "print server"` and `-c "set server managers|operators|keep_completed = += -= VALUE"`."""
+    """`print server`, `set server managers|operators|keep_completed = += -= VALUE`, `set node NAME properties ...`."""
     try:
         options, operands = parse(arguments, "c:")
     except UsageError as error:
         sys.stderr.write(f"qmgr: {error}\n")
         return 2
     words = dict(options).get("c", "").split()
-    request = {"op": "manage", "name": "", "sign": "", "value": ""}
+    request = {"op": "manage", "name": "", "sign": "", "value": "", "node": ""}
     if words[:1] in (["s"], ["set"]) and words[1:2] in (["s"], ["server"]) and len(words) == 5:
         request.update(name=words[2], sign=words[3], value=words[4])
+    elif words[:1] in (["s"], ["set"]) and words[1:2] in (["n"], ["node"]) and len(words) == 6:
+        request.update(node=words[2], name=words[3], sign=words[4], value=words[5])
     elif operands or words[:1] not in (["p"], ["print"]) or words[1:] not in (["s"], ["server"]):
-        sys.stderr.write("qmgr: only print server and set server are known here\n")
+        sys.stderr.write("qmgr: only print server, set server and set node are known here\n")
         return 2
     answer = ask("qmgr", request)
     if answer["code"]:
-        sys.stderr.write(f"qmgr obj= svr=default: {answer['text']}\n")
+        sys.stderr.write(f"qmgr obj={request['node']} svr=default: {answer['text']}\n")
         return int(answer["code"]) & 0xFF
     if not request["name"]:
         sys.stdout.write(_print_server(answer))

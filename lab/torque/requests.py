@@ -281,10 +281,12 @@ def alter(server: Server, _link: wire.Link, message: wire.Message, asker: Asker)
 
 
 def manage(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:
-    """The little of `qmgr` that the lab uses: who is manager and operator, how long completed jobs stay."""
+    """The little of `qmgr` that is used: managers and operators, how long completed jobs stay, a node's properties."""
     if message["name"] and not server.is_manager(asker):
         raise RequestError(UNAUTHORIZED)
     name, value = message["name"], message["value"]
+    if message["node"]:
+        return _manage_node(server, message)
     if name in ("managers", "operators"):
         present: list[str] = getattr(server, name)
         removed = value if message["sign"] == "-=" else ""
@@ -300,6 +302,23 @@ def manage(server: Server, _link: wire.Link, message: wire.Message, asker: Asker
         "keep_completed": server.keep_completed,
         "next_job_number": server.next_number,
     }
+
+
+def _manage_node(server: Server, message: wire.Message) -> Answer:
+    """As set_arst of TORQUE 6 has it: what is added comes first, a second time too; one of a name is taken away."""
+    node = server.nodes.by_name.get(message["node"])
+    if node is None:
+        raise RequestError(UNKNOWN_NODE)
+    if message["name"] != "properties":
+        raise RequestError(UNDEFINED_ATTRIBUTE, message["name"])
+    sign, value, words = message["sign"], message["value"], list(node.properties)
+    if sign == "-=" and value in words:
+        words.remove(value)
+    elif sign != "-=":
+        words = [value, *(words if sign == "+=" else [])]
+    node.properties = tuple(words)
+    server.changed()
+    return {}
 
 
 def await_job(server: Server, link: wire.Link, message: wire.Message, _asker: Asker) -> Answer:

@@ -137,7 +137,8 @@ class Server:
                     self.loop.after(self.keep_completed, functools.partial(self.forget, job))
             for name, kept in state["nodes"].items():
                 if name in self.nodes.by_name:
-                    self.nodes.by_name[name].offline, self.nodes.by_name[name].note = kept
+                    node = self.nodes.by_name[name]
+                    node.offline, node.note, node.properties = kept[0], kept[1], tuple(kept[2])
 
     def save(self) -> None:
         """Bring what changed to the disk; done before anything is answered that must not be forgotten."""
@@ -148,7 +149,7 @@ class Server:
             "next_number": self.next_number,
             "next_rank": self.next_rank,
             "jobs": [job.to_json() for job in self.jobs.values()],
-            "nodes": {node.name: [node.offline, node.note] for node in self.nodes.by_name.values()},
+            "nodes": {node.name: [node.offline, node.note, node.properties] for node in self.nodes.by_name.values()},
         }
         new = self._state.with_suffix(".new")
         new.touch(0o600)
