@@ -316,6 +316,22 @@ def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+def test_moms_that_restart_and_let_jobs_go_on(site: Site) -> None:
+    """`pbs_mom -p` on both: the job ends as if nothing had been, but for a status that only its parent could tell."""
+    job_id = site.submit(*PAIR, stdin=WAITS.replace("exit 0", "exit 6"))
+    running(site, job_id)
+    for node in NODES:
+        site.root(node, "kill $(cat /run/lab/mom.pid)")
+        site.wait_for(f"the server to miss {node}", lambda node=node: "down" in site.nodes()[node].states)
+        site.root(node, revive("batch -p"))
+        site.wait_for(f"the server to have {node}", lambda node=node: "down" not in site.nodes()[node].states)
+    ended = finish(site, job_id)
+    assert site.left_on_nodes() == []
+    assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
+    assert site.facts(job_id)["start_count"] == "1"
+    assert cleaned_itself(site, job_id)
+
+
 def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
     """It kills what an earlier one ran; the server starts the job again, which clears the first start away."""
     job_id = site.submit(*PAIR, stdin=WAITS)
