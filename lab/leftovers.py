@@ -29,7 +29,8 @@ MAY_STAY = re.compile(
             r"/var/lib/vtorque/(guests|images|log|records|slots|spool)",
             # what belongs to the node and to no job: settings, compiled templates, locks that always have these names,
             # the sweep's suspicions and time, the brake's memory, logs of hooks, copies of images
-            r"/run/vtorque/(ansible\.cfg|templates/.*|locks/(authorized_keys|images|slots|sweep)|suspects\.json|swept|refused)",
+            r"/run/vtorque/(ansible\.cfg|templates/.*|locks/(authorized_keys|images|slots|sweep)|suspects\.json|swept|refused"
+            r"|network_rules)",
             r"/var/lib/vtorque/(log/.*|images/.*|records/\.looked)",
             # the word that a start is over, for two days: whoever comes late makes nothing any more; and of who took it
             # away what that was, for whoever asks next (a lock that is held is told of below)
@@ -57,7 +58,7 @@ OF_LIBVIRT = re.compile(
     r"|/etc/libvirt/qemu/(autostart|networks|networks/.*)"
 )
 """What libvirt has there without any domain."""
-VIRSH = "/usr/bin/virsh"
+VIRSH, NFT = "/usr/bin/virsh", "/usr/sbin/nft"
 PROGRAMS = ("qemu-", "virtiofsd", "swtpm", "passt", "vtorque-virtiofsd:")
 LATER = ("vtorque_record", "vtorque_sweep", "--end-left", "vtorque_cache")
 """Programs of ours that a job's end starts and does not wait for: the record's way to the front end, the sweep, and on
@@ -148,6 +149,14 @@ def processes() -> t.Iterator[str]:
             yield f"process {path.parent.name} {' '.join(words)[:200].strip()}"
 
 
+def rules() -> t.Iterator[str]:
+    """Every chain of the bridge's packet filter that a guest has."""
+    if not pathlib.Path(NFT).exists():
+        return
+    done = subprocess.run([NFT, "list", "chains", "bridge"], capture_output=True, text=True, timeout=60)
+    yield from (f"network rules {name}" for name in re.findall(r"chain (vtq\S+)", done.stdout))
+
+
 def devices() -> t.Iterator[str]:
     """Every tap of this node, and every address that somebody bound to a guest for good."""
     for path in sorted(pathlib.Path("/sys/class/net").glob("*/tun_flags")):
@@ -168,4 +177,4 @@ def cgroups() -> t.Iterator[str]:
 
 
 if __name__ == "__main__":
-    json.dump([*domains(), *files(), *held_locks(), *processes(), *devices(), *cgroups()], sys.stdout)
+    json.dump([*domains(), *files(), *held_locks(), *processes(), *devices(), *cgroups(), *rules()], sys.stdout)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A guest has what is its job's on the node, and no more; our own processes are not the job's."""
+"""A guest has what is its job's on the node and on the network, and no more; our own processes are not the job's."""
 
 from __future__ import annotations
 
@@ -73,3 +73,85 @@ def test_without_cpusets_a_job_needs_the_node_for_itself(site: Site) -> None:
         assert cores(site, "cn1") == {f"1-{last}" if int(last) > 1 else "1"}
         assert finish(site, job_id).exit_status == 0
         check_refused(site.end(refused), "the cores of job", "cn2", "other jobs may run there", "vsub")
+
+
+LISTEN = """
+import os, socket, struct, sys
+heard = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+heard.bind((sys.argv[1], 0))
+with open("/run/lab/heard", "w") as told:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    for number in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    open("/run/lab/listener", "w").write(str(os.getpid()))
+    while True:
+        frame = heard.recv(2048)
+        mac, kind = frame[6:12].hex(":"), struct.unpack("!H", frame[12:14])[0]
+        address, port = "", 0
+        if kind == 0x806:
+            address = socket.inet_ntoa(frame[28:32])
+        elif kind == 0x800:
+            address, header = socket.inet_ntoa(frame[26:30]), 14 + 4 * (frame[14] & 15)
+            if frame[23] == 6 and frame[header + 13] & 18 == 2:
+                port = struct.unpack("!H", frame[header + 2:header + 4])[0]
+        print(mac, hex(kind), address or "-", port, file=told, flush=True)
+"""
+"""Writes down of each frame from whom it comes, whose address it gives, and to which port it opens a connection."""
+ANOTHER, ANOTHER_MAC, OWN_MAC = "10.77.0.99", "52:54:00:aa:bb:cc", "52:54:00:00:01:01"
+HOSTILE = f"""#!/bin/sh
+# root of the guest, who tries what he can; none of it needs to succeed
+exec >/dev/null 2>&1
+dev=$(ls /sys/class/net | grep -v '^lo$' | head -n 1)
+mac=$(cat /sys/class/net/$dev/address)
+for port in 15001 15003 16509; do nc -w 1 10.77.0.12 $port </dev/null; done
+nc -w 1 10.77.0.1 7000 </dev/null
+ip addr add {ANOTHER}/24 dev $dev
+arping -U -c 1 -w 1 -I $dev {ANOTHER}
+ping -c 1 -W 1 -I {ANOTHER} 10.77.0.12
+ip addr del {ANOTHER}/24 dev $dev
+ip link set $dev down; ip link set $dev address {ANOTHER_MAC}; ip link set $dev up
+arping -c 1 -w 1 -I $dev 10.77.0.12
+ping -c 1 -W 1 10.77.0.12
+ip link set $dev down; ip link set $dev address $mac; ip link set $dev up
+nc -w 1 10.77.0.12 7000 </dev/null
+exit 0
+"""
+HOOK = "/etc/vtorque/guest-hooks/prologue"
+
+
+@contextlib.contextmanager
+def listeners(site: Site, interfaces: dict[str, str]) -> t.Iterator[None]:
+    """On these interfaces of nodes it is written down what comes."""
+    for node, interface in interfaces.items():
+        site.root(node, f"/opt/vtorque/venv/bin/python - {interface} <<'END'\n{LISTEN}\nEND")
+    try:
+        yield
+    finally:
+        for node in interfaces:
+            site.root(node, "kill $(cat /run/lab/listener); rm /run/lab/listener /run/lab/heard")
+
+
+def test_a_guest_whose_root_is_hostile_is_not_heard(site: Site) -> None:
+    """Neither as another, nor by whom the site does not name, nor at the batch system's ports; its own job works."""
+    reach = {"confine_guests": True, "guest_may_reach": ["10.77.0.12"]}
+    with changed(site, **reach), listeners(site, {"fe": "eth0", "cn2": "br0"}):
+        site.root("cn1", f"mkdir -p {HOOK.rpartition('/')[0]}")
+        done = site.on("cn1", "/bin/sh", "-c", f"cat >{HOOK} && chmod 755 {HOOK}", stdin=HOSTILE)
+        assert done.returncode == 0, done.stderr
+        try:
+            ended = site.job("-l", "nodes=cn1:ppn=2", stdin="echo ran\n")
+        finally:
+            site.root("cn1", f"rm {HOOK}")
+        assert (ended.exit_status, ended.out, ended.err) == (0, "ran\n", "")
+        heard = {
+            node: [line.split() for line in site.root(node, "cat /run/lab/heard").splitlines()]
+            for node in ("fe", "cn2")
+        }
+    ports = {node: {port for mac, _kind, _address, port in lines if mac == OWN_MAC} for node, lines in heard.items()}
+    assert ports == {"fe": {"0"}, "cn2": {"0", "7000"}}
+    everything = heard["fe"] + heard["cn2"]
+    assert ANOTHER not in {address for _mac, _kind, address, _port in everything}
+    assert ANOTHER_MAC not in {mac for mac, *_more in everything}
+    assert {kind for mac, kind, *_more in everything if mac == OWN_MAC} == {"0x800", "0x806"}

@@ -95,6 +95,10 @@ _CORES = number(1, 4096)
 _RAM = size_mib(16, 2**24)
 _NAME = text(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?", "a host or domain name, or an address")
 _SERVER = text(r"[A-Za-z0-9:]([A-Za-z0-9.:_-]{0,252}[A-Za-z0-9:])?", "a host name or an address")
+_REACHED = text(
+    r"([0-9]{1,3}\.){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[0-2]))?|[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?",
+    "a host name, an IPv4 address or a network (10.2.0.0/16)",
+)
 _ADDRESS = text(ADDRESS, "an address")
 _EXPORT = text(mounts_of_guests.EXPORT, "an export (server:/path)")
 _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
@@ -106,7 +110,6 @@ _SPARE = "spare nodes"
 _GUEST_PACKAGES = "packages at boot"
 _FILES = "the user's own files in guests"
 _OWN_IMAGES = "images of users"
-_NET = "confined guest networks"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +198,14 @@ class Policy:
     arp_bin: str = _parameter(
         _PATH, "/usr/sbin/arp", "arp, where the kernel's table is out of reach", later="addresses by arp"
     )
-    guest_may_reach: tuple[str, ...] = _parameter(several(_SERVER), (), "what else guests may reach", later=_NET)
+    confine_guests: bool = _parameter(
+        _FLAG,
+        False,
+        "hold guests to their own addresses, and to whom they may reach; needs nftables, and no Open vSwitch",
+    )
+    guest_may_reach: tuple[str, ...] = _parameter(
+        several(_REACHED), (), "whom confined guests may reach besides their job, its mounts, names and time"
+    )
     domain: str | None = _parameter(_NAME, None, "domain of the guests")
     name_server: str | None = _parameter(_ADDRESS, None, "address of the guests' name server")
     search_domain: str | None = _parameter(_NAME, None, "search domain of the guests")

@@ -15,7 +15,7 @@ import typing as t
 
 from .. import records
 from ..errors import NodeFault, VTorqueError
-from . import images, neighbours, overlays, virtiofsd
+from . import images, neighbours, network_rules, overlays, virtiofsd
 from .domain import Capabilities, Domains, kvm_usable
 from .settings import NodeSettings
 
@@ -172,6 +172,8 @@ def check_programs(settings: NodeSettings) -> None:
     """
     if settings.home_via == "virtiofs" or any(mount.kind == "virtiofs" for mount in settings.mounts):
         virtiofsd.program(settings)
+    if settings.confine_guests:
+        network_rules.check(settings)
     for program, option in (
         (settings.qemu_img, "--version"),
         (settings.ssh, "-V"),

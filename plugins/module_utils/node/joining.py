@@ -11,6 +11,7 @@ from ..errors import VTorqueError
 from ..guestspec import JobMap
 from ..records import Deadline
 from ..templates import render
+from . import network_rules
 from .agent import Channel, Done, order_all
 from .host_names import names_by
 from .kept import Kept, read_kept
@@ -41,6 +42,10 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
         raise VTorqueError(f"join of job {job_map.job_id}", "no guest of this start is here")
     for kept in guests:
         (settings.start_dir(job_map.job_id, job_map.start) / kept.name / TOLD).touch(mode=0o600)
+    if settings.confine_guests:
+        addresses = {bare: [host.address for host in job_map.hosts if host.bare is bare] for bare in (False, True)}
+        devices = [settings.tap_name(kept.slot) for kept in guests]
+        network_rules.admit(devices, addresses[False], addresses[True], settings)
     orders = [(channel_to(kept, settings), script) for kept in guests]
     require_done(order_all(orders, deadline), "could not take the map of its job")
 

@@ -20,7 +20,7 @@ from .. import records
 from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
 from ..records import Deadline, Timings, job_key
-from . import images, memory, neighbours, overlays, seed, sharing, slots, staging, virtiofsd
+from . import images, memory, neighbours, network_rules, overlays, seed, sharing, slots, staging, virtiofsd
 from .console import Console
 from .cores import Cores, written
 from .domain import Domains, DomainSpec, render_xml
@@ -94,9 +94,13 @@ def make(
     """
     shared = sharing.plan(settings, part.owner)
     staging.wait_for_copies(part.guests, settings, deadline, step)
+    here = neighbours.node_address(settings.bridge)
+    whom = network_rules.reach(settings, here, _servers(shared), deadline) if settings.confine_guests else None
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
-    here = neighbours.node_address(settings.bridge)
+    if whom:
+        step("the rules of the network")
+        network_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
         _furnish(guest, settings, deadline, step)
     _share(guests, shared, part, settings, domains, deadline, cores)
@@ -104,6 +108,10 @@ def make(
     _all_at_once(starts)
     step("the wait for " + ", ".join(guest.kept.name for guest in guests))
     proven = _wait(guests, settings, domains, deadline)
+    if whom:  # before anything of the user's runs in them
+        step("the rules of the guests' addresses")
+        mine = [_on_bridge(guest, settings, proven[guest.kept.name]) for guest in guests]
+        network_rules.hold(mine, whom, settings)
     step("the facts of the guests")
     facts = []
     for guest in guests:
@@ -126,6 +134,15 @@ def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadli
         return wait_ready(
             waiting, domains, candidates, until, ssh=settings.ssh, ssh_timeout_s=settings.ssh_timeout_s
         )  # fmt: skip
+
+
+def _on_bridge(guest: _Guest, settings: NodeSettings, address: str = "") -> network_rules.Guest:
+    return network_rules.Guest(settings.tap_name(guest.kept.slot), guest.kept.mac, address)
+
+
+def _servers(shared: sharing.Plan) -> list[str]:
+    """Whose directories the guests mount."""
+    return sorted({mount.source.partition(":/")[0] for mount in shared.mounts if mount.kind == "nfs"})
 
 
 def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_Guest]:

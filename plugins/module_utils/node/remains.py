@@ -15,7 +15,7 @@ import signal
 
 from ..errors import NodeFault
 from ..records import job_key
-from . import slots, virtiofsd
+from . import network_rules, slots, virtiofsd
 from .domain import Domains
 from .neighbours import SYS_NET
 from .settings import NodeSettings
@@ -30,7 +30,8 @@ class Remain:
     """One thing that is there.
 
     Attributes:
-        kind: `domain`, `directory`, `slot`, `process`, `network device`, or `ssh access` of a host that stays bare.
+        kind: `domain`, `directory`, `slot`, `process`, `network device`, `network rules`, or `ssh access` of a host
+            that stays bare.
         name: which one.
         key: `records.job_key` of the start it belongs to; "" when that cannot be told.
     """
@@ -68,6 +69,11 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     for device in sorted(SYS_NET.glob("vtq[0-9]*")):
         owner = owners.get(int(device.name[3:]), "") if device.name[3:].isdecimal() else ""
         found.append(Remain("network device", device.name, owner.partition("/")[0]))
+    try:
+        for name in network_rules.held(settings):
+            found.append(Remain("network rules", name, owners.get(int(name[3:]), "").partition("/")[0]))
+    except NodeFault as error:
+        found.append(Remain("network rules", f"unknown: {error}", ""))
     return tuple(found)
 
 

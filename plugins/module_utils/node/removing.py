@@ -12,7 +12,7 @@ import shutil
 from .. import records
 from ..errors import NodeFault, VTorqueError
 from ..records import Deadline, job_key
-from . import neighbours, slots, use
+from . import neighbours, network_rules, slots, use
 from .console import plain
 from .domain import Domains
 from .kept import read_kept
@@ -39,13 +39,13 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     directory = settings.start_dir(job_id, start)
     removed: list[str] = []
     macs: set[str] = set()
-    mine = [
+    there = [
         facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
     ]  # fmt: skip
-    if mine:
+    if there:
         owner = next((kept.owner_uid for path in _guests(directory) if (kept := read_kept(path))), None)
-        use.keep_use(domains, {facts.name for facts in mine}, settings.record_dir(job_id, start), owner)
-    for facts in mine:
+        use.keep_use(domains, {facts.name for facts in there}, settings.record_dir(job_id, start), owner)
+    for facts in there:
         macs |= set(facts.macs)
         if domains.destroy(facts.name):
             removed.append(f"domain {facts.name}")
@@ -60,9 +60,10 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         # without a bridge there is nothing to forget
         with contextlib.suppress(NodeFault):
             neighbours.flush(macs, settings.bridge)
-    for slot, holder in slots.taken(settings).items():
-        if holder.partition("/")[0] == key:
-            settings.agent_socket(slot).unlink(missing_ok=True)
+    mine = [slot for slot, holder in slots.taken(settings).items() if holder.partition("/")[0] == key]
+    for slot in mine:
+        settings.agent_socket(slot).unlink(missing_ok=True)
+    removed += [f"network rules {name}" for name in network_rules.let_go(map(settings.tap_name, mine), settings)]
     removed += [f"slot {slot}" for slot in slots.free(settings, key)]
     if (settings.bare_dir / key).is_dir():  # a node has guests or stays bare; whatever is here goes
         from . import bare_host

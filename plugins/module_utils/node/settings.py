@@ -44,6 +44,8 @@ class NodeSettings:
         console_keep_bytes: how much of a console's end outlives its guest.
         guest_hooks_dir: the site's own scripts for guests (`guest_hooks.py`).
         network_filter: a libvirt network filter for every guest's interface, or None.
+        confine_guests: hold guests to their own addresses, and to whom they may reach (`network_rules.py`).
+        may_reach: whom, besides their job and what they mount.
         home_via: how the user's home reaches his guests: `nfs`, or `virtiofs` from where this node has it.
         home_export: the export that stands for /home; None: no home by NFS.
         mounts: what else every guest mounts.
@@ -81,6 +83,8 @@ class NodeSettings:
     console_keep_bytes: int = 1 << 20
     guest_hooks_dir: pathlib.Path = pathlib.Path("/etc/vtorque/guest-hooks")
     network_filter: str | None = None
+    confine_guests: bool = False
+    may_reach: tuple[str, ...] = ()
     home_via: str = "nfs"
     home_export: str | None = None
     mounts: tuple[Mount, ...] = ()
@@ -93,6 +97,7 @@ class NodeSettings:
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
     sshd: pathlib.Path = pathlib.Path("/usr/sbin/sshd")
     flock: pathlib.Path = pathlib.Path("/usr/bin/flock")
+    nft: pathlib.Path = pathlib.Path("/usr/sbin/nft")
 
     @property
     def guests_dir(self) -> pathlib.Path:

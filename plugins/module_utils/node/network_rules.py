@@ -1,0 +1,286 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a guest may send: as itself alone, and to whom its job or the site lets it speak.
+
+One table of the kernel's packet filter, on the bridge, with a chain for each guest that is entered by its network
+device; what does not come from a guest of ours is not looked at.  The rules are there before the device is, and know no
+connections: an answer is whatever TCP does not begin with, so that MPI costs no tracking.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import pathlib
+import re
+import socket
+import subprocess
+import threading
+import typing as t
+
+from ..errors import NodeFault, SiteFault
+from ..records import Deadline
+from .settings import NodeSettings
+
+FAMILY, TABLE, BY_DEVICE = "bridge", "vtorque", "guests"
+ASKED_S = 10.0
+NAMES_S = 5.0
+BATCH_AND_LIBVIRT = "{ 15001-15004, 16509, 16514 }"
+"""Ports that no guest's business are: of Torque's server, scheduler and MOMs, of libvirt's daemons."""
+_HOOK = "type filter hook prerouting priority -300; policy accept;"
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_OF_A_GUEST = re.compile(r"vtq([0-9]{1,3})")
+
+
+class Guest(t.NamedTuple):
+    """A guest on the bridge.
+
+    Attributes:
+        device: its network device; names its chain, too.
+        mac: its own.
+        address: its own, IPv4; "" before it is known.
+    """
+
+    device: str
+    mac: str
+    address: str = ""
+
+
+class Reach(t.NamedTuple):
+    """Whom the guests of a job may speak to, as addresses and networks.
+
+    Attributes:
+        node: this node, which they greet.
+        files: servers of homes and mounts.
+        names, times: servers of names and of the time; (): whoever they are.
+        site: whom the site names besides.
+    """
+
+    node: str
+    files: tuple[str, ...]
+    names: tuple[str, ...]
+    times: tuple[str, ...]
+    site: tuple[str, ...]
+
+
+def reach(settings: NodeSettings, node: str, servers: t.Sequence[str], deadline: Deadline) -> Reach:
+    """Whom guests may speak to, by the site's word.
+
+    Args:
+        settings: this node's own word.
+        node: its address on the bridge.
+        servers: of what this job's guests mount; names or addresses.
+        deadline: of the making.
+
+    Raises:
+        SiteFault: one of them has no address.
+    """
+    wanted = {*servers, *settings.may_reach, *settings.ntp_servers, *filter(None, [settings.name_server])}
+    known = _addresses(sorted(wanted), Deadline.after(deadline.left_s(NAMES_S)))
+
+    def of(words: t.Iterable[str]) -> tuple[str, ...]:
+        networks = ipaddress.collapse_addresses(ipaddress.IPv4Network(one) for word in words for one in known[word])
+        return tuple(str(network).removesuffix("/32") for network in networks)
+
+    names = of([settings.name_server] if settings.name_server else [])
+    return Reach(node, of(servers), names, of(settings.ntp_servers), of(settings.may_reach))
+
+
+def _addresses(words: t.Sequence[str], deadline: Deadline) -> dict[str, tuple[str, ...]]:
+    """The IPv4 networks of names, addresses and networks; a name server that is away holds nobody up."""
+    found: dict[str, tuple[str, ...]] = {}
+    names = []
+    for word in words:
+        try:
+            network = ipaddress.ip_network(word.strip("[]"), strict=False)
+            # what guests speak otherwise does not leave them
+            found[word] = (str(network),) if network.version == 4 else ()
+        except ValueError:
+            names.append(word)
+
+    def ask() -> None:
+        for name in names:
+            try:
+                answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+            except OSError:
+                continue
+            found[name] = tuple(sorted({str(answer[4][0]) for answer in answers}))
+
+    if names:
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(deadline.left_s())
+    if missing := [name for name in names if name not in found]:
+        what = f"the address of {missing[0]}"
+        raise SiteFault(what, "is not known here, and guests are to reach it", "see guest_may_reach, and name servers")
+    return found
+
+
+def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:
+    """Hold guests to these rules from now on, in place of those that they had.
+
+    Args:
+        guests: before they have their addresses, and again when these are proven.
+        whom: they may reach.
+        settings: this node's own word.
+
+    Raises:
+        NodeFault: this node's packet filter does not do it.
+    """
+    lines = [
+        f"add table {FAMILY} {TABLE}",
+        f"add map {FAMILY} {TABLE} {BY_DEVICE} {{ type ifname : verdict; }}",
+        f"add chain {FAMILY} {TABLE} from_guests {{ {_HOOK} }}",
+        f"flush chain {FAMILY} {TABLE} from_guests",
+        f"add rule {FAMILY} {TABLE} from_guests iifname vmap @{BY_DEVICE}",
+    ]
+    for guest in guests:
+        lines += [
+            *(f"add set {FAMILY} {TABLE} {name} {{ type ipv4_addr; }}" for name in _sets(guest.device)),
+            f"add chain {FAMILY} {TABLE} {guest.device}",
+            f"flush chain {FAMILY} {TABLE} {guest.device}",
+            *(f"add rule {FAMILY} {TABLE} {guest.device} {rule}" for rule in rules(guest, whom)),
+            _element("add", guest.device),
+        ]
+    _marker(settings).parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    _marker(settings).touch(mode=0o600)
+    _nft("\n".join(lines), settings)
+
+
+def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
+    """The rules of one guest, in their order; the last drops all else.
+
+    Before its address is known nothing but the image has run in it, which is the site's.
+    """
+    mac = guest.mac
+    # before a lease, and when it looks whether an address is somebody's (RFC 5227)
+    own = f"{{ 0.0.0.0, {guest.address} }}" if guest.address else "0.0.0.0/0"
+    job, hosts = _sets(guest.device)
+    return (
+        f"ether saddr != {mac} drop",
+        f"ether type arp arp htype 1 arp hlen 6 arp plen 4 arp operation {{ request, reply }} "
+        f"arp saddr ether {mac} arp saddr ip {own} accept",
+        "ether type != ip drop",
+        # the address that a server of addresses reads stands in the question (RFC 2131, chaddr)
+        f"ip saddr {own} udp sport 68 udp dport 67 @th,288,48 0x{mac.replace(':', '')} accept",
+        f"ip saddr != {guest.address} drop" if guest.address else "ip saddr 0.0.0.0 drop",
+        f"ip daddr @{job} accept",
+        f"meta l4proto {{ tcp, udp }} th dport {BATCH_AND_LIBVIRT} drop",
+        "tcp flags & (syn | ack) != syn accept",
+        "icmp type { echo-reply, destination-unreachable, time-exceeded, parameter-problem } accept",
+        f"ip daddr {whom.node} icmp type echo-request accept",
+        f"ip daddr {whom.node} udp dport 9 accept",
+        f"{_to(whom.names)}meta l4proto {{ tcp, udp }} th dport 53 accept",
+        f"{_to(whom.times)}udp dport 123 accept",
+        f"ip daddr @{hosts} accept",
+        *([f"{_to(whom.site)}accept"] if whom.site else []),
+        "tcp dport 22 drop",
+        *([f"{_to(whom.files)}accept"] if whom.files else []),
+        "counter drop",
+    )
+
+
+def _to(addresses: t.Sequence[str]) -> str:
+    return f"ip daddr {{ {', '.join(addresses)} }} " if addresses else ""
+
+
+def admit(devices: t.Sequence[str], job: t.Sequence[str], hosts: t.Sequence[str], settings: NodeSettings) -> None:
+    """Let guests reach the other guests of their job, and the hosts of it that stay bare.
+
+    Args:
+        devices: of guests that are held.
+        job: addresses of guests, theirs too.
+        hosts: addresses of bare hosts; not their batch system's ports.
+        settings: this node's own word.
+
+    Raises:
+        NodeFault: this node's packet filter does not do it.
+    """
+    lines = []
+    for device in devices:
+        for name, addresses in zip(_sets(device), (job, hosts), strict=True):
+            if some := [address for address in addresses if ":" not in address]:
+                lines.append(f"add element {FAMILY} {TABLE} {name} {{ {', '.join(some)} }}")
+    if lines:
+        _nft("\n".join(lines), settings)
+
+
+def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
+    """Take the rules of these devices away.
+
+    Args:
+        devices: of guests that are gone.
+        settings: this node's own word.
+
+    Returns:
+        Of which devices there were any.
+
+    Raises:
+        NodeFault: this node's packet filter does not do it.
+    """
+    mine = tuple(sorted(set(devices) & set(held(settings))))
+    if mine:
+        _nft("\n".join(line for device in mine for line in _removal(device)), settings)
+    return mine
+
+
+def _removal(device: str) -> t.Iterator[str]:
+    yield _element("delete", device)
+    yield f"delete chain {FAMILY} {TABLE} {device}"
+    yield from (f"delete set {FAMILY} {TABLE} {name}" for name in _sets(device))
+
+
+def held(settings: NodeSettings) -> tuple[str, ...]:
+    """The devices for which there are rules; () also where this node never had any since it booted.
+
+    Raises:
+        NodeFault: this node's packet filter does not tell.
+    """
+    if not _marker(settings).exists():
+        return ()
+    told = json.loads(_nft("", settings, "-j", "list", "map", FAMILY, TABLE, BY_DEVICE))
+    found = [one["map"].get("elem", []) for one in told["nftables"] if "map" in one]
+    return tuple(sorted(str(name) for elements in found for name, _verdict in elements if _OF_A_GUEST.fullmatch(name)))
+
+
+def check(settings: NodeSettings) -> None:
+    """Can this node's packet filter be asked?
+
+    Raises:
+        NodeFault: it cannot.
+    """
+    _nft("", settings, "list", "tables", FAMILY)
+
+
+def _sets(device: str) -> tuple[str, str]:
+    return f"{device}_job", f"{device}_hosts"
+
+
+def _element(do: str, device: str) -> str:
+    return f'{do} element {FAMILY} {TABLE} {BY_DEVICE} {{ "{device}" : goto {device} }}'
+
+
+def _marker(settings: NodeSettings) -> pathlib.Path:
+    """There since this node has had rules: who never had any need not ask."""
+    return settings.run_dir / "network_rules"
+
+
+def _nft(text: str, settings: NodeSettings, *words: str) -> str:
+    """One command, or a text of several: all of it or nothing."""
+    try:
+        done = subprocess.run(
+            [str(settings.nft), *(words or ("-f", "-"))], input=f"{text}\n", capture_output=True, text=True,
+            timeout=ASKED_S, check=False, env=_ENVIRONMENT,
+        )  # fmt: skip
+        why = "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"status {done.returncode}"
+    except subprocess.TimeoutExpired:
+        why = f"gave no answer within {ASKED_S:.0f} s"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise NodeFault(
+            f"the packet filter of {settings.node_name} ({settings.nft})", why,
+            "install nftables, or set confine_guests: false", cause="programs",
+        )  # fmt: skip
+    return done.stdout

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rules of guests on the bridge, as the kernel takes them, in a network namespace of the test's own."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import network_rules
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network_rules import Guest, Reach
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
+
+FIRST, SECOND = Guest("vtq1", "52:54:00:00:01:01"), Guest("vtq2", "52:54:00:00:01:02")
+WHOM = Reach("10.77.0.11", ("10.77.0.1",), ("10.77.0.2",), (), ("10.9.0.0/16",))
+
+
+@pytest.fixture
+def settings(tmp_path: pathlib.Path) -> t.Iterator[NodeSettings]:
+    """A node whose packet filter is that of a namespace."""
+    name = f"vtq-rules-{os.getpid()}"
+    subprocess.run(["/usr/sbin/ip", "netns", "add", name], check=True, timeout=20)
+    nft = tmp_path / "nft"
+    nft.write_text(f'#!/bin/sh\nexec /usr/sbin/ip netns exec {name} /usr/sbin/nft "$@"\n')
+    nft.chmod(0o755)
+    yield NodeSettings(node_name="cn1", node_number=1, run_dir=tmp_path / "run", nft=nft)
+    subprocess.run(["/usr/sbin/ip", "netns", "del", name], check=True, timeout=20)
+
+
+def shown(settings: NodeSettings) -> str:
+    """All rules, as the kernel has them."""
+    done = subprocess.run([settings.nft, "list", "ruleset"], capture_output=True, text=True, check=True, timeout=20)
+    return done.stdout
+
+
+def chain(settings: NodeSettings, name: str) -> str:
+    found = re.search(rf"chain {name} {{\n(.*?)\n\t}}", shown(settings), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_guests_are_held_again_and_again_and_let_go(settings: NodeSettings) -> None:
+    assert network_rules.held(settings) == ()
+    for _again in range(2):
+        network_rules.hold([FIRST, SECOND], WHOM, settings)
+        assert network_rules.held(settings) == ("vtq1", "vtq2")
+    assert shown(settings).count("iifname vmap @guests") == 1
+    assert network_rules.let_go(["vtq1", "vtq7"], settings) == ("vtq1",)
+    assert network_rules.let_go(["vtq1"], settings) == ()
+    assert network_rules.held(settings) == ("vtq2",)
+    assert "vtq1" not in shown(settings)
+    assert network_rules.let_go(["vtq2"], settings) == ("vtq2",)
+    assert "vtq" not in shown(settings).replace("vtorque", "")
+
+
+def test_an_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
+    network_rules.hold([FIRST], WHOM, settings)
+    before = chain(settings, "vtq1")
+    assert f"ether saddr != {FIRST.mac} drop" in before
+    assert "ip saddr != " not in before
+    network_rules.hold([FIRST._replace(address="10.77.0.100")], WHOM, settings)
+    after = chain(settings, "vtq1")
+    assert "ip saddr != 10.77.0.100 drop" in after
+    assert re.search(r"arp saddr ip { 0\.0\.0\.0, 10\.77\.0\.100 } accept", after)
+    # everybody's last rule
+    assert re.search(r"counter packets \d+ bytes \d+ drop$", after)
+
+
+def test_the_batch_systems_ports_are_nobodys_but_a_jobs_own_guests(settings: NodeSettings) -> None:
+    network_rules.hold([FIRST], WHOM, settings)
+    lines = [line.strip() for line in chain(settings, "vtq1").splitlines()]
+    barred = next(n for n, line in enumerate(lines) if "15001-15004" in line)
+    assert lines.index("ip daddr @vtq1_job accept") < barred
+    for later in ("ip daddr @vtq1_hosts accept", "ip daddr 10.9.0.0/16 accept", "ip daddr 10.77.0.1 accept"):
+        assert lines.index(later) > barred
+    # servers of files are reached for files
+    assert lines.index("ip daddr 10.9.0.0/16 accept") < lines.index("tcp dport 22 drop")
+    assert lines.index("tcp dport 22 drop") < lines.index("ip daddr 10.77.0.1 accept")
+
+
+def test_the_job_is_let_in_when_its_addresses_are_known(settings: NodeSettings) -> None:
+    network_rules.hold([FIRST, SECOND], WHOM, settings)
+    for _again in range(2):
+        network_rules.admit(["vtq1", "vtq2"], ["10.77.0.100", "fe80::1"], ["10.77.0.12"], settings)
+    text = shown(settings)
+    assert text.count("elements = { 10.77.0.100 }") == 2
+    assert text.count("elements = { 10.77.0.12 }") == 2
+
+
+def test_whom_the_site_names_is_found_by_name_address_and_network(settings: NodeSettings) -> None:
+    site = NodeSettings("cn1", 1, may_reach=("10.2.0.0/16", "10.2.7.7", "localhost"), name_server="fd00::53")
+    whom = network_rules.reach(site, "10.77.0.11", ("10.77.0.1", "[fd00::1]"), Deadline.after(20))
+    assert whom == Reach("10.77.0.11", ("10.77.0.1",), (), (), ("10.2.0.0/16", "127.0.0.1"))
+
+
+def test_a_name_without_an_address_is_the_sites_fault() -> None:
+    site = NodeSettings("cn1", 1, may_reach=("nobody.invalid",))
+    with pytest.raises(SiteFault, match=r"the address of nobody\.invalid: is not known here"):
+        network_rules.reach(site, "10.77.0.11", (), Deadline.after(20))
+
+
+def test_a_packet_filter_that_does_not_work_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
+    broken = tmp_path / "nft"
+    broken.write_text("#!/bin/sh\necho 'Error: Operation not supported' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    for nft, why in ((broken, "Operation not supported"), (tmp_path / "none", "No such file")):
+        node = NodeSettings("cn1", 1, run_dir=tmp_path / "run", nft=nft)
+        with pytest.raises(NodeFault, match=why) as told:
+            network_rules.hold([FIRST], WHOM, node)
+        assert told.value.cause == "programs"
+        with pytest.raises(NodeFault, match=why):
+            network_rules.check(node)
