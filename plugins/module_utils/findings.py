@@ -11,6 +11,7 @@ import threading
 import typing as t
 
 from .errors import VTorqueError, printable
+from .frozen import frozen
 
 NONE, OK, WARN, BAD = "none", "ok", "warn", "bad"
 """It was not looked at; all is well; worth a word; the node needs somebody."""
@@ -36,7 +37,7 @@ _LAST_S = 1e11
 """Later than any clock of Linux goes (KTIME_SEC_MAX), in seconds since the epoch."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Finding:
     """What one check found.
 
@@ -60,7 +61,7 @@ class Finding:
         return f"{self.words} ({self.remedy})" if self.remedy else self.words
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Report:
     """What was found on a node, or on a front end.
 

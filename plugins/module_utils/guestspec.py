@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from .errors import VTorqueError
+from .frozen import frozen
 
 VERSION = 1
 
@@ -47,7 +48,7 @@ def _number(low: int, high: int, *, default: t.Any = dataclasses.MISSING) -> t.A
     return dataclasses.field(default=default, metadata=figures)  # pylint: disable=invalid-field-call
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Group:
     """A group of the job's user besides the one as which the job runs."""
 
@@ -55,7 +56,7 @@ class Group:
     gid: int = _number(0, 2**32 - 2)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Owner:
     """The job's user, as the node knows him (getpwuid, getgrouplist).
 
@@ -72,7 +73,7 @@ class Owner:
     groups: tuple[Group, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class KeyPair:
     """An ed25519 key of OpenSSH, made for one start of one job."""
 
@@ -80,7 +81,7 @@ class KeyPair:
     public: str = _text(PUBLIC_KEY)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class GuestSpec:
     """One guest of a job on one node.
 
@@ -109,7 +110,7 @@ class GuestSpec:
 _NOBODY = Owner("nobody", 65534, 65534, "nogroup", "/nonexistent", "/bin/false")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class NodePart:
     """What the mother superior asks of one node: this job's guests, there or gone.
 
@@ -149,7 +150,7 @@ class NodePart:
         return cls(VERSION, "absent", job_id, start, node, timeout_s, _NOBODY, (), bare_slots)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class GuestFacts:
     """A guest that is ready: the node's answer, and untrusted where it arrives (hence the forms).
 
@@ -170,7 +171,7 @@ NOT_KNOWN = -1
 _MOST = 2**63 - 1
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class GuestUse:
     """What a guest had used when it was taken away: the node's answer, and untrusted where it arrives.
 
@@ -198,7 +199,7 @@ class GuestUse:
         return {key: figure for key, figure in figures.items() if key != "name" and figure != NOT_KNOWN}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BareHost:
     """A host of a mixed job that stays bare: the node's answer, and untrusted where it arrives.
 
@@ -211,7 +212,7 @@ class BareHost:
     host_key: str = _text(PUBLIC_KEY)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class JobHost:
     """One host of a job, as the others know it.
 
@@ -230,7 +231,7 @@ class JobHost:
     bare: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class JobMap:
     """What every host of a job learns when all guests are ready.
 
@@ -252,7 +253,7 @@ class JobMap:
     job_key: KeyPair = _part()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class LostGuest:
     """What a sister tells the mother superior while the job runs: a guest of hers ended or was paused.
 
@@ -274,7 +275,7 @@ class LostGuest:
     console: str = _text(r"[^\x00-\x1f\x7f]{0,4000}")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ImageOrder:
     """What a front end asks of a node ahead of jobs: a copy of an image of the pool, and how far that is.
 

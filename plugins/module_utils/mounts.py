@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
+
+from .frozen import frozen
 
 KINDS = ("nfs", "virtiofs", "9p")
 EXPORT = r"([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):/[^\s\x00-\x1f\x7f]{0,500}"
@@ -26,7 +27,7 @@ FORBIDDEN = frozenset({"suid", "dev", "remount", "bind", "rbind", "move"})
 FORM = f"a line `source target kind options`; kind: {', '.join(KINDS)}; source: server:/path or a directory of the node"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Mount:
     """One mount of every guest.
 

@@ -21,6 +21,7 @@ import time
 import typing as t
 
 from .errors import VTorqueError
+from .frozen import frozen
 from .guestspec import JOB_ID
 
 RUN_DIR = pathlib.Path("/run/vtorque")
@@ -83,7 +84,7 @@ def run_directory(job_id: str, start: int, run_dir: pathlib.Path = RUN_DIR) -> p
     return run_dir / "jobs" / job_key(job_id, start)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ProcessId:
     """A process that cannot be mistaken for a later one of the same number.
 
@@ -111,7 +112,7 @@ def boot_id() -> str:
     return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ReadyGuest:
     """A guest as the job's shell needs it.
 
@@ -128,7 +129,7 @@ class ReadyGuest:
     port: int = 22
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ReadyBare:
     """A host of a mixed job that stays bare, as the job's shell needs it.
 
@@ -140,7 +141,7 @@ class ReadyBare:
     slots: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ReadyRecord:
     """The guests of this start are ready, and this process may run the job in them.
 
@@ -170,7 +171,7 @@ class ReadyRecord:
         return cls(**{**rest, "bare": tuple(ReadyBare(**one) for one in data.get("bare", ()))})
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class RefusalRecord:
     """Root decided that this start runs nothing, and why: the job's shell prints it and fails.
 
@@ -192,7 +193,7 @@ class RefusalRecord:
         return cls(**{**data, "lines": tuple(data.get("lines", ()))})
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class LostRecord:
     """A guest of this start ended or was paused after it was ready: the job's shell says so and ends the job.
 
@@ -436,7 +437,7 @@ class Timings:
             self.seconds[name] += time.monotonic() - begin
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Deadline:
     """A moment on the monotonic clock that no wait may pass."""
 

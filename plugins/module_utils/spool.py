@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import os
 import pathlib
@@ -18,6 +17,7 @@ import typing as t
 
 from . import records
 from .errors import VTorqueError, printable
+from .frozen import frozen
 
 SPOOL = "spool"
 FIRST_S = 60.0
@@ -26,7 +26,7 @@ MOST_S = 1800.0
 WORDS = 500
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Mark:
     """A record that waits.
 

@@ -21,6 +21,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils import records
 from ..module_utils.errors import VTorqueError
+from ..module_utils.frozen import frozen
 from ..module_utils.guestspec import HOST_NAME
 
 JOB_SPEC: dict[str, t.Any] = {
@@ -30,7 +31,7 @@ JOB_SPEC: dict[str, t.Any] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Outcome:
     """What an action did, or would do in check mode.
 
@@ -46,7 +47,7 @@ class Outcome:
     facts: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class JobPlace:
     """One start of a job, and where root keeps what belongs to it."""
 

@@ -17,6 +17,7 @@ import socket
 import typing as t
 
 from ..module_utils import guestspec
+from ..module_utils.frozen import frozen
 
 VARIABLE = "VTORQUE_EARLY_NODE"
 """Two descriptors of this process: the socket, and the file with what the program complained of."""
@@ -30,7 +31,7 @@ def digest(part: guestspec.NodePart) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class EarlyNode:
     """The way to it: descriptors of the socket and of the complaints."""
 

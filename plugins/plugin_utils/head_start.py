@@ -22,6 +22,7 @@ import typing as t
 
 from ..module_utils import guestspec, records
 from ..module_utils.errors import VTorqueError
+from ..module_utils.frozen import frozen
 from ..module_utils.job.batch import BatchJob
 from . import early_node
 from .early_node import EarlyNode
@@ -102,7 +103,7 @@ class HeadStart:
             node.close()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Order:
     """What is to be planned; the arguments of `HeadStart.go`."""
 

@@ -10,12 +10,12 @@ that nobody can bring it anything else, and its own bounds hold (cache_max, cach
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import json
 import subprocess
 import typing as t
 
 from ..module_utils.errors import SiteFault, VTorqueError, error_from_dict, printable
+from ..module_utils.frozen import frozen
 from ..module_utils.guestspec import VERSION, ImageOrder, to_dict
 from ..module_utils.job.doctor import SSH, last_words, ssh_call
 from .doctor_call import PROGRAM, WAY_IN, call
@@ -29,7 +29,7 @@ Told = t.Callable[[str, str], None]
 """Hears of a node, in words, whenever there is something new."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Brought:
     """What became of an image on one node.
 

@@ -1,15 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job left on the node itself is ended, where the node was the job's alone at its start and still is.
-
-alone.json      in the record's directory of each node: was it, when the guests had been told of their job?
-"""
+"""What a job left on the node itself is ended, where the node was the job's alone at its start and still is."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import pwd
@@ -18,45 +14,20 @@ import typing as t
 
 from ..module_utils import records, shell_links
 from ..module_utils.errors import VTorqueError
-from ..module_utils.job import alone, hook_call, playbook
-from ..module_utils.job.batch import open_batch
+from ..module_utils.job import hook_call, playbook
 from ..module_utils.node import left_processes
 from ..module_utils.node.left_processes import Marks
 from ..module_utils.records import Deadline, ProcessId
+from . import alone_note
 
 if t.TYPE_CHECKING:
     from ..module_utils.job.hook_call import HookCall
     from ..module_utils.job.parameters import Policy
     from ..module_utils.job.playbook import Start
 
-FILE = "alone.json"
-ASKED_S = 10.0
 END_S = 6.0
 SHOWN = 10
 """Processes that a line of the log names."""
-
-
-def note_neighbours(job_id: str, start: int, policy: Policy, node: str, directory: pathlib.Path) -> None:
-    """Note whether a job that begins has this node for itself.
-
-    Args:
-        job_id: of the job.
-        start: its start_count.
-        policy: the site's.
-        node: this node.
-        directory: of the record on this node.
-
-    Raises:
-        SiteFault: somebody who must know does not tell.
-    """
-    if policy.kill_user_processes_after_job:
-        found = _others(job_id, policy, node)
-        records.write(directory / FILE, json.dumps({"job_id": job_id, "start": start, "others": found}))
-
-
-def _others(job_id: str, policy: Policy, node: str) -> tuple[str, ...]:
-    batch = open_batch(policy, deadline=Deadline.after(ASKED_S))
-    return alone.others(batch, job_id, node, pathlib.Path(policy.torque_home))
 
 
 def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
@@ -127,13 +98,13 @@ def _end(
 def _why_not(job_id: str, directory: pathlib.Path, policy: Policy, node: str) -> str:
     """Why nothing is ended here; "" when the node is the job's alone, and was so at its start."""
     try:
-        before = records.read_json(directory / FILE).get("others")
+        before = records.read_json(directory / alone_note.FILE).get("others")
     except (FileNotFoundError, VTorqueError):
         return "since nobody knows whether the job had it for itself"
     if before != []:
         return f"which the job did not have for itself ({_shown(before or ())})"
     with contextlib.suppress(VTorqueError, OSError):
-        found = _others(job_id, policy, node)
+        found = alone_note.others(job_id, policy, node)
         return f"which the job does not have for itself ({_shown(found)})" if found else ""
     return "since the batch system does not tell whether the job has it for itself"
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import ipaddress
 import json
 import re
@@ -14,6 +13,7 @@ import types
 import typing as t
 
 from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict, printable
+from ..module_utils.frozen import frozen
 from ..module_utils.guestspec import BareHost, FormError, GuestFacts, GuestUse, NodePart, from_dict
 
 SSH_FAILED = 255
@@ -21,7 +21,7 @@ LIMIT = 1 << 20
 """Bytes of an answer that are read: 1,000 guests need less than a quarter of it."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Answer:
     """A node's answer that is of the right form and speaks of what was asked.
 

@@ -10,7 +10,6 @@ costs five times as much (docs/decisions.md).
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import selectors
@@ -20,6 +19,7 @@ import subprocess
 import typing as t
 
 from ..module_utils.errors import VTorqueError
+from ..module_utils.frozen import frozen
 from ..module_utils.key_exchange import KEX_ALGORITHMS
 from ..module_utils.records import Deadline
 from .early_node import EarlyNode
@@ -39,7 +39,7 @@ SSH_OPTIONS = (
 SETPRIV, SSH = "/usr/bin/setpriv", "/usr/bin/ssh"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Reply:
     """What a node's program said to one line.
 

@@ -25,8 +25,9 @@ import typing as t
 from ..module_utils import records
 from ..module_utils.errors import CANCELLED, VTorqueError
 from ..module_utils.guestspec import BareHost, FormError, ImageOrder, JobMap, LostGuest, NodePart, from_dict, to_dict
-from ..module_utils.job import policy as site_policy
+from ..module_utils.job import policy_file
 from ..module_utils.job.batch import kept, same_host
+from ..module_utils.job.parameters import Policy
 from ..module_utils.node import ending, front, guest_hooks, guests, joining, use
 from ..module_utils.node.settings import NodeSettings
 from ..module_utils.records import Deadline, LostRecord, run_directory
@@ -65,7 +66,7 @@ def main() -> int:
     os.umask(0o022)
     # a caller that went away must not end us in the middle of undoing
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    load = _loaded_early() if sys.argv[1:] == [EARLY] else _read_once(site_policy.load)
+    load = _loaded_early() if sys.argv[1:] == [EARLY] else _read_once(policy_file.load)
     stream = sys.stdin.buffer
     with contextlib.suppress(BrokenPipeError), front.Hold() as hold:
         answer = respond(stream, os.environ, load=load, caller=1, hold=hold)
@@ -84,7 +85,7 @@ def main() -> int:
     return 0
 
 
-def _note_neighbours(told: bytes, load: t.Callable[[], site_policy.Policy]) -> None:
+def _note_neighbours(told: bytes, load: t.Callable[[], Policy]) -> None:
     """Whether the job that begins has this node for itself; in a process of its own, for our end is waited for."""
     if os.fork() != 0:
         return
@@ -95,11 +96,11 @@ def _note_neighbours(told: bytes, load: t.Callable[[], site_policy.Policy]) -> N
             os.dup2(nothing, number)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         os.nice(LATER)
-        from . import left_call
+        from . import alone_note
 
         job_map, policy = from_dict(JobMap, _json(told)), load()
         directory = settings_of(policy, host_name()).record_dir(job_map.job_id, job_map.start)
-        left_call.note_neighbours(job_map.job_id, job_map.start, policy, host_name(), directory)
+        alone_note.note_neighbours(job_map.job_id, job_map.start, policy, host_name(), directory)
     finally:  # nobody hears what else there is to say; without the note nothing will be ended
         os._exit(0)
 
@@ -118,10 +119,10 @@ def _say(answer: dict[str, t.Any]) -> None:
         data = data[os.write(1, data) :]
 
 
-def _loaded_early() -> t.Callable[[], site_policy.Policy]:
+def _loaded_early() -> t.Callable[[], Policy]:
     """Import what will be needed and read the policy; what fails now is tried again, and told, when it is needed."""
     _load_needed()
-    load = _read_once(site_policy.load)
+    load = _read_once(policy_file.load)
     with contextlib.suppress(VTorqueError):
         load()
     return load
@@ -134,11 +135,11 @@ def _load_needed() -> None:
             importlib.import_module(name)
 
 
-def _read_once(load: t.Callable[[], site_policy.Policy]) -> t.Callable[[], site_policy.Policy]:
+def _read_once(load: t.Callable[[], Policy]) -> t.Callable[[], Policy]:
     """The same policy each time, once it could be read."""
-    found: list[site_policy.Policy] = []
+    found: list[Policy] = []
 
-    def read() -> site_policy.Policy:
+    def read() -> Policy:
         if not found:
             found.append(load())
         return found[0]
@@ -148,7 +149,7 @@ def _read_once(load: t.Callable[[], site_policy.Policy]) -> t.Callable[[], site_
 
 def respond(
     stream: t.BinaryIO, environment: t.Mapping[str, str], *,
-    load: t.Callable[[], site_policy.Policy] = site_policy.load,
+    load: t.Callable[[], Policy] = policy_file.load,
     caller: int | None = None,
     hold: front.Hold | None = None,
 ) -> dict[str, t.Any]:  # fmt: skip
@@ -204,7 +205,7 @@ def respond(
 
 def _of_no_part(
     asked: LostGuest | ImageOrder | ReportRequest, environment: t.Mapping[str, str],
-    load: t.Callable[[], site_policy.Policy],
+    load: t.Callable[[], Policy],
 ) -> dict[str, t.Any]:  # fmt: skip
     """The answer to what is about no part of a job on this node, of whoever root lets in; it tells no secrets.
 
@@ -212,7 +213,7 @@ def _of_no_part(
         VTorqueError: it cannot be done.
     """
     if isinstance(asked, LostGuest):
-        policy, _broken = site_policy.load_usable(load)  # a lost guest is lost, whatever the configuration says
+        policy, _broken = policy_file.load_usable(load)  # a lost guest is lost, whatever the configuration says
         return respond_lost(asked, settings_of(policy, host_name()), environment)
     if isinstance(asked, ImageOrder):
         from ..module_utils.node import image_order  # only who asks for it pays
@@ -244,7 +245,7 @@ def _bare_host(
 
 
 def respond_join(
-    line: bytes, before: dict[str, t.Any], *, load: t.Callable[[], site_policy.Policy] = site_policy.load
+    line: bytes, before: dict[str, t.Any], *, load: t.Callable[[], Policy] = policy_file.load
 ) -> dict[str, t.Any]:
     """The answer to the second line: this node's guests, or the host that stays bare, are told of the whole job.
 
@@ -329,11 +330,11 @@ def _bad(error: VTorqueError, left: t.Iterable[str] = ()) -> dict[str, t.Any]:
     return {"version": VERSION, "ok": False, "error": error.to_dict(), "left": list(left)}
 
 
-def _policy(load: t.Callable[[], site_policy.Policy], part: NodePart) -> site_policy.Policy:
+def _policy(load: t.Callable[[], Policy], part: NodePart) -> Policy:
     if part.do != "absent":
         return load()
     # a configuration that somebody is changing must not keep what is over
-    policy, _broken = site_policy.load_usable(load)
+    policy, _broken = policy_file.load_usable(load)
     return policy
 
 

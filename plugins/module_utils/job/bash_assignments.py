@@ -9,9 +9,10 @@ What bash would have to work out (a condition, a command, a function) is not gue
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import re
 import typing as t
+
+from ..frozen import frozen
 
 _DECLARE = re.compile(r"(?:export|readonly|declare|typeset)(?:(?:[ \t]|\\\n)+-[A-Za-z]+)*(?:[ \t]|\\\n)+(?=[A-Za-z_])")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
@@ -27,7 +28,7 @@ GOES_ON_BELOW = "\\\n"
 _ENDS = " \t\n;&|()<>"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Assignment:
     """A variable that gets a value.
 
@@ -44,7 +45,7 @@ class Assignment:
     why: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Skipped:
     """Something that is no plain assignment: its line, its beginning, and why it is not read."""
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import os
 import pathlib
@@ -16,6 +15,7 @@ import typing as t
 
 from .. import records, spool
 from ..errors import VTorqueError, printable
+from ..frozen import frozen
 from ..key_exchange import KEX_ALGORITHMS
 from . import bounded, hand_over
 from .batch import same_host
@@ -35,7 +35,7 @@ SSH_FAILED = 255
 TAKEN, AWAY, REFUSED, GIVEN_UP = "taken", "away", "refused", "given up"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Told:
     """What became of a record.
 

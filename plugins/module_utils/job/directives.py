@@ -11,10 +11,10 @@ and backslashes are the shell's, without its variables.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import typing as t
 
+from ..frozen import frozen
 from .qsub_arguments import VM, Arguments
 
 PREFIX = b"#PBS"
@@ -23,7 +23,7 @@ LONGEST = 32767
 """qsub reads at most so many bytes of a line at a time, and takes what follows for a line (MAX_LINE_LEN)."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Word:
     """One argument of a directive: what it says, and the places of its bytes (quotes included) in the script."""
 
@@ -31,7 +31,7 @@ class Word:
     places: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Directive:
     """One directive: the number of the line in which it begins, its words, and what qsub makes of them."""
 
@@ -40,7 +40,7 @@ class Directive:
     arguments: Arguments
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Script:
     """A job script, taken apart.
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 
 from ..errors import SiteFault, VTorqueError, printable
+from ..frozen import frozen
 from .batch import NOTE_PREFIX, BatchSystem
 from .verdict import HOLD, REFUSE, REQUEUE, Verdict
 
@@ -16,7 +16,7 @@ ONE_LINE = 160
 """Characters of a first line that holds the reason too."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Enforced:
     """What was done in the end, as the batch system says.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import os
 import pathlib
 import re
@@ -20,6 +19,7 @@ import types
 import typing as t
 
 from ..errors import VTorqueError
+from ..frozen import frozen
 from ..records import ReadyRecord
 from . import line, ssh_call
 from .line import Line
@@ -47,7 +47,7 @@ class ConnectionLost(VTorqueError):
     """The connection broke after the job had begun: how it ended is not known."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class End:
     """How the far end says that it ended: `exit 37`, `signal 15`, `place /tmp/...`, `broken words`."""
 

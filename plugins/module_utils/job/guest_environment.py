@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
+from ..frozen import frozen
 from ..records import ReadyBare, ReadyGuest
 from .mpi_environment import mpi_variables
 
@@ -23,7 +23,7 @@ OF_THE_LOGIN = (b"HOME", b"USER", b"LOGNAME", b"SHELL")
 """Torque computes these from passwd after the user's own; in the guest its passwd says them."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class JobStart:
     """How and with what the job starts in the guest.
 

@@ -12,7 +12,6 @@ ended.  What comes is a node's word: its form is strict, its size bounded, and n
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -20,6 +19,7 @@ import re
 import typing as t
 
 from ..errors import VTorqueError
+from ..frozen import frozen
 from ..guestspec import HOST_NAME, JOB_ID, FormError
 from . import record_form
 
@@ -32,7 +32,7 @@ TEXT_LIMIT = 1 << 18
 MOST_FILES = 34
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Announcement:
     """Which record will come."""
 
@@ -40,7 +40,7 @@ class Announcement:
     start: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Parcel:
     """What is handed over of one start of a job.
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
 import pwd
@@ -14,6 +13,7 @@ import time
 import typing as t
 
 from ..errors import VTorqueError
+from ..frozen import frozen
 from ..guestspec import JOB_ID, USER_NAME
 from ..records import ProcessId
 
@@ -26,7 +26,7 @@ RESERVE_S = 20.0
 LONGEST_START_S = 600.0
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class HookCall:
     """One call of a hook.
 

@@ -10,7 +10,6 @@ far as it goes.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import re
@@ -19,6 +18,7 @@ import typing as t
 
 from .. import records
 from ..errors import UserFault, VTorqueError, printable
+from ..frozen import frozen
 
 RECORDS = records.STATE_DIR / "records"
 RECORD, LOG = "record.json", "vtorque.log"
@@ -33,7 +33,7 @@ class NoRecord(UserFault):
     """There is no record of this job here."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Guest:
     """A guest of a job, as its record tells of it; None: it does not say.
 
@@ -53,7 +53,7 @@ class Guest:
     used: dict[str, float]
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class JobRecord:
     """One start of a job.
 
@@ -158,7 +158,7 @@ class JobRecord:
         return tuple(found)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Consoles:
     """The consoles of a start.
 

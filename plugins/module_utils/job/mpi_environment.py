@@ -8,14 +8,15 @@ A launcher that knows Torque takes PBS_ENVIRONMENT and PBS_JOBID for the promise
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
+
+from ..frozen import frozen
 
 NODE_FILE = b"$PBS_NODEFILE"
 """Stands for the path in that variable."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Told:
     """One variable.
 

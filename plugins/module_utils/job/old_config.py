@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import posixpath
 import re
 import typing as t
 
+from ..frozen import frozen
 from . import bash_assignments
 from .bash_assignments import Assignment, Skipped
 from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, Parameter
@@ -85,7 +85,7 @@ _OLD_PACKAGES = {
 _PLACEHOLDER = "my-domain"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Word:
     """What became of one name, or of a line that is no assignment.
 
@@ -102,7 +102,7 @@ class Word:
     text: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Converted:
     """A new configuration, and a word on everything that stood in the old one.
 

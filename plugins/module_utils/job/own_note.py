@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
 from ..errors import CAUSES, NodeFault
+from ..frozen import frozen
 from .batch import NOTE_PREFIX, BatchSystem
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class NoteWord:
     """What became of a note.
 

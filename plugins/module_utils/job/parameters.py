@@ -14,13 +14,14 @@ import re
 import typing as t
 
 from .. import mounts as mounts_of_guests
+from ..frozen import frozen
 from ..guestspec import ADDRESS
 from .request import KEYS
 from .room import room_on_disk
 from .values import BadValue, Kind, Value, boolean, choice, number, part_of_all, path, several, size_mib, text
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Parameter:
     """One parameter of the site, described.
 
@@ -112,7 +113,7 @@ _FILES = "the user's own files in guests"
 _OWN_IMAGES = "images of users"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Policy:
     """The site's configuration: one attribute a parameter, checked; sizes are in MiB, times in seconds."""
 

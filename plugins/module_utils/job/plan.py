@@ -20,6 +20,7 @@ import re
 import typing as t
 
 from ..errors import SiteFault, UserFault
+from ..frozen import frozen
 from ..guestspec import (
     ABSOLUTE_PATH,
     GROUP_NAME,
@@ -56,7 +57,7 @@ def _number(low: int, high: int) -> t.Any:
     return dataclasses.field(metadata={"low": low, "high": high})  # pylint: disable=invalid-field-call
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class JobPlan:
     """One start of one job, decided.  Its JSON holds private keys: it is written for root alone.
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
@@ -17,6 +16,7 @@ import typing as t
 
 from .. import guestspec, records, templates
 from ..errors import NodeFault, VTorqueError, broken_disk, error_from_dict
+from ..frozen import frozen
 from ..guestspec import NodePart
 from . import bounded
 from .hook_call import RESERVE_S
@@ -39,7 +39,7 @@ SLACK_S = 3.0
 """The nodes end their work at the deadline by themselves, and what they say must still be written down."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Places:
     """Where a hook finds and leaves things.
 
@@ -62,7 +62,7 @@ class Places:
     user_script: tuple[str, ...] = tuple(bounded.program(USER_SCRIPT_PROGRAM))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Start:
     """One start of a job on its mother superior."""
 

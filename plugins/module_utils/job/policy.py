@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
+from ..frozen import frozen
 from .contradictions import as_asked, out_of_bounds
 from .parameters import DEFAULT_OF, Policy
 from .policy_file import PATH, PolicyErrors, load, load_usable
@@ -30,7 +30,7 @@ def host_matches(expression: str | None, host: str) -> bool:
     return any(re.fullmatch(expression, name) for name in (host, host.partition(".")[0]))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ImageFacts:
     """An image of the pool, as far as a request can meet it.
 
@@ -45,7 +45,7 @@ class ImageFacts:
     arch: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Offers:
     """What there is to choose from; the caller has looked.
 
@@ -58,7 +58,7 @@ class Offers:
     archs: tuple[str, ...] = ("x86_64",)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Resolved:
     """A request with everything decided: a value, or None, and an origin for every key.
 
@@ -229,7 +229,7 @@ def _copied(image: ImageFacts, values: dict[str, Value | None], origins: dict[st
         yield KeyFault("fs_type", shown(fs_type), message, origins["fs_type"])
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Demand:
     """What a job needs on each of its nodes.
 
@@ -246,7 +246,7 @@ class Demand:
     mem_sum: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class NodeSize:
     """A node, as the batch server or libvirt tells its size; 0: not told."""
 

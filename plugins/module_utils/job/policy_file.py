@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import pathlib
@@ -13,6 +12,7 @@ import stat
 import typing as t
 
 from ..errors import SiteFault
+from ..frozen import frozen
 from . import contradictions
 from .parameters import PARAMETERS, Parameter, Policy
 from .values import BadValue, KeyFault, nearest, shown, written
@@ -38,7 +38,7 @@ class PolicyErrors(SiteFault):
         self.usable = usable or Policy()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class PolicyFile:
     """A configuration that was read, and is good.
 
@@ -139,7 +139,7 @@ def _check_depth(text: str, what: str) -> None:
             raise SiteFault(what, f"{where}more than {MAX_DEPTH} brackets in one another", AN_ADMINISTRATOR)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Entry:
     """One `name: value` of the file.
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
@@ -15,6 +14,7 @@ import typing as t
 
 from .. import early_ssh, records, shell_links, shell_words
 from ..errors import SiteFault, VTorqueError
+from ..frozen import frozen
 from ..records import Deadline, ProcessId, RefusalRecord
 from . import array_brake, hook_call, playbook, user_scripts
 from . import policy as site_policy
@@ -41,7 +41,7 @@ CALL_S = 10.0
 VERDICT_CALL_S = 2.0
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Ending:
     """How a prologue of ours ended.
 
@@ -78,7 +78,7 @@ class GoAhead(t.Protocol):
         """See to it that all that was begun is written down; does the playbook's process wait for the answer?"""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Case:
     """One start, with all that a verdict on it needs.
 

@@ -10,9 +10,10 @@ letter, options after the operand too, `--` as the end.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
+
+from ..frozen import frozen
 
 VALUED = frozenset("aAbcCdDeFijJkKlLmMNopPqrStTuvwW")
 """The options that take a value; every other letter is a flag (E f h I n V X x z), or qsub's to refuse."""
@@ -22,7 +23,7 @@ VM = "vm"
 """`-vm` is no option of qsub, which would read it as `-v m`."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Option:
     """One option among the words.
 
@@ -43,7 +44,7 @@ class Option:
     value_at: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Resource:
     """One `name=value` of a `-l` option; `begin` and `end` are its value's place in the option's value."""
 
@@ -53,7 +54,7 @@ class Resource:
     end: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Arguments:
     """Words as given, and what they are.
 
@@ -200,7 +201,7 @@ def read_resources(text: str) -> tuple[Resource, ...]:
     return tuple(found)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class NodeChunk:
     """One part of a node request: so many hosts alike, or one host by its name.
 

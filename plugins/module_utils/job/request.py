@@ -18,6 +18,7 @@ import re
 import typing as t
 
 from ..errors import UserFault
+from ..frozen import frozen
 from ..guestspec import FS_TYPES, IMAGE_NAME
 from .values import (
     BadValue,
@@ -56,7 +57,7 @@ DISTROS = ("debian", "ubuntu", "redhat", "centos", "rocky", "alma", "osv")
 HYPERVISORS = ("kvm", "skvm", "qemu")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Key:
     """One key of `-vm`: how its value is read, and what it means, for people."""
 
@@ -121,7 +122,7 @@ class RequestErrors(UserFault):
         self.good = good or Request()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Request:
     """What was asked for, key by key, and where each value came from.
 

@@ -9,12 +9,12 @@ A record that the front end has not got is kept for `UNDELIVERED` times as long;
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import pathlib
 import shutil
 import time
 
 from .. import records, spool
+from ..frozen import frozen
 from .record_copies import COMING
 
 DAY_S = 86_400.0
@@ -28,7 +28,7 @@ LOG_BYTES = 4 << 20
 """A log of what belongs to no job that is longer becomes its own predecessor; of predecessors one is kept."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Retired:
     """What was done.
 

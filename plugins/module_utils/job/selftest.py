@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 
 from ..errors import printable
 from ..findings import BAD, NONE, OK, WARN, Finding
+from ..frozen import frozen
 from .job_records import JobRecord
 from .parameters import Policy
 
@@ -93,7 +93,7 @@ def guests_per_node(policy: Policy) -> int:
     return max(1, policy.vms_per_node_min or 1)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Expected:
     """What must come of a job.
 
@@ -120,7 +120,7 @@ class Expected:
     keeps_records: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Came:
     """What came of it.
 

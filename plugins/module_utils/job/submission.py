@@ -11,6 +11,7 @@ import types
 import typing as t
 
 from ..errors import UserFault
+from ..frozen import frozen
 from . import mixed, script_file, start_directory
 from .directives import Script
 from .policy import NOT_AVAILABLE_YET, Demand, NodeSize, Offers, Policy, Resolved, demand, resolve, too_big
@@ -22,7 +23,7 @@ COMMAND_LINE = "command line"
 SIZED = {"vcpus", "ram", "vms_per_node"}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Site:
     """What there is at the site; the caller has looked, or knows how to.
 
@@ -39,7 +40,7 @@ class Site:
     look: t.Callable[[str], tuple[str, str]] = lambda word: script_file.look(word, os.getcwd())  # noqa: PTH109
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Submission:
     """What qsub gets.
 
@@ -63,7 +64,7 @@ class Submission:
         return mixed.vm_hosts(self.resolved, self.hosts)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Asked:
     """The command line and the script together: the command line wins, as it does for qsub."""
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 import xml.etree.ElementTree as ET
 
 from ..errors import printable
+from ..frozen import frozen
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 960, 270, 60, 56, 22
 LEGEND_X, LEGEND_ROW = 110, 20
@@ -35,7 +35,7 @@ LONG_SHARE = 2.0
 LEAST_S = 0.01
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Bar:
     """Something that took its time.
 
@@ -55,7 +55,7 @@ class Bar:
         return self.begin_s + self.seconds
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Row:
     """Bars beside each other, with a word before them."""
 
@@ -64,7 +64,7 @@ class Row:
     figure: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Scale:
     """From seconds to places, less a gap in which only the job ran."""
 

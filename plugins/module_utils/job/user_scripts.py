@@ -21,6 +21,7 @@ import typing as t
 
 from .. import records
 from ..errors import UserFault, VTorqueError, error_from_dict, printable
+from ..frozen import frozen
 from . import bounded, playbook
 from .batch import BatchJob
 from .parameters import Policy
@@ -35,7 +36,7 @@ TAIL = 400
 """Characters of a script's last output that a message repeats."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class UserScript:
     """A script that a job's request names.
 
@@ -50,7 +51,7 @@ class UserScript:
     digest: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Ended:
     """How a script ended.
 

@@ -9,11 +9,11 @@ words that say what is allowed.  `written` gives the text that every kind reads 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
 from ..errors import printable
+from ..frozen import frozen
 
 Value = str | int | bool | tuple[str, ...]  # pylint: disable=unsupported-binary-operation
 
@@ -30,7 +30,7 @@ class BadValue(ValueError):
     """The value is not of its kind; the text says what is allowed."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Kind:
     """How the value of one key or parameter is read.
 
@@ -45,7 +45,7 @@ class Kind:
     form: str = "word"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class KeyFault:
     """One thing that is wrong with one key.
 

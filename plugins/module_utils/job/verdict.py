@@ -19,7 +19,6 @@ Of several nodes that failed in one start `gather` finds the one error that coun
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
@@ -34,6 +33,7 @@ from ..errors import (
     VTorqueError,
     error_from_dict,
 )
+from ..frozen import frozen
 from .batch import NOTE_PREFIX, BatchJob, BatchNode, same_host
 from .parameters import Policy
 from .values import count_of
@@ -57,7 +57,7 @@ OF_THE_JOB = (UserFault.fault, ImageFault.fault)
 AT_ONCE = (ImpostorFault.fault, LoopFault.fault)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Verdict:
     """What is to be done about a start that failed.
 
@@ -225,7 +225,7 @@ def advice(error: VTorqueError, node: str) -> tuple[str, ...]:
     return (f"this is not a fault of the job: tell the administrator that it failed on {node}",)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Blame:
     """What becomes of the node.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import dataclasses
 import pathlib
 import re
 import secrets
@@ -21,6 +20,7 @@ import socket
 import typing as t
 
 from ..errors import VTorqueError
+from ..frozen import frozen
 from ..records import Deadline
 from .console import plain
 
@@ -29,7 +29,7 @@ HEARD = 1 << 16
 LEAST_S = 1
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Channel:
     """The way to one guest.
 
@@ -44,7 +44,7 @@ class Channel:
     token: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Done:
     """How an order ended in a guest.
 

@@ -9,7 +9,6 @@ qcow2: QEMU, docs/interop/qcow2.txt; its limits: block/qcow2.h.  The other forma
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
 import re
@@ -17,6 +16,7 @@ import struct
 import typing as t
 
 from ..errors import ImageFault
+from ..frozen import frozen
 
 READ_BYTES = 1 << 16
 """Headers are looked for in so much of a file's beginning; no format has more of one."""
@@ -60,7 +60,7 @@ _PACKED: tuple[tuple[int, bytes, str], ...] = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class DiskHeader:
     """What a disk file says of itself.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import os
 import pathlib
 import re
@@ -16,6 +15,7 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 from ..errors import NodeFault, SiteFault, VTorqueError
+from ..frozen import frozen
 from .domain_xml import NAMESPACE, DomainFacts, DomainSpec, GuestMark, differences, parse, read_facts, render_xml
 
 __all__ = [
@@ -48,7 +48,7 @@ _SHUTDOWN_REASONS = {0: "it shut down", 1: "it shut down or restarted of its own
 _REASONS = {"suspended": _PAUSE_REASONS, "stopped": _STOP_REASONS, "shutdown": _SHUTDOWN_REASONS}
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class DomainEvent:
     """Something happened to a domain.
 
@@ -63,7 +63,7 @@ class DomainEvent:
     reason: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Capabilities:
     """What this node's hypervisor offers.
 
@@ -76,7 +76,7 @@ class Capabilities:
     qemu_ids: tuple[int, int] = (0, 0)
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Outcome:
     """What was done, or would be: for modules with check mode and diff."""
 

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import typing as t
 import xml.etree.ElementTree as ET
 
 from ..errors import SiteFault
+from ..frozen import frozen
 from ..templates import SITE_DIR, render
 
 NAMESPACE = "urn:mikelangelo:vtorque:guest:1"
@@ -20,7 +20,7 @@ _SIZES = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 10**6, "
           "GB": 10**9, "G": 1 << 30, "GiB": 1 << 30, "TB": 10**12, "T": 1 << 40, "TiB": 1 << 40}  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class DomainSpec:
     """Everything that the template of a guest's domain may use.
 
@@ -66,7 +66,7 @@ class DomainSpec:
         return "q35" if self.arch == "x86_64" else "virt"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class GuestMark:
     """Whose guest a domain is, as its metadata says."""
 
@@ -77,7 +77,7 @@ class GuestMark:
     node: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class DomainFacts:
     """A domain as libvirt shows it.
 

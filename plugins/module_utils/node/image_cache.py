@@ -26,6 +26,7 @@ import typing as t
 
 from .. import records
 from ..errors import SiteFault, UserFault, VTorqueError
+from ..frozen import frozen
 from .images import Image
 from .overlay_bases import bases
 
@@ -35,7 +36,7 @@ _PART = ".part:"
 _GONE = ".gone:"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Source:
     """One file of an image in the pool.
 
@@ -48,7 +49,7 @@ class Source:
     sha256: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Copy:
     """A copy that is here, believed or not.
 

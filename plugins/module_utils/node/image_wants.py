@@ -28,6 +28,7 @@ import inotify_simple
 
 from .. import records
 from ..errors import ImageFault, SiteFault, VTorqueError, error_from_dict
+from ..frozen import frozen
 from ..guestspec import FS_TYPES, IMAGE_NAME
 from ..records import Deadline
 from . import locks
@@ -64,7 +65,7 @@ class Want:
         return cls(fs_type, image) if fs_type in FS_TYPES and re.fullmatch(IMAGE_NAME, image) else None
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Progress:
     """How far the work is.
 

@@ -19,6 +19,7 @@ import stat
 import typing as t
 
 from ..errors import ImageFault, SiteFault, UserFault, VTorqueError
+from ..frozen import frozen
 from ..guestspec import IMAGE_NAME
 from ..records import read_json
 
@@ -44,7 +45,7 @@ OPTIONAL_FORMS = {"who": r"[^\x00-\x1f\x7f]{0,200}", "made": r"[^\x00-\x1f\x7f]{
 _RECORD_NUMBERS = ("version", "revision", "disk_bytes", "virtual_bytes")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Boot:
     """How an image boots: by BIOS, by UEFI, or by a kernel that lies beside the disk."""
 
@@ -54,7 +55,7 @@ class Boot:
     cmdline: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Image:
     """An image of the pool that was checked.
 

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 
 from .. import records
 from ..errors import VTorqueError
+from ..frozen import frozen
 
 FILE = "guest.json"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Kept:
     """Root wrote it.
 

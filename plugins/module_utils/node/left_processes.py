@@ -10,7 +10,6 @@ root's, or of anybody else's, is ever ended.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import re
@@ -19,6 +18,7 @@ import signal
 import time
 import typing as t
 
+from ..frozen import frozen
 from ..records import Deadline, ProcessId
 
 PROC = pathlib.Path("/proc")
@@ -30,7 +30,7 @@ COMMAND_LIMIT = 60
 _ENDED = ("Z", "X")
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Marks:
     """How a job's processes are known.
 
@@ -49,7 +49,7 @@ class Marks:
     over_ticks: int
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Seen:
     """A living process of the job's user.
 

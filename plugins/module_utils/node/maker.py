@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import select
@@ -15,6 +14,7 @@ import traceback
 import typing as t
 
 from ..errors import VTorqueError
+from ..frozen import frozen
 from ..guestspec import NodePart, to_dict
 from ..records import Deadline, ProcessId, job_key
 from . import ending, guests, locks
@@ -24,7 +24,7 @@ from .settings import NodeSettings
 CHUNK = 1 << 16
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Order:
     """What is to be made.
 

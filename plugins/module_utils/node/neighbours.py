@@ -9,7 +9,6 @@ once.  What is found is a candidate: which machine answers there is for the host
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import json
 import os
@@ -22,6 +21,7 @@ import time
 import typing as t
 
 from ..errors import NodeFault, SiteFault, VTorqueError
+from ..frozen import frozen
 from ..guestspec import MAC
 from ..records import Deadline
 from . import rtnetlink
@@ -30,7 +30,7 @@ SYS_NET = pathlib.Path("/sys/class/net")
 STATIC_MAP_S = 10.0
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Candidate:
     """An address that may be the guest's, and who says so: `neighbour`, `lease` or `static map`."""
 

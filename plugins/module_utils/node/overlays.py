@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import shutil
 
 from ..errors import NodeFault, SiteFault
+from ..frozen import frozen
 from ..records import Deadline
 from .image_check import QEMU_IMG, inspect, run_qemu_img
 from .images import Image
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Taken:
     """What the overlays of a node's guests take of its disk: what they hold now, and by what they may still grow."""
 

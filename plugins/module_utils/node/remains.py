@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import re
@@ -14,6 +13,7 @@ import select
 import signal
 
 from ..errors import NodeFault
+from ..frozen import frozen
 from ..records import job_key
 from . import network_rules, slots, virtiofsd
 from .domain import Domains
@@ -25,7 +25,7 @@ KILLED_S = 10.0
 BARE = "ssh access"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Remain:
     """One thing that is there.
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import os
 import pathlib
@@ -17,12 +16,13 @@ import socket
 import typing as t
 
 from ..errors import UserFault, printable
+from ..frozen import frozen
 from . import image_check, images
 from .image_copy import Advance, digest, nobody_looks
 from .images import Image
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Wanted:
     """An image as it is to be; None: as the revision before, where there is one.
 

@@ -9,7 +9,6 @@ neighbour.h): to load a library for all of netlink takes half of the processor t
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import socket
@@ -17,6 +16,7 @@ import struct
 import typing as t
 
 from ..errors import VTorqueError
+from ..frozen import frozen
 
 HEADER = struct.Struct("=IHHII")
 """nlmsghdr: length, type, flags, sequence, port."""
@@ -43,7 +43,7 @@ ANSWER_S = 5.0
 """The kernel answers while it is asked; this is for one that does not."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Entry:
     """An entry of the table, or the news of one.
 

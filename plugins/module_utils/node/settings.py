@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 
 from ..errors import SiteFault
+from ..frozen import frozen
 from ..mounts import Mount
 from ..records import RUN_DIR, STATE_DIR, job_key
 from ..templates import SITE_DIR
@@ -17,7 +17,7 @@ MAX_SLOT = 255
 """A slot is the last byte of a guest's MAC address."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class NodeSettings:
     """The node's own word on everything that a request must not decide.
 

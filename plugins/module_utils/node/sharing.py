@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ..errors import SiteFault
+from ..frozen import frozen
 from ..guestspec import Owner
 from ..mounts import Mount, inside, of_the_system
 from .settings import NodeSettings
@@ -17,7 +16,7 @@ HOMES = "/home"
 ALWAYS = "nosuid,nodev"
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Share:
     """A directory of this node that a guest gets.
 
@@ -32,7 +31,7 @@ class Share:
     directory: str
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Plan:
     """Both sides of a guest's mounts.
 

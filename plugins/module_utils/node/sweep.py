@@ -19,6 +19,7 @@ import typing as t
 
 from .. import records, shell_links
 from ..errors import NodeFault, VTorqueError
+from ..frozen import frozen
 from ..records import Deadline, start_of
 from . import guests, locks, slots, traces
 from .domain import Domains
@@ -44,7 +45,7 @@ HasFiles = t.Callable[[str], bool]
 """Does the MOM on this node have files of this job?  It raises VTorqueError when that is not known."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Start:
     """One start of a job of which something is here."""
 
@@ -61,7 +62,7 @@ class Start:
         return ", ".join([*map(str, self.remains), *run])
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Said:
     """What is said of one start.
 
@@ -76,7 +77,7 @@ class Said:
     things: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Swept:
     """What a sweep did and found.
 
@@ -91,14 +92,14 @@ class Swept:
     living: tuple[Said, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Seen:
     starts: tuple[Start, ...]
     strangers: tuple[Remain, ...]
     silent: NodeFault | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class _Judged:
     start: Start
     verdict: str

@@ -16,6 +16,7 @@ import typing as t
 
 from ...module_utils import records, spool
 from ...module_utils.errors import VTorqueError
+from ...module_utils.frozen import frozen
 from ...module_utils.job import delivery, living, own_note, retention
 from ...module_utils.job import policy as site_policy
 from ...module_utils.job.batch import BatchSystem, open_batch
@@ -58,7 +59,7 @@ examples:
 """
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class Report:
     """What one call did and found; `--json` shows it as it is."""
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ...errors import SiteFault
+from ...frozen import frozen
 from ...records import Deadline
 
 if t.TYPE_CHECKING:
@@ -23,7 +23,7 @@ class UnknownJob(SiteFault):
     """The batch server answered, and it does not know this job (any more)."""
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BatchJob:
     """One job as the batch server describes it (`qstat -x -f`); root believes this and nothing else about a job.
 
@@ -89,7 +89,7 @@ class BatchJob:
         return tuple(dict.fromkeys(self.exec_host))
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class BatchNode:
     """One node as the batch server describes it (`pbsnodes -x`).
 

@@ -12,7 +12,6 @@ somebody's forgery against another's job: it is waited for, and only lines that 
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import itertools
 import mmap
@@ -23,6 +22,7 @@ import stat
 import typing as t
 
 from ...errors import SiteFault
+from ...frozen import frozen
 from ...guestspec import JOB_ID, USER_NAME
 from . import UnknownJob, same_host
 from .torque import parse_exec_host
@@ -34,7 +34,7 @@ MOST_STARTS = 1000
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class PastJob:
     """A start of a job as the server wrote it down.
 

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
+from ...frozen import frozen
 from . import same_host
 from .rights import server_settings
 
 
-@dataclasses.dataclass(frozen=True)
+@frozen
 class ServerSettings:
     """What the batch server allows.
 

@@ -21,7 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hook_call 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places, Start
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import left_call
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import alone_note, left_call
 
 UID = 61000 + os.getpid() % 4000
 JOB = "7.head"
@@ -62,7 +62,7 @@ class Place:
         self.start = Start(JOB, 1, Places(run_dir=directory / "run", state_dir=directory / "state"))
         records.make_directory(self.start.directory)
         records.make_record_directory(self.start.record_directory)
-        patch.setattr(left_call, "open_batch", lambda _policy, **_how: self.batch)
+        patch.setattr(alone_note, "open_batch", lambda _policy, **_how: self.batch)
         patch.setattr(left_call.pwd, "getpwnam", lambda _name: dataclasses.make_dataclass("P", ["pw_uid"])(UID))
         patch.setattr(left_call.hook_call, "hook_began", lambda: FAR)
         self.log = self.start.open_log(None)
@@ -76,7 +76,7 @@ class Place:
     def was(self, *others: str) -> None:
         """What was beside the job at its start."""
         data = {"job_id": JOB, "start": 1, "others": others}
-        records.write(self.start.record_directory / left_call.FILE, json.dumps(data))
+        records.write(self.start.record_directory / alone_note.FILE, json.dumps(data))
 
     def end(self, **changes: t.Any) -> str:
         """The end of the job; what the log says."""
@@ -174,12 +174,12 @@ def test_a_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch
 @pytest.mark.parametrize(("said", "others"), [({JOB}, []), ({JOB, "8.head"}, ["job 8.head"])])
 def test_who_else_is_here_is_noted_at_the_start(place: Place, said: set[str], others: list[str]) -> None:
     place.batch.said = saying(frozenset(said))
-    left_call.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
-    assert records.read_json(place.start.record_directory / left_call.FILE)["others"] == others
+    alone_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
+    assert records.read_json(place.start.record_directory / alone_note.FILE)["others"] == others
 
 
 def test_a_server_that_is_silent_at_the_start_leaves_no_note(place: Place) -> None:
     place.batch.said = saying(SiteFault("pbsnodes", "no answer"))
     with pytest.raises(SiteFault):
-        left_call.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
-    assert not (place.start.record_directory / left_call.FILE).exists()
+        alone_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
+    assert not (place.start.record_directory / alone_note.FILE).exists()

@@ -309,7 +309,7 @@ import types
 node.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
 node.front.present = begin
 before = missing()
-node.respond(io.BytesIO(sys.stdin.buffer.read()), {{}}, load=node.site_policy.Policy)
+node.respond(io.BytesIO(sys.stdin.buffer.read()), {{}}, load=node.Policy)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], input=json.dumps(guestspec.to_dict(PART)).encode(), capture_output=True,
@@ -376,15 +376,15 @@ def test_who_told_the_guests_does_not_wait_for_the_look_at_the_neighbours() -> N
     """Their streams end with us although that look has not ended."""
     program = f"""
 import json, os, sys, {node_work.__name__} as node
-from {node_work.__name__.rpartition(".")[0]} import left_call
+from {node_work.__name__.rpartition(".")[0]} import alone_note
 from {guestspec.__name__} import JobMap, KeyPair, to_dict
 def look(job_id, start, _policy, _node, directory):
     os.mkfifo(sys.argv[1])
     open(sys.argv[1], "w").write(f"{{job_id}} {{start}} {{directory.name}}")
-left_call.note_neighbours = look
+alone_note.note_neighbours = look
 told = JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KeyPair(*{dataclasses.astuple(KEY)!r}))
 node.from_dict = lambda *_words: told
-node._note_neighbours(b"{{}}", node.site_policy.Policy)
+node._note_neighbours(b"{{}}", node.Policy)
 """
     with tempfile.TemporaryDirectory() as place:
         fifo = f"{place}/looks"

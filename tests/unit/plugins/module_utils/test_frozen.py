@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A class of `frozen` behaves as the same class of `dataclasses.dataclass(frozen=True)`."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.frozen import frozen
+
+
+class Fields:
+    """What both have."""
+
+    name: str
+    secret: str = dataclasses.field(default="", repr=False, metadata={"low": 1})
+    values: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    count: int = 3
+
+
+def _body() -> dict[str, t.Any]:
+    body = {name: value for name, value in vars(Fields).items() if name not in ("__dict__", "__weakref__")}
+    return {**body, "__qualname__": "Thing"}
+
+
+OURS: t.Any = frozen(type("Thing", (), _body()))
+THEIRS: t.Any = dataclasses.dataclass(frozen=True)(type("Thing", (), _body()))
+BOTH = pytest.mark.parametrize("cls", [OURS, THEIRS], ids=["ours", "theirs"])
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        (("a",), {}),
+        (("a", "b", {"c": 1}, 4), {}),
+        ((), {"name": "a", "count": 5}),
+        (("a",), {"values": {"d": 2}, "secret": "s"}),
+    ],
+)
+def test_the_same_is_made_of_the_same_values(values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
+    ours, theirs = OURS(*values, **named), THEIRS(*values, **named)
+    assert vars(ours) == vars(theirs)
+    assert list(vars(ours)) == list(vars(theirs))
+    assert repr(ours) == repr(theirs)
+    assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
+    assert vars(dataclasses.replace(ours, count=9)) == vars(dataclasses.replace(theirs, count=9))
+    assert copy.deepcopy(ours) == ours
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [((), {}), (("a", "b", {}, 4, 5), {}), (("a",), {"other": 1}), (("a",), {"name": "b"})],
+    ids=["too few", "too many", "unknown", "twice"],
+)
+def test_what_does_not_fit_is_a_type_error(cls: t.Any, values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
+    with pytest.raises(TypeError, match="Thing"):
+        cls(*values, **named)
+
+
+@BOTH
+def test_nothing_is_changed_or_taken_away(cls: t.Any) -> None:
+    one = cls("a")
+    with pytest.raises(dataclasses.FrozenInstanceError, match="'name'"):
+        one.name = "b"
+    with pytest.raises(dataclasses.FrozenInstanceError, match="'name'"):
+        del one.name
+    assert one.name == "a"
+
+
+@BOTH
+def test_equal_are_those_of_one_class_with_equal_values(cls: t.Any) -> None:
+    assert cls("a") == cls("a")
+    assert cls("a") != cls("b")
+    assert OURS("a") != THEIRS("a")
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(cls("a"))
+    assert hash(cls("a", values=())) == hash(("a", "", (), 3))
+
+
+@BOTH
+def test_a_factory_makes_a_new_value_each_time(cls: t.Any) -> None:
+    assert cls("a").values is not cls("a").values
+
+
+@BOTH
+def test_the_fields_are_known(cls: t.Any) -> None:
+    assert dataclasses.is_dataclass(cls)
+    assert [field.name for field in dataclasses.fields(cls)] == ["name", "secret", "values", "count"]
+    assert dataclasses.fields(cls)[1].metadata["low"] == 1
+    assert cls.__match_args__ == ("name", "secret", "values", "count")
+
+
+def test_what_comes_after_the_fields_may_refuse_them() -> None:
+    def refuse(self: t.Any) -> None:
+        raise ValueError(self.name)
+
+    with pytest.raises(ValueError, match=r"^a$"):
+        frozen(type("Thing", (), {**_body(), "__post_init__": refuse}))("a")
+
+
+@pytest.mark.parametrize("thing", [guestspec.Group("users", 100), records.ProcessId(3, 4)])
+def test_it_survives_a_pickle(thing: t.Any) -> None:
+    assert pickle.loads(pickle.dumps(thing)) == thing
