@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ..module_utils.errors import VTorqueError
+from ..module_utils.errors import SiteFault, VTorqueError
 from ..module_utils.job.parameters import Policy
-from ..module_utils.job.policy_file import PATH, parse
+from ..module_utils.job.policy_file import PATH, PolicyErrors, parse
 from ..module_utils.job.policy_text import policy_text
 from ..module_utils.job.values import KeyFault
 from ..module_utils.job.variable_names import misspelt
@@ -23,7 +24,10 @@ SPEC: t.Final[dict[str, t.Any]] = {
     "prefix": {"type": "str", "default": ""},
     "variables": {"type": "list", "elements": "str", "default": []},
     "role_variables": {"type": "dict", "default": {}},
+    "former": {"type": "str"},
 }
+MARK: t.Final = "# made by mikelangelo.vtorque.site_config, sha256 of what stands above: "
+"""The beginning of the last line; a file that somebody edited does not bear the right one any more."""
 
 
 class ActionModule(ActionBase):
@@ -45,6 +49,8 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _all_args = self.validate_argument_spec(SPEC)
         args = checked.validated_parameters
+        if args["former"] is not None:
+            result["former"] = former(args["former"], args["path"])
         unread = [str(fault) for fault in misspelt(args["variables"], args["role_variables"])]
         try:
             text, policy = checked_text(args["settings"], args["path"])
@@ -55,7 +61,7 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(error), "faults": faults}
         if unread:
             return _refused(result, args["path"], unread)
-        result.update(self._copy(text, args["path"], task_vars or {}))
+        result.update(self._copy(marked(text), args["path"], task_vars or {}))
         result["policy"] = policy
         return result
 
@@ -86,6 +92,39 @@ def checked_text(settings: t.Mapping[str, object], path: str) -> tuple[str, dict
     """
     text = policy_text({name: value for name, value in settings.items() if value is not None})
     return text, as_facts(parse(text, path).policy)
+
+
+def marked(text: str) -> str:
+    """A configuration with the mark of its content.
+
+    Args:
+        text: whole lines.
+    """
+    return f"{text}\n{MARK}{hashlib.sha256(text.encode()).hexdigest()}\n"
+
+
+def former(text: str, path: str) -> dict[str, t.Any]:
+    """What a configuration says that is there already, as far as it can be read.
+
+    Args:
+        text: of it; anything at all does no harm.
+        path: what it is called in messages.
+
+    Returns:
+        `policy`, every parameter; `said`, those that are not at their defaults; `fault`, what is wrong with it, or "";
+        `readable`, is it of the form of a configuration; `by_hand`, did somebody write it, or edit what we wrote?
+    """
+    policy, fault, readable = Policy(), "", True
+    try:
+        policy = parse(text, path).policy
+    except PolicyErrors as error:
+        policy, fault = error.usable, error.why
+    except SiteFault as error:
+        fault, readable = error.why, False
+    facts, defaults = as_facts(policy), as_facts(Policy())
+    said = {name: value for name, value in facts.items() if value != defaults[name]}
+    above = text.rpartition(f"\n{MARK}")[0]
+    return {"policy": facts, "said": said, "fault": fault, "readable": readable, "by_hand": text != marked(above)}
 
 
 def as_facts(policy: Policy) -> dict[str, t.Any]:

@@ -55,6 +55,10 @@ options:
       - The names of the variables that roles read, as lists by what the names of each role begin with.
     type: dict
     default: {}
+  former:
+    description:
+      - What stands in the file on the host. What it says is then told; nothing of it is kept.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -73,6 +77,15 @@ policy:
   returned: success
   type: dict
   sample: {"bridge": "br1", "ram_max": 98304, "vm_img_dir": "/opt/vm-images"}
+former:
+  description:
+    - What O(former) says, as far as it can be read, C(policy) every parameter and C(said) those that are not at their
+      defaults.
+    - C(fault) is what is wrong with it, or empty; C(readable) says whether it has the form of a configuration at all.
+    - C(by_hand) says whether somebody wrote or edited it; what this module wrote ends with a mark of its content.
+  returned: when O(former) is given
+  type: dict
+  sample: {"policy": {"bridge": "br1"}, "said": {"bridge": "br1"}, "fault": "", "readable": true, "by_hand": false}
 faults:
   description: What is wrong with the settings, one sentence each.
   returned: when the settings are not good

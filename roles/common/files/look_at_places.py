@@ -75,6 +75,14 @@ def look(place: Place) -> dict[str, t.Any]:
                 f" such as {place['variable']}=/usr/local/lib/vtorque"
             ]
         }
+    if place.get("beside") and SHARED.fullmatch(kind):
+        others = ", ".join(place["beside"])
+        return {
+            "faults": [
+                f"{path} lies on {kind} ({target}), and {others} in this run may see it too, so that they would write the"
+                " same files at once: play one after the other (-e install_serial=1)"
+            ]
+        }
     said = os.statvfs(above)
     faults = []
     if said.f_flag & os.ST_RDONLY:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -159,3 +160,21 @@ def test_qsub_is_torques_own(place: pathlib.Path, name: str, words: str) -> None
     (place / "ours").symlink_to("link")
     said = f"{place}/{name} {words}: vtorque_pbs_qsub_on_fe must name the qsub of Torque"
     assert faults({"path": f"{place}/{name}", **QSUB}) == ([said] if words else [])
+
+
+def test_front_ends_on_one_file_system_do_not_write_at_once(
+    place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.spec_from_file_location("look_at_places", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    asked = {"path": f"{place}/vtorque", "variable": "vtorque_prefix", "trusted": True}
+    monkeypatch.setattr(module, "mount_of", lambda _path: ("/opt", "nfs4"))
+    (fault,) = module.look({**asked, "beside": ["fe2", "fe3"]})["faults"]
+    assert f"{place}/vtorque lies on nfs4 (/opt), and fe2, fe3 in this run may see it too" in fault
+    assert "-e install_serial=1" in fault
+    assert module.look({**asked, "beside": []})["faults"] == []
+    monkeypatch.setattr(module, "mount_of", lambda _path: ("/opt", "ext4"))
+    assert module.look({**asked, "beside": ["fe2"]})["faults"] == []
