@@ -79,8 +79,8 @@ def look(place: Place) -> dict[str, t.Any]:
         others = ", ".join(place["beside"])
         return {
             "faults": [
-                f"{path} lies on {kind} ({target}), and {others} in this run may see it too, so that they would write the"
-                " same files at once: play one after the other (-e install_serial=1)"
+                f"{path} lies on {kind} ({target}), and {others} in this run may see it too, so that they would write"
+                " the same files at once: play one after the other (-e install_serial=1)"
             ]
         }
     said = os.statvfs(above)
