@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         checked, _all_args = self.validate_argument_spec(SPEC)
         args = checked.validated_parameters
         if args["former"] is not None:
-            result["former"] = former(args["former"], args["path"])
+            result["former"] = former(str(args["former"]), args["path"])  # YAML takes no tagged text of Ansible
         unread = [str(fault) for fault in misspelt(args["variables"], args["role_variables"])]
         try:
             text, policy = checked_text(args["settings"], args["path"])
