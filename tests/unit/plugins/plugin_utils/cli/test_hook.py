@@ -139,8 +139,12 @@ def test_what_the_inventory_found_wrong_is_told(site: Site) -> None:
     assert site.refusal()["why"] == "the node file names other nodes"
 
 
+LATE = "prologue_timeout: 8\ntimeout: 8\n"
+"""Seconds in which the playbook must come to its first lines, also on a machine that is busy."""
+
+
 def test_late_playbook_is_ended_with_all_that_it_started(site: Site) -> None:
-    site.policy("prologue_timeout: 1\ntimeout: 1\n")
+    site.policy(LATE)
     site.play(f": >\"$run_dir/plan.json\"; trap '' TERM; sleep 1234 & echo $! $$ >{site.place}/pids; sleep 1234")
     assert site.prologue().returncode == REQUEUE
     assert "not done in time" in site.refusal()["what"]
@@ -151,7 +155,7 @@ def test_late_playbook_is_ended_with_all_that_it_started(site: Site) -> None:
 
 def test_late_playbook_is_ended_with_what_left_its_session(site: Site) -> None:
     """Each of Ansible's workers is a session of its own, and so is the ssh that it started."""
-    site.policy("prologue_timeout: 1\ntimeout: 1\n")
+    site.policy(LATE)
     stray = f"trap '' TERM; echo $$ >{site.place}/pid; exec sleep 1234"
     site.play(f'setsid sh -c "{stray.replace("$", chr(92) + "$")}" & sleep 1234')
     assert site.prologue().returncode == REQUEUE
