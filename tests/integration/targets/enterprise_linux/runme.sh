@@ -7,7 +7,8 @@ set -eux
 where=$(mktemp -d)
 trap 'rm -rf "$where"' EXIT
 export DNF_ASKED=$where/asked ANSIBLE_LOCALHOST_WARNING=false
+# an empty /run: whether this machine has an sshd that could be told of its files must not matter
 for release in 8.10 9.6 10.0; do
-  ansible-playbook -i localhost, --connection local -e "ansible_python_interpreter=$(command -v python)" -e "where=$where" \
+  unshare --mount sh -c 'mount -t tmpfs run /run && exec "$@"' sh ansible-playbook -i localhost, --connection local -e "ansible_python_interpreter=$(command -v python)" -e "where=$where" \
     -e "release='$release'" --check --diff "release_${release%%.*}.yml"
 done
