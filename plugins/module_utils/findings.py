@@ -80,6 +80,7 @@ class Report:
     began: float = 0.0
     ended: float = 0.0
     asked: bool = True
+    # pylint: disable=invalid-field-call  # it knows the library's own decorator alone
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
     collection: str = ""
 

@@ -44,6 +44,7 @@ class Outcome:
     changed: bool
     before: t.Any = None
     after: t.Any = None
+    # pylint: disable=invalid-field-call  # it knows the library's own decorator alone
     facts: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
 

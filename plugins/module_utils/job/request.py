@@ -135,6 +135,7 @@ class Request:
         log: what the user wants of the job's log, by `LOG_WORDS`; what is not there the site decides.
     """
 
+    # pylint: disable=invalid-field-call  # it knows the library's own decorator alone
     values: t.Mapping[str, Value] = dataclasses.field(default_factory=dict)
     origins: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     shell: str = ""

@@ -24,8 +24,6 @@ import sys
 import time
 import typing as t
 
-import inotify_simple
-
 from .. import records
 from ..errors import ImageFault, SiteFault, VTorqueError, error_from_dict
 from ..frozen import frozen
@@ -241,6 +239,8 @@ def wait(
         StillArriving: there was not time enough; says how far it is.
         VTorqueError: it cannot be done; says why.
     """
+    import inotify_simple  # only who waits needs it, and it is slow to load
+
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as heard:
         heard.add_watch(str(settings.images_dir), flags.MOVED_TO | flags.DELETE)
@@ -256,7 +256,8 @@ def wait(
                 )  # fmt: skip
             see_to_it(settings)
             heard.read(timeout=int(1000 * until.left_s(LOOK_S)) + 1)
-    if (error := failure(settings, what)) is not None:
+    error = failure(settings, what)
+    if isinstance(error, VTorqueError):
         raise error
 
 

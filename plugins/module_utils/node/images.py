@@ -39,8 +39,12 @@ RECORD_FORMS: dict[str, str] = {
     "description": r"[^\x00-\x1f\x7f]{0,1000}",
     "created": r"[0-9T:.Z+-]{10,40}",
 }
-OPTIONAL_FORMS = {"who": r"[^\x00-\x1f\x7f]{0,200}", "made": r"[^\x00-\x1f\x7f]{0,200}",
-                   "source": r"[^\x00-\x1f\x7f]{0,4096}", "inputs": r"[^\x00-\x1f\x7f]{0,200}"}  # fmt: skip
+OPTIONAL_FORMS = {
+    "who": r"[^\x00-\x1f\x7f]{0,200}",
+    "made": r"[^\x00-\x1f\x7f]{0,200}",
+    "source": r"[^\x00-\x1f\x7f]{0,4096}",
+    "inputs": r"[^\x00-\x1f\x7f]{0,200}",
+}
 """What an image that was made before they were kept does not have: who made it, how, and of what."""
 _RECORD_NUMBERS = ("version", "revision", "disk_bytes", "virtual_bytes")
 
@@ -74,6 +78,7 @@ class Image:
     distro: str = ""
     arch: str = ""
     virtual_bytes: int = 0
+    # pylint: disable=invalid-field-call  # it knows the library's own decorator alone
     record: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
 

@@ -19,6 +19,7 @@ class Fields:
     """What both have."""
 
     name: str
+    # pylint: disable=invalid-field-call  # it knows the library's own decorator alone
     secret: str = dataclasses.field(default="", repr=False, metadata={"low": 1})
     values: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     count: int = 3
