@@ -161,7 +161,7 @@ def test_qemu_is_not_root_and_gets_its_disk_by_ownership(lab: State) -> None:
         )  # fmt: skip
         left = json.loads(done.stdout)
         assert done.returncode == 1
-        assert {thing.split()[0] for thing in left["cn1"]} == {"domain", "process", "tap"}
+        assert {thing.split()[0] for thing in left["cn1"]} == {"cgroup", "domain", "domain's", "process", "tap"}
         assert left["fe"] == left["cn2"] == []
     finally:
         out(lab, "cn1", "virsh", "destroy", "probe")
