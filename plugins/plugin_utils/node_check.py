@@ -13,10 +13,13 @@ import typing as t
 
 from ..module_utils.errors import UserFault, VTorqueError
 from ..module_utils.guestspec import NodePart
-from ..module_utils.job.batch import BatchJob, kept, open_batch, same_host
+from ..module_utils.job import superior
+from ..module_utils.job.batch import BatchJob, UnknownJob, kept, open_batch, same_host
 from ..module_utils.job.parameters import Policy
 from ..module_utils.node.settings import NodeSettings
 from ..module_utils.records import run_directory
+
+SUPERIOR = "its mother superior"
 
 
 class Checked(t.NamedTuple):
@@ -34,7 +37,8 @@ class Checked(t.NamedTuple):
 def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> Checked:
     """Is it this node that is asked, by whom it must be, for a job that is here?
 
-    To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's.
+    To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's, by
+    the server's word, or when the server was told to forget the job (`qdel -p`) by what it said when the start began.
     What the prologue of this very start was told on this node, its root need not ask again.
 
     Raises:
@@ -48,7 +52,14 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
         return Checked("", None)
     directory = run_directory(part.job_id, part.start, settings.run_dir)
     told = None if connection else kept.kept(part.job_id, directory)
-    job = told or open_batch(policy).job(part.job_id)
+    try:
+        job = told or open_batch(policy).job(part.job_id)
+    except UnknownJob:
+        led_by = superior.kept(settings.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
+        if not led_by:
+            raise
+        check_host(part.job_id, led_by, connection, SUPERIOR)
+        return Checked(led_by, None)
     if connection:
         check_peer(job, connection)
     if part.do == "present":
@@ -108,7 +119,7 @@ def check_peer(job: BatchJob, connection: str) -> None:
     """
     if not job.nodes:
         raise VTorqueError(f"job {job.job_id}", "has no nodes, so nobody may ask for it from elsewhere")
-    check_host(job.job_id, job.nodes[0], connection, "its mother superior")
+    check_host(job.job_id, job.nodes[0], connection, SUPERIOR)
 
 
 def check_host(job_id: str, expected: str, connection: str, role: str) -> None:

@@ -25,7 +25,7 @@ import typing as t
 from ..module_utils import records
 from ..module_utils.errors import CANCELLED, VTorqueError
 from ..module_utils.guestspec import BareHost, FormError, ImageOrder, JobMap, LostGuest, NodePart, from_dict, to_dict
-from ..module_utils.job import policy_file
+from ..module_utils.job import policy_file, superior
 from ..module_utils.job.batch import kept, same_host
 from ..module_utils.job.parameters import Policy
 from ..module_utils.node import ending, front, guest_hooks, guests, joining, use
@@ -180,6 +180,9 @@ def respond(
             left = guests.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
             used = [to_dict(one) for one in use.read_use(settings.record_dir(part.job_id, part.start))]
             return _good(removed=removed, left=left, used=used)
+        if checked.superior:
+            record = settings.record_dir(part.job_id, part.start)
+            superior.keep(checked.superior, record, reader_uid=part.owner.uid)
         if part.bare_slots:
             host = _bare_host(part, settings, deadline, environment)
             if hold is not None:  # nothing to give up, but the word about the job may come as late

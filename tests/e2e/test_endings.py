@@ -343,9 +343,22 @@ def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
     assert site.left_on_nodes() == []
 
 
-def test_job_purged_from_the_server(site: Site) -> None:
-    """`qdel -p`: the nodes are clean when the MOM has found out."""
+@pytest.mark.parametrize(
+    ("first", "second", "found_out"),
+    [(SUPERIOR, SISTER, "Unknown job id on server"), (SISTER, SUPERIOR, "Job is being killed from pbs_server.")],
+)
+def test_job_purged_from_the_server(site: Site, first: str, second: str, found_out: str) -> None:
+    """`qdel -p`: the nodes are clean when the MOMs have found out, in whichever order they do.
+
+    A sister whose MOM finds out first runs no epilogue, and the server answers for nobody who asks for her clean-up.
+    """
     job_id = site.submit(*PAIR, stdin=SLEEPS)
     running(site, job_id)
-    assert site.on("fe", "qdel", "-p", job_id).returncode == 0
+    site.on(second, "sh", "-c", "kill -STOP $(cat /var/spool/torque/mom_priv/mom.lock)")
+    try:
+        assert site.on("fe", "qdel", "-p", job_id).returncode == 0
+        told = f"grep -F '{job_id};{found_out}' /var/spool/torque/mom_logs/*"
+        site.wait_for("the first MOM to find out", lambda: site.on(first, "sh", "-c", told).returncode == 0)
+    finally:
+        site.on(second, "sh", "-c", "kill -CONT $(cat /var/spool/torque/mom_priv/mom.lock)")
     site.wait_for("both nodes to be clean", lambda: not site.left_on_nodes())

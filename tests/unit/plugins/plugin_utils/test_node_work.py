@@ -21,7 +21,7 @@ import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import findings, guestspec, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, UnknownJob, kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import (
     doctor_call,
@@ -70,8 +70,12 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     here = World()
+    settings = node_work.settings_of
+    monkeypatch.setattr(
+        node_work, "settings_of", lambda *words: dataclasses.replace(settings(*words), state_dir=tmp_path / "state")
+    )
 
     class Batch:
         def job(self, job_id: str) -> BatchJob:
@@ -261,6 +265,43 @@ def test_a_caller_by_ssh_cannot_remove_what_the_server_does_not_answer_for(world
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.12 22"}
     world.job = SiteFault("qstat", "no answer")
     assert world.ask(dataclasses.replace(PART, do="absent"))["ok"] is False
+    assert world.asked == ["qstat 7.head"]
+
+
+@pytest.mark.parametrize(
+    ("led_by", "peer", "job_id", "ok"),
+    [
+        ("10.77.0.11", "10.77.0.11", "7.head", True),
+        ("10.77.0.11", "10.77.0.99", "7.head", False),  # a node that never led it
+        ("10.77.0.11", "10.77.0.11", "8.head", False),  # a job that never began here
+        ("", "10.77.0.11", "7.head", False),
+    ],
+)
+def test_of_a_job_that_was_purged_who_led_it_may_ask_for_its_end(
+    world: World, led_by: str, peer: str, job_id: str, ok: bool
+) -> None:
+    if led_by:
+        world.environment = {"SSH_CONNECTION": f"{led_by} 40000 10.77.0.11 22"}
+        assert world.ask(PART)["ok"]
+    world.asked.clear()
+    world.job = UnknownJob("job 7.head", "the batch server does not know it")
+    world.environment = {"SSH_CONNECTION": f"{peer} 40000 10.77.0.11 22"}
+    assert world.ask(dataclasses.replace(PART, do="absent", job_id=job_id, guests=()))["ok"] is ok
+    assert world.asked == [f"qstat {job_id}", *([f"absent {job_id} 2"] if ok else [])]
+
+
+@pytest.mark.parametrize(
+    ("do", "word"),
+    [("present", UnknownJob("job 7.head", "unknown")), ("absent", SiteFault("qstat", "no answer within 10 s"))],
+)
+def test_what_a_start_was_told_serves_for_its_end_alone_and_not_while_the_server_is_silent(
+    world: World, do: str, word: VTorqueError
+) -> None:
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
+    assert world.ask(PART)["ok"]
+    world.asked.clear()
+    world.job = word
+    assert world.ask(dataclasses.replace(PART, do=do, guests=PART.guests[: do == "present"]))["ok"] is False
     assert world.asked == ["qstat 7.head"]
 
 
