@@ -15,6 +15,8 @@ LAB := build/runtime/bin/python -m lab
 LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
 # labs in which end-to-end tests run side by side
 LABS ?= 2
+# other tests that run side by side: most of them wait
+TESTS ?= 4
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
 # a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet
@@ -74,7 +76,8 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint, antsibull-docs
 
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
-	@$(PYTEST) -q tests/unit tests/bench
+	@short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; : 'a socket has 107 bytes for its path'; \
+	$(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" tests/unit tests/bench
 
 oldest: prepare-test ## unit tests and an integration test with the oldest ansible-core that is supported
 	@echo "== oldest ansible-core"
@@ -92,7 +95,7 @@ molecule: prepare-test runtime images ## the roles, by molecule
 
 lab-tests: prepare-test runtime images ## the lab against the recorded facts of Torque
 	@echo "== lab"
-	@$(PYTEST) -q lab
+	@$(PYTEST) -q -n $(TESTS) lab
 
 e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
