@@ -91,6 +91,7 @@ sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test int
 
 molecule: prepare-test runtime images ## the roles, by molecule
 	@echo "== molecule"
+	@rm -rf build/ansible/tmp/molecule.*; : 'after an interrupted run it would take its hosts for created'
 	@cd extensions && ANSIBLE_HOME=$(CURDIR)/build/ansible PATH=$(CURDIR)/build/venv/bin:$$PATH molecule --base-config molecule/config.yml test --all
 
 lab-tests: prepare-test runtime images ## the lab against the recorded facts of Torque
