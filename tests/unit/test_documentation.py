@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import USELESS_YET
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import KEYS
 from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, PROMPTS, Block, blocks, missing
+from ansible_collections.mikelangelo.vtorque.tests.texts.calls import calls, holds
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -23,18 +24,7 @@ MARK = re.compile(r"(alice|root)@(fe|cn1|cn2|job)( status=[1-9][0-9]*)?|in=\S+|n
 DATA = {"ini", "json", "yaml"}
 """Languages in which a `#` begins a remark."""
 SCRIPT = ("#!", "#PBS")
-
-
-def words(text: str) -> str:
-    """A command as it is compared: a list of words in a program or a playbook is the same as the line that is typed."""
-    return " ".join(re.sub(r"[\"',\[\]()\\]", " ", text).split())
-
-
-def told_in(command: str, text: str) -> bool:
-    """Does a test hold a command, or play the playbook that it plays?"""
-    playbook = re.search(r"mikelangelo\.vtorque\.\w+", command)
-    wanted = playbook[0] if command.startswith("ansible-playbook ") and playbook else words(command)
-    return re.search(rf"(?<![\w.-]){re.escape(wanted)}(?![\w.-])", words(text)) is not None
+PLAY = "ansible-playbook -i cluster.ini mikelangelo.vtorque"
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
@@ -52,8 +42,8 @@ def test_block_is_of_a_kind_whose_commands_are_known(block: Block) -> None:
 
 @pytest.mark.parametrize("block", [block for block in CONSOLE if block.file], ids=str)
 def test_test_that_is_named_holds_the_command(block: Block) -> None:
-    text = (ROOT / block.file).read_text(encoding="utf-8")
-    assert [command.text for command in block.commands if not told_in(command.text, text)] == []
+    called = calls(ROOT / block.file)
+    assert [command.text for command in block.commands if not holds(command.text, called)] == []
 
 
 def test_commands_of_users_do_not_need_root() -> None:
@@ -96,15 +86,34 @@ def test_output_is_held_against_what_is_shown(shown: tuple[str, ...], output: st
 
 
 @pytest.mark.parametrize(
-    ("command", "text", "told"),
+    ("command", "name", "text", "told"),
     [
-        ("make demo", "run make demo\n", True),
-        ("make demo", "make demonstration", False),
-        ("vsub -I -X", 'Terminal("vsub", "-I", "-X", *request)', True),
-        ("vsub -I", 'Terminal("vsub", "-x")', False),
-        ("ansible-playbook -i c mikelangelo.vtorque.install -C", "import_playbook: mikelangelo.vtorque.install", True),
-        ("ansible-playbook -i c mikelangelo.vtorque.install", "import_playbook: mikelangelo.vtorque.uninstall", False),
+        ("make demo", "a.sh", "run make demo\n", True),
+        ("make demo", "a.sh", 'run "make demo"; others\n', True),
+        ("make demo", "a.sh", "# make demo\n", False),
+        ("make demo", "a.sh", "make; demo\n", False),
+        ("make demo", "a.sh", "make demonstration\n", False),
+        ("vsub -I -X", "a.py", 'Terminal("vsub", "-I", "-X", *request)', True),
+        ("vsub -I -X", "a.py", 'Terminal("vsub", "-I", *request, "-X")', False),
+        ("vsub -I -X", "a.py", 'Terminal("vsub")\nTerminal("-I", "-X")', False),
+        ("vsub -I", "a.py", '"""vsub -I"""\n# vsub -I\n', False),
+        ("vsub -I", "a.py", 'NAME = "vsub"\nrun([NAME, "-I"])', True),
+        ("vmgr doctor", "a.py", 'on("fe", "true; vmgr doctor --json | cat")', True),
+        ("vmgr image show debian12", "a.py", 'on("vmgr", "image", "show", "tiny", "--json")', True),
+        ("vmgr image show debian12", "a.py", 'on("vmgr", "image", "show", "other")', False),
+        ("vmgr doctor", "a.yml", "- argv: [vmgr, doctor]\n", True),
+        ("vmgr doctor", "a.yml", "# vmgr doctor\n- name: vmgr\n", False),
+        (f"{PLAY}.in", "a.yml", "- import_playbook: mikelangelo.vtorque.in", True),
+        (f"{PLAY}.in -C", "a.yml", "- import_playbook: mikelangelo.vtorque.in", False),
+        (f"{PLAY}.in", "a.yml", "- import_playbook: mikelangelo.vtorque.out", False),
+        (f"{PLAY}.in -C", "a.py", 'run("playbook", "mikelangelo.vtorque.in", "--check")', True),
+        (f"{PLAY}.in", "a.py", 'run("playbook", "mikelangelo.vtorque.in", "--check")', False),
+        (f"{PLAY}.in [-e a=b]", "a.py", 'run("playbook", "mikelangelo.vtorque.in")', True),
+        (f"{PLAY}.in", "a.sh", "ansible-playbook \\\n  mikelangelo.vtorque.in", True),
+        (f"{PLAY}.in", "a.yml", "roles: [mikelangelo.vtorque.in]", False),
+        (f"{PLAY}.in", "a.yml", "- role: mikelangelo.vtorque.in", False),
     ],
 )  # fmt: skip
-def test_command_is_found_in_a_test(command: str, text: str, told: bool) -> None:
-    assert told_in(command, text) == told
+def test_command_is_found_in_a_test(tmp_path: pathlib.Path, command: str, name: str, text: str, told: bool) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert holds(command, calls(tmp_path / name)) == told
