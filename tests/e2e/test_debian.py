@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import typing as t
+
 from .conftest import Site
+from .trouble import NODES
 
 LOOK = r"""#!/bin/bash
 . /etc/os-release
@@ -13,18 +17,118 @@ echo "$ID $VERSION_ID"
 id -un; id -u; id -g
 cloud-init --version >/dev/null 2>&1 && echo cloud-init
 test -s "$PBS_NODEFILE" && echo node file
-sudo -n true 2>/dev/null && echo POWER
+sudo -n true 2>/dev/null && echo reads sudo
+for file in /dev/vda /etc/shadow /run/log/journal/*/* /run/of-*; do
+    head -c 1 "$file" >/dev/null 2>&1 && echo "reads $file"
+done
 ls -A "$HOME" | wc -l
+id -G | sed 's/^/ids /'
+id -Gn | sed 's/^/names /'
+sed 's/^/group /' /etc/group
+ulimit -S -a; ulimit -H -a
+cat /run/seen-by-root
 echo complaint >&2
 exit 37
 """
+SITE = r"""#!/bin/sh
+# udev does this whenever somebody has written to a disk; and a socket that a service makes when the guest is ready
+udevadm trigger --action=change --settle /dev/vda
+for group in adm disk docker shadow sudo systemd-journal; do
+    echo "of $group" >"/run/of-$group" && chgrp "$group" "/run/of-$group" && chmod 640 "/run/of-$group" || exit
+done
+cd /run/systemd/system || exit
+printf '[Socket]\nListenStream=/run/late.sock\nSocketGroup=disk\nSocketMode=0660\n' >late.socket
+printf '[Service]\nExecStart=/bin/true\n' >late.service
+systemctl daemon-reload && systemctl start late.socket || exit
+{
+    find / /dev /run /tmp -xdev '(' -gid 6 -o -gid 42 -o -gid 999 ')' | sed 's/^/left /'
+    stat -c 'socket %a %G' /run/late.sock
+    stat -c 'disk %a %G' /dev/vda
+    stat -c 'shadow %a %G' /etc/shadow
+    systemctl show -p ExecMainExitTimestampMonotonic vtorque-identity
+    systemctl show -p ActiveEnterTimestampMonotonic sysinit.target
+    systemctl show -p ExecMainStartTimestampMonotonic vtorque-ready
+} >/run/seen-by-root 2>&1
+"""
+"""Run by the guest's root, before the job."""
+ULIMITS = "ulimit -S -a; ulimit -H -a"
+OF_THE_NODE = {
+    "physics": 6, "biology": 42, "chemistry": 999,  # what Debian has for disk, shadow and systemd-journal
+    "adm": 4, "sudo": 27, "disk": 121, "docker": 120,  # three that the image has too, and one that it has not
+}  # fmt: skip
+"""alice's groups on the nodes, whose distribution numbers them in its own way."""
+GIVEN = {"physics", "biology", "chemistry", "docker"}
+
+
+@contextlib.contextmanager
+def strong_groups(site: Site) -> t.Iterator[None]:
+    """alice is in groups that have the names and the ids of strong ones of the image; the site looks on as root."""
+    names, ids = ("|".join(map(str, words)) for words in (OF_THE_NODE, OF_THE_NODE.values()))
+    lines = "".join(f"{name}:x:{number}:alice\n" for name, number in OF_THE_NODE.items())
+    change = f"sed -E -i '/^({names}):|^[^:]*:[^:]*:({ids}):/d' /etc/group && cat >>/etc/group"
+    place = "/etc/vtorque/guest-hooks"
+    for node in NODES:
+        site.root(node, f"cp -p /etc/group /etc/group.away && mkdir -p {place}")
+    try:
+        for node in NODES:
+            for script, text in ((change, lines), (f"cat >{place}/prologue", SITE)):
+                done = site.on(node, "/bin/sh", "-c", script, stdin=text)
+                assert done.returncode == 0, done.stderr
+        yield
+    finally:
+        for node in NODES:
+            site.root(node, f"rm {place}/prologue; mv /etc/group.away /etc/group")
 
 
 def test_job_in_a_debian_guest(site: Site) -> None:
-    """The distribution's system, the user's ids, no power, streams apart, status exact."""
+    """The distribution's system, the user's ids, no power by any name or number, limits, streams, exact status."""
     script = site.write("/home/alice/look.sh", LOOK)
-    ended = site.job("-vm", "img=debian12,ram=512M", script)
-    assert ended.out.splitlines()[:6] == ["debian 12", "alice", "1001", "1001", "cloud-init", "node file"]
-    assert "POWER" not in ended.out
+    with strong_groups(site):
+        ended = site.job("-vm", "img=debian12,ram=512M", script)
+    bare = site.end(site.qsub("-l", f"nodes={ended.node}", stdin=ULIMITS).stdout.strip())
+    lines = ended.out.splitlines()
+    assert lines[:6] == ["debian 12", "alice", "1001", "1001", "cloud-init", "node file"]
+    _check_groups(lines)
+    _check_order(lines)
+    assert _limits(ended.out) == _limits(bare.out)
     assert ended.err == "complaint\n"
     assert ended.exit_status == 37
+
+
+def _said(lines: list[str], word: str) -> list[str]:
+    """What stands behind a word at the beginning of a line."""
+    return [line.partition(" ")[2] for line in lines if line.startswith(f"{word} ")]
+
+
+def _check_groups(lines: list[str]) -> None:
+    """Those of the node that give no power in the image; the image's own have gone from under their numbers."""
+    (ids,), (names,) = _said(lines, "ids"), _said(lines, "names")
+    # the lab's own group has a blank in its name, and the number 2000
+    assert sorted(map(int, ids.split())) == sorted([1001, 2000, *(OF_THE_NODE[name] for name in GIVEN)])
+    assert set(names.split()) == {"alice", "HPC", "Users", *GIVEN}
+    # all but what is for a group that he is in: so the same look finds what it should
+    assert _said(lines, "reads") == ["/run/of-docker"]
+    groups = {name: (number, who) for name, _x, number, who in (line.split(":") for line in _said(lines, "group"))}
+    for name in GIVEN:
+        assert groups[name] == (str(OF_THE_NODE[name]), "alice")
+    assert groups["adm"] == ("4", "")
+    assert groups["sudo"] == ("27", "")
+    for name, number in (("disk", "6"), ("shadow", "42"), ("systemd-journal", "999")):
+        assert groups[name][0] not in (number, "121")
+        assert "alice" not in groups[name][1]
+    assert _said(lines, "left") == []
+    assert (_said(lines, "socket"), _said(lines, "disk")) == (["660 disk"], ["660 disk"])
+    assert _said(lines, "shadow") == ["640 shadow"]
+
+
+def _check_order(lines: list[str]) -> None:
+    """The user is made before any service starts, and the guest is declared ready after that."""
+    times = {name: int(value) for name, sep, value in (line.partition("TimestampMonotonic=") for line in lines) if sep}
+    assert 0 < times["ExecMainExit"] < times["ActiveEnter"] < times["ExecMainStart"]
+
+
+def _limits(text: str) -> list[str]:
+    """Those that are carried from a node into a guest, soft, then hard."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if "(-" in line or ", -" in line]
+    assert len(lines) > 20
+    return [line for line in lines if not line.startswith(("pipe size", "file locks", "real-time non-blocking"))]
