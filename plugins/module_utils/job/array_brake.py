@@ -48,13 +48,14 @@ def refused_before(job_id: str, run_dir: pathlib.Path = records.RUN_DIR, now: fl
     array = array_of(job_id)
     if not array:
         return 0
-    now = time.clock_gettime(time.CLOCK_BOOTTIME) if now is None else now
     try:
         fd = os.open(run_dir / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         return 0
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
+        # not before: what another one has noted meanwhile would lie in the future, and be forgotten
+        now = time.clock_gettime(time.CLOCK_BOOTTIME) if now is None else now
         recent = [entry for entry in _entries(os.read(fd, LIMIT)) if now - WINDOW_S < entry[0] < now + ROUNDED_S]
         os.lseek(fd, 0, os.SEEK_SET)
         os.ftruncate(fd, 0)

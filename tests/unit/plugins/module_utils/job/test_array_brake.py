@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import pathlib
+import time
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import array_brake
@@ -38,6 +40,19 @@ def test_other_members_within_a_minute(
     tmp_path: pathlib.Path, refusals: list[tuple[str, float]], counts: list[int]
 ) -> None:
     assert [refused_before(job_id, tmp_path, 1000.0 + when) for job_id, when in refusals] == counts
+
+
+def test_who_was_first_at_the_file_is_counted(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several are refused at the same moment, and one waits for the other's lock."""
+    lock = fcntl.flock
+
+    def after_another(fd: int, operation: int) -> None:
+        lock(fd, operation)
+        time.sleep(0.01)  # more than is rounded
+        (tmp_path / array_brake.FILE).write_text(f"{time.clock_gettime(time.CLOCK_BOOTTIME):.3f} 72[1].th\n")
+
+    monkeypatch.setattr(array_brake.fcntl, "flock", after_another)
+    assert refused_before("72[2].th", tmp_path) == 1
 
 
 def test_file_is_roots_alone_and_stays_small(tmp_path: pathlib.Path) -> None:
