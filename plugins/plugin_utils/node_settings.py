@@ -60,7 +60,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         home_via=policy.home_via,
         home_export=policy.vm_nfs_home,
         mounts=mounts_of(policy),
-        mount_tries=policy.nfs_timeout,
+        mount_s=policy.nfs_timeout,
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
     )

@@ -29,6 +29,10 @@ address_of() { # host: for a kernel that is asked without mount.nfs, which would
     esac
 }
 
+seconds_up() { # a clock that nobody sets
+    read -r up _ </proc/uptime && echo "${up%%.*}"
+}
+
 mount_once() { # kind source target options: in a time that is bounded, whatever the server does
     case $1 in
         nfs)
@@ -46,10 +50,9 @@ mount_once() { # kind source target options: in a time that is bounded, whatever
 attach() { # kind source target options
     ! grep -qsxF "$3" "$mounted" || return 0
     mkdir -p "$3" || die "$3: no such directory could be made"
-    tries=1
+    until_s=$(($(seconds_up) + VTORQUE_MOUNT_SECONDS))
     until words=$(mount_once "$@" 2>&1); do
-        [ "$tries" -lt "$VTORQUE_MOUNT_TRIES" ] || die "$2 on $3 ($1), tried $tries times: ${words:-no answer}"
-        tries=$((tries + 1))
+        [ "$(seconds_up)" -lt "$until_s" ] || die "$2 on $3 ($1), tried for $VTORQUE_MOUNT_SECONDS s: ${words:-no answer}"
         sleep 1
     done
     echo "$3" >>"$mounted"

@@ -240,7 +240,9 @@ class Policy:
     timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
     prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; below Torque's $prologalarm less 10")
     vm_epilogue_timeout: int = _parameter(_SECONDS, 30, "seconds for a user's vm_epilogue in the guest")
-    nfs_timeout: int = _parameter(_SECONDS, 3, "tries to mount something in a guest, each of at most 10 s")
+    nfs_timeout: int = _parameter(
+        _SECONDS, 3, "seconds for which a guest tries to mount something; a try that has begun takes 10 at most"
+    )
     node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held")
     offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that may be offline by our note; 0: never any")
     record_days: int = _parameter(number(1, 36500), 90, "days that the records of jobs are kept")

@@ -231,7 +231,7 @@ def _start(
             host_key=spec.host_key, authorized_key=spec.authorized_key,
             domain=settings.domain or "", name_servers=_some(settings.name_server),
             search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
-            mounts=shared.mounts, mount_tries=settings.mount_tries,
+            mounts=shared.mounts, mount_s=settings.mount_s,
         )  # fmt: skip
         seed.write_iso(seed.render(told, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
         write_known_hosts(directory / "known_hosts", spec.host_key.public)

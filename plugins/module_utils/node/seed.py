@@ -61,7 +61,7 @@ class Seed:
         domain: of the guest's full name, or "".
         name_servers, search_domains, ntp_servers: where the site sets them.
         mounts: what its root mounts before it is ready.
-        mount_tries: how often it tries.
+        mount_s: seconds for which it tries each.
 
     Raises:
         SiteFault: a value is not of its form; it is named.
@@ -83,7 +83,7 @@ class Seed:
     search_domains: tuple[str, ...] = _texts(HOST_NAME)
     ntp_servers: tuple[str, ...] = _texts(f"{HOST_NAME}|{ADDRESS}")
     mounts: tuple[Mount, ...] = ()
-    mount_tries: int = 3
+    mount_s: int = 3
 
     def __post_init__(self) -> None:
         for thing in (self, self.owner, self.host_key, *self.owner.groups):

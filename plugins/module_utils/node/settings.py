@@ -49,7 +49,7 @@ class NodeSettings:
         home_via: how the user's home reaches his guests: `nfs`, or `virtiofs` from where this node has it.
         home_export: the export that stands for /home; None: no home by NFS.
         mounts: what else every guest mounts.
-        mount_tries: so often a guest tries to mount before it gives up.
+        mount_s: for so many seconds a guest tries to mount something before it gives up.
         virtiofsd: where the program may be; the first that is there.
     """
 
@@ -88,7 +88,7 @@ class NodeSettings:
     home_via: str = "nfs"
     home_export: str | None = None
     mounts: tuple[Mount, ...] = ()
-    mount_tries: int = 3
+    mount_s: int = 3
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),

@@ -77,7 +77,7 @@ def prepare(
         name=name, instance_id=str(uuid.uuid4()), mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,
         token=TOKEN, node_address=neighbours.node_address(settings.bridge), torque_home=str(settings.torque_home),
         owner=owner, host_key=host_key, authorized_key=make_key("bench").public,
-        mounts=shared.mounts, mount_tries=settings.mount_tries,
+        mounts=shared.mounts, mount_s=settings.mount_s,
     )  # fmt: skip
     seed.write_iso(seed.render(told, settings.template_dir), directory / "seed.iso")
     write_known_hosts(directory / "known_hosts", host_key.public)

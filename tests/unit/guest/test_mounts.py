@@ -14,6 +14,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templat
 
 MOUNT = """#!/bin/sh
 echo "$@" >>/asked
+read -r up </proc/uptime && echo "$((up + 2))" >/proc/uptime
 [ ! -e /refuses ] || { echo "mount: no such server" >&2; exit 32; }
 """
 HOME = "nfs\tfs:/home/it's alice\t/home/it's alice\thard,nosuid,nodev\n"
@@ -23,9 +24,10 @@ WORKSPACE = "virtiofs\tvtorque1\t/workspace\tnosuid,nodev\n"
 class Guest:
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
-        for name in ("bin", "dev", "etc/vtorque", "run"):
+        for name in ("bin", "dev", "etc/vtorque", "proc", "run"):
             (root / name).mkdir(parents=True)
         (root / "dev/null").touch()
+        (root / "proc/uptime").write_text("5\n")
         shutil.copy("/bin/busybox", root / "bin/busybox")
         for name in ("sh", "grep", "mkdir", "sleep", "timeout", "stat", "ln", "rmdir", "sed"):
             (root / "bin" / name).symlink_to("busybox")
@@ -37,11 +39,11 @@ class Guest:
         (self.root / "bin" / name).write_text(text)
         (self.root / "bin" / name).chmod(0o755)
 
-    def run(self, mounts: str, *, uid: int = 0, tries: int = 1) -> subprocess.CompletedProcess[str]:
+    def run(self, mounts: str, *, uid: int = 0, seconds: int = 1) -> subprocess.CompletedProcess[str]:
         """The guest's root runs it; the home belongs to root here, as which it passes."""
         told = mounts.replace("'", "'\\''")
         (self.root / "etc/vtorque/guest.env").write_text(
-            f"VTORQUE_MOUNTS='{told}'\nVTORQUE_MOUNT_TRIES={tries}\n"
+            f"VTORQUE_MOUNTS='{told}'\nVTORQUE_MOUNT_SECONDS={seconds}\n"
             f'VTORQUE_UID={uid}\nVTORQUE_HOME="/home/it\'s alice"\n'
         )
         return subprocess.run(
@@ -79,11 +81,12 @@ def test_a_system_with_mount_nfs_finds_the_server_itself(guest: Guest) -> None:
     assert guest.asked == ["-t nfs -o hard,nosuid,nodev fs:/home/it's alice /home/it's alice"]
 
 
-def test_what_does_not_come_is_told_after_the_tries(guest: Guest) -> None:
+def test_what_does_not_come_is_told_when_its_seconds_are_over(guest: Guest) -> None:
+    """A try takes two of them here."""
     (guest.root / "refuses").touch()
-    done = guest.run(HOME, tries=2)
+    done = guest.run(HOME, seconds=3)
     assert done.returncode == 1
-    assert done.stderr == "fs:/home/it's alice on /home/it's alice (nfs), tried 2 times: mount: no such server\n"
+    assert done.stderr == "fs:/home/it's alice on /home/it's alice (nfs), tried for 3 s: mount: no such server\n"
     assert len(guest.asked) == 2
 
 

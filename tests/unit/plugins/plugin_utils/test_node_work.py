@@ -504,7 +504,7 @@ def test_mounts_of_the_site_are_told_in_its_order() -> None:
     assert [(one.kind, one.source, one.target, one.options) for one in settings.mounts] == [
         ("nfs", "fs:/ws", "/workspace", ""), ("nfs", "fs:/opt", "/opt-hpc", ""), ("virtiofs", "/srv/x", "/x", "ro"),
     ]  # fmt: skip
-    assert (settings.home_via, settings.home_export, settings.mount_tries) == ("virtiofs", None, 7)
+    assert (settings.home_via, settings.home_export, settings.mount_s) == ("virtiofs", None, 7)
 
 
 def test_whoever_is_let_in_may_ask_how_the_node_is(monkeypatch: pytest.MonkeyPatch) -> None:

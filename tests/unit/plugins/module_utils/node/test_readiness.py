@@ -226,7 +226,7 @@ def test_a_guest_that_says_why_it_cannot_is_believed(scene: Scene) -> None:
 
 
 def test_a_mount_that_does_not_come_is_the_sites_fault(scene: Scene) -> None:
-    scene.says(scene.guest(), f"vtorque-failed {TOKEN} mount: fs:/home/alice on /home/alice (nfs), tried 3 times")
+    scene.says(scene.guest(), f"vtorque-failed {TOKEN} mount: fs:/home/alice on /home/alice (nfs), tried for 3 s")
     with pytest.raises(SiteFault, match="mount: fs:/home/alice on /home/alice"):
         scene.wait()
 
