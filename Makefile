@@ -92,11 +92,11 @@ unit: prepare-test ## fast tests, no hypervisor
 	@short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; : 'a socket has 107 bytes for its path'; \
 	$(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" tests/unit tests/bench
 
-oldest: prepare-test ## unit tests and an integration test with the oldest ansible-core that is supported
+oldest: prepare-test ## unit tests, modules and a role with the oldest ansible-core that is supported
 	@echo "== oldest ansible-core"
 	@lab/prepare.sh oldest
 	@env --default-signal PYTHONPATH=build/import build/oldest/bin/python -m pytest -q tests/unit/plugins/{action,inventory,modules}
-	@VENV=$$PWD/build/oldest tests/collection.sh integration seed inventory_pbs_nodefile
+	@VENV=$$PWD/build/oldest tests/collection.sh integration seed inventory_pbs_nodefile site_config
 
 sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test integration; galaxy-importer
 	@echo "== $@"

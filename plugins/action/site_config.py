@@ -50,7 +50,8 @@ class ActionModule(ActionBase):
         checked, _all_args = self.validate_argument_spec(SPEC)
         args = checked.validated_parameters
         if args["former"] is not None:
-            result["former"] = former(str(args["former"]), args["path"])  # YAML takes no tagged text of Ansible
+            # YAML takes no tagged text of Ansible's, and str() of ansible-core 2.18's is still one
+            result["former"] = former("".join([*args["former"]]), args["path"])
         unread = [str(fault) for fault in misspelt(args["variables"], args["role_variables"])]
         try:
             text, policy = checked_text(args["settings"], args["path"])
