@@ -6,30 +6,48 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import subprocess
 
 import pytest
 
-from .conftest import CHECKOUT, Site
+from .conftest import CHECKOUT, JOB_TIMEOUT_S, Result, Site
+from .trouble import WAITS, finish
 
 PLACE = CHECKOUT / "build/mpi"
 DEBIAN = "img=debian12,ram=512M"
 
 
 @pytest.fixture(scope="session")
-def ring() -> str:
-    """Lines of shell that put the program into every guest of a job, as /tmp/ring, over the job's ssh."""
+def programs() -> dict[str, bytes]:
+    """What is built for the guests' Open MPI, by name."""
     subprocess.run([CHECKOUT / "tests/e2e/mpi/build.sh", PLACE], check=True, timeout=600)
-    program = base64.encodebytes((PLACE / "ring").read_bytes()).decode()
-    return f"""base64 -d >/tmp/ring.new <<'PROGRAM'
-{program}PROGRAM
-chmod 755 /tmp/ring.new
-cp /tmp/ring.new /tmp/ring
+    return {name: (PLACE / name).read_bytes() for name in ("ring", "mca_plm_tm.so", "mca_ras_tm.so")}
+
+
+@pytest.fixture(scope="session")
+def ring(programs: dict[str, bytes]) -> str:
+    """Lines of shell that put the program into every guest of a job, as /tmp/ring, over the job's ssh."""
+    return f"""{put(programs["ring"], "/tmp/ring")}
 for host in $(sort -u "$PBS_NODEFILE" | grep -vxF "$(hostname)"); do
-    ssh "$host" 'cat >/tmp/ring && chmod 755 /tmp/ring' </tmp/ring.new || exit
+    ssh "$host" 'cat >/tmp/ring && chmod 755 /tmp/ring' </tmp/ring || exit
 done
 """
+
+
+@pytest.fixture(scope="session")
+def with_tm(programs: dict[str, bytes]) -> str:
+    """Lines of shell that give the user's Open MPI components `tm`, which say when they are asked (mpi/tm.c)."""
+    place = "$HOME/.openmpi/components"
+    return f"mkdir -p {place}\n" + "\n".join(
+        put(programs[name], f"{place}/{name}") for name in ("mca_plm_tm.so", "mca_ras_tm.so")
+    )
+
+
+def put(program: bytes, place: str) -> str:
+    """Lines of shell that write a program to a place."""
+    return f"base64 -d >{place} <<'PROGRAM' && chmod 755 {place}\n{base64.encodebytes(program).decode()}PROGRAM"
 
 
 def ranks(out: str) -> list[tuple[int, int, str]]:
@@ -41,19 +59,68 @@ def ranks(out: str) -> list[tuple[int, int, str]]:
     return [(rank, size, host) for rank, size, host, _got in found]
 
 
-def test_mpirun_over_two_nodes(site: Site, ring: str) -> None:
-    """As an ordinary user, over the node file and without any: a process a virtual processor, in both guests."""
-    script = f"""{ring}mpirun --hostfile "$PBS_NODEFILE" /tmp/ring || exit
+WAYS = """
+hosts=$(cat "$PBS_NODEFILE")
+for from in $hosts; do
+    ssh "$from" "for to in $(echo $hosts); do ssh \\$to 'echo way $from \\$(hostname) \\$(id -un)'; done" </dev/null
+done
+for host in $hosts; do ssh "root@$host" echo IN </dev/null; echo "root $?"; done
+set -- $hosts
+# as if the first answered in the place of the second
+ssh -o HostKeyAlias="$2" "$1" echo IN </dev/null; echo "other $?"
+"""
+
+
+def test_mpirun_over_two_nodes(site: Site, ring: str, with_tm: str) -> None:
+    """As an ordinary user, over the node file and without any: a process a virtual processor, in both guests.
+
+    A component for Torque is asked only without what the job's environment says of it.  OpenSSH goes each way,
+    to nobody that answers in another's place, and not to root, from a guest or from the node.
+    """
+    script = f"""{ring}{with_tm}
+mpirun --hostfile "$PBS_NODEFILE" /tmp/ring || exit
 echo again
 mpirun /tmp/ring || exit
 cat "$PBS_NODEFILE"
-"""
-    ended = site.job("-l", "nodes=2", "-vm", f"{DEBIAN},vcpus=1", stdin=script)
-    assert (ended.exit_status, ended.err) == (0, "")
-    given, _again, found = ended.out.partition("again\n")
+echo untold
+env -u OMPI_MCA_plm -u OMPI_MCA_ras mpirun /bin/true 2>&1 | grep tm
+rm -r "$HOME/.openmpi"
+echo ways
+{WAYS}{WAITS}"""
+    job_id = site.submit("-l", "nodes=2", "-vm", f"{DEBIAN},vcpus=1", stdin=script)
+    node = site.runs(job_id)
+    spool = f"/var/spool/torque/spool/{job_id}.OU"
+    # twice as long as for others: the guests' boot is in it, and each ssh takes its time under emulation
+    site.wait_for("the last way", lambda: "other " in site.on(node, "cat", spool).stdout, timeout_s=2 * JOB_TIMEOUT_S)
+    as_user, as_root = (from_the_node(site, node, job_id, user) for user in ("alice", "root"))
+    ended = finish(site, job_id)
+    assert as_user.stdout == "IN\n", as_user.stderr
+    assert (as_root.returncode, as_root.stdout) == (255, "")
+    assert "Permission denied" in as_root.stderr
+    given, _again, rest = ended.out.partition("again\n")
+    found, _untold, rest = rest.partition("untold\n")
+    untold, _ways, ways = rest.partition("ways\n")
     hosts = found.splitlines()[-2:]
     assert {host.rpartition("-")[0] for host in hosts} == {"vcn1", "vcn2"}
     assert ranks(given) == ranks(found) == [(0, 2, hosts[0]), (1, 2, hosts[1])]
+    assert set(untold.splitlines()) == {"tm is asked for plm", "tm is asked for ras"}
+    every = [f"way {one} {other} alice" for one in hosts for other in hosts]
+    assert ways.splitlines() == [*every, "root 255", "root 255", "other 255", "up", "on"]
+    said = ended.err.splitlines()
+    assert said[:2] == [f"root@{host}: Permission denied (publickey)." for host in hosts]
+    assert said[-1] == "Host key verification failed."
+    assert "tm" not in ended.err
+    assert ended.exit_status == 0
+
+
+def from_the_node(site: Site, node: str, job_id: str, user: str) -> Result[str]:
+    """alice on the mother superior tries the job's own key, and the address and host key that she may read there."""
+    place = f"/run/vtorque/jobs/{job_id}.1"
+    guest = json.loads(site.on(node, "cat", f"{place}/ready.json", user="alice").stdout)["guests"][0]
+    options = [f"UserKnownHostsFile={place}/known_hosts", f"HostKeyAlias={guest['name']}", "BatchMode=yes"]
+    words = [word for option in options for word in ("-o", option)]
+    key = f"{place}/job_key"
+    return site.on(node, "ssh", "-F", "none", "-i", key, *words, "-l", user, guest["address"], "echo IN", user="alice")
 
 
 def test_pbsdsh_in_one_guest(site: Site) -> None:
