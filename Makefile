@@ -17,6 +17,7 @@ LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
 LABS ?= 2
 # other tests that run side by side: most of them wait
 TESTS ?= 4
+FRESH ?= make demo
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
 # a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet
@@ -124,9 +125,9 @@ generated: prepare-test ## write anew what repeats a table or a parser: tables o
 	@PYTHONPATH=build/import $(PY) tests/generated.py
 
 .PHONY: test-fresh
-test-fresh: ## `make demo` of what is committed, on a Debian that has nothing but git and make
+test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian that has nothing but git and make
 	@lab/prepare.sh test
-	@tests/fresh.sh
+	@tests/fresh.sh "$(FRESH)"
 
 .PHONY: bench
 bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache)
