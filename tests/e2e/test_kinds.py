@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import re
 import types
@@ -67,17 +68,21 @@ def test_batch_job_is_as_on_bare_metal(site: Site) -> None:
 ORDER = """#!/bin/sh
 n=0
 while [ $n -lt 3000 ]; do n=$((n+1)); echo "out $n"; echo "err $n" >&2; done
-{ echo a; echo b >&2; } >$HOME/only-out 2>$HOME/only-err
-cat $HOME/only-out; echo; cat $HOME/only-err >&2
+{ echo a; echo b >&2; } >$HOME/only-out.$PBS_JOBID 2>$HOME/only-err.$PBS_JOBID
+cat $HOME/only-out.$PBS_JOBID; echo; cat $HOME/only-err.$PBS_JOBID >&2
 """
 
 
 def test_streams_that_are_one_file_keep_their_order(site: Site) -> None:
-    """`-j oe`: the order of what is written to both; what the script itself keeps apart stays apart."""
+    """`-j oe`, `-j eo`: one file has both in order, the other nothing; what the script keeps apart stays apart."""
     script = site.write("/home/alice/order.sh", ORDER)
-    expected = "".join(f"{name} {n}\n" for n in range(1, 3001) for name in ("out", "err")) + "a\n\nb\n"
-    for ended in both(site, "-j", "oe", script=script):
-        assert (ended.exit_status, ended.out) == (0, expected)
+    order = "".join(f"{name} {n}\n" for n in range(1, 3001) for name in ("out", "err")) + "a\n\nb\n"
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # all four jobs at the same time
+        pairs = [(pool.submit(both, site, "-j", join, script=script), join) for join in ("oe", "eo")]
+    for pair, join in pairs:
+        for ended in pair.result():
+            assert ended.exit_status == 0
+            assert (ended.out, ended.err) == ((order, "") if join == "oe" else ("", order))
 
 
 THE_SAME = [
