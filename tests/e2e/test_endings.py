@@ -244,11 +244,12 @@ def test_program_of_the_mother_superior_killed_while_guests_boot(site: Site, vic
 
 
 def test_sister_falls_silent_while_guests_boot(site: Site) -> None:
-    """It is seen long before the deadline; the job is held, as its bound is, and no node is blamed.
+    """It is seen before the deadline; the job is held, as its bound is, and no node is blamed.
 
-    She lives on, and nobody tells her: she undoes what she began when her connection breaks, or at the deadline.
+    She lives on, and nobody tells her: she undoes what she began when her connection breaks, or at the deadline, which
+    is far away.
     """
-    with never_ready(site, timeout=60) as request:
+    with never_ready(site, timeout=240) as request:
         job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         with unplugged(site, SISTER):
