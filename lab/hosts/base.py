@@ -27,7 +27,10 @@ PLAIN = (
 )  # fmt: skip
 """What a node of a cluster has before anything of ours: Ansible asks for Python, the site for sshd and DHCP."""
 LIBVIRT = ("libvirt-daemon-system", "libvirt-clients", "qemu-system-x86", "qemu-utils")
-OFFERED = ("python3-venv", "python3-pip", "python3-libvirt", "acl", "bash-completion", "environment-modules", "man-db")
+OFFERED = (
+    "python3-venv", "python3-pip", "python3-libvirt", "nftables", "acl", "bash-completion", "environment-modules",
+    "man-db",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

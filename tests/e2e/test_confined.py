@@ -134,9 +134,11 @@ def listeners(site: Site, interfaces: dict[str, str]) -> t.Iterator[None]:
 
 
 def test_a_guest_whose_root_is_hostile_is_not_heard(site: Site) -> None:
-    """Neither as another, nor by whom the site does not name, nor at the batch system's ports; its own job works."""
-    reach = {"confine_guests": True, "guest_may_reach": ["10.77.0.12"]}
-    with changed(site, **reach), listeners(site, {"fe": "eth0", "cn2": "br0"}):
+    """Neither as another, nor by whom the site does not name, nor at the batch system's ports; its own job works.
+
+    Guests are confined without a word of the site.
+    """
+    with changed(site, guest_may_reach=["10.77.0.12"]), listeners(site, {"fe": "eth0", "cn2": "br0"}):
         site.root("cn1", f"mkdir -p {HOOK.rpartition('/')[0]}")
         done = site.on("cn1", "/bin/sh", "-c", f"cat >{HOOK} && chmod 755 {HOOK}", stdin=HOSTILE)
         assert done.returncode == 0, done.stderr
@@ -155,3 +157,6 @@ def test_a_guest_whose_root_is_hostile_is_not_heard(site: Site) -> None:
     assert ANOTHER not in {address for _mac, _kind, address, _port in everything}
     assert ANOTHER_MAC not in {mac for mac, *_more in everything}
     assert {kind for mac, kind, *_more in everything if mac == OWN_MAC} == {"0x800", "0x806"}
+    log = site.kept("cn1", ended.job_id, name="vtorque.log")
+    places = "10.77.0.1 tcp 7000, 10.77.0.12 tcp 15001, 10.77.0.12 tcp 15003 and 1 more"
+    assert f"network rules vtq1 (it was not let go to {places})" in log

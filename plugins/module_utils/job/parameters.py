@@ -201,7 +201,7 @@ class Policy:
     )
     confine_guests: bool = _parameter(
         _FLAG,
-        False,
+        True,
         "hold guests to their own addresses, and to whom they may reach; needs nftables, and no Open vSwitch",
     )
     guest_may_reach: tuple[str, ...] = _parameter(

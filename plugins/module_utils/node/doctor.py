@@ -19,7 +19,7 @@ from .. import spool
 from ..errors import NodeFault, SiteFault, VTorqueError
 from ..findings import BAD, NONE, OK, WARN, Finding
 from ..records import Deadline
-from . import health, image_places, image_wants, images, own_sshd, sweep, virtiofsd
+from . import health, image_places, image_wants, images, network_rules, own_sshd, sweep, virtiofsd
 from .settings import NodeSettings
 
 SWEPT = "swept"
@@ -166,6 +166,8 @@ def look_at_sharing(settings: NodeSettings) -> Finding:
         except OSError as error:
             words = f"NFS server {server}: {error.strerror or error}"
             return Finding("sharing", BAD, BAD, words, "see /etc/hosts, or vm_nfs_home and mounts in vtorque.yml")
+    if settings.confine_guests:
+        network_rules.reach(settings, "", sorted(servers), Deadline.after(network_rules.NAMES_S))
     return Finding("sharing", shown=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
 
 

@@ -5,7 +5,8 @@
 
 One table of the kernel's packet filter, on the bridge, with a chain for each guest that is entered by its network
 device; what does not come from a guest of ours is not looked at.  The rules are there before the device is, and know no
-connections: an answer is whatever TCP does not begin with, so that MPI costs no tracking.
+connections: an answer is whatever TCP does not begin with, so that MPI costs no tracking.  Where a guest was not let
+go is kept in a set of its own, which whoever takes the rules away puts into words.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ BATCH_AND_LIBVIRT = "{ 15001-15004, 16509, 16514 }"
 _HOOK = "type filter hook prerouting priority -300; policy accept;"
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _OF_A_GUEST = re.compile(r"vtq([0-9]{1,3})")
+KEPT = 64
+"""So many places where a guest was not let go are known, addresses with their ports; the counter counts on."""
+TOLD = 3
+"""So many of them are told when it is gone."""
+_PLACES = f"{{ type ipv4_addr . inet_proto . inet_service; size {KEPT}; flags dynamic; }}"
+_NO_IPV6 = "confined guests speak IPv4 alone"
 
 
 class Guest(t.NamedTuple):
@@ -69,13 +76,17 @@ def reach(settings: NodeSettings, node: str, servers: t.Sequence[str], deadline:
 
     Args:
         settings: this node's own word.
-        node: its address on the bridge.
+        node: its address on the bridge; "" where nobody is held yet.
         servers: of what this job's guests mount; names or addresses.
         deadline: of the making.
 
     Raises:
-        SiteFault: one of them has no address.
+        SiteFault: one of them has no address, or none of IPv4.
     """
+    if ":" in node:
+        raise SiteFault(
+            f"bridge {settings.bridge} has no IPv4 address", _NO_IPV6, "give it one, or set confine_guests: false"
+        )
     wanted = {*servers, *settings.may_reach, *settings.ntp_servers, *filter(None, [settings.name_server])}
     known = _addresses(sorted(wanted), Deadline.after(deadline.left_s(NAMES_S)))
 
@@ -94,10 +105,13 @@ def _addresses(words: t.Sequence[str], deadline: Deadline) -> dict[str, tuple[st
     for word in words:
         try:
             network = ipaddress.ip_network(word.strip("[]"), strict=False)
-            # what guests speak otherwise does not leave them
-            found[word] = (str(network),) if network.version == 4 else ()
         except ValueError:
             names.append(word)
+            continue
+        if network.version != 4:  # in silence it would be a mount, or a name, that nobody can explain
+            what = f"guests are to reach {word}, an IPv6 address"
+            raise SiteFault(what, _NO_IPV6, "name an IPv4 address, or set confine_guests: false")
+        found[word] = (str(network),)
 
     def ask() -> None:
         for name in names:
@@ -113,7 +127,8 @@ def _addresses(words: t.Sequence[str], deadline: Deadline) -> dict[str, tuple[st
         thread.join(deadline.left_s())
     if missing := [name for name in names if name not in found]:
         what = f"the address of {missing[0]}"
-        raise SiteFault(what, "is not known here, and guests are to reach it", "see guest_may_reach, and name servers")
+        why = "is not known here, and guests are to reach it"
+        raise SiteFault(what, why, "see guest_may_reach and mounts in vtorque.yml, /etc/hosts, and name servers")
     return found
 
 
@@ -138,14 +153,29 @@ def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None
     for guest in guests:
         lines += [
             *(f"add set {FAMILY} {TABLE} {name} {{ type ipv4_addr; }}" for name in _sets(guest.device)),
-            f"add chain {FAMILY} {TABLE} {guest.device}",
-            f"flush chain {FAMILY} {TABLE} {guest.device}",
-            *(f"add rule {FAMILY} {TABLE} {guest.device} {rule}" for rule in rules(guest, whom)),
+            f"add set {FAMILY} {TABLE} {_dropped(guest.device)} {_PLACES}",
+            *_chain(_dropped(guest.device), _last_rules(guest.device)),
+            *_chain(guest.device, rules(guest, whom)),
             _element("add", guest.device),
         ]
     _marker(settings).parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     _marker(settings).touch(mode=0o600)
     _nft("\n".join(lines), settings)
+
+
+def _chain(name: str, its_rules: t.Iterable[str]) -> t.Iterator[str]:
+    yield f"add chain {FAMILY} {TABLE} {name}"
+    yield f"flush chain {FAMILY} {TABLE} {name}"
+    yield from (f"add rule {FAMILY} {TABLE} {name} {rule}" for rule in its_rules)
+
+
+def _last_rules(device: str) -> tuple[str, ...]:
+    """Of the chain in which ends what is not let go; of what is for everybody, such as a search, nobody hears."""
+    place = "ip daddr . meta l4proto . th dport"
+    return (
+        f"ip daddr != 224.0.0.0/3 meta l4proto {{ tcp, udp }} add @{_dropped(device)} {{ {place} }}",
+        "counter drop",
+    )
 
 
 def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
@@ -157,6 +187,7 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
     # before a lease, and when it looks whether an address is somebody's (RFC 5227)
     own = f"{{ 0.0.0.0, {guest.address} }}" if guest.address else "0.0.0.0/0"
     job, hosts = _sets(guest.device)
+    drop = f"goto {_dropped(guest.device)}"
     return (
         f"ether saddr != {mac} drop",
         f"ether type arp arp htype 1 arp hlen 6 arp plen 4 arp operation {{ request, reply }} "
@@ -166,7 +197,7 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         f"ip saddr {own} udp sport 68 udp dport 67 @th,288,48 0x{mac.replace(':', '')} accept",
         f"ip saddr != {guest.address} drop" if guest.address else "ip saddr 0.0.0.0 drop",
         f"ip daddr @{job} accept",
-        f"meta l4proto {{ tcp, udp }} th dport {BATCH_AND_LIBVIRT} drop",
+        f"meta l4proto {{ tcp, udp }} th dport {BATCH_AND_LIBVIRT} {drop}",
         "tcp flags & (syn | ack) != syn accept",
         "icmp type { echo-reply, destination-unreachable, time-exceeded, parameter-problem } accept",
         f"ip daddr {whom.node} icmp type echo-request accept",
@@ -175,9 +206,9 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         f"{_to(whom.times)}udp dport 123 accept",
         f"ip daddr @{hosts} accept",
         *([f"{_to(whom.site)}accept"] if whom.site else []),
-        "tcp dport 22 drop",
+        f"tcp dport 22 {drop}",
         *([f"{_to(whom.files)}accept"] if whom.files else []),
-        "counter drop",
+        drop,
     )
 
 
@@ -214,21 +245,29 @@ def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
         settings: this node's own word.
 
     Returns:
-        Of which devices there were any.
+        Of which devices there were any, as words: with some of where they were not let go.
 
     Raises:
         NodeFault: this node's packet filter does not do it.
     """
-    mine = tuple(sorted(set(devices) & set(held(settings))))
+    there = _elements(settings)
+    mine = sorted(set(devices) & set(_held(there)))
     if mine:
         _nft("\n".join(line for device in mine for line in _removal(device)), settings)
-    return mine
+    return tuple(f"{device}{_places(there.get(_dropped(device), []))}" for device in mine)
+
+
+def _places(elements: t.Sequence[t.Any]) -> str:
+    """Where a guest was not let go, as words; "" for nowhere."""
+    found = sorted({"{} {} {}".format(*one["concat"]) for one in elements})
+    more = f" and {len(found) - TOLD} more" if len(found) > TOLD else ""
+    return f" (it was not let go to {', '.join(found[:TOLD])}{more})" if found else ""
 
 
 def _removal(device: str) -> t.Iterator[str]:
     yield _element("delete", device)
-    yield f"delete chain {FAMILY} {TABLE} {device}"
-    yield from (f"delete set {FAMILY} {TABLE} {name}" for name in _sets(device))
+    yield from (f"delete chain {FAMILY} {TABLE} {name}" for name in (device, _dropped(device)))
+    yield from (f"delete set {FAMILY} {TABLE} {name}" for name in (*_sets(device), _dropped(device)))
 
 
 def held(settings: NodeSettings) -> tuple[str, ...]:
@@ -237,11 +276,23 @@ def held(settings: NodeSettings) -> tuple[str, ...]:
     Raises:
         NodeFault: this node's packet filter does not tell.
     """
+    return _held(_elements(settings))
+
+
+def _held(there: dict[str, list[t.Any]]) -> tuple[str, ...]:
+    return tuple(sorted(str(name) for name, _verdict in there.get(BY_DEVICE, []) if _OF_A_GUEST.fullmatch(name)))
+
+
+def _elements(settings: NodeSettings) -> dict[str, list[t.Any]]:
+    """What the map and the sets of our table hold, by their names; {} without the table.
+
+    Not the table is asked for: who flushes the node's rules takes it, too, and that is no fault of the node.
+    """
     if not _marker(settings).exists():
-        return ()
-    told = json.loads(_nft("", settings, "-j", "list", "map", FAMILY, TABLE, BY_DEVICE))
-    found = [one["map"].get("elem", []) for one in told["nftables"] if "map" in one]
-    return tuple(sorted(str(name) for elements in found for name, _verdict in elements if _OF_A_GUEST.fullmatch(name)))
+        return {}
+    told = json.loads(_nft("", settings, "-j", "list", "ruleset", FAMILY))["nftables"]
+    found = [one[name] for one in told for name in ("map", "set") if name in one]
+    return {str(one["name"]): one.get("elem", []) for one in found if one["table"] == TABLE}
 
 
 def check(settings: NodeSettings) -> None:
@@ -255,6 +306,11 @@ def check(settings: NodeSettings) -> None:
 
 def _sets(device: str) -> tuple[str, str]:
     return f"{device}_job", f"{device}_hosts"
+
+
+def _dropped(device: str) -> str:
+    """The name of a set, and of the chain that fills it."""
+    return f"{device}_dropped"
 
 
 def _element(do: str, device: str) -> str:

@@ -244,6 +244,14 @@ def test_sharing_without_its_program(settings: NodeSettings) -> None:
         doctor.look_at_sharing(wanting)
 
 
+def test_whom_confined_guests_may_reach_has_an_address(settings: NodeSettings) -> None:
+    """A job would be held for it."""
+    confined = dataclasses.replace(settings, home_via="nfs", confine_guests=True, may_reach=("127.0.0.1",))
+    assert doctor.look_at_sharing(confined).state == "ok"
+    with pytest.raises(SiteFault, match=r"the address of licences\.invalid: is not known here"):
+        doctor.look_at_sharing(dataclasses.replace(confined, may_reach=("licences.invalid",)))
+
+
 def test_host_that_could_not_stay_bare_is_well(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many sites have no mixed requests."""
     monkeypatch.setattr(own_sshd, "look", raiser(SiteFault("sshd of cn1", "takes no keys of jobs", "place it")))

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import typing as t
 
 import pytest
@@ -60,6 +61,16 @@ def test_guests_are_held_again_and_again_and_let_go(settings: NodeSettings) -> N
     assert "vtq" not in shown(settings).replace("vtorque", "")
 
 
+def test_who_flushes_all_rules_leaves_none_to_take_away(settings: NodeSettings) -> None:
+    """As the distribution's own nftables.service does when it starts again; guests of later jobs are held again."""
+    network_rules.hold([FIRST], WHOM, settings)
+    subprocess.run([settings.nft, "flush", "ruleset"], check=True, timeout=20)
+    assert network_rules.held(settings) == ()
+    assert network_rules.let_go(["vtq1"], settings) == ()
+    network_rules.hold([SECOND], WHOM, settings)
+    assert network_rules.held(settings) == ("vtq2",)
+
+
 def test_an_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
     network_rules.hold([FIRST], WHOM, settings)
     before = chain(settings, "vtq1")
@@ -70,7 +81,8 @@ def test_an_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
     assert "ip saddr != 10.77.0.100 drop" in after
     assert re.search(r"arp saddr ip { 0\.0\.0\.0, 10\.77\.0\.100 } accept", after)
     # everybody's last rule
-    assert re.search(r"counter packets \d+ bytes \d+ drop$", after)
+    assert after.endswith("goto vtq1_dropped")
+    assert re.search(r"counter packets \d+ bytes \d+ drop$", chain(settings, "vtq1_dropped"))
 
 
 def test_the_batch_systems_ports_are_nobodys_but_a_jobs_own_guests(settings: NodeSettings) -> None:
@@ -81,8 +93,48 @@ def test_the_batch_systems_ports_are_nobodys_but_a_jobs_own_guests(settings: Nod
     for later in ("ip daddr @vtq1_hosts accept", "ip daddr 10.9.0.0/16 accept", "ip daddr 10.77.0.1 accept"):
         assert lines.index(later) > barred
     # servers of files are reached for files
-    assert lines.index("ip daddr 10.9.0.0/16 accept") < lines.index("tcp dport 22 drop")
-    assert lines.index("tcp dport 22 drop") < lines.index("ip daddr 10.77.0.1 accept")
+    assert lines.index("ip daddr 10.9.0.0/16 accept") < lines.index("tcp dport 22 goto vtq1_dropped")
+    assert lines.index("tcp dport 22 goto vtq1_dropped") < lines.index("ip daddr 10.77.0.1 accept")
+
+
+SEND = """
+import socket, struct, sys
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind(("guest", 0))
+for to, protocol, port in (line.split() for line in sys.stdin):
+    ends = struct.pack("!HH", 40000, int(port))
+    number, more = {"tcp": (6, ("!IIBBHHH", 1, 0, 5 << 4, 2, 1024, 0, 0)), "udp": (17, ("!HH", 8, 0))}[protocol]
+    said = ends + struct.pack(*more)
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(said), 0, 0, 64, number, 0,
+                       socket.inet_aton("10.77.0.100"), socket.inet_aton(to))
+    head = head[:10] + struct.pack("!H", ~(sum(struct.unpack("!10H", head)) % 65535) & 65535) + head[12:]
+    wire.send(bytes.fromhex("525400000b0b" + "525400000101" + "0800") + head + said)
+"""
+"""Sends TCP's first packets and UDP's as a guest does, which a bridge takes from its network device."""
+
+
+def test_where_a_guest_was_not_let_go_is_told_when_it_is_gone(settings: NodeSettings) -> None:
+    """Up to a bound, and of what was for itself alone: not what it may, not what is for everybody."""
+    inside = [*settings.nft.read_text().splitlines()[1].split()[1:5]]
+    for words in (
+        "link add br0 type bridge", "link add vtq1 type veth peer name guest", "link set vtq1 master br0",
+        "link set br0 up", "link set vtq1 up", "link set guest up",
+    ):  # fmt: skip
+        subprocess.run([*inside, "/usr/sbin/ip", *words.split()], check=True, timeout=20)
+    network_rules.hold([FIRST._replace(address="10.77.0.100"), SECOND], WHOM, settings)
+    network_rules.admit(["vtq1"], ["10.77.0.101"], [], settings)
+    sent = [
+        "10.77.0.101 tcp 4000", "10.9.1.1 tcp 27000", "224.0.0.251 udp 5353",  # its job; the site's; everybody
+        "10.8.1.1 tcp 27000", "10.8.1.1 tcp 27000", "10.9.1.1 tcp 15001", "10.77.0.1 tcp 22",
+        *(f"10.8.2.{number} udp 514" for number in range(network_rules.KEPT)),
+    ]  # fmt: skip
+    command = [*inside, sys.executable, "-c", SEND]
+    subprocess.run(command, input="\n".join(sent), text=True, check=True, timeout=20)
+    dropped = len(sent) - 2
+    assert f"counter packets {dropped} " in chain(settings, "vtq1_dropped")
+    places = "10.77.0.1 tcp 22, 10.8.1.1 tcp 27000, 10.8.2.0 udp 514"
+    gone = network_rules.let_go(["vtq1", "vtq2"], settings)
+    assert gone == (f"vtq1 (it was not let go to {places} and {network_rules.KEPT - 3} more)", "vtq2")
 
 
 def test_the_job_is_let_in_when_its_addresses_are_known(settings: NodeSettings) -> None:
@@ -95,8 +147,8 @@ def test_the_job_is_let_in_when_its_addresses_are_known(settings: NodeSettings) 
 
 
 def test_whom_the_site_names_is_found_by_name_address_and_network(settings: NodeSettings) -> None:
-    site = NodeSettings("cn1", 1, may_reach=("10.2.0.0/16", "10.2.7.7", "localhost"), name_server="fd00::53")
-    whom = network_rules.reach(site, "10.77.0.11", ("10.77.0.1", "[fd00::1]"), Deadline.after(20))
+    site = NodeSettings("cn1", 1, may_reach=("10.2.0.0/16", "10.2.7.7", "localhost"))
+    whom = network_rules.reach(site, "10.77.0.11", ("10.77.0.1",), Deadline.after(20))
     assert whom == Reach("10.77.0.11", ("10.77.0.1",), (), (), ("10.2.0.0/16", "127.0.0.1"))
 
 
@@ -104,6 +156,17 @@ def test_a_name_without_an_address_is_the_sites_fault() -> None:
     site = NodeSettings("cn1", 1, may_reach=("nobody.invalid",))
     with pytest.raises(SiteFault, match=r"the address of nobody\.invalid: is not known here"):
         network_rules.reach(site, "10.77.0.11", (), Deadline.after(20))
+
+
+def test_what_is_reached_by_ipv6_alone_is_the_sites_fault() -> None:
+    """Confined guests speak none: a mount that hangs would tell nobody why."""
+    site = NodeSettings("cn1", 1)
+    for node, servers, what in (
+        ("10.77.0.11", ("[fd00::1]",), r"guests are to reach \[fd00::1\], an IPv6 address"),
+        ("fd00::11", (), "bridge br0 has no IPv4 address"),
+    ):
+        with pytest.raises(SiteFault, match=f"{what}: confined guests speak IPv4 alone"):
+            network_rules.reach(site, node, servers, Deadline.after(20))
 
 
 def test_a_packet_filter_that_does_not_work_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
