@@ -143,6 +143,12 @@ def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None
     Raises:
         NodeFault: this node's packet filter does not do it.
     """
+    _marker(settings).parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    _marker(settings).touch(mode=0o600)
+    _nft(_text(guests, whom), settings)
+
+
+def _text(guests: t.Sequence[Guest], whom: Reach) -> str:
     lines = [
         f"add table {FAMILY} {TABLE}",
         f"add map {FAMILY} {TABLE} {BY_DEVICE} {{ type ifname : verdict; }}",
@@ -158,9 +164,7 @@ def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None
             *_chain(guest.device, rules(guest, whom)),
             _element("add", guest.device),
         ]
-    _marker(settings).parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    _marker(settings).touch(mode=0o600)
-    _nft("\n".join(lines), settings)
+    return "\n".join(lines)
 
 
 def _chain(name: str, its_rules: t.Iterable[str]) -> t.Iterator[str]:
@@ -296,12 +300,13 @@ def _elements(settings: NodeSettings) -> dict[str, list[t.Any]]:
 
 
 def check(settings: NodeSettings) -> None:
-    """Can this node's packet filter be asked?
+    """Would this node's packet filter take a guest's rules?  They are shown to the kernel, and not kept.
 
     Raises:
-        NodeFault: it cannot.
+        NodeFault: it would not.
     """
-    _nft("", settings, "list", "tables", FAMILY)
+    nowhere = Reach("192.0.2.1", (), (), (), ())  # RFC 5737: nobody's
+    _nft(_text([Guest("vtq-check", "02:00:00:00:00:00", "192.0.2.2")], nowhere), settings, "--check", "-f", "-")
 
 
 def _sets(device: str) -> tuple[str, str]:

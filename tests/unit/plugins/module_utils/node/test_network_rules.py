@@ -169,6 +169,22 @@ def test_what_is_reached_by_ipv6_alone_is_the_sites_fault() -> None:
             network_rules.reach(site, node, servers, Deadline.after(20))
 
 
+def test_a_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings: NodeSettings) -> None:
+    network_rules.check(settings)
+    assert shown(settings) == ""
+    network_rules.hold([FIRST], WHOM, settings)
+    before = shown(settings)
+    network_rules.check(settings)
+    assert shown(settings) == before
+
+
+def test_a_kernel_that_takes_no_rules_of_a_bridge_is_seen(settings: NodeSettings) -> None:
+    """Where one of its own is in the way, under the name of ours; to ask what there is would not tell."""
+    subprocess.run([settings.nft, "add table bridge vtorque { set guests { type ifname; }; }"], check=True, timeout=20)
+    with pytest.raises(NodeFault, match="the packet filter of cn1"):
+        network_rules.check(settings)
+
+
 def test_a_packet_filter_that_does_not_work_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
     broken = tmp_path / "nft"
     broken.write_text("#!/bin/sh\necho 'Error: Operation not supported' >&2\nexit 1\n")
