@@ -98,6 +98,7 @@ def lose(state: State, node: str) -> None:
         # first: processes that end would close their connections
         network.plug(state, node, plugged=False)
         ending.end(init)
+        network.forget_rules(state, node)
 
 
 def plug(state: State, node: str, *, plugged: bool) -> None:

@@ -66,6 +66,15 @@ def plug(state: State, node: str, *, plugged: bool) -> None:
     _ip([f"link set v-{node} {'up' if plugged else 'down'}"], state.name(SWITCH))
 
 
+def forget_rules(state: State, node: str) -> None:
+    """Of packets: a node's kernel dies with it, and here its network lives on.
+
+    Raises:
+        LabError: `nft` refused.
+    """
+    _run(["/usr/sbin/ip", "netns", "exec", state.name(node), "/usr/sbin/nft", "flush", "ruleset"])
+
+
 def remove(state: State) -> None:
     """Delete every network namespace of this lab, whether `make` came to its end or not."""
     _ip([f"netns del {name}" for name in present(state)])
@@ -80,6 +89,10 @@ def present(state: State) -> list[str]:
 
 def _ip(lines: list[str], namespace: str | None = None) -> None:
     command = ["/usr/sbin/ip", *(["-n", namespace] if namespace else []), "-batch", "-"]
-    done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=60)
+    _run(command, "\n".join(lines) + "\n")
+
+
+def _run(command: list[str], text: str = "") -> None:
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
     if done.returncode:
-        raise LabError(f"network: {done.stderr.strip() or 'ip failed without a word'}")
+        raise LabError(f"network: {done.stderr.strip() or 'ip or nft failed without a word'}")
