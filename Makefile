@@ -15,6 +15,8 @@ LAB := build/runtime/bin/python -m lab
 LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
 # labs in which end-to-end tests run side by side
 LABS ?= 2
+# end-to-end tests that run on nodes which the roles have installed; the others run on those of the lab itself
+BY_ROLES := $(patsubst %,tests/e2e/test_%.py,installed one_job endings doctor node_faults swept selftest image_cache)
 # other tests that run side by side: most of them wait
 TESTS ?= 4
 FRESH ?= make demo
@@ -114,7 +116,9 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 
 e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
-	@$(PYTEST) -q -n $(LABS) --dist loadfile tests/e2e
+	@$(LAB) install
+	@VTORQUE_BY_ROLES=1 $(PYTEST) -q -n $(LABS) --dist loadfile $(BY_ROLES)
+	@$(PYTEST) -q -n $(LABS) --dist loadfile tests/e2e $(BY_ROLES:%=--ignore=%)
 
 .PHONY: docs
 docs: prepare-test ## the manuals and the reference of plugins and roles as web pages, in build/docs/html

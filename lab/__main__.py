@@ -13,16 +13,21 @@ import subprocess
 import sys
 import time
 
-from . import cluster
-from .node import VENV
+from . import cluster, installed, roles
+from .node import OWN_VENV
 from .state import LabError, State
 
 
 def _up(state: State, arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else cluster.RUNTIME)).absolute()
+    by_roles = None
+    if arguments.by_roles:
+        by_roles = roles.place(runtime)
+        if not installed.is_whole(by_roles):
+            raise LabError(f"the roles have not installed what is in {runtime} (python -m lab install)")
     plan = cluster.Plan(
-        tuple(arguments.nodes.split(",")), pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare
+        tuple(arguments.nodes.split(",")), pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare, by_roles
     )
     if cluster.up(state, plan):
         print(f"the lab is up: {' '.join(plan.nodes)} ({time.monotonic() - begin:.1f} s)")
@@ -97,7 +102,7 @@ def _left(state: State, arguments: argparse.Namespace) -> int:
     facts = state.running()
     left: dict[str, list[str]] = {}
     for node in facts.addresses:
-        words = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(VENV / "bin/python"), "-m", "lab.leftovers"]
+        words = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.leftovers"]
         if node in facts.inits and not facts.inits[node].alive:
             left[node] = ["unknown: the node is lost"]
             continue
@@ -123,6 +128,18 @@ def _runtime(_state: State, _arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _install(_state: State, arguments: argparse.Namespace) -> int:
+    if arguments.look:
+        return 0 if installed.is_whole(roles.place()) else 1
+    print(roles.install())
+    return 0
+
+
+def _play(state: State, arguments: argparse.Namespace) -> int:
+    print(roles.play(state, cluster.RUNTIME, arguments.playbook, *arguments.words), end="")
+    return 0
+
+
 def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
     top = argparse.ArgumentParser(prog="lab", description=__doc__)
@@ -134,12 +151,19 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--pool", default=str(cluster.POOL), help="directory of images (%(default)s)")
     one.add_argument("--runtime", help="Python environment with the installed collection (build/runtime)")
     one.add_argument("--bare", action="store_true", help="without batch system and product: machines and libvirt alone")
+    one.add_argument(
+        "--by-roles", action="store_true", help="the product as the roles installed it, before the nodes booted"
+    )
     one.set_defaults(run=_up)
     commands.add_parser("down", help="end the cluster and everything in it").set_defaults(run=_down)
     one = commands.add_parser("status", help="the nodes, and whether they are alive (exit 1: not)")
     one.add_argument("--json", action="store_true")
     one.set_defaults(run=_status)
     usage = "lab on NODE [--user alice] [--cwd DIRECTORY] -- COMMAND [ARGUMENT...]"
+    usage_of_play = "lab play PLAYBOOK [-- OPTION...]"
+    one = commands.add_parser("play", help="play a playbook on the nodes of `up --by-roles`", usage=usage_of_play)
+    one.add_argument("playbook", help="mikelangelo.vtorque.install; options of ansible-playbook stand behind --")
+    one.set_defaults(run=_play)
     one = commands.add_parser("on", help="run a command on a node", usage=usage)
     one.add_argument("node")
     one.add_argument("--user", default="root", help="alice or bob (root)")
@@ -163,6 +187,11 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("runtime", help="build the collection and install it into build/runtime").set_defaults(
         run=_runtime
     )
+    one = commands.add_parser(
+        "install", help="have the roles install it on nodes, from whose disks those of `up --by-roles` boot"
+    )
+    one.add_argument("--look", action="store_true", help="only see whether they have (exit 1: not)")
+    one.set_defaults(run=_install)
     return top
 
 

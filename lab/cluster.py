@@ -17,8 +17,8 @@ import sys
 import time
 import typing as t
 
-from . import cgroups, ending, keys, network
-from .node import LAB, VENV
+from . import cgroups, ending, installed, keys, network
+from .node import LAB, OWN_VENV, VENV
 from .state import FRONT_END, Facts, LabError, Mount, NodePlan, Process, State, addresses
 
 NODES = ("fe", "cn1", "cn2")
@@ -38,12 +38,14 @@ class Plan:
         pool: directory of images that the nodes see as /opt/vm-images.
         runtime: venv with the installed collection, which the nodes see as /opt/vtorque/venv.
         bare: the machines and their daemons alone, without batch system and product.
+        by_roles: what the roles have installed on nodes of these names, or with: nothing yet; None: the lab installs.
     """
 
     nodes: tuple[str, ...] = NODES
     pool: pathlib.Path = POOL
     runtime: pathlib.Path = RUNTIME
     bare: bool = False
+    by_roles: pathlib.Path | None = None
 
 
 def up(state: State, plan: Plan) -> bool:
@@ -61,14 +63,16 @@ def up(state: State, plan: Plan) -> bool:
     with state.lock():
         facts = state.load()
         if facts is not None and facts.up and all(init.alive for init in facts.inits.values()):
-            if list(facts.addresses) != list(wanted) or facts.bare != plan.bare:
+            kind = (plan.bare, str(plan.by_roles or ""))
+            if list(facts.addresses) != list(wanted) or (facts.bare, facts.by_roles) != kind:
                 raise LabError(
                     f"another lab is up in {state.directory}: {' '.join(facts.addresses)} (python -m lab down)"
                 )
             return False
         _clean(state)
         _check(plan)
-        facts = Facts(wanted, str(plan.pool), str(plan.runtime), plan.bare)
+        by_roles = str(plan.by_roles or "")
+        facts = Facts(wanted, str(plan.pool), str(plan.runtime), plan.bare, by_roles=by_roles)
         try:
             _raise(state, plan, facts)
         except BaseException:
@@ -185,7 +189,11 @@ def _raise(state: State, plan: Plan, facts: Facts) -> None:
         (state.directory / shared).mkdir(mode=mode)
     state.save(facts)
     _venv_programs(plan.runtime, state.directory / "bin")
-    keys.make(state, facts.addresses)
+    kept = pathlib.Path(facts.by_roles)
+    if facts.by_roles and installed.is_whole(kept):
+        installed.lay(kept, state, facts.addresses)
+    else:
+        keys.make(state, facts.addresses)
     network.make(state, facts.addresses)
     starting = {name: _start(state, facts, name) for name in facts.addresses}
     try:
@@ -200,9 +208,14 @@ def _raise(state: State, plan: Plan, facts: Facts) -> None:
 
 def _mounts(state: State, facts: Facts, name: str) -> tuple[Mount, ...]:
     pool = pathlib.Path(facts.pool)
+    product = (
+        (Mount(str(installed.wheels(pathlib.Path(facts.by_roles))), installed.WHEELS, True),)
+        if facts.by_roles
+        else (Mount(facts.runtime, str(VENV), True), Mount(str(state.directory / "bin"), str(VENV / "bin"), True))
+    )
     return (
-        Mount(facts.runtime, str(VENV), True),
-        Mount(str(state.directory / "bin"), str(VENV / "bin"), True),
+        *product,
+        Mount(facts.runtime, str(OWN_VENV), True),
         Mount(str(CHECKOUT / "lab"), str(LAB / "lab"), True),
         Mount(str(pool if pool.is_dir() else state.directory / "pool"), "/opt/vm-images", name != FRONT_END),
         Mount(str(state.directory / "home"), "/home", False),
@@ -230,7 +243,11 @@ def _start(state: State, facts: Facts, name: str) -> Starting:
     """Start a node's process 1; returns its maker, and the pipe on which it says how it went."""
     numbers = {node: number for number, node in enumerate(facts.addresses)}
     mounts = _mounts(state, facts, name)
-    node = NodePlan(name, facts.addresses[name], numbers[name], facts.addresses, mounts, facts.bare)
+    prefix = installed.prefix(pathlib.Path(facts.by_roles), name) if facts.by_roles else None
+    node = NodePlan(
+        name, facts.addresses[name], numbers[name], facts.addresses, mounts, facts.bare, bool(facts.by_roles),
+        str(prefix or ""),
+    )  # fmt: skip
     place = state.node(name)
     node.write(place / "node.json")
     reading, writing = os.pipe()

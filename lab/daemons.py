@@ -143,16 +143,20 @@ def _ssh(plan: NodePlan) -> None:
     put("/etc/ssh/ssh_host_ed25519_key", key("host"), 0o600)
     put("/etc/ssh/ssh_host_ed25519_key.pub", key(f"{plan.name}.pub"))
     known = [f"{name},{address} {key(f'{name}.pub')}" for name, address in plan.peers.items()]
-    put("/etc/ssh/ssh_known_hosts", "".join(known))
+    ways = pathlib.Path("/root/.ssh/authorized_keys")
+    if not (plan.by_roles and ways.exists()):
+        # the roles add to them, and they are the node's own then
+        put("/etc/ssh/ssh_known_hosts", "".join(known))
+        put(ways, key("root.pub"), 0o600)
+    if not plan.by_roles:
+        put("/root/.ssh/id_ed25519", key("root"), 0o600)
+        put("/root/.ssh/id_ed25519.pub", key("root.pub"))
+    ways.parent.chmod(0o700)
     # what the product places there
     put(
         "/etc/ssh/ssh_config",
         "Include /etc/ssh/ssh_config.d/*-vtorque.conf\nHost *\n  StrictHostKeyChecking yes\n  BatchMode yes\n",
     )
-    put("/root/.ssh/id_ed25519", key("root"), 0o600)
-    put("/root/.ssh/id_ed25519.pub", key("root.pub"))
-    put("/root/.ssh/authorized_keys", key("root.pub"), 0o600)
-    pathlib.Path("/root/.ssh").chmod(0o700)
     settings = {
         "Include": "/etc/ssh/sshd_config.d/*-vtorque.conf", "Port": "22", "ListenAddress": plan.address,
         "HostKey": "/etc/ssh/ssh_host_ed25519_key", "PidFile": "/run/sshd.pid",
@@ -204,6 +208,17 @@ def start_libvirt() -> None:
         DaemonError: it did not start; says its last words.
     """
     run("/usr/sbin/libvirtd", "-d")
+
+
+def make_volatile() -> None:
+    """Make what packages and roles want to find in /run after each boot, which is systemd's to do where it runs.
+
+    Raises:
+        DaemonError: it could not be made.
+    """
+    wanted = sorted(pathlib.Path("/etc/tmpfiles.d").glob("*.conf"))
+    if wanted:
+        run("/usr/bin/systemd-tmpfiles", "--create", "--boot", *map(str, wanted))
 
 
 def start_nfs() -> None:

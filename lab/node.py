@@ -26,6 +26,8 @@ from .state import NodePlan
 
 LAB = pathlib.Path("/opt/vtorque-lab")
 """Where a node sees the lab's own Python package."""
+OWN_VENV = LAB / "venv"
+"""Where it sees the Python that runs the lab's own programs, whether the product is there or not."""
 VENV = pathlib.Path("/opt/vtorque/venv")
 PLAN = pathlib.Path("/run/lab/node.json")
 
@@ -62,6 +64,9 @@ def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
     root = _root(directory)
     _system(root, hierarchies)
     (root / PLAN.relative_to("/")).parent.mkdir()
+    if plan.prefix:
+        # no layer of the root: that one lies in the machine's file system, which is another
+        _overlay(pathlib.Path(plan.prefix), directory / "prefix", root / str(VENV.parent).lstrip("/"))
     for shown in plan.mounts:
         _bind(pathlib.Path(shown.source), root / shown.target.lstrip("/"), read_only=shown.read_only)
     _hide(root / str(directory.parents[1]).lstrip("/"))
@@ -75,26 +80,30 @@ def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
     cgroups.delegate()
     socket.sethostname(plan.name)
     environment = {
-        "PATH": f"{VENV}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{OWN_VENV}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONPATH": str(LAB),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": "/root",
         "LC_ALL": "C.UTF-8",
     }
     os.set_inheritable(ready, True)
-    python = str(VENV / "bin/python")
+    python = str(OWN_VENV / "bin/python")
     os.execve(python, [python, "-m", "lab.node", "init", str(ready)], environment)  # noqa: S606 - no shell is wanted
 
 
 def _root(directory: pathlib.Path) -> pathlib.Path:
     """The machine's file system, with everything the node writes kept in the node's directory."""
-    places = {name: directory / name for name in ("upper", "work", "root")}
-    for place in places.values():
+    root = directory / "root"
+    _overlay(pathlib.Path("/"), directory, root)
+    return root
+
+
+def _overlay(lower: pathlib.Path, kept: pathlib.Path, target: pathlib.Path) -> None:
+    places = {name: kept / name for name in ("upper", "work")}
+    for place in (*places.values(), target):
         # there already when a lost node comes back, with what it had written
-        place.mkdir(mode=0o755, exist_ok=True)
-    options = f"lowerdir=/,upperdir={places['upper']},workdir={places['work']}"
-    mount("vtorque-lab", places["root"], "overlay", 0, options)
-    return places["root"]
+        place.mkdir(mode=0o755, parents=True, exist_ok=True)
+    mount("vtorque-lab", target, "overlay", 0, f"lowerdir={lower},upperdir={places['upper']},workdir={places['work']}")
 
 
 def _system(root: pathlib.Path, hierarchies: t.Sequence[cgroups.Hierarchy]) -> None:
@@ -165,7 +174,7 @@ def init(ready: int) -> None:
     os.set_inheritable(ready, False)
     plan = NodePlan.read(PLAN)
     try:
-        if not plan.bare and not plan.is_front_end:
+        if not (plan.bare or plan.by_roles or plan.is_front_end):
             _furnish_ssh()
         daemons.start(plan)
         if not plan.bare:
@@ -186,10 +195,13 @@ def init(ready: int) -> None:
 
 def _furnish(plan: NodePlan) -> None:
     # they need what only the installed environment has
-    from . import batch, site
+    from . import batch, daemons, site
 
     batch.install(plan)
-    site.install(plan)
+    if plan.by_roles:
+        daemons.make_volatile()
+    else:
+        site.install(plan)
     batch.start(plan)
 
 

@@ -52,6 +52,17 @@ def install(checkout: pathlib.Path, runtime: pathlib.Path) -> str:
     return f"{tarball.name} is installed in {runtime}"
 
 
+def stamp(runtime: pathlib.Path) -> str:
+    """The digest of the sources that are installed in an environment.
+
+    Raises:
+        LabError: none are.
+    """
+    for place in runtime.glob(f"lib/python3*/site-packages/{STAMP}"):
+        return place.read_text(encoding="ascii")
+    raise LabError(f"the collection is not installed in {runtime} (python -m lab runtime)")
+
+
 def _galaxy(runtime: pathlib.Path, *words: str) -> None:
     _run(runtime, "-m", "ansible", "galaxy", "collection", *words)
 

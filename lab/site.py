@@ -18,6 +18,24 @@ TORQUE_HOME = pathlib.Path("/var/spool/torque")
 HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
 OF_NODES = frozenset({"vtorque-sweep", "vtorque-cache"})
 """Launchers that a front end has no use for.  The lab has no systemd: nothing calls the sweep but hooks and people."""
+SETTINGS = {
+    "record_host": "fe",
+    "bridge": "br0",
+    "allow_emulation": True,
+    "hypervisor_default": "qemu",
+    "img_default": "tiny",
+    "distro_default": "debian",
+    "vcpus_default": 1,
+    "ram_default": 192,
+    "host_os_core_count": 1,
+    "host_os_ram_mb": 512,
+    # emulated guests on a machine that may be busy with other things
+    "timeout": 240,
+    "ssh_timeout": 20,
+    # no server and no network are needed for it: the faster of the two ways
+    "home_via": "virtiofs",
+}
+"""The site's configuration of a lab: small guests, under software emulation."""
 
 
 def install(plan: NodePlan) -> None:
@@ -54,26 +72,9 @@ def place_drop_ins() -> None:
 
 
 def settings(plan: NodePlan) -> dict[str, t.Any]:
-    """The site's configuration of a lab: small guests, under software emulation."""
+    """The configuration of this node."""
     numbered = {} if plan.is_front_end else {"node_number": plan.number}
-    return {
-        **numbered,
-        "record_host": "fe",
-        "bridge": "br0",
-        "allow_emulation": True,
-        "hypervisor_default": "qemu",
-        "img_default": "tiny",
-        "distro_default": "debian",
-        "vcpus_default": 1,
-        "ram_default": 192,
-        "host_os_core_count": 1,
-        "host_os_ram_mb": 512,
-        # emulated guests on a machine that may be busy with other things
-        "timeout": 240,
-        "ssh_timeout": 20,
-        # no server and no network are needed for it: the faster of the two ways
-        "home_via": "virtiofs",
-    }
+    return {**numbered, **SETTINGS}
 
 
 def _templates() -> set[str]:

@@ -47,6 +47,8 @@ class NodePlan:
         peers: every node's name and address, this one included.
         mounts: what the node sees of the machine, besides the read-only view of its file system below.
         bare: neither batch system nor product, only the machine with its daemons.
+        by_roles: the product comes by the roles, when the node is up, and the lab puts nothing of it there.
+        prefix: directory that the node finds as /opt/vtorque then, and writes on for itself; "": it finds none.
     """
 
     name: str
@@ -55,6 +57,8 @@ class NodePlan:
     peers: dict[str, str]
     mounts: tuple[Mount, ...]
     bare: bool
+    by_roles: bool = False
+    prefix: str = ""
 
     @property
     def is_front_end(self) -> bool:
@@ -216,6 +220,7 @@ class Facts:
         inits: process 1 of each node, as the machine numbers it.
         up: False while `up` is at work, or was interrupted.
         bare: neither batch system nor product was put onto the nodes.
+        by_roles: the roles install the product, or have done so: where that is kept (`installed.py`); "": the lab does.
     """
 
     addresses: dict[str, str]
@@ -224,6 +229,7 @@ class Facts:
     bare: bool
     inits: dict[str, Process] = dataclasses.field(default_factory=dict)
     up: bool = False
+    by_roles: str = ""
 
     def init(self, node: str) -> Process:
         """Process 1 of a node.

@@ -95,7 +95,8 @@ def _raise(state: State, plan: Plan, facts: Facts) -> Facts:
     daemons.make_homes(state.directory / "home")
     keys.make(state, facts.addresses)
     network.make(state, facts.addresses)
-    _ssh_config(state, facts)
+    # a play may change the host's network, and sshd listens everywhere
+    keys.ssh_config(state, dict.fromkeys(facts.addresses, "127.0.0.1"))
     started = {name: _start(state, plan, origin, facts, name) for name in facts.addresses}
     for name, (process, ready) in started.items():
         _wait(name, process, ready)
@@ -172,21 +173,3 @@ def _end(facts: Facts) -> None:
 
 def _parent(pid: int) -> int:
     return int(pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
-
-
-def _ssh_config(state: State, facts: Facts) -> None:
-    """How the machine reaches the hosts: by root's key, with known host keys, through their network namespaces."""
-    keys_of = state.directory / "keys"
-    known = state.directory / "known_hosts"
-    known.write_text(
-        "".join(f"{name} {(keys_of / f'{name}.pub').read_text(encoding='ascii')}" for name in facts.addresses),
-        encoding="ascii",
-    )
-    daemons.put(
-        state.directory / "ssh_config",
-        f"Host *\n  User root\n  IdentityFile {keys_of / 'root'}\n  IdentitiesOnly yes\n"
-        f"  UserKnownHostsFile {known}\n  GlobalKnownHostsFile none\n  StrictHostKeyChecking yes\n  BatchMode yes\n"
-        f"  ControlMaster auto\n  ControlPersist 60\n  ControlPath {state.directory}/cp-%h\n"
-        f"  ProxyCommand /usr/bin/nsenter --net=/run/netns/{state.prefix}%h /bin/busybox nc 127.0.0.1 22\n",
-        0o600,
-    )

@@ -26,6 +26,8 @@ if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 LAB = (str(CHECKOUT / "build/runtime/bin/python"), "-m", "lab")
+BY_ROLES = bool(os.environ.get("VTORQUE_BY_ROLES"))
+"""On nodes that the roles have installed (`make e2e` has a part of the tests there)?"""
 JOB_TIMEOUT_S = 300
 """Generous: software emulation on a busy machine takes its time, and no test measures it."""
 
@@ -86,9 +88,10 @@ class Site:
         assert done.returncode == 0, f"{script}: {done.stderr}"
         return done.stdout
 
-    def up(self, *arguments: str) -> None:
+    def up(self, *arguments: str, by_roles: bool = BY_ROLES) -> None:
         """Raise the lab; it must come up."""
-        raised = self.run("up", "--pool", str(CHECKOUT / "build/pool"), *arguments, timeout_s=300)
+        kind = ("--by-roles",) if by_roles else ()
+        raised = self.run("up", "--pool", str(CHECKOUT / "build/pool"), *kind, *arguments, timeout_s=300)
         assert raised.returncode == 0, raised.stdout + raised.stderr
 
     def vsub(self, *arguments: str, stdin: str | bytes | None = None, user: str = "alice") -> Result[str]:

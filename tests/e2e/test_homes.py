@@ -9,7 +9,7 @@ import contextlib
 import typing as t
 
 from .conftest import Site
-from .trouble import changed, check_held, drop, mounted, wait_in_guest
+from .trouble import changed, check_held, drop, mounted, revive, wait_in_guest
 
 LOOK = """#!/bin/sh
 cat "$HOME/mine" && echo made >"$HOME/made" && mkdir "$HOME/made.d" && chgrp 2000 "$HOME/made.d"
@@ -88,7 +88,7 @@ def test_the_process_that_shares_a_home_is_the_users_and_ends_with_the_guest(sit
 @contextlib.contextmanager
 def home_server(site: Site) -> t.Iterator[None]:
     """NFS of the front end's /home, in user space."""
-    site.root("fe", "env PYTHONPATH=/opt/vtorque-lab /opt/vtorque/venv/bin/python -m lab.revive nfs")
+    site.root("fe", revive("nfs"))
     try:
         yield
     finally:

@@ -159,8 +159,8 @@ def replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def revive(daemon: str) -> str:
-    """The line of shell that starts a daemon of the lab again: `libvirt` or `batch`."""
-    return f"env PYTHONPATH=/opt/vtorque-lab /opt/vtorque/venv/bin/python -m lab.revive {daemon}"
+    """The line of shell that starts a daemon of the lab again: `libvirt`, `batch` or `nfs`."""
+    return f"env PYTHONPATH=/opt/vtorque-lab /opt/vtorque-lab/venv/bin/python -m lab.revive {daemon}"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What roles have installed on a lab's nodes, kept for the labs after it.
+
+Nodes of these names have the same addresses in every lab.  With the keys of that one they boot from its disks, as nodes
+that were installed and switched off.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import typing as t
+
+from . import keys
+from .state import LabError, State
+
+NODES = ("fe", "cn1", "cn2", "cn3")
+WHEELS = "/srv/wheels"
+"""Where nodes, which have no way to a package index, see what pip may install."""
+PREFIX = "upper/opt/vtorque"
+"""The product on a node's disk: that of the kept one lies under each later one's, and is not copied."""
+
+
+def is_whole(kept: pathlib.Path) -> bool:
+    """Have the roles been through?"""
+    return (kept / "nodes").is_dir()
+
+
+def wheels(kept: pathlib.Path) -> pathlib.Path:
+    """What pip may install on nodes."""
+    return kept / "wheels"
+
+
+def prefix(kept: pathlib.Path, node: str) -> pathlib.Path | None:
+    """What a node finds as /opt/vtorque when it boots."""
+    return kept / "prefix" / node if is_whole(kept) else None
+
+
+def keep(state: State, nodes: t.Iterable[str], kept: pathlib.Path) -> None:
+    """Take the disks of nodes that have ended, and their keys, out of a lab.
+
+    Args:
+        kept: directory, which is whole afterwards.
+    """
+    making = kept / "nodes.new"
+    for place in (making, kept / "prefix"):
+        place.mkdir()
+    for node in nodes:
+        (state.node(node) / PREFIX).rename(kept / "prefix" / node)
+        (state.node(node) / "upper").rename(making / node)
+    (state.directory / "keys").rename(kept / "keys")
+    making.rename(kept / "nodes")
+
+
+def lay(kept: pathlib.Path, state: State, nodes: t.Iterable[str]) -> None:
+    """Give nodes that have not booted yet the disks and keys that are kept.
+
+    Raises:
+        LabError: there is none for a node of this name.
+    """
+    names = list(nodes)
+    strange = [name for name in names if not (kept / "nodes" / name).is_dir()]
+    if strange:
+        raise LabError(f"the roles have installed {' '.join(NODES)}, and no {' '.join(strange)}")
+    shutil.copytree(kept / "keys", state.directory / "keys")
+    keys.hand_out(state, names)
+    for name in names:
+        # with what overlayfs notes of deleted files and replaced directories
+        words = ["/bin/cp", "-a", str(kept / "nodes" / name), str(state.node(name) / "upper")]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            raise LabError(f"{name} has no disk: {done.stderr.strip()}")

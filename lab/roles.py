@@ -1,0 +1,122 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The product on a lab's nodes as a site gets it: the playbook `install` of the installed collection, over ssh."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import pathlib
+import shutil
+import subprocess
+
+from . import cluster, installed, keys, runtime, site
+from .state import FRONT_END, LabError, State
+
+CACHE = cluster.CHECKOUT / "build/installed"
+PLAYBOOK = "mikelangelo.vtorque.install"
+PLAY_TIMEOUT_S = 1200
+INVENTORY = {
+    "all": {
+        "vars": {
+            **{f"vtorque_{name}": value for name, value in site.SETTINGS.items()},
+            "common_pip_environment": {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": installed.WHEELS},
+            "ansible_python_interpreter": "/usr/bin/python3",
+        },
+        "children": {
+            "vtorque_frontends": {"hosts": {FRONT_END: None}},
+            "vtorque_nodes": {"hosts": {name: None for name in installed.NODES if name != FRONT_END}},
+        },
+    }
+}
+"""The nodes, and the lab's configuration under the names of the roles."""
+SOURCES = ("installed.py", "roles.py", "site.py")
+
+
+def place(environment: pathlib.Path = cluster.RUNTIME) -> pathlib.Path:
+    """Where is kept, or will be, what the roles install of the collection in this environment."""
+    texts = [(pathlib.Path(__file__).with_name(name)).read_bytes() for name in SOURCES]
+    stamp = runtime.stamp(environment).encode()
+    return CACHE / hashlib.sha256(b"\0".join([stamp, *texts])).hexdigest()[:12]
+
+
+def install(environment: pathlib.Path = cluster.RUNTIME) -> str:
+    """Have the roles install the collection of this environment on nodes of a lab, unless that was done.
+
+    Returns:
+        What was done, for a person.
+
+    Raises:
+        LabError: it failed; says the last words.
+    """
+    kept = place(environment)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / ".lock").open("w", encoding="ascii") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        if installed.is_whole(kept):
+            return f"the roles have installed what is in {environment}"
+        state = State(CACHE / "lab")
+        cluster.down(state)
+        for former in CACHE.glob("[0-9a-f]*"):
+            shutil.rmtree(former)
+        _wheels(environment, installed.wheels(kept))
+        try:
+            cluster.up(state, cluster.Plan(installed.NODES, runtime=environment, by_roles=kept))
+            play(state, environment)
+            for node in installed.NODES:
+                cluster.lose(state, node)
+            installed.keep(state, installed.NODES, kept)
+        finally:
+            cluster.down(state)
+    return f"the roles have installed the product on {' '.join(installed.NODES)}"
+
+
+def play(state: State, environment: pathlib.Path, playbook: str = PLAYBOOK, *options: str) -> str:
+    """Play a playbook of the collection on the nodes of a lab that is up.
+
+    Args:
+        environment: the venv whose Ansible plays the collection that is installed in it.
+        options: of ansible-playbook.
+
+    Returns:
+        What it said.
+
+    Raises:
+        LabError: a host failed; says the last words.
+    """
+    addresses = state.running().addresses
+    inventory, log = state.directory / "inventory.json", state.directory / "play.log"
+    inventory.write_text(json.dumps(INVENTORY, indent=1), encoding="utf-8")
+    variables = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+        "ANSIBLE_HOME": str(state.directory / "ansible"),
+        "ANSIBLE_PIPELINING": "true",
+        "ANSIBLE_FORKS": str(len(addresses)),
+        "ANSIBLE_SSH_ARGS": f"-F {keys.ssh_config(state, addresses)}",
+    }
+    words = [str(environment / "bin/python"), "-m", "ansible", "playbook", "-i", str(inventory), playbook, *options]
+    if set(addresses) != set(installed.NODES):
+        words += ["--limit", ",".join(addresses)]
+    with log.open("wb") as stream:
+        done = subprocess.run(
+            words, env=variables, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, timeout=PLAY_TIMEOUT_S,
+            cwd="/",
+        )  # fmt: skip
+    said = log.read_text(encoding="utf-8", errors="replace")
+    if done.returncode:
+        raise LabError(f"{playbook} failed:\n{said[-4000:]}")
+    return said
+
+
+def _wheels(environment: pathlib.Path, there: pathlib.Path) -> None:
+    words = [
+        str(environment / "bin/python"), "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check",
+        "--wheel-dir", str(there), "-r", str(cluster.CHECKOUT / "requirements.txt"),
+    ]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600)
+    if done.returncode:
+        raise LabError(f"the packages of requirements.txt cannot be had:\n{done.stderr[-2000:]}")
