@@ -32,12 +32,13 @@ INVENTORY = {
     }
 }
 """The nodes, and the lab's configuration under the names of the roles."""
-SOURCES = ("installed.py", "roles.py", "site.py")
 
 
 def place(environment: pathlib.Path = cluster.RUNTIME) -> pathlib.Path:
     """Where is kept, or will be, what the roles install of the collection in this environment."""
-    texts = [(pathlib.Path(__file__).with_name(name)).read_bytes() for name in SOURCES]
+    here = pathlib.Path(__file__).parent
+    # the batch system's too: its state is on the disks that are kept
+    texts = [path.read_bytes() for path in sorted((*here.glob("*.py"), *here.glob("torque/*.py")))]
     stamp = runtime.stamp(environment).encode()
     return CACHE / hashlib.sha256(b"\0".join([stamp, *texts])).hexdigest()[:12]
 
