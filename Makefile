@@ -92,7 +92,7 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint, antsibull-docs
 
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
-	@short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; : 'a socket has 107 bytes for its path'; \
+	@short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; chmod 711 "$$short"; : 'a socket has 107 bytes for its path'; \
 	$(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" tests/unit tests/bench
 
 oldest: prepare-test ## unit tests, modules and a role with the oldest ansible-core that is supported
