@@ -69,8 +69,7 @@ def test_output_comes_as_it_is_made(job_place: JobPlace) -> None:
     process = job_place.start_batch(b"echo first; until [ -e seen ]; do sleep 0.1; done; rm seen; echo last\n")
     assert process.stdout
     assert process.stdout.readline() == b"first\n"
-    (job_place.root / "home/seen").touch()
-    os.chown(job_place.root / "home/seen", job_place.uid, job_place.uid)
+    job_place.give("seen")
     assert process.communicate(timeout=PATIENCE_S)[0] == b"last\n"
 
 
@@ -169,8 +168,7 @@ def test_what_the_job_does_not_have_of_its_variables_is_said_for_its_log(job_pla
         "of the job's variables dropped, as they name what only the node has: PBS_GPUFILE TMPDIR; "
         "replaced, as they count the guests: PBS_NP PBS_NUM_NODES PBS_NUM_PPN"
     )
-    (job_place.root / "home/go").touch()
-    os.chown(job_place.root / "home/go", job_place.uid, job_place.uid)
+    job_place.give("go")
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
 
@@ -300,8 +298,7 @@ def test_suspend_and_resume(job_place: JobPlace) -> None:
     to_session(process, signal.SIGTSTP)
     job_place.wait_until(lambda: state(script) == "T")
     to_session(process, signal.SIGCONT)
-    (job_place.root / "home/go").touch()
-    os.chown(job_place.root / "home/go", job_place.uid, job_place.uid)
+    job_place.give("go")
     assert process.communicate(timeout=PATIENCE_S)[0] == b"resumed\n"
     assert process.returncode == 0
 
@@ -375,8 +372,7 @@ def test_a_touched_record_alone_ends_nothing(job_place: JobPlace) -> None:
     process = job_place.start_batch(b"echo up; until [ -e seen ]; do sleep 0.1; done; rm seen; echo last\n")
     started(process)
     os.utime(job_place.directory / "ready.json")
-    (job_place.root / "home/seen").touch()
-    os.chown(job_place.root / "home/seen", job_place.uid, job_place.uid)
+    job_place.give("seen")
     out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (0, b"last\n", b"")
 
