@@ -18,7 +18,7 @@ LABS ?= 2
 # end-to-end tests that run on nodes which the roles have installed; the others run on those of the lab itself
 BY_ROLES := $(patsubst %,tests/e2e/test_%.py,installed one_job endings doctor node_faults swept selftest image_cache)
 # other tests that run side by side: most of them wait
-TESTS ?= 4
+TESTS ?= 3
 FRESH ?= make demo
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
