@@ -182,7 +182,8 @@ def respond(
             return _good(removed=removed, left=left, used=used)
         if checked.superior:
             record = settings.record_dir(part.job_id, part.start)
-            superior.keep(checked.superior, record, reader_uid=part.owner.uid)
+            with guests.disk_judged(settings):
+                superior.keep(checked.superior, record, reader_uid=part.owner.uid)
         if part.bare_slots:
             host = _bare_host(part, settings, deadline, environment)
             if hold is not None:  # nothing to give up, but the word about the job may come as late

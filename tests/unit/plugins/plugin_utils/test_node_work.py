@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -302,6 +303,19 @@ def test_what_a_start_was_told_serves_for_its_end_alone_and_not_while_the_server
     world.asked.clear()
     world.job = word
     assert world.ask(dataclasses.replace(PART, do=do, guests=PART.guests[: do == "present"]))["ok"] is False
+    assert world.asked == ["qstat 7.head"]
+
+
+def test_a_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_words: object, **_how: object) -> t.NoReturn:
+        raise VTorqueError("superior.json was not written") from OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(node_work.superior, "keep", full)
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
+    error = world.ask(PART)["error"]
+    assert (error["fault"], error["cause"]) == ("node", "disk")
     assert world.asked == ["qstat 7.head"]
 
 
