@@ -12,6 +12,7 @@ import select
 import shutil
 import stat
 import subprocess
+import time
 import typing as t
 
 import pytest
@@ -132,7 +133,11 @@ def test_it_is_ended_too_before_it_is_ssh(site: Site) -> None:
     shutil.copy(shutil.which("sleep") or "", site.place / "setpriv")
     with subprocess.Popen([site.place / "setpriv", "1000"], stdin=said) as becoming:
         os.close(said)
+        name = pathlib.Path(f"/proc/{becoming.pid}/comm")
         try:
+            # the kernel closes what Popen waits for before it gives the process its name
+            while name.read_text() != "setpriv\n" and becoming.poll() is None:
+                time.sleep(0.001)
             assert early_ssh.end(site.directory)
         finally:
             becoming.kill()
