@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -21,15 +22,11 @@ from .state import LabError, State
 def _up(state: State, arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else cluster.RUNTIME)).absolute()
-    by_roles = None
-    if arguments.by_roles:
-        by_roles = roles.place(runtime)
-        if not installed.is_whole(by_roles):
-            raise LabError(f"the roles have not installed what is in {runtime} (python -m lab install)")
-    plan = cluster.Plan(
-        tuple(arguments.nodes.split(",")), pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare, by_roles
-    )
-    if cluster.up(state, plan):
+    nodes = tuple(arguments.nodes.split(","))
+    with roles.reading(runtime) if arguments.by_roles else contextlib.nullcontext() as by_roles:
+        plan = cluster.Plan(nodes, pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare, by_roles)
+        is_new = cluster.up(state, plan)
+    if is_new:
         print(f"the lab is up: {' '.join(plan.nodes)} ({time.monotonic() - begin:.1f} s)")
     else:
         print(f"the lab is up already: {' '.join(plan.nodes)}")

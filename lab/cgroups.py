@@ -9,10 +9,13 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import time
 
 from .state import State
 
 ROOT = pathlib.Path("/sys/fs/cgroup")
+LEFT_S, LOOK_S = 60.0, 0.02
+"""For the kernel to be done with what has ended, and between two looks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +60,26 @@ def join(name: str) -> None:
         (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
 
 
+def join_for(parent: int, name: str) -> None:
+    """`join`, unless whoever began this process is gone: he or another has cleaned up, and nobody would see us there.
+
+    Args:
+        parent: the process that began this one.
+        name: of the cgroup.
+
+    Raises:
+        SystemExit: he is gone.
+    """
+    _require(parent)
+    join(name)
+    _require(parent)
+
+
+def _require(parent: int) -> None:
+    if os.getppid() != parent:
+        raise SystemExit("whoever began this is gone")
+
+
 def delegate() -> None:
     """In a node of a version 2 machine: leave the group's root, so that libvirt may divide it among guests."""
     if not any(h.place == "" for h in hierarchies()):
@@ -78,10 +101,14 @@ def present(state: State) -> list[pathlib.Path]:
     return sorted(groups)
 
 
-def members(state: State) -> set[int]:
-    """Every process in a cgroup of this lab, nested ones too."""
+def _of(state: State, node: str) -> list[pathlib.Path]:
+    return [group for group in present(state) if not node or group.name == state.name(node)]
+
+
+def members(state: State, node: str = "") -> set[int]:
+    """Every process in a cgroup of this lab, or of one of its nodes, nested ones too."""
     pids: set[int] = set()
-    for group in present(state):
+    for group in _of(state, node):
         for file in group.rglob("cgroup.procs"):
             with contextlib.suppress(FileNotFoundError, OSError):
                 pids.update(map(int, file.read_text(encoding="ascii").split()))
@@ -100,13 +127,22 @@ def enter() -> None:
 def remove(state: State, node: str = "") -> list[pathlib.Path]:
     """Remove the empty cgroups of this lab, or of one of its nodes, innermost first.
 
+    The last process of a node takes the node's mounts with it, and the end of an overlay is written to the disk first:
+    nobody sees the process any more, and on a busy machine its group is in use a while longer.
+
     Returns:
         Those that are still in use.
     """
+    limit = time.monotonic() + LEFT_S
+    while (busy := _removed(state, node)) and not members(state, node) and time.monotonic() < limit:
+        time.sleep(LOOK_S)
+    return busy
+
+
+def _removed(state: State, node: str) -> list[pathlib.Path]:
+    """One try; those that are still in use."""
     busy = []
-    for group in present(state):
-        if node and group.name != state.name(node):
-            continue
+    for group in _of(state, node):
         for inner in sorted((p for p in group.rglob("*") if p.is_dir()), key=lambda p: len(p.parts), reverse=True):
             with contextlib.suppress(OSError):
                 inner.rmdir()

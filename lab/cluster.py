@@ -252,6 +252,7 @@ def _start(state: State, facts: Facts, name: str) -> Starting:
     node.write(place / "node.json")
     reading, writing = os.pipe()
     words = [sys.executable, "-m", "lab.node", "enter", str(writing), str(place), state.name(name), state.name(name)]
+    words.append(str(os.getpid()))
     with os.fdopen(writing, "wb"), (place / "init.log").open("wb") as log:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writing,), start_new_session=True,

@@ -9,6 +9,7 @@ that were installed and switched off.
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import shutil
 import subprocess
@@ -37,6 +38,24 @@ def wheels(kept: pathlib.Path) -> pathlib.Path:
 def prefix(kept: pathlib.Path, node: str) -> pathlib.Path | None:
     """What a node finds as /opt/vtorque when it boots."""
     return kept / "prefix" / node if is_whole(kept) else None
+
+
+def is_used(kept: pathlib.Path) -> bool:
+    """Do nodes stand on it, of whatever lab?"""
+    layer = f"lowerdir={kept}/prefix/"
+    for mounts in pathlib.Path("/proc").glob("[0-9]*/mounts"):
+        # the process has ended meanwhile
+        with contextlib.suppress(OSError):
+            if layer in mounts.read_text(encoding="utf-8", errors="replace"):
+                return True
+    return False
+
+
+def forget(cache: pathlib.Path) -> None:
+    """Remove all that is kept, but for that on which nodes stand."""
+    for kept in cache.glob("[0-9a-f]*"):
+        if not is_used(kept):
+            shutil.rmtree(kept)
 
 
 def keep(state: State, nodes: t.Iterable[str], kept: pathlib.Path) -> None:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One node: namespaces, a root file system of its own over the machine's, and process 1 in it.
 
-`python -m lab.node enter FD DIRECTORY NETNS CGROUP` is run by `up` on the machine; it becomes the node's process 1 and
-goes on as `python -m lab.node init FD`, the node's own Python in the node's own root.  FD is a pipe to `up`: on it go a
-line with the process id, then `ok` or what went wrong.
+`python -m lab.node enter FD DIRECTORY NETNS CGROUP PARENT` is run by `up` on the machine; it becomes the node's process
+1 and goes on as `python -m lab.node init FD`, the node's own Python in the node's own root.  FD is a pipe to `up`: on
+it go a line with the process id, then `ok` or what went wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VENV = pathlib.Path("/opt/vtorque/venv")
 PLAN = pathlib.Path("/run/lab/node.json")
 
 
-def enter(ready: int, directory: pathlib.Path, netns: str, cgroup: str) -> None:
+def enter(ready: int, directory: pathlib.Path, netns: str, cgroup: str, parent: int) -> None:
     """Become process 1 of a new node; does not return.
 
     Args:
@@ -40,8 +40,9 @@ def enter(ready: int, directory: pathlib.Path, netns: str, cgroup: str) -> None:
         directory: the node's directory in the lab's state: `node.json`, and room for its root.
         netns: name of its network namespace.
         cgroup: name of its cgroup.
+        parent: process id of `up`; without it nothing is begun.
     """
-    cgroups.join(cgroup)
+    cgroups.join_for(parent, cgroup)
     namespaces.join_network(netns)
     namespaces.unshare(mounts=True, cgroup=True, uts=True, ipc=True, pid=True)
     child = os.fork()
@@ -223,7 +224,7 @@ def _reap() -> None:
 def main() -> None:
     """`enter` on the machine, `init` in the node."""
     if sys.argv[1] == "enter":
-        enter(int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4], sys.argv[5])
+        enter(int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4], sys.argv[5], int(sys.argv[6]))
     else:
         init(int(sys.argv[2]))
 

@@ -54,9 +54,18 @@ install_venv() {
         touch "$3"
 }
 
+# cloud-init's own word on what a seed may say: unpacked, since an installed one would set up this machine when it boots
+cloud_init_schema() {
+    local place=build/cloud-init
+    rm -rf "$place" && mkdir -p "$place" &&
+        (cd "$place" && apt-get -qq update && apt-get -qq -o APT::Sandbox::User=root download cloud-init) &&
+        dpkg-deb --fsys-tarfile "$place"/*.deb | tar -C "$place" -xf - --wildcards --strip-components=8 '*/schema-cloud-config-v1.json'
+}
+
 venv build/runtime requirements.txt
 if [ "$kind" != demo ]; then
     venv build/venv requirements-dev.txt
+    [ -e build/cloud-init/schema-cloud-config-v1.json ] || step "cloud-init's schema" cloud_init_schema
 fi
 if [ "$kind" = oldest ]; then
     venv build/oldest requirements-oldest.txt

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import pathlib
-import shutil
 import subprocess
+import typing as t
 
 from . import cluster, installed, keys, runtime, site
 from .state import FRONT_END, LabError, State
@@ -53,15 +54,12 @@ def install(environment: pathlib.Path = cluster.RUNTIME) -> str:
         LabError: it failed; says the last words.
     """
     kept = place(environment)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / ".lock").open("w", encoding="ascii") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+    with _locked(fcntl.LOCK_EX):
         if installed.is_whole(kept):
             return f"the roles have installed what is in {environment}"
         state = State(CACHE / "lab")
         cluster.down(state)
-        for former in CACHE.glob("[0-9a-f]*"):
-            shutil.rmtree(former)
+        installed.forget(CACHE)
         _wheels(environment, installed.wheels(kept))
         try:
             cluster.up(state, cluster.Plan(installed.NODES, runtime=environment, by_roles=kept))
@@ -72,6 +70,28 @@ def install(environment: pathlib.Path = cluster.RUNTIME) -> str:
         finally:
             cluster.down(state)
     return f"the roles have installed the product on {' '.join(installed.NODES)}"
+
+
+@contextlib.contextmanager
+def reading(environment: pathlib.Path) -> t.Iterator[pathlib.Path]:
+    """What the roles have installed of the collection in this environment; it stays until nodes stand on it.
+
+    Raises:
+        LabError: they have not.
+    """
+    with _locked(fcntl.LOCK_SH):
+        kept = place(environment)
+        if not installed.is_whole(kept):
+            raise LabError(f"the roles have not installed what is in {environment} (python -m lab install)")
+        yield kept
+
+
+@contextlib.contextmanager
+def _locked(kind: int) -> t.Iterator[None]:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / ".lock").open("w", encoding="ascii") as stream:
+        fcntl.flock(stream, kind)
+        yield
 
 
 def play(state: State, environment: pathlib.Path, playbook: str = PLAYBOOK, *options: str) -> str:
@@ -85,7 +105,7 @@ def play(state: State, environment: pathlib.Path, playbook: str = PLAYBOOK, *opt
         What it said.
 
     Raises:
-        LabError: a host failed; says the last words.
+        LabError: a host failed; says with what.
     """
     addresses = state.running().addresses
     inventory, log = state.directory / "inventory.json", state.directory / "play.log"
@@ -109,7 +129,9 @@ def play(state: State, environment: pathlib.Path, playbook: str = PLAYBOOK, *opt
         )  # fmt: skip
     said = log.read_text(encoding="utf-8", errors="replace")
     if done.returncode:
-        raise LabError(f"{playbook} failed:\n{said[-4000:]}")
+        faults = [line for line in said.splitlines() if line.startswith(("fatal: ", "failed: "))]
+        told = "\n".join(faults or [said])
+        raise LabError(f"{playbook} failed:\n{told[-4000:]}")
     return said
 
 

@@ -18,14 +18,14 @@ CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 def main() -> int:
     """The exit status: 2 when the guest cannot be made."""
     parser = argparse.ArgumentParser(prog="lab.guests", description=__doc__)
-    parser.add_argument("guest", choices=["tiny"], help="which guest")
+    parser.add_argument("guest", choices=list(tiny.KERNELS), help="which guest")
     parser.add_argument("--pool", type=pathlib.Path, default=CHECKOUT / "build/pool", help="%(default)s")
     parser.add_argument(
         "--cache", type=pathlib.Path, default=CHECKOUT / "build/cache", help="where downloads stay (%(default)s)"
     )
     arguments = parser.parse_args()
     try:
-        print(tiny.make(arguments.pool.absolute(), arguments.cache.absolute()))
+        print(tiny.make(arguments.pool.absolute(), arguments.cache.absolute(), arguments.guest))
     except LabError as error:
         print(f"lab.guests: {error}", file=sys.stderr)
         return 2

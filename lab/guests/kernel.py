@@ -42,14 +42,14 @@ def run(*words: str, cwd: pathlib.Path | None = None, stdin: bytes = b"") -> byt
     return done.stdout
 
 
-def newest() -> Package:
-    """The kernel that linux-image-cloud means today; apt's lists are renewed only when they do not know it."""
+def newest(meta: str) -> Package:
+    """The kernel that a package like linux-image-cloud means today; apt's lists are renewed if they do not know it."""
     architecture = run("/usr/bin/dpkg", "--print-architecture").decode().strip()
     try:
-        return _look_up(f"linux-image-cloud-{architecture}")
+        return _look_up(f"{meta}-{architecture}")
     except LabError:
         run("/usr/bin/apt-get", "-qq", "update")
-        return _look_up(f"linux-image-cloud-{architecture}")
+        return _look_up(f"{meta}-{architecture}")
 
 
 def _look_up(meta: str) -> Package:

@@ -83,14 +83,17 @@ ssh=/etc/dropbear
 mkdir -p $ssh/authorized
 dropbearconvert openssh dropbear /etc/ssh/ssh_host_ed25519_key $ssh/host_key >/dev/null 2>&1 || lost "sshd: no host key"
 /usr/lib/vtorque/identity >/dev/null 2>&1 || lost "identity: $(/usr/lib/vtorque/identity 2>&1 | tail -n 1)"
-for kind in virtiofs nfs; do
+for kind in virtiofs nfs 9p; do
     case $VTORQUE_MOUNTS in
         *"$kind	"*)
             while read -r module; do insmod "/lib/modules/$module"; done <"/lib/modules/order-$kind"
-            [ $kind = virtiofs ] || await_lease
+            [ $kind != nfs ] || await_lease
             ;;
     esac
 done
+if [ -e /usr/lib/vtorque/data ]; then
+    while read -r module; do insmod "/lib/modules/$module"; done </lib/modules/order-disk
+fi
 # what is not there is told by the same program again
 /usr/lib/vtorque/mounts >/dev/null 2>&1 || exec /usr/lib/vtorque/ready
 # dropbear looks for keys in the home alone: what it finds there is root's, and no user can move a mount

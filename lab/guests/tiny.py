@@ -21,7 +21,8 @@ from . import kernel
 from .kernel import run
 
 HERE = pathlib.Path(__file__).parent
-NAME = "tiny"
+KERNELS = {"tiny": "linux-image-cloud", "tiny-9p": "linux-image"}
+"""The guests, and the distribution's kernel of each: that for clouds boots sooner, and has no 9p."""
 BUSYBOX = pathlib.Path("/bin/busybox")
 PROGRAMS = (
     pathlib.Path("/usr/sbin/dropbear"),
@@ -30,8 +31,8 @@ PROGRAMS = (
     pathlib.Path("/bin/bash"),
 )
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng", "virtio_console", "isofs")
-SHARING = {"virtiofs": ("virtiofs",), "nfs": ("nfsv4",)}
-"""What is loaded only in guests that mount something of this kind."""
+SHARING = {"virtiofs": ("virtiofs",), "nfs": ("nfsv4",), "9p": ("9pnet_virtio", "9p"), "disk": ("ext4",)}
+"""What is loaded only in guests that mount something of this kind; `disk` is one of the user's own."""
 CMDLINE = "console=ttyS0 quiet"
 DIRECTORIES = ("dev", "etc/ssh", "home", "lib/modules", "mnt", "opt", "proc", "root", "run", "sys", "usr/bin",
                "usr/lib", "var/log", "var/run", "var/spool")  # fmt: skip
@@ -48,12 +49,13 @@ FILES = {
 }
 
 
-def make(pool: pathlib.Path, cache: pathlib.Path) -> str:
-    """Put the tiny guest into the pool, as a new revision, unless the newest one was made of the same things.
+def make(pool: pathlib.Path, cache: pathlib.Path, name: str = "tiny") -> str:
+    """Put a tiny guest into the pool, as a new revision, unless the newest one was made of the same things.
 
     Args:
         pool: the image pool.
         cache: where the kernel's package stays.
+        name: of `KERNELS`.
 
     Returns:
         What was done, for a person.
@@ -64,14 +66,14 @@ def make(pool: pathlib.Path, cache: pathlib.Path) -> str:
     for program in (BUSYBOX, *PROGRAMS):
         if not program.exists():
             raise LabError(f"{program} is not installed (lab/prepare.sh)")
-    package = kernel.newest()
+    package = kernel.newest(KERNELS[name])
     inputs = _digest(package)
-    newest = newest_record(pool, NAME)
+    newest = newest_record(pool, name)
     if newest and newest.get("inputs") == inputs:
-        return f"{NAME}@{newest['revision']} in {pool} is current"
+        return f"{name}@{newest['revision']} in {pool} is current"
     file = kernel.fetch(package, cache)
     with tempfile.TemporaryDirectory() as place:
-        return f"{_build(file, pathlib.Path(place), pool, inputs)} is in {pool}"
+        return f"{_build(name, file, pathlib.Path(place), pool, inputs)} is in {pool}"
 
 
 def newest_record(pool: pathlib.Path, name: str) -> dict[str, t.Any] | None:
@@ -95,9 +97,9 @@ def _libraries() -> list[pathlib.Path]:
     return [pathlib.Path(path) for path in sorted(set(re.findall(r"(?:=> |^\s)(/\S+) \(", told, re.MULTILINE)))]
 
 
-def _build(package: pathlib.Path, place: pathlib.Path, pool: pathlib.Path, inputs: str) -> str:
+def _build(name: str, package: pathlib.Path, place: pathlib.Path, pool: pathlib.Path, inputs: str) -> str:
     vmlinuz = kernel.unpack(package, place / "package")
-    _tree(place / "root", place / "package")
+    _tree(place / "root", place / "package", [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"])
     names = b"\0".join(str(path.relative_to(place / "root")).encode() for path in _sorted(place / "root"))
     # not compressed: unpacking costs an emulated processor more than reading the file
     archive = run("/usr/bin/cpio", "-o", "-0", "-H", "newc", "-R", "0:0", "--quiet", cwd=place / "root", stdin=names)
@@ -106,14 +108,14 @@ def _build(package: pathlib.Path, place: pathlib.Path, pool: pathlib.Path, input
     run("/usr/bin/qemu-img", "create", "-q", "-f", "qcow2", str(place / "disk.qcow2"), "64M")
     pool.mkdir(mode=0o755, parents=True, exist_ok=True)
     wanted = {
-        "name": NAME, "disk": place / "disk.qcow2", "distro": "debian", "inputs": inputs, "kernel": vmlinuz,
+        "name": name, "disk": place / "disk.qcow2", "distro": "debian", "inputs": inputs, "kernel": vmlinuz,
         "initrd": place / "initrd", "cmdline": CMDLINE, "made": "lab.guests",
         "description": "busybox and dropbear: boots in seconds, for tests",
     }  # fmt: skip
     try:
         image = _collection("publishing").publish(_collection("revision").Wanted(**wanted), pool)
     except Exception as error:
-        raise LabError(f"{NAME} cannot be published: {error}") from error
+        raise LabError(f"{name} cannot be published: {error}") from error
     return str(image.name)
 
 
@@ -127,7 +129,7 @@ def _sorted(root: pathlib.Path) -> list[pathlib.Path]:
     return sorted(root.rglob("*"))
 
 
-def _tree(root: pathlib.Path, package: pathlib.Path) -> None:
+def _tree(root: pathlib.Path, package: pathlib.Path, shares: t.Sequence[str]) -> None:
     for name in DIRECTORIES:
         (root / name).mkdir(parents=True)
     for name in ("tmp", "var/tmp"):
@@ -151,9 +153,9 @@ def _tree(root: pathlib.Path, package: pathlib.Path) -> None:
     _program((HERE / "udhcpc.sh").read_bytes(), root / "etc/udhcpc")
     order = kernel.modules(package, MODULES)
     _modules(root, "order", order)
-    for kind, names in SHARING.items():
+    for kind in shares:
         _modules(root, f"order-{kind}", {
-            name: content for name, content in kernel.modules(package, names).items() if name not in order
+            name: content for name, content in kernel.modules(package, SHARING[kind]).items() if name not in order
         })  # fmt: skip
 
 

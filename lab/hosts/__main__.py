@@ -59,15 +59,20 @@ def _on(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _manifest(state: State, arguments: argparse.Namespace) -> int:
-    root = pathlib.Path(f"/proc/{state.running().init(arguments.node).pid}/root")
-    manifest.write(root, pathlib.Path(arguments.file))
+    manifest.write(_root(state, arguments.node), pathlib.Path(arguments.file))
     return 0
 
 
-def _compare(_state: State, arguments: argparse.Namespace) -> int:
-    found = manifest.compare(
-        pathlib.Path(arguments.before), pathlib.Path(arguments.after), tuple(arguments.allow or ())
-    )
+def _root(state: State, host: str) -> pathlib.Path:
+    return pathlib.Path(f"/proc/{state.running().init(host).pid}/root")
+
+
+def _compare(state: State, arguments: argparse.Namespace) -> int:
+    before, after = pathlib.Path(arguments.before), pathlib.Path(arguments.after)
+    packaged: frozenset[str] = frozenset()
+    if arguments.packages_of:
+        packaged = manifest.of_new_packages(_root(state, arguments.packages_of), before)
+    found = manifest.compare(before, after, tuple(arguments.allow or ()), packaged)
     for line in found:
         print(line)
     return 1 if found else 0
@@ -100,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("before")
     one.add_argument("after")
     one.add_argument("--allow", action="append", metavar="PATTERN", help="paths that may differ; * matches / too")
+    one.add_argument("--packages-of", metavar="HOST", help="what packages brought that HOST did not have may be new")
     one.set_defaults(run=_compare)
     return top
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -57,9 +58,15 @@ def get() -> Base:
         LabError: it could not be made; says the last words.
     """
     base = Base(CACHE / f"base-{_digest()}")
-    if base.directory.is_dir():
-        return base
     CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / ".lock").open("w", encoding="ascii") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        if not base.directory.is_dir():
+            _make(base)
+    return base
+
+
+def _make(base: Base) -> None:
     # what an interrupted or earlier maker left; a base that hosts use now is read by them, and they lose nothing they
     # have open: `up` ends them before it asks for a new one
     for old in CACHE.glob("base-*"):
@@ -80,7 +87,6 @@ def get() -> Base:
     if done.returncode:
         raise LabError(f"the root of hosts could not be made:\n{(done.stdout + done.stderr)[-2000:]}")
     making.rename(base.directory)
-    return base
 
 
 def _digest() -> str:

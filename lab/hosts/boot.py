@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m lab.hosts.boot FILE`: make the root of one host, and become the systemd-nspawn that boots it.
+"""`python -m lab.hosts.boot FILE PARENT`: make the root of one host, and become the systemd-nspawn that boots it.
 
 All mounts are in a mount namespace of its own: they end with the host, however it ends.
 """
@@ -48,13 +48,17 @@ class Order:
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
 
 
-def boot(order: Order) -> None:
+def boot(order: Order, parent: int) -> None:
     """Become systemd-nspawn; does not return.
+
+    Args:
+        order: what to boot.
+        parent: process id of `up`; without it nothing is begun.
 
     Raises:
         OSError: a mount was refused.
     """
-    cgroups.join(order.group)
+    cgroups.join_for(parent, order.group)
     namespaces.unshare(mounts=True)
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     place = pathlib.Path(order.place)
@@ -85,4 +89,4 @@ def boot(order: Order) -> None:
 
 
 if __name__ == "__main__":
-    boot(Order.read(pathlib.Path(sys.argv[1])))
+    boot(Order.read(pathlib.Path(sys.argv[1])), int(sys.argv[2]))

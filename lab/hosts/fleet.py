@@ -129,7 +129,7 @@ def _start(
     ready.bind(str(path))
     with (place / "boot.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "lab.hosts.boot", str(place / "order.json")],
+            [sys.executable, "-m", "lab.hosts.boot", str(place / "order.json"), str(os.getpid())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=cluster.CHECKOUT,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "NOTIFY_SOCKET": str(path)},
         )  # fmt: skip

@@ -45,16 +45,37 @@ def _content(path: pathlib.Path, facts: os.stat_result) -> str:
     return ""
 
 
-def compare(before: pathlib.Path, after: pathlib.Path, allowed: tuple[str, ...] = ()) -> list[str]:
+def of_new_packages(root: pathlib.Path, before: pathlib.Path) -> frozenset[str]:
+    """The paths that belong to packages of Debian which a host did not have yet when this manifest was written."""
+    old = json.loads(before.read_text(encoding="utf-8"))
+    found = set()
+    for listed in (root / "var/lib/dpkg/info").glob("*.list"):
+        if f"/{listed.relative_to(root)}" not in old:
+            found |= {_merged(root, line) for line in listed.read_text(encoding="utf-8").splitlines()}
+    return frozenset(found)
+
+
+def _merged(root: pathlib.Path, path: str) -> str:
+    """Where it is: packages still name some things in /lib, which is a link to /usr/lib."""
+    top = path.split("/")[1]
+    return f"/usr{path}" if top and (root / top).is_symlink() else path
+
+
+def compare(
+    before: pathlib.Path, after: pathlib.Path, allowed: tuple[str, ...] = (), packaged: t.Container[str] = ()
+) -> list[str]:
     """What differs, a line each.
 
     Args:
         allowed: patterns of paths that may differ (`*` matches any characters, also /).
+        packaged: paths that may be new.
     """
     old, new = (json.loads(path.read_text(encoding="utf-8")) for path in (before, after))
     lines = []
     for path in sorted(old.keys() | new.keys()):
         if old.get(path) == new.get(path) or any(fnmatch.fnmatchcase(path, pattern) for pattern in allowed):
+            continue
+        if path not in old and path in packaged:
             continue
         kind = "new" if path not in old else "gone" if path not in new else "changed"
         lines.append(f"{kind:<8} {path}  {old.get(path, '')} {'=> ' if kind == 'changed' else ''}{new.get(path, '')}")

@@ -98,6 +98,18 @@ def test_a_change_of_a_file_is_seen_by_content_mode_and_presence(hosts: State, t
     ]
 
 
+def test_what_a_new_package_brought_is_told_from_what_others_wrote(hosts: State, tmp_path: pathlib.Path) -> None:
+    root = pathlib.Path(f"/proc/{hosts.running().init('cn1').pid}/root")
+    before, after = tmp_path / "before", tmp_path / "after"
+    manifest.write(root, before)
+    ssh(hosts, "cn1", "apt-get -qq update && apt-get -qq install -y acl >/dev/null && touch /usr/bin/another")
+    manifest.write(root, after)
+    packaged = manifest.of_new_packages(root, before)
+    assert "/usr/bin/getfacl" in packaged
+    seen = [line.split()[:2] for line in manifest.compare(before, after, ("/var/*",), packaged)]
+    assert seen == [["new", "/usr/bin/another"]]
+
+
 def test_down_leaves_nothing_and_up_begins_from_the_same_base(other: State) -> None:
     fleet.up(other, fleet.Plan(("fe",), batch=False, pool=None))
     ssh(other, "fe", "touch /etc/mine")

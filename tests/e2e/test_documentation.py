@@ -25,6 +25,8 @@ FILES = {
     "job.sh": "#!/bin/sh\n#PBS -l nodes=1:ppn=2,walltime=10:00\nhostname\n",
     "setup.sh": "#!/bin/sh\nexit 0\n",
     "save.sh": "#!/bin/sh\nexit 0\n",
+    "more.yml": "write_files: [{path: /tmp/solver.conf}]\nruncmd: [id, id]\n",
+    "wrong.yml": "packages: [curl]\nusers: []\nwrite_files:\n- path: /etc/motd\n",
 }
 """The user's."""
 ROOTS_FILES = {

@@ -141,6 +141,30 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
             site.root(node, "rm -rf /srv/ws /srv/opt")
 
 
+def test_directory_of_the_node_by_9p(site: Site) -> None:
+    """qemu reads it for everybody: what all may read is there, and nothing can be changed."""
+    script = """#!/bin/sh
+cat /data/there
+echo new 2>/dev/null >/data/alice/new || echo 'not to be changed'
+cat /data/secret 2>/dev/null || echo 'not for all'
+grep ' /data ' /proc/mounts | cut -d' ' -f3,4
+"""
+    make = ("mkdir -p /srv/data/alice && chown alice: /srv/data/alice && chmod 777 /srv/data/alice && "
+            "echo data >/srv/data/there && echo secret >/srv/data/secret && chmod 600 /srv/data/secret")  # fmt: skip
+    site.root("cn1", make)
+    try:
+        with changed(site, mounts=["/srv/data /data 9p"]):
+            path = site.write("/home/alice/data.sh", script)
+            ended = site.job("-l", "nodes=cn1:ppn=2", "-vm", "img=tiny-9p", path)
+        *said, mount = ended.out.splitlines()
+        assert said == ["data", "not to be changed", "not for all"]
+        file_system, options = mount.split()
+        assert file_system == "9p"
+        assert {"ro", "nosuid", "nodev"} <= set(options.split(","))
+    finally:
+        site.root("cn1", "rm -rf /srv/data")
+
+
 def test_home_that_is_full_is_the_users_own_affair_and_told_to_him(site: Site) -> None:
     """The job starts all the same, and its error file has the system's words; nothing is tried again or blamed."""
     # dropbear, the tiny guest's sshd, looks for keys there

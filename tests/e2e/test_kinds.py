@@ -13,7 +13,7 @@ import typing as t
 
 from .conftest import Ended, Site
 from .terminal import Terminal
-from .trouble import NODES, WAITS, changed, drop, wait_in_guest
+from .trouble import NODES, WAITS, changed, drop, guest_on, wait_in_guest
 
 ODD = 'it\'s "q" $HOME `x` * \\ \u00fc\tand\nmore, a=b; {{ 7*7 }}\n'
 LOOK = r"""#!/bin/sh
@@ -251,6 +251,78 @@ def test_scripts_of_the_user_around_the_job(site: Site) -> None:
     assert guest.startswith("vcn")
     assert (on_node, on_node_too) == (f"node-pro {ended.node} alice", f"node-epi {ended.node} alice")
     assert (job, last) == ("job kept", f"post {guest} kept done")
+
+
+ADDS = """
+write_files:
+- {path: /tmp/conf, permissions: '0600', content: "it's $HOME\\n"}
+runcmd:
+- echo "$(id -un) $(hostname) $VTORQUE_RANK $(cat /tmp/conf)" >$HOME/added.$VTORQUE_RANK; echo word
+- [touch, /tmp/a b]
+"""
+SEES = r"""
+for host in $(uniq $PBS_NODEFILE); do
+    ssh $host 'stat -c "%a %U %n" /tmp/conf "/tmp/a b"; cat $HOME/added.* /tmp/vtorque-metadata.log' </dev/null
+done
+"""
+
+
+def test_additions_of_the_user_are_in_every_guest_before_his_prologue(site: Site) -> None:
+    """Also on a sister; files and commands are his own."""
+    site.write("/home/alice/more.yml", ADDS)
+    site.write("/home/alice/pro.sh", "#!/bin/sh\ncat $HOME/added.0\n")
+    ended = site.job("-l", "nodes=2", "-vm", "metadata=more.yml,vm_prologue=pro.sh", stdin=SEES)
+    first, *others = ended.out.splitlines()
+    assert (ended.exit_status, ended.err) == (0, "")
+    guests = [line.split()[1] for line in (first, others[3])]
+    seen = ["600 alice /tmp/conf", "644 alice /tmp/a b"]
+    seen += [f"alice {name} {rank} it's $HOME" for rank, name in enumerate(guests)]
+    assert others == [*seen, "word"] * 2
+    assert first == seen[2]
+    assert guests[0] != guests[1]
+
+
+def test_additions_that_fail_or_are_others_end_the_job_at_once(site: Site) -> None:
+    """The user's fault, in words; nothing of the job runs, nothing is tried again."""
+    path = site.write("/home/alice/more.yml", "runcmd: ['true', 'echo no licence; exit 3']\n")
+    held = site.submit("-h", "-vm", "metadata=more.yml", stdin="echo RAN\n")
+    failed = site.job("-vm", "metadata=more.yml", stdin="echo RAN\n")
+    assert (failed.exit_status, failed.out) == (1, "")
+    assert "command 2 ended with status 3" in failed.err
+    assert "its last lines: no licence" in failed.err
+    site.write(path, "runcmd: ['touch /home/alice/other']\n")
+    assert site.on("fe", "qrls", held, user="alice").returncode == 0
+    changed = site.end(held)
+    assert (changed.exit_status, changed.out) == (1, "")
+    assert "metadata /home/alice/more.yml: was changed after the job was submitted" in changed.err
+    assert site.read("/home/alice/other") == ""
+    assert [site.facts(one.job_id)["start_count"] for one in (failed, changed)] == ["1", "1"]
+
+
+FIRST = """
+case $(grep ' /data ' /proc/mounts) in *nosuid,nodev*) stat -c '%U %a' /data ;; esac
+echo kept >/data/file
+sleep 600 >/data/open &
+exit 3
+"""
+
+
+def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
+    """Made in the first, given back whole under whoever still writes; one job at a time has it, however one ends."""
+    made = site.on("fe", "vmgr", "disk", "create", "data.qcow2", "64M", user="alice")
+    assert (made.returncode, made.stderr) == (0, "")
+    asks = ("-vm", "disk=data.qcow2")
+    first = site.job(*asks, stdin=FIRST)
+    assert (first.exit_status, first.out.split()) == (3, ["alice", "700"])
+    assert "disk in guest" not in site.kept(first.node, first.job_id, name="vtorque.log")
+    holds = site.submit(*asks, stdin="cat /data/file; echo up; sleep 600\n")
+    node = wait_in_guest(site, holds)
+    other = site.job(*asks, stdin="echo RAN\n")
+    assert (other.exit_status, other.out) == (1, "")
+    assert "disk /home/alice/data.qcow2: is in use, by another job or by a program of yours" in other.err
+    site.root(node, f"virsh destroy {guest_on(site, node)}")
+    assert site.end(holds).exit_status == 69
+    assert site.job(*asks, stdin="cat /data/file\n").out == "kept\n"
 
 
 SHOWS = '#!/bin/sh\nprintf \'%s|\' "$PBS_JOBID" "$WORDS" "$NOTHING" "$PBS_O_WORKDIR" "$PBS_NP"; echo\n'

@@ -124,6 +124,13 @@ class Properties:
         self.given = {}
         self.keep()
 
+    def gone(self, hosts: t.Sequence[str]) -> None:
+        """Take off what was given to these nodes, which have the product no more."""
+        given = {host: word for host, word in self.given.items() if host in hosts}
+        nodes = self.known() if given else None
+        if nodes is not None:
+            self.take(given, nodes)
+
     def take(self, given: Given, nodes: t.Mapping[str, list[str]]) -> None:
         """Take these off where they still are."""
         for host, word in given.items():
@@ -160,12 +167,15 @@ def main() -> None:
     parser.add_argument("note", type=pathlib.Path, help="where it is written down what was given")
     parser.add_argument("--wanted", type=json.loads, help="nodes and the property of each; null: none")
     parser.add_argument("--absent", action="store_true")
+    parser.add_argument("--gone", type=json.loads, help="nodes that take no jobs any more")
     parser.add_argument("--staying", type=json.loads, default=[], help="front ends that go on")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     properties = Properties(arguments.commands, arguments.note, check=arguments.check)
     if arguments.absent:
         properties.absent(staying=arguments.staying)
+    elif arguments.gone is not None:
+        properties.gone(arguments.gone)
     else:
         properties.present(arguments.wanted)
     print(json.dumps({"done": properties.done, "words": properties.words}))

@@ -127,6 +127,18 @@ def test_while_other_front_ends_go_on_it_stays(server: Server) -> None:
     assert (server.properties("cn1"), server.note) == (["vm"], "")
 
 
+def test_a_node_that_goes_by_itself_loses_it_and_others_keep_theirs(server: Server) -> None:
+    server.has("cn2.site", "big")
+    server.present(cn1="vm", cn2="vm")
+    looked = server.play("--gone", '["cn2"]', "--check")
+    assert (server.properties("cn2.site"), server.note) == (["big", "vm"], "cn1 vm\ncn2 vm\n")
+    done = server.play("--gone", '["cn2"]')
+    assert looked == done == {"done": ['qmgr -c "set node cn2.site properties -= vm"'], "words": []}
+    assert (server.properties("cn1"), server.properties("cn2.site"), server.note) == (["vm"], ["big"], "cn1 vm\n")
+    server.has("cn2.site", "big", "vm")
+    assert server.play("--gone", '["cn2"]') == {"done": [], "words": []}, "the site's own"
+
+
 def test_what_the_server_does_not_know_or_say_is_told(server: Server) -> None:
     assert server.present(cn9="vm")["words"] == ["the batch server has no node cn9, which should have the property vm"]
     server.present(cn1="vm")
