@@ -9,6 +9,7 @@
 #   PACKAGES   what is installed besides the minimal system, with commas
 #   SIZE       of the root file system, as truncate takes it ("2G")
 #   MASKED     units of systemd that the guests do without, with blanks
+#   RECIPE     "yes": what apply_recipe.sh takes is in PLACE
 #   MIRRORS    where packages come from, one a line: addresses, or files of apt's; empty: this machine's own sources
 set -euo pipefail
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -27,7 +28,7 @@ own_sources() {
 }
 
 bootstrap() {
-    local mirrors kernel
+    local mirrors kernel recipe=()
     mapfile -t mirrors < <(grep . <<<"${MIRRORS:-}" || own_sources)
     [ "${#mirrors[@]}" -gt 0 ] || { echo "no package sources: give a mirror" >&2; exit 1; }
     mkdir -p "$place/kernel"
@@ -38,12 +39,28 @@ bootstrap() {
         meta=linux-image-cloud-$(dpkg --print-architecture) &&
         name=$(apt-cache depends "$meta" | sed -n "s/.*Depends: \(linux-image-[^ ]*\)$/\1/p" | head -n 1) &&
         apt-get -qq -o APT::Sandbox::User=root download "$name"'
+    # here the services of packages do not start yet
+    # shellcheck disable=SC2016
+    [ "${RECIPE:-}" != yes ] || recipe=(--customize-hook="$here"'/apply_recipe.sh "$1" '"$place")
     mmdebstrap --mode=root --variant=minbase --include="$PACKAGES" \
         --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
         --dpkgopt='path-exclude=/usr/share/info/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-        --dpkgopt=force-unsafe-io --customize-hook="$kernel" \
-        "$SUITE" "$root" "${mirrors[@]}" >"$place/log" 2>&1 || { tail -n 30 "$place/log" >&2; exit 1; }
+        --dpkgopt=force-unsafe-io --customize-hook="$kernel" "${recipe[@]}" \
+        "$SUITE" "$root" "${mirrors[@]}" >"$place/log" 2>&1 || {
+        cat "$place/recipe.failed" >&2 2>/dev/null || tail -n 30 "$place/log" >&2
+        exit 1
+    }
+}
+
+# the job's user is the only one of a guest, and what somebody knows the password of is open in every guest
+check_accounts() {
+    local users open
+    users=$(awk -F: '($3 >= 1000 && $3 != 65534) || ($3 == 0 && $1 != "root") { print $1 }' "$root/etc/passwd")
+    open=$(awk -F: '$2 !~ /^[!*]/ { print $1 }' "$root/etc/shadow")
+    [ -z "$users" ] || echo "an image has no users, and a package or the recipe made some: ${users//$'\n'/ }" >&2
+    [ -z "$open" ] || echo "an image has no passwords, and a package or the recipe gave some: ${open//$'\n'/ }" >&2
+    [ -z "$users$open" ]
 }
 
 add_kernel() {
@@ -66,8 +83,15 @@ settle() {
     printf 'blacklist kvm_amd\nblacklist kvm_intel\nblacklist serio_raw\n' >"$root/etc/modprobe.d/vtorque.conf"
     echo '/dev/vda / ext4 rw,noatime 0 0' >"$root/etc/fstab"
     # of every guest its own: the same ones in two guests are the same guest for DHCP and for ssh
-    rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/hostname" "$root/etc/resolv.conf" "$root/var/lib/dbus/machine-id"
+    rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/hostname" "$root/etc/resolv.conf" "$root/var/lib/dbus/machine-id" \
+        "$root/var/lib/systemd/random-seed" "$root"/var/lib/dhcp/*.leases
+    rm -f "$root/etc/machine-id"
     : >"$root/etc/machine-id"
+    # cloud-init sets nothing up for an instance that it has seen
+    rm -rf "$root"/var/lib/cloud/* "$root"/var/log/cloud-init*
+    find "$root/tmp" "$root/var/tmp" -mindepth 1 -delete
+    rm -rf "$root/root/.bash_history" "$root/root/.ssh"
+    mkdir -p "$root/opt-vm"
     # where it is there, cloud-init checks its data with it, which is a fifth of its work; a seed is written by a
     # program that has tests
     rm -rf "$root/usr/lib/python3/dist-packages/jsonschema"
@@ -100,6 +124,7 @@ make_disk() {
 }
 
 bootstrap
+check_accounts
 add_kernel
 settle
 make_initrd
