@@ -9,7 +9,7 @@ import contextlib
 import typing as t
 
 from .conftest import Site
-from .trouble import NODES
+from .trouble import NODES, changed
 
 LOOK = r"""#!/bin/bash
 . /etc/os-release
@@ -27,6 +27,8 @@ id -Gn | sed 's/^/names /'
 sed 's/^/group /' /etc/group
 ulimit -S -a; ulimit -H -a
 cat /run/seen-by-root
+sed 's/^/added /' /tmp/vtorque-metadata.log
+dpkg-query -W -f 'package ${Package} ${db:Status-Status}\n' vtorque-trial openmpi-bin
 echo complaint >&2
 exit 37
 """
@@ -48,9 +50,28 @@ systemctl daemon-reload && systemctl start late.socket || exit
     systemctl show -p ExecMainExitTimestampMonotonic vtorque-identity
     systemctl show -p ActiveEnterTimestampMonotonic sysinit.target
     systemctl show -p ExecMainStartTimestampMonotonic vtorque-ready
+    cloud-init schema --system | sed 's/^/schema /'
 } >/run/seen-by-root 2>&1
+mkdir -p /srv/trial/DEBIAN && cd /srv || exit
+printf 'Package: vtorque-trial\nVersion: 1\nArchitecture: all\nMaintainer: site <root@site>\nDescription: trial\n' |
+    tee trial/DEBIAN/control >Packages
+dpkg-deb -b trial trial.deb >/dev/null || exit
+digest=$(sha256sum <trial.deb | cut -c 1-64)
+printf 'Filename: ./trial.deb\nSize: %s\nSHA256: %s\n' "$(stat -c %s trial.deb)" "$digest" >>Packages
+rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
+echo 'deb [trusted=yes] file:/srv ./' >/etc/apt/sources.list
 """
-"""Run by the guest's root, before the job."""
+"""Run by the guest's root, before the job; at last it has a package source of its own, with one package."""
+PACKAGES = ["openmpi-bin", "vtorque-trial"]
+"""The first is in the image, so that only the other is installed."""
+ADDS = """\
+#cloud-config
+packages: [openmpi-bin, vtorque-trial]
+write_files: [{path: /home/alice/.added/file, permissions: '0600', content: "it's mine\\n"}]
+runcmd:
+- cloud-init schema -c "$HOME/more.yml"
+- [sh, -c, 'dpkg -s vtorque-trial | grep ^Status; stat -c "%U %a" .added/file; cat .added/file']
+"""
 ULIMITS = "ulimit -S -a; ulimit -H -a"
 OF_THE_NODE = {
     "physics": 6, "biology": 42, "chemistry": 999,  # what Debian has for disk, shadow and systemd-journal
@@ -81,17 +102,22 @@ def strong_groups(site: Site) -> t.Iterator[None]:
 
 
 def test_job_in_a_debian_guest(site: Site) -> None:
-    """The distribution's system, the user's ids, no power by any name or number, limits, streams, exact status."""
+    """The distribution's system, the user's ids, no power by any name or number, limits, streams, exact status.
+
+    What the user adds is there, and valid cloud-config by cloud-init's own schema, alone and in the whole.
+    """
     script = site.write("/home/alice/look.sh", LOOK)
-    with strong_groups(site):
-        ended = site.job("-vm", "img=debian12,ram=512M", script)
+    site.write("/home/alice/more.yml", ADDS)
+    with strong_groups(site), changed(site, ("fe", *NODES), metadata_packages=PACKAGES):
+        ended = site.job("-vm", "img=debian12,ram=512M,metadata=more.yml", script)
     bare = site.end(site.qsub("-l", f"nodes={ended.node}", stdin=ULIMITS).stdout.strip())
     lines = ended.out.splitlines()
+    assert ended.err == "complaint\n"
+    _check_additions(lines)
     assert lines[:6] == ["debian 12", "alice", "1001", "1001", "cloud-init", "node file"]
     _check_groups(lines)
     _check_order(lines)
     assert _limits(ended.out) == _limits(bare.out)
-    assert ended.err == "complaint\n"
     assert ended.exit_status == 37
 
 
@@ -119,6 +145,15 @@ def _check_groups(lines: list[str]) -> None:
     assert _said(lines, "left") == []
     assert (_said(lines, "socket"), _said(lines, "disk")) == (["660 disk"], ["660 disk"])
     assert _said(lines, "shadow") == ["640 shadow"]
+
+
+def _check_additions(lines: list[str]) -> None:
+    """In the order in which they stand; what cloud-init itself says of them."""
+    assert _said(lines, "schema") == ["Valid cloud-config: system userdata"]
+    valid, *others = _said(lines, "added")
+    assert valid == "Valid cloud-config: /home/alice/more.yml"
+    assert others == ["Status: install ok installed", "alice 600", "it's mine"]
+    assert _said(lines, "package") == ["openmpi-bin installed", "vtorque-trial installed"]
 
 
 def _check_order(lines: list[str]) -> None:

@@ -102,8 +102,8 @@ def prove(path: pathlib.Path, header: DiskHeader, deadline: Deadline, *, qemu_im
     run_qemu_img(argv, deadline, ImageFault, good=(0, 3), longest_s=float("inf"))
 
 
-def inspect(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG) -> dict[str, t.Any]:
-    """What qemu-img says of the disk, read in the format that the pool gives it, never in a format it claims.
+def inspect(image: Image) -> DiskHeader:
+    """What a disk's own header says, read in the format that the pool gives it, never in a format it claims.
 
     Raises:
         ImageFault: the disk cannot be read, or leans on a file outside the pool's hands (a backing or data file).
@@ -111,16 +111,23 @@ def inspect(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_I
     what = f"image {image.name}"
     try:
         with open_disk(image.path) as stream:
-            look(stream, what, format=image.format)
+            header = look(stream, what, format=image.format)
     except OSError as error:
         raise ImageFault(what, f"{image.path}: {error.strerror or error}") from error
+    if image.virtual_bytes and header.virtual_bytes != image.virtual_bytes:
+        raise ImageFault(what, f"holds {header.virtual_bytes} bytes, its record says {image.virtual_bytes}")
+    return header
+
+
+def blame(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG) -> None:
+    """Can qemu-img read a disk at all?  Asked when it could not do what was wanted of it.
+
+    Raises:
+        ImageFault: it cannot, or sees more in it than its header says.
+    """
     # -U: a guest may be running on it; the image is never written, so what is read is true
     argv: list[str | pathlib.Path] = [qemu_img, "info", "-U", "--output=json", "-f", image.format, image.path]
-    facts = _told(run_qemu_img(argv, deadline, ImageFault), image.path)
-    _whole(what, facts)
-    if image.virtual_bytes and facts["virtual-size"] != image.virtual_bytes:
-        raise ImageFault(what, f"holds {facts['virtual-size']} bytes, its record says {image.virtual_bytes}")
-    return facts
+    _whole(f"image {image.name}", _told(run_qemu_img(argv, deadline, ImageFault), image.path))
 
 
 def _told(text: str, path: pathlib.Path) -> dict[str, t.Any]:

@@ -26,12 +26,13 @@ CHECK_S = 1800.0
 """For qemu-img's walk through a disk: 20 GiB of it take seconds."""
 LAST_REVISION = 9_999_999
 """As `guestspec.IMAGE_NAME` has it."""
+Trial = t.Callable[[Image], None]
 BOOT_PARTS = {"kernel": "vmlinuz", "initrd": "initrd"}
 
 
 def publish(
     wanted: Wanted, pool: pathlib.Path, *, advance: Advance = nobody_looks, max_bytes: int = 0, owner_uid: int = 0,
-    qemu_img: pathlib.Path = image_check.QEMU_IMG,
+    qemu_img: pathlib.Path = image_check.QEMU_IMG, trial: Trial | None = None,
 ) -> Image:  # fmt: skip
     """Put the next revision of an image into the pool.
 
@@ -42,6 +43,7 @@ def publish(
         max_bytes: greatest size that a guest may see; 0: any.
         owner_uid: who owns the pool and alone may write it.
         qemu_img: the program.
+        trial: called with a new disk before it appears in the pool; an error that it raises keeps it out.
 
     Returns:
         The revision, as every node will find it.
@@ -64,9 +66,24 @@ def publish(
             _bring_disk(wanted, stage, record, pool, advance, max_bytes, qemu_img)
         _bring_boot(wanted, stage, record, advance)
         images.check_form(what, record)
+        if trial and wanted.disk:
+            # for qemu, which is not root; nobody else knows its name
+            stage.chmod(0o711)
+            trial(_staged(stage, record))
         with told(what, pool):
             name = _appear(stage, record, pool)
     return images.find(name, pool, owner_uid=owner_uid)
+
+
+def _staged(stage: pathlib.Path, record: t.Mapping[str, t.Any]) -> Image:
+    """The image as it will be, where it is being made."""
+    boot = record["boot"]
+    parts = {key: stage / boot[key] for key in BOOT_PARTS if key in boot}
+    return Image(
+        record["name"], stage / record["disk"], record["format"],
+        images.Boot(boot["mode"], parts.get("kernel"), parts.get("initrd"), boot.get("cmdline", "")),
+        record["distro"], record["arch"], record["virtual_bytes"], record,
+    )  # fmt: skip
 
 
 def foreseen(wanted: Wanted, before: Image | None, *, max_bytes: int = 0) -> dict[str, t.Any]:

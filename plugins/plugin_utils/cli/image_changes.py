@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import pathlib
 import typing as t
@@ -20,6 +21,7 @@ from ...module_utils.node import images, publishing, retiring, revision
 from ...module_utils.node.image_copy import bytes_of, verify
 from ..node_settings import host_name
 from . import vmgr_image
+from .image_trial import Trial
 from .json_output import tell
 from .progress import copied
 from .tables import table
@@ -67,11 +69,17 @@ def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
 
 def _publish(call: argparse.Namespace, policy: Policy, wanted: revision.Wanted) -> int:
     pool = pathlib.Path(policy.vm_img_dir)
-    with copied("adding", revision.bytes_to_read(wanted), wanted=not call.json) as advance:
-        image = publishing.publish(wanted, pool, advance=advance, max_bytes=policy.image_max << 20)
+    with contextlib.ExitStack() as shown:
+        advance = shown.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
+        # a terminal shows one thing at a time
+        trial = Trial(call, policy, shown.close)
+        image = publishing.publish(wanted, pool, advance=advance, max_bytes=policy.image_max << 20, trial=trial)
+    tried = {"trial": trial.to_dict()} if wanted.disk else {}
     if call.json:
-        tell(call, vmgr_image.facts(image, {}))
+        tell(call, {**vmgr_image.facts(image, {}), **tried})
     else:
+        if wanted.disk:
+            trial.show()
         size = vmgr_image.size(image.virtual_bytes)
         print(f"{image.name} is in the pool ({image.distro}, {image.format}, a disk of {size})")
     return 0

@@ -15,7 +15,7 @@ from ...module_utils.job.image_jobs import last_uses
 from ...module_utils.job.parameters import Policy
 from ...module_utils.job.request import DISTROS
 from ...module_utils.node import images
-from . import image_push
+from . import image_profile, image_push, image_trial
 from .json_output import add_json, tell
 from .tables import Row, shown, table
 
@@ -34,9 +34,19 @@ FILE is a whole disk, qcow2 or raw: one that names other files, is encrypted or 
 through once, and appears in the pool as the next revision of NAME, or not at all.  Other formats become one by
 qemu-img convert -O qcow2 OLD NEW.qcow2.
 
+Before it appears it is booted once on this host, in a guest of its own with no way to any network: does it boot, does
+cloud-init take its seed by NoCloud, and what takes its time?  An image in which no job could run is refused.  A host
+that cannot boot it (no libvirt; no KVM, and allow_emulation is not set) says so and adds it.
+
+exit status:
+  0  it is in the pool
+  2  it cannot be an image, or no job could run in it
+  3  the pool cannot be written
+
 examples:
   vmgr image add debian12 debian12.qcow2 --description 'Debian 12, Open MPI 4.1'
   vmgr image add rocky9 rocky9.raw --distro rocky --boot uefi
+  vmgr image add rocky9 rocky9.qcow2 --boot uefi --boot-timeout 900 --query trial.costs
   vmgr image add tiny disk.qcow2 --distro debian --kernel vmlinuz --initrd initrd --cmdline 'console=ttyS0 quiet'
 """
 UPDATE_EPILOG = """\
@@ -73,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: of the subject.
     """
-    names = ("list", "show", "add", "update", "delete", "verify", "push")
+    names = ("list", "show", "add", "update", "delete", "verify", "push", "profile")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
 
     def verb(name: str, words: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -95,12 +105,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     update.add_argument("file", metavar="FILE", nargs="?", help="its new disk (the same one)")
     for own in (add, update):
         _add_facts(own)
+        image_trial.add_arguments(own)
     delete = verb("delete", "take an image out of the pool, as root", DELETE_EPILOG)
     delete.add_argument("name", metavar="NAME", help="the image, with its revision where it has several")
     delete.add_argument("--all", action="store_true", help="all its revisions")
     delete.add_argument("--force", action="store_true", help="without a look at the batch server's jobs")
     verify = verb("verify", "compare images with their records", VERIFY_EPILOG)
     verify.add_argument("names", metavar="NAME", nargs="*", help="these images alone (all)")
+    profile = verb("profile", "where the seconds of its boot go, as root", image_profile.EPILOG)
+    image_profile.add_arguments(profile)
     image_push.add_arguments(verb("push", "have nodes copy an image before jobs want it, as root", image_push.EPILOG))
 
 
@@ -135,6 +148,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         return image_changes.VERBS[call.verb](call, policy)
     if call.verb == "push":
         return image_push.run(call, policy)
+    if call.verb == "profile":
+        return image_profile.run(call, policy)
     pool = pathlib.Path(policy.vm_img_dir)
     used = last_uses()
     if call.verb == "list":

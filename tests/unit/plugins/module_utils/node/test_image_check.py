@@ -14,7 +14,7 @@ import typing as t
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, NodeFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import image_check
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
@@ -35,14 +35,14 @@ def test_an_image_that_leans_on_another_file_is_refused(
         image_pool.qemu_img("create", "-q", "-f", "qcow2", "-o", f"data_file={tmp_path / 'data'}", path, "8M")
     path.chmod(0o444)
     with pytest.raises(ImageFault, match="file"):
-        image_check.inspect(image_pool.find("leaning"), Deadline.after(SOON))
+        image_check.inspect(image_pool.find("leaning"))
 
 
 def test_a_disk_that_is_none_is_the_images_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
     (image_pool.path / "broken.qcow2").write_bytes(bytes(512))
     (image_pool.path / "broken.qcow2").chmod(0o444)
     with pytest.raises(ImageFault, match="is raw, not qcow2"):
-        image_check.inspect(image_pool.find("broken"), Deadline.after(SOON))
+        image_check.inspect(image_pool.find("broken"))
 
 
 def test_a_disk_of_another_size_than_its_record_says_is_the_images_fault(
@@ -50,20 +50,7 @@ def test_a_disk_of_another_size_than_its_record_says_is_the_images_fault(
 ) -> None:
     image_pool.add("tiny", 11, virtual_bytes=32 << 20)
     with pytest.raises(ImageFault, match="its record says"):
-        image_check.inspect(image_pool.find("tiny"), Deadline.after(SOON))
-
-
-def test_a_missing_tool_is_the_nodes_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(NodeFault, match="is missing"):
-        image_check.inspect(image_pool.find("tiny"), Deadline.after(SOON), qemu_img=tmp_path / "none")
-
-
-def test_a_tool_that_hangs_ends_at_the_deadline(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
-    tool = tmp_path / "slow"
-    tool.write_text("#!/bin/sh\nexec sleep 600\n")
-    tool.chmod(0o755)
-    with pytest.raises(VTorqueError, match="no answer"):
-        image_check.inspect(image_pool.find("tiny"), Deadline.after(0.3), qemu_img=tool)
+        image_check.inspect(image_pool.find("tiny"))
 
 
 def checked(path: pathlib.Path, **more: t.Any) -> None:
@@ -132,7 +119,7 @@ def test_a_qcow2_under_the_name_of_a_raw_one_is_refused(image_pool: ImagePool) -
     """What a distribution calls .img is often qcow2, and would boot as garbage."""
     (image_pool.path / "plain.qcow2").rename(image_pool.path / "plain.img")
     with pytest.raises(ImageFault, match="is qcow2, not raw"):
-        image_check.inspect(image_pool.find("plain"), Deadline.after(SOON))
+        image_check.inspect(image_pool.find("plain"))
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:

@@ -12,11 +12,20 @@ import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    ImageFault,
+    SiteFault,
+    UserFault,
+    VTorqueError,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import trial
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.retiring import InUse
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial_report import Seen
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import image_changes, messages, vmgr
 
 if t.TYPE_CHECKING:
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.images import Image
+
     from tests.unit.conftest import ImagePool
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the pool is root's")
@@ -34,6 +43,7 @@ def call(image_pool: ImagePool, tmp_path: pathlib.Path, capsys: pytest.CaptureFi
     file = tmp_path / "vtorque.yml"
     file.write_text(json.dumps({
         "vm_img_dir": str(image_pool.path), "pbs_qsub_on_fe": str(tmp_path / "bin/qsub"), "image_max": "1G",
+        "libvirt_uri": f"qemu+unix:///system?socket={tmp_path}/none",
     }))  # fmt: skip
     for path in (tmp_path, file):
         path.chmod(0o755)
@@ -134,3 +144,118 @@ def test_a_silent_batch_server_is_no_leave(call: VmgrCall, tmp_path: pathlib.Pat
     with pytest.raises(SiteFault, match="which jobs need it is not known"):
         call("image", "delete", "tiny@9")
     assert call("image", "delete", "tiny@9", "--force") == ["deleted tiny@9"]
+
+
+DEBIAN = Seen(18.44, told=("begun 9.3", "up 18.0", "cloud-init cloud-init 22.4.2", "sshd /usr/sbin/sshd", "end"))
+DEAD = Seen(2.0, nothing_to_boot="No bootable device", emulated="no kvm")
+
+
+@pytest.fixture
+def boots(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Seen], list[Image]]:
+    """Has images boot so; those that were booted."""
+
+    def so(seen: Seen) -> list[Image]:
+        booted: list[Image] = []
+
+        def boot(image: Image, *_others: object, **_more: object) -> Seen:
+            assert image.path.stat().st_mode & 0o777 == 0o444
+            assert image.path.parent.stat().st_mode & 0o777 == 0o711
+            booted.append(image)
+            return seen
+
+        monkeypatch.setattr(trial, "boot", boot)
+        return booted
+
+    return so
+
+
+def test_what_is_added_was_booted_before_it_appeared(
+    call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[Seen], list[Image]], image_pool: ImagePool
+) -> None:
+    booted = boots(DEBIAN)
+    assert [line.split()[:2] for line in call("image", "add", "debian12", disk)] == [
+        ["check", "state"], ["boots", "ok"], ["cloud-init", "ok"], ["sshd", "ok"], ["debian12@1", "is"],
+    ]  # fmt: skip
+    assert booted[0].path.parent.parent == image_pool.path
+    assert not booted[0].path.exists()
+    told = call("image", "update", "debian12", disk, "--json")["trial"]
+    assert (told["booted"], told["good"], told["seconds"]) == (True, True, 18.4)
+    # a disk that stays was booted before
+    assert "trial" not in call("image", "update", "debian12", "--description", "x", "--json")
+    call("image", "add", "debian12", disk, "--no-boot")
+    assert len(booted) == 2
+
+
+def test_what_does_not_boot_is_refused_unless_it_is_forced(
+    call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[Seen], list[Image]], image_pool: ImagePool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    boots(DEAD)
+    before = sorted(image_pool.path.iterdir())
+    with pytest.raises(ImageFault, match="no job could run in it: boots: the firmware found nothing to boot"):
+        call("image", "add", "debian12", disk)
+    assert "bad" in capsys.readouterr().out
+    with pytest.raises(ImageFault, match="--force adds it nonetheless"):
+        call("image", "add", "debian12", disk, "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert (told["added"], told["trial"]["good"], told["trial"]["emulated"]) == (False, False, "no kvm")
+    assert sorted(image_pool.path.iterdir()) == before
+    lines = call("image", "add", "debian12", disk, "--force")
+    assert lines[1].split()[:2] == ["boots", "bad"]
+    assert lines[2].startswith("by emulation (no kvm)")
+    assert lines[3].startswith("debian12@1 is in the pool")
+
+
+def test_where_it_cannot_be_booted_it_is_added_and_that_is_said(call: VmgrCall, disk: pathlib.Path) -> None:
+    told = call("image", "add", "debian12", disk, "--json")["trial"]
+    assert told["booted"] is False
+    assert told["why"].startswith("libvirt at qemu+unix")
+
+
+@pytest.mark.parametrize("seconds", ["0", "3601", "1.5", "-1", "\u0661"])
+def test_a_time_that_is_none_is_refused(call: VmgrCall, disk: pathlib.Path, seconds: str) -> None:
+    with pytest.raises(SystemExit):
+        call("image", "add", "debian12", disk, "--boot-timeout", seconds)
+
+
+PROFILED = (
+    *DEBIAN.told[:-1], "unit 9.5s snapd.service", "mark userspace 2.500", "span ssh.service 16.000 17.250", "end",
+)  # fmt: skip
+
+
+def test_where_the_seconds_of_a_boot_went(
+    call: VmgrCall, image_pool: ImagePool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a table with advice, as a picture beside it, as a picture alone, and for programs."""
+    booted: list[str] = []
+
+    def boot(image: Image, *_others: object, **_more: object) -> Seen:
+        booted.append(image.name)
+        return Seen(18.44, told=PROFILED, emulated="no kvm")
+
+    monkeypatch.setattr(trial, "boot", boot)
+    lines = call("image", "profile", "tiny@9", "--svg", tmp_path / "boot.svg")
+    assert lines[0] == "tiny@9: up after 18.4 s"
+    assert [line.split()[:2] for line in lines[1:6]] == [
+        ["phase", "what"], ["firmware", "firmware"], ["kernel", "kernel"], ["others", "systemd"],
+        ["ssh", "ssh.service"],
+    ]  # fmt: skip
+    assert lines[6:] == [
+        "snapd.service (9.5 s): jobs need no snaps: remove snapd",
+        "by emulation (no kvm): it boots faster on a node that has KVM",
+    ]
+    picture = (tmp_path / "boot.svg").read_text()
+    assert "ssh.service" in picture
+    assert "".join(call("image", "profile", "tiny@9", "--svg", "-")) == picture.replace("\n", "")
+    told = call("image", "profile", "tiny@9", "--json")
+    assert (told["image"], told["spans"][-1]["phase"], told["costs"][0]["what"]) == ("tiny@9", "ssh", "snapd.service")
+    assert booted == ["tiny@9"] * 3
+    with pytest.raises(UserFault, match="no such image"):
+        call("image", "profile", "nobody")
+    with pytest.raises(UserFault, match="No such file or directory"):
+        call("image", "profile", "tiny@9", "--svg", tmp_path / "none" / "boot.svg")
+
+
+def test_a_boot_that_cannot_be_has_no_profile(call: VmgrCall) -> None:
+    with pytest.raises(trial.NotTried, match="the image was not booted"):
+        call("image", "profile", "tiny@9")
