@@ -1,0 +1,189 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A disk of the user's is served by himself, to one guest at a time, and is what it says it is."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Owner
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import disk_server, remains
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
+
+ALICE = Owner(user="alice", uid=4242, gid=4243, group="chem", home="/home/alice", shell="/bin/sh")
+KEY = "7.head.1"
+
+
+class Node:
+    """A node with directories of guests, and a home of alice's that root's way into is no help for."""
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.settings = NodeSettings("n1", 1, state_dir=place / "state", run_dir=place / "run")
+        self.home = place / "home"
+        self.home.mkdir()
+        os.chown(self.home, ALICE.uid, ALICE.gid)
+        self.guests = 0
+
+    def disk(self, name: str = "data.qcow2", kind: str = "qcow2", size: str = "32M") -> pathlib.Path:
+        path = self.home / name
+        subprocess.run(["qemu-img", "create", "-q", "-f", kind, path, size], check=True, timeout=60)
+        os.chown(path, ALICE.uid, ALICE.gid)
+        path.chmod(0o600)
+        return path
+
+    def serve(self, path: pathlib.Path, **changes: t.Any) -> pathlib.Path:
+        self.guests += 1
+        guest = self.settings.guests_dir / KEY / f"vn1-{self.guests}"
+        guest.mkdir(parents=True)
+        settings = self.settings if not changes else NodeSettings("n1", 1, **changes)
+        return disk_server.serve(str(path), guest, ALICE, settings, (0, 0), Deadline.after(60))
+
+    @property
+    def servers(self) -> list[int]:
+        return [pid for pid, key in remains.processes(self.settings.guests_dir) if key == KEY]
+
+
+@pytest.fixture
+def node() -> t.Iterator[Node]:
+    with tempfile.TemporaryDirectory() as place:  # the ways to pytest's own are closed to others
+        pathlib.Path(place).chmod(0o755)
+        here = Node(pathlib.Path(place))
+        yield here
+        remains.end_processes(here.settings.guests_dir, KEY)
+
+
+def size_at(place: pathlib.Path) -> str:
+    """What a client is told, who then goes away."""
+    uri = f"nbd+unix:///?socket={place}"
+    return subprocess.run(["qemu-img", "info", uri], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+@pytest.mark.parametrize("kind", ["qcow2", "raw"])
+def test_a_disk_is_served_by_the_user_to_qemu_alone(node: Node, kind: str) -> None:
+    place = node.serve(node.disk(kind=kind))
+    (pid,) = node.servers
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    assert f"Uid:\t{ALICE.uid}\t{ALICE.uid}\t{ALICE.uid}\t{ALICE.uid}\n" in status
+    assert f"Groups:\t{ALICE.gid} \n" in status
+    assert (place.stat().st_mode & 0o777, place.stat().st_uid) == (0o600, 0)
+    handle = os.pidfd_open(pid)
+    assert "virtual size: 32 MiB" in size_at(place)
+    assert select.select([handle], [], [], 60)[0]  # with its only client it goes
+    os.close(handle)
+    assert node.servers == []
+
+
+def test_one_at_a_time_has_a_disk_and_a_death_lets_go_of_it(node: Node) -> None:
+    disk = node.disk()
+    node.serve(disk)
+    (pid,) = node.servers
+    with pytest.raises(UserFault, match="is in use, by another job or by a program of yours"):
+        node.serve(disk)
+    assert node.servers == [pid]
+    assert remains.end_processes(node.settings.guests_dir, KEY) == (pid,)
+    node.serve(disk)
+    assert len(node.servers) == 1
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_told(node: Node) -> None:
+    disk = node.disk()
+    guest = node.settings.guests_dir / ("7." + "h" * 100) / "vn1-1"
+    guest.mkdir(parents=True)
+    with pytest.raises(SiteFault, match="its path is longer than 107 bytes"):
+        disk_server.serve(str(disk), guest, ALICE, node.settings, (0, 0), Deadline.after(60))
+    assert node.servers == []
+
+
+def test_roots_rights_open_nothing(node: Node) -> None:
+    disk = node.disk()
+    os.chown(disk, 0, 0)
+    (node.home / "link").symlink_to(disk)
+    for path in (disk, node.home / "link"):
+        with pytest.raises(UserFault, match="cannot be opened to read and write: Permission denied"):
+            node.serve(path)
+    with pytest.raises(UserFault, match="No such file"):
+        node.serve(node.home / "gone")
+    assert node.servers == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["-b", "/etc/shadow", "-F", "raw", "-u"], "other"),
+        (["-o", "data_file=other.raw"], "other"),
+        (["-o", "encrypt.format=aes,encrypt.key-secret=s", "--object", "secret,id=s,data=x"], "encrypted"),
+    ],
+)
+def test_what_leans_on_another_file_is_refused(node: Node, options: list[str], words: str) -> None:
+    path = node.home / "bad.qcow2"
+    command = ["qemu-img", "create", "-q", "-f", "qcow2", *options, path, "32M"]
+    subprocess.run(command, check=True, cwd=node.home, timeout=60)
+    os.chown(path, ALICE.uid, ALICE.gid)
+    with pytest.raises(UserFault, match="vmgr disk create makes one") as caught:
+        node.serve(path)
+    assert words in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"x" * 512, "is smaller than 16 MiB"),
+        (b"x" * 513, "no whole sectors"),
+        (b"KDMV" + bytes(508), "VMDK"),
+        (b"QFI\xfb" + b"\xff" * 508, ""),
+    ],
+)
+def test_garbage_is_refused(node: Node, content: bytes, words: str) -> None:
+    path = node.home / "garbage"
+    path.write_bytes(content)
+    os.chown(path, ALICE.uid, ALICE.gid)
+    with pytest.raises(UserFault) as caught:
+        node.serve(path)
+    assert words in caught.value.why
+
+
+def test_what_is_no_file_holds_nobody_up(node: Node) -> None:
+    os.mkfifo(node.home / "fifo", 0o666)
+    os.chown(node.home / "fifo", ALICE.uid, ALICE.gid)
+    for path in (node.home / "fifo", pathlib.Path("/dev/null")):
+        with pytest.raises(UserFault, match="is not a file"):
+            node.serve(path)
+    with pytest.raises(UserFault, match="Is a directory"):
+        node.serve(node.home)
+
+
+def test_a_node_without_the_program_is_the_nodes_fault(node: Node, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NodeFault, match="is not installed"):
+        node.serve(node.disk(), qemu_nbd=tmp_path / "gone")
+
+
+def test_a_file_server_that_is_away_is_the_sites_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(_path: str) -> t.NoReturn:
+        while True:
+            signal.pause()
+
+    monkeypatch.setattr(disk_server, "look", hangs)
+    monkeypatch.setattr(disk_server, "START_S", 0.2)
+    with pytest.raises(SiteFault, match="alice waits for it in vain"):
+        node.serve(node.disk())
+
+
+def test_the_socket_is_closed_when_nobody_serves(node: Node) -> None:
+    """qemu is not left to wait."""
+    with pytest.raises(UserFault):
+        node.serve(node.home / "gone")
+    place = node.settings.guests_dir / KEY / "vn1-1" / disk_server.SOCKET
+    with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
+        client.connect(str(place))
