@@ -306,7 +306,7 @@ def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeo
     Raises:
         VTorqueError: the host has no part in it.
     """
-    part = next((one for one in plan.node_parts if one.node == host), None) if plan else None
+    part = plan.parts.get(host) if plan else None
     if wanted == "absent":
         slots = part.bare_slots if part else 0
         return guestspec.NodePart.removal(place.job_id, place.start, host, timeout_s, slots)

@@ -29,18 +29,23 @@ ABSOLUTE_PATH = r"/[^\x00-\x1f\x7f]{0,4000}"
 MAC = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 ADDRESS = r"[0-9a-fA-F.:]{2,45}"
 PUBLIC_KEY = r"ssh-ed25519 [A-Za-z0-9+/=]{68}( [A-Za-z0-9@._-]{1,100})?"
+PACKAGE = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
+"""A package of a distribution, by a name that no package manager takes for an option or a path."""
+BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+ANY_TEXT = r"[^\x00\ud800-\udfff]+"
+"""What can be a word of a command and can be written as UTF-8."""
 PRIVATE_KEY = r"-----BEGIN OPENSSH PRIVATE KEY-----\n[A-Za-z0-9+/=\n]{100,2000}-----END OPENSSH PRIVATE KEY-----\n"
 
 HYPERVISORS = ("kvm", "qemu")
 FS_TYPES = ("sharedfs", "local", "ramdisk")
 
 
-def _text(pattern: str, *, secret: bool = False) -> t.Any:
-    return dataclasses.field(metadata={"pattern": pattern}, repr=not secret)  # pylint: disable=invalid-field-call
+def _text(pattern: str, *, secret: bool = False, default: t.Any = dataclasses.MISSING) -> t.Any:
+    return dataclasses.field(default=default, metadata={"pattern": pattern}, repr=not secret)  # pylint: disable=invalid-field-call
 
 
-def _part() -> t.Any:
-    return dataclasses.field()  # pylint: disable=invalid-field-call
+def _part(*, default: t.Any = dataclasses.MISSING) -> t.Any:
+    return dataclasses.field(default=default)  # pylint: disable=invalid-field-call
 
 
 def _number(low: int, high: int, *, default: t.Any = dataclasses.MISSING) -> t.Any:
@@ -92,6 +97,7 @@ class GuestSpec:
         ram_mib: memory of the guest in MiB.
         host_key: the guest's ssh host key, known before it boots.
         authorized_key: public key of the job, with which its user enters the guest.
+        data_disk: path of a disk of the user's own; "": none.
     """
 
     rank: int = _number(0, 100_000)
@@ -105,6 +111,55 @@ class GuestSpec:
     fs_type: str = _text("|".join(FS_TYPES))
     host_key: KeyPair = _part()
     authorized_key: str = _text(PUBLIC_KEY)
+    data_disk: str = _text(f"({ABSOLUTE_PATH})?", default="")
+
+
+@frozen
+class Package:
+    """A package that a user wants in his guests; from the site's list."""
+
+    name: str = _text(PACKAGE)
+
+
+@frozen
+class AddedFile:
+    """A file that the user himself writes in his guests.
+
+    Attributes:
+        mode: permissions, three octal digits.
+        content: in base64.
+    """
+
+    path: str = _text(ABSOLUTE_PATH)
+    mode: str = _text("[0-7]{3}")
+    content: str = _text(BASE64, secret=True)
+
+
+@frozen
+class Command:
+    """A line for a shell, which the user himself runs in his guests."""
+
+    line: str = _text(ANY_TEXT, secret=True)
+
+
+@frozen
+class Additions:
+    """What a user adds to each guest of his job (`-vm metadata=`), in the order in which it is done there.
+
+    Attributes:
+        packages: installed by the guest's root.
+        files: written by the user.
+        commands: run by the user.
+    """
+
+    packages: tuple[Package, ...] = _part(default=())
+    files: tuple[AddedFile, ...] = _part(default=())
+    commands: tuple[Command, ...] = _part(default=())
+
+    @property
+    def any(self) -> bool:
+        """Is there anything to do?"""
+        return bool(self.packages or self.files or self.commands)
 
 
 _NOBODY = Owner("nobody", 65534, 65534, "nogroup", "/nonexistent", "/bin/false")
@@ -121,6 +176,7 @@ class NodePart:
         guests: empty for `absent`, which removes whatever of this start is there.
         bare_slots: how often the job's node file names this host, which stays bare (mixed request); 0: it is to have
             guests, or nobody knows.
+        additions: the user's own, to each of the guests.
     """
 
     version: int = _number(VERSION, VERSION)
@@ -132,6 +188,7 @@ class NodePart:
     owner: Owner = _part()
     guests: tuple[GuestSpec, ...] = _part()
     bare_slots: int = _number(0, 100_000, default=0)
+    additions: Additions = _part(default=Additions())
 
     @classmethod
     def removal(cls, job_id: str, start: int, node: str, timeout_s: float, bare_slots: int = 0) -> NodePart:

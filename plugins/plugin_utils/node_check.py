@@ -43,7 +43,7 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
 
     Raises:
         VTorqueError: it is not; says what disagrees.
-        SiteFault: the batch server does not answer, or does not know the job.
+        SiteFault: the batch server does not answer, or does not know the job; a package is not on this node's list.
     """
     if part.node.partition(".")[0] != settings.node_name:
         raise VTorqueError(f"node {part.node} is asked", f"this is {settings.node_name}")
@@ -64,6 +64,10 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
         check_peer(job, connection)
     if part.do == "present":
         check_job(part, job)
+        if part.additions.packages:
+            from ..module_utils.job import additions  # only who has some pays
+
+            additions.check_packages(part.additions, policy)
     return Checked(job.nodes[0] if connection else "", job)
 
 

@@ -22,13 +22,13 @@ import sys
 import time
 import typing as t
 
-from ..module_utils import records
+from ..module_utils import background, records
 from ..module_utils.errors import CANCELLED, VTorqueError
 from ..module_utils.guestspec import BareHost, FormError, ImageOrder, JobMap, LostGuest, NodePart, from_dict, to_dict
 from ..module_utils.job import policy_file, superior
 from ..module_utils.job.batch import kept, same_host
 from ..module_utils.job.parameters import Policy
-from ..module_utils.node import ending, front, guest_hooks, guests, joining, use
+from ..module_utils.node import additions, data_disk, ending, front, guest_hooks, guests, joining, use
 from ..module_utils.node.settings import NodeSettings
 from ..module_utils.records import Deadline, LostRecord, run_directory
 from .job_cores import cores_of
@@ -95,7 +95,7 @@ def _note_neighbours(told: bytes, load: t.Callable[[], Policy]) -> None:
         for number in (0, 1, 2):
             os.dup2(nothing, number)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        os.nice(LATER)
+        background.step_back(LATER)
         from . import alone_note
 
         job_map, policy = from_dict(JobMap, _json(told)), load()
@@ -274,7 +274,9 @@ def respond_join(
         if here != {guest["name"] for guest in before["guests"]}:
             raise VTorqueError(f"join of job {job_map.job_id}", "these are not the guests that were just made")
         joining.join(job_map, settings, deadline)
+        data_disk.mount(job_map.job_id, job_map.start, settings, deadline)
         guest_hooks.run_prologues(job_map.job_id, job_map.start, settings, deadline)
+        additions.make(job_map.job_id, job_map.start, settings, deadline)
     except ending.Told as told:
         return _bad(VTorqueError(CANCELLED, f"by {told}"))
     except VTorqueError as problem:

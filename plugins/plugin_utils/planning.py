@@ -9,10 +9,11 @@ import pathlib
 import platform
 
 from ..module_utils.errors import SiteFault
+from ..module_utils.guestspec import Additions
 from ..module_utils.job import policy as site_policy
 from ..module_utils.job.batch import BatchJob
-from ..module_utils.job.plan import JobPlan, make_plan
-from ..module_utils.job.request import Request
+from ..module_utils.job.plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
+from ..module_utils.job.request import ADDITIONS, Request
 from ..module_utils.node.images import find
 
 PLAN = "plan.json"
@@ -39,7 +40,29 @@ def plan_start(job: BatchJob, policy: site_policy.Policy, nodefile: pathlib.Path
         offers_of(job, policy),
         node_file=read_node_file(nodefile),
         timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
+        additions=additions_of(job, policy),
     )
+
+
+def additions_of(job: BatchJob, policy: site_policy.Policy) -> Additions:
+    """What the job's user adds to his guests, read again as himself and checked again.
+
+    Args:
+        job: the batch server's word.
+        policy: the site's.
+
+    Raises:
+        UserFault: the request cannot be read; the file is not what was submitted, or asks for what it may not.
+        SiteFault: the file is out of reach.
+    """
+    request = Request.decode(job.x)
+    if request is None or ADDITIONS not in request.values or job.euser != job.owner_user:
+        return NO_ADDITIONS  # the plan says why another user's job is none
+    from ..module_utils.job import additions, users_file  # only who has such a file pays
+
+    path, owner = str(request.values[ADDITIONS]), owner_of(job.euser, job.egroup)
+    content = users_file.read(ADDITIONS, path, request.digests[ADDITIONS], owner, limit=additions.MAX_BYTES)
+    return additions.read(content, path, policy, owner.home)
 
 
 def offers_of(job: BatchJob, policy: site_policy.Policy) -> site_policy.Offers:

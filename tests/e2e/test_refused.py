@@ -24,7 +24,7 @@ from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, check_refused, drop, en
         (["-l", "nodes=1:ppn=400"], ["ppn=400", "more than any node"]),
         (["-vm", "vcpu=4,ram=lots,img=tinny"], ["vcpu", "lots", "tinny"]),
         (["-vm", "iocm=true"], ["iocm", "not available on this site yet"]),
-        (["-vm", "disk=/home/alice/d.img"], ["disk", "not available on this site yet"]),
+        (["-vm", "disk=/home/alice/d.img"], ["disk=/home/alice/d.img", "cannot be opened to read and write"]),
         (["-vm", "fs_type=nfs"], ["fs_type=nfs", "sharedfs, local or ramdisk"]),
         (["-vm", "vcpu_pinning=true"], ["vcpu_pinning", "not available on this site yet"]),
         (["-vm", "nodes=two"], ["nodes=two", "number"]),

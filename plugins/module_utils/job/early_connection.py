@@ -20,7 +20,7 @@ from ..guestspec import Owner
 from ..records import ReadyRecord
 from . import ssh_call
 from .batch import BatchJob
-from .request import Request
+from .request import ADDITIONS, Request
 from .user_scripts import PROLOGUE
 
 NODE_PROLOGUE, USER_PROLOGUE = "prologue", "prologue.user"
@@ -30,15 +30,15 @@ NODE_PROLOGUE, USER_PROLOGUE = "prologue", "prologue.user"
 def wanted(job: BatchJob, torque_home: pathlib.Path) -> bool:
     """May the far end of this job begin before its shell?
 
-    Not for a terminal, which is the shell's to ask for; not before a script of the user's, in the guest or on this node
-    with the home that the guest shares, which may be about to change what a login meets.
+    Not for a terminal, which is the shell's to ask for; not before files and commands of the user's, in the guest or on
+    this node with the home that the guest shares, which may be about to change what a login meets.
 
     Args:
         job: the batch server's word.
         torque_home: holds `mom_priv`.
     """
     request = Request.decode(job.x)
-    if job.interactive or request is None or PROLOGUE in request.values:
+    if job.interactive or request is None or {PROLOGUE, ADDITIONS} & set(request.values):
         return False
     # both run here after our hook: the site's for users, and qsub -l prologue=
     return NODE_PROLOGUE not in job.resource_list and not os.path.lexists(torque_home / "mom_priv" / USER_PROLOGUE)

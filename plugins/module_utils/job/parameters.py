@@ -109,7 +109,7 @@ _LOG = "the product's log"
 _IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
 _SPARE = "spare nodes"
 _GUEST_PACKAGES = "packages at boot"
-_FILES = "the user's own files in guests"
+_FILES = "files of the site's for all users"
 _OWN_IMAGES = "images of users"
 
 
@@ -225,7 +225,9 @@ class Policy:
     mounts: tuple[str, ...] = _parameter(
         several(_mount_line()), (), "further mounts of every guest: lines `source target kind options`"
     )
-    metadata_packages: tuple[str, ...] = _parameter(several(_WORD), (), "packages users may name", later=_FILES)
+    metadata_packages: tuple[str, ...] = _parameter(
+        several(_WORD), (), "packages that users may name in a file of metadata="
+    )
     sw_packages_debian: tuple[str, ...] = _parameter(
         several(_WORD), ("nfs-common", "openmpi-bin", "libopenmpi-dev", "libmetis5", "libmetis-dev", "9mount"),
         "what a guest of Debian's family needs", later=_GUEST_PACKAGES,

@@ -27,6 +27,7 @@ from ..guestspec import (
     HOST_NAME,
     JOB_ID,
     USER_NAME,
+    Additions,
     FormError,
     Group,
     GuestSpec,
@@ -47,6 +48,7 @@ from .values import shown
 
 VERSION = 1
 MAX_JSON = 1 << 22
+NO_ADDITIONS = Additions()
 
 
 def _text(pattern: str) -> t.Any:
@@ -67,6 +69,7 @@ class JobPlan:
         start: Torque's start_count.
         mother_superior: the job's first node, as the server spells it.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
+        additions: the user's own, to every guest; once here, and in `parts` for each node that has guests.
     """
 
     owner: Owner
@@ -77,6 +80,7 @@ class JobPlan:
     start: int = _number(0, 2**31)
     mother_superior: str = _text(HOST_NAME)
     user_shell: str = _text(f"({ABSOLUTE_PATH})?")
+    additions: Additions = NO_ADDITIONS
 
     @property
     def bare(self) -> dict[str, int]:
@@ -86,7 +90,10 @@ class JobPlan:
     @property
     def parts(self) -> dict[str, NodePart]:
         """What each node is asked for, by the node's name."""
-        return {part.node: part for part in self.node_parts}
+        return {
+            part.node: dataclasses.replace(part, additions=self.additions) if part.guests else part
+            for part in self.node_parts
+        }
 
     def to_json(self) -> str:
         """The plan in one line, private keys included."""
@@ -121,6 +128,8 @@ class JobPlan:
             raise FormError("JobPlan.node_parts", "a part belongs to another job")
         if any(bool(part.bare_slots) == bool(part.guests) for part in plan.node_parts):
             raise FormError("JobPlan.node_parts", "a node has guests, or it stays bare")
+        if any(part.additions.any for part in plan.node_parts):
+            raise FormError("JobPlan.node_parts", "the additions to guests stand in the plan itself")
         if plan.mother_superior in plan.bare:
             raise FormError("JobPlan.node_parts", "the job script runs in a guest of the mother superior")
         return plan
@@ -134,6 +143,7 @@ def make_plan(
     node_file: str,
     timeout_s: float,
     find_owner: t.Callable[[str, str], Owner] | None = None,
+    additions: Additions = NO_ADDITIONS,
 ) -> JobPlan:
     """Decide what a job that was just started gets.
 
@@ -144,6 +154,7 @@ def make_plan(
         node_file: content of PBS_NODEFILE.
         timeout_s: seconds that a node has to answer, from the reading of its part.
         find_owner: from the names of user and group to the owner; `owner_of` unless a test says otherwise.
+        additions: the user's own to his guests, checked against the policy (`additions.py`).
 
     Returns:
         The plan, read back as the nodes will read it.
@@ -172,6 +183,7 @@ def make_plan(
         owner=owner,
         user_shell=resolved.shell,
         job_key=key,
+        additions=additions,
         node_parts=tuple(
             NodePart(
                 version=NODE_PART_VERSION,
@@ -206,6 +218,7 @@ def _guests(job: BatchJob, resolved: Resolved, node_rank: int, authorized_key: s
             fs_type=resolved.word("fs_type"),
             host_key=make_key(_comment(f"guest-{node_rank * per_node + index}", job)),
             authorized_key=authorized_key,
+            data_disk=resolved.word("disk") if node_rank == index == 0 else "",
         )
         for index in range(per_node)
     )

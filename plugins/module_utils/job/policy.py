@@ -21,6 +21,8 @@ __all__ = [
 ]  # fmt: skip
 
 SITE_DEFAULT = "site default"
+DATA = "/data"
+"""Where a guest has its user's own disk."""
 
 
 def host_matches(expression: str | None, host: str) -> bool:
@@ -91,8 +93,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "hypervisor": lambda value: value == "skvm",
     "distro": lambda value: value == "osv",
     "img": lambda value: str(value).startswith("/"),
-    "disk": lambda value: True,
-    "metadata": lambda value: True,
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
     "unclot_shmem": lambda value: True,
@@ -147,6 +147,8 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return ""
     if asked and key in _NOT_YET and _NOT_YET[key](value):
         return NOT_AVAILABLE_YET
+    if key == "disk" and any(line.split()[1] == DATA for line in policy.mounts):
+        return f"this site mounts something of its own on {DATA}"
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"
     return out_of_bounds(key, value, policy)

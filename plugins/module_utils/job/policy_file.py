@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import pathlib
 import stat
@@ -13,13 +14,15 @@ import typing as t
 
 from ..errors import SiteFault
 from ..frozen import frozen
+from ..records import RUN_DIR
 from . import contradictions
 from .parameters import PARAMETERS, Parameter, Policy
+from .policy_entries import Entry, NotEntries, read_entries, read_kept
 from .values import BadValue, KeyFault, nearest, shown, written
 
 PATH = pathlib.Path("/etc/vtorque/vtorque.yml")
 MAX_FILE = 1 << 20
-MAX_DEPTH = 20
+KEPT = RUN_DIR / "policy.json"
 LEAVE = "; leave it at its default"
 AN_ADMINISTRATOR = "an administrator must see to it: vmgr config check"
 
@@ -96,93 +99,28 @@ def read(path: pathlib.Path = PATH, *, owner_uid: int | None = 0) -> PolicyFile:
         SiteFault: see `load`.
         PolicyErrors: see `load`.
     """
-    return parse(_content(path, owner_uid), path)
+    return parse(_content(path, owner_uid), path, kept=KEPT if path == PATH else None)
 
 
-def parse(text: str, file: pathlib.Path | str) -> PolicyFile:
+def parse(text: str, file: pathlib.Path | str, *, kept: pathlib.Path | None = None) -> PolicyFile:
     """Read a configuration out of a text.
 
     Args:
         text: YAML.
         file: what it is called in messages.
+        kept: where it is kept what YAML made of it; None: nowhere.
 
     Raises:
         SiteFault: it is not YAML.
         PolicyErrors: something in it is wrong; all of it is named.
     """
-    import yaml  # 10 ms that only those pay who read the file
-
     what = f"the site's configuration {file}"
+    read_text = read_entries if kept is None else functools.partial(read_kept, place=kept)
     try:
-        _check_depth(text, what)
-        root = yaml.compose(text, Loader=yaml.CSafeLoader)
-        if root is None:
-            return PolicyFile(Policy(), {})
-        if not isinstance(root, yaml.MappingNode):
-            raise SiteFault(what, "not a list of `name: value` lines", AN_ADMINISTRATOR)
-        loader = yaml.CSafeLoader("")
-        entries = [_entry(key, value, loader) for key, value in root.value]
-    except yaml.YAMLError as error:
-        raise SiteFault(what, f"not YAML: {_where(error)}", AN_ADMINISTRATOR) from None
+        entries = read_text(text)
+    except NotEntries as error:
+        raise SiteFault(what, str(error), AN_ADMINISTRATOR) from None
     return _checked(file, entries)
-
-
-def _check_depth(text: str, what: str) -> None:
-    """Composing goes down with the text, and ends the process where that is deeper than its stack."""
-    import yaml
-
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            where = f"line {event.start_mark.line + 1}: " if event.start_mark is not None else ""
-            raise SiteFault(what, f"{where}more than {MAX_DEPTH} brackets in one another", AN_ADMINISTRATOR)
-
-
-@frozen
-class _Entry:
-    """One `name: value` of the file.
-
-    Attributes:
-        raw: what YAML makes of the value.
-        text: the value as it was written, as far as it is one word.
-        wrong: why it cannot be a value at all, or "".
-    """
-
-    name: str
-    raw: object
-    text: str
-    line: int
-    wrong: str = ""
-
-
-def _entry(key: t.Any, value: t.Any, loader: t.Any) -> _Entry:
-    import yaml
-
-    line = key.start_mark.line + 1
-    if not isinstance(key, yaml.ScalarNode):
-        return _Entry("?", None, "", line, "the name of a parameter is due before the colon")
-    name = str(key.value)
-    items = value.value if isinstance(value, yaml.SequenceNode) else [value]
-    # more depth has no meaning here, and lists of lists of one another would not end
-    if not all(isinstance(item, yaml.ScalarNode) for item in items):
-        return _Entry(name, None, "", line, "one value is due, or a list of values; there is more depth than that")
-    for item in items:
-        plain = not item.style
-        if item.tag != loader.resolve(yaml.ScalarNode, item.value, (plain, not plain)):
-            return _Entry(name, None, item.value, line, f"a value has no tag of its own here ({item.tag})")
-    text = str(value.value) if isinstance(value, yaml.ScalarNode) else shown([item.value for item in items])
-    try:
-        return _Entry(name, loader.construct_object(value, deep=True), text, line)
-    except (yaml.YAMLError, ValueError, ArithmeticError) as error:
-        return _Entry(name, None, text, line, f"not a value of YAML: {_where(error)}")
-
-
-def _where(error: Exception) -> str:
-    """The words of a parser, in the order in which people look: where, then what."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    words = " ".join(str(problem or error).split())
-    return f"line {mark.line + 1}, column {mark.column + 1}: {words}" if mark is not None else words
 
 
 def _content(path: pathlib.Path, owner_uid: int | None) -> str:
@@ -224,7 +162,7 @@ def _believe(what: str, name: pathlib.Path, facts: os.stat_result, owner_uid: in
     raise SiteFault(what, f"{why}: it is not believed, for it could be another's word than root's", hint)
 
 
-def _checked(file: pathlib.Path | str, entries: t.Sequence[_Entry]) -> PolicyFile:
+def _checked(file: pathlib.Path | str, entries: t.Sequence[Entry]) -> PolicyFile:
     values: dict[str, t.Any] = {}
     lines: dict[str, int] = {}
     faults: list[KeyFault] = []
@@ -241,7 +179,7 @@ def _checked(file: pathlib.Path | str, entries: t.Sequence[_Entry]) -> PolicyFil
     return PolicyFile(policy, lines)
 
 
-def _take(entry: _Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) -> KeyFault | None:
+def _take(entry: Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) -> KeyFault | None:
     """Put the value of an entry into `values`, or say what is wrong with it."""
 
     def fault(message: str) -> KeyFault:

@@ -72,7 +72,9 @@ _PCI = text(
     lower=True,
 )
 _FILE = path("an absolute path to a file")
-_SCRIPT = text(r"[^,;\x00-\x1f\x7f]{1,1000}", "the path of an executable file, without ',' and ';'")
+_PATH = r"[^,;\x00-\x1f\x7f\ud800-\udfff]{1,1000}"
+_SCRIPT = text(_PATH, "the path of an executable file, without ',' and ';'")
+_DATA = text(_PATH, "the path of a file, without ',' and ';'")
 _CORES = number(1, 4096)
 
 KEYS: dict[str, Key] = {
@@ -84,8 +86,8 @@ KEYS: dict[str, Key] = {
     "vms_per_node": Key(number(1, 1000), "guests on each node"),
     "vcpu_pinning": Key(either(boolean(), path("the path of a mapping file")), "pin vCPUs to the job's cores"),
     "fs_type": Key(choice(*FS_TYPES), "what the guest's overlay stands on"),
-    "disk": Key(_FILE, "persistent disk, attached to rank 0 and mounted on /data"),
-    "metadata": Key(_FILE, "YAML file with the user's additions to the guest"),
+    "disk": Key(_DATA, "disk of your own (vmgr disk create), attached to rank 0 and mounted on /data"),
+    "metadata": Key(_DATA, "YAML file with your additions to each guest: packages of the site's list, files, commands"),
     "vm_prologue": Key(_SCRIPT, "run in the guest as the user, before the job script"),
     "vm_epilogue": Key(_SCRIPT, "run in the guest as the user, after the job script"),
     "vrdma": Key(boolean(zero_is_on=True), "RDMA in the guest"),
@@ -101,6 +103,9 @@ KEYS: dict[str, Key] = {
 """Every key of `-vm`.  Keys are written in small letters; words take any case, names and paths do not."""
 
 SCRIPTS = ("vm_prologue", "vm_epilogue")
+ADDITIONS = "metadata"
+DISK = "disk"
+FILES = (ADDITIONS, *SCRIPTS)
 """Keys whose file is read again when the job starts: the request says by a digest what must be there then."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -130,7 +135,7 @@ class Request:
         values: typed values of the keys that were given; sizes are in MiB.
         origins: for each of them where it stood: "command line", "job.sh, line 4", "the job's request".
         shell: the user's own `-S`, or "" for the login shell of passwd.
-        digests: for each of `SCRIPTS` that is asked for what its file held at submission (SHA-256); then its path is
+        digests: for each of `FILES` that is asked for what its file held at submission (SHA-256); then its path is
             absolute.
         log: what the user wants of the job's log, by `LOG_WORDS`; what is not there the site decides.
     """
@@ -386,18 +391,20 @@ def _from_wire(wire: dict[str, t.Any]) -> Request:
             parse_shell(shell)
         except BadValue as error:
             faults.append(KeyFault("-S", shown(shell), f"allowed: {error}"))
-    faults += _script_faults(values, digests)
+    faults += _file_faults(values, digests)
     request = Request(values, origins, *(("", {}) if faults else (shell, digests)))
     if faults:
         raise RequestErrors(faults, request)
     return request
 
 
-def _script_faults(values: t.Mapping[str, Value], digests: dict[str, t.Any]) -> t.Iterator[KeyFault]:
-    """Every script has a digest and an absolute path, and every digest a script."""
-    for key in sorted({*digests} | {*values} & {*SCRIPTS}):
+def _file_faults(values: t.Mapping[str, Value], digests: dict[str, t.Any]) -> t.Iterator[KeyFault]:
+    """Every such file has a digest and an absolute path, and every digest a file; a disk has a path alone."""
+    for key in sorted({*digests} | {*values} & {*FILES}):
         path = str(values.get(key, ""))
         found = digests.get(key)
-        well = key in SCRIPTS and path.startswith("/") and isinstance(found, str) and _DIGEST.fullmatch(found)
+        well = key in FILES and path.startswith("/") and isinstance(found, str) and _DIGEST.fullmatch(found)
         if not well:
             yield KeyFault(shown(key), shown(path), "without an absolute path and the digest of its file")
+    if not (disk := str(values.get(DISK, "/"))).startswith("/"):
+        yield KeyFault(DISK, shown(disk), "without an absolute path")

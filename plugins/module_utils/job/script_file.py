@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A script of the user's own that goes to his guest: a path and a digest say which, whoever reads it.
+"""A file of the user's own that goes to his guest: a path and a digest say which, whoever reads it.
 
 Only processes of the user's own uid read it: at submission, and again when the job starts.
 """
@@ -16,15 +16,16 @@ from .values import BadValue, shown
 MAX_BYTES = 1 << 20
 
 
-def look(word: str, directory: str) -> tuple[str, str]:
-    """What a request says of a script.
+def look(word: str, directory: str, *, runs: bool = True) -> tuple[str, bytes]:
+    """What a request says of a file.
 
     Args:
         word: the path as the user wrote it.
         directory: what a relative one is relative to.
+        runs: it is a script.
 
     Returns:
-        The absolute path, and the digest of what is there now.
+        The absolute path, and what is there now.
 
     Raises:
         BadValue: it cannot be read, or is not a script that a guest could run.
@@ -33,13 +34,13 @@ def look(word: str, directory: str) -> tuple[str, str]:
     if not path.startswith("/") or not path.isprintable():
         raise BadValue("not a path that can travel in a request")
     content = read(path)
-    if not os.access(path, os.X_OK):
+    if runs and not os.access(path, os.X_OK):
         raise BadValue(f"{shown(path)} is not executable (chmod +x)")
-    return path, digest(content)
+    return path, content
 
 
 def read(path: str) -> bytes:
-    """The content of a script.
+    """The content of a file.
 
     Args:
         path: absolute.

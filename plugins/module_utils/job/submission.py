@@ -12,11 +12,11 @@ import typing as t
 
 from ..errors import UserFault
 from ..frozen import frozen
-from . import mixed, script_file, start_directory
+from . import additions, mixed, script_file, start_directory
 from .directives import Script
 from .policy import NOT_AVAILABLE_YET, Demand, NodeSize, Offers, Policy, Resolved, demand, resolve, too_big
 from .qsub_arguments import VM, Arguments, NodeChunk, mem_mib, read_nodes
-from .request import MARKER, PREFIX, SCRIPTS, Request, RequestErrors, parse
+from .request import ADDITIONS, DISK, FILES, MARKER, PREFIX, SCRIPTS, Request, RequestErrors, parse
 from .values import BadValue, KeyFault, shown, size_text
 
 COMMAND_LINE = "command line"
@@ -31,13 +31,16 @@ class Site:
         offers: images and architectures to choose from.
         broken: images that are there and cannot be used, by name, with the reason.
         sizes: asks the batch server for the nodes' sizes; called only when the user gave sizes of his own.
-        look: reads a script of the user's: its absolute path and its digest, or `BadValue`.
+        disk: looks at a disk of the user's; raises `UserFault`.
+        look: reads a file of the user's, and says whether it is to be a script: its absolute path and its content, or
+            `BadValue`.
     """
 
     offers: Offers
     broken: t.Mapping[str, str]
     sizes: t.Callable[[], t.Sequence[NodeSize]]
-    look: t.Callable[[str], tuple[str, str]] = lambda word: script_file.look(word, os.getcwd())  # noqa: PTH109
+    disk: t.Callable[[str], None] = lambda _path: None
+    look: t.Callable[[str, bool], tuple[str, bytes]] = lambda word, runs: script_file.look(word, os.getcwd(), runs=runs)  # noqa: PTH109
 
 
 @frozen
@@ -50,6 +53,7 @@ class Submission:
         notices: what was raised, and why, one line each.
         script: what qsub must read in place of the user's script, None where that can be read as it is.
         hosts: how many hosts the job asks for.
+        added: what the user adds to each guest, in a few words; "": nothing.
     """
 
     arguments: Arguments
@@ -57,6 +61,7 @@ class Submission:
     notices: tuple[str, ...]
     script: bytes | None
     hosts: int = 1
+    added: str = ""
 
     @property
     def vm_hosts(self) -> int:
@@ -136,8 +141,10 @@ def prepare(
     """
     asked = _Asked(arguments, script)
     request, faults = _request(asked)
-    request, unread = _with_digests(request, site)
-    faults += [*unread, *_too_long(request)]
+    request, contents, unread = _with_digests(request, site)
+    added, wrong = _additions(request, contents, policy, home)
+    request, bad_disk = _with_disk(request, site)
+    faults += [*unread, *wrong, *bad_disk, *_too_long(request)]
     faults += _refused(asked, policy, home)
     nodes = _nodes(asked, faults)
     given = {name for name in ("nodes", "mem") if asked.resource(name)} | (SIZED & set(request.values))
@@ -156,7 +163,8 @@ def prepare(
         raise RequestErrors(faults, request)
     asked, notices = _sized(asked, nodes, need, policy)
     neutral = script.neutral if script.vm_texts else None
-    return Submission(_ours(asked, request.with_log(log), policy), resolved, notices, neutral, _hosts(nodes))
+    ours = _ours(asked, request.with_log(log), policy)
+    return Submission(ours, resolved, notices, neutral, _hosts(nodes), added)
 
 
 def _explained(fault: KeyFault, site: Site) -> KeyFault:
@@ -185,17 +193,49 @@ def _request(asked: _Asked) -> tuple[Request, list[KeyFault]]:
     return merged, faults
 
 
-def _with_digests(request: Request, site: Site) -> tuple[Request, list[KeyFault]]:
-    """The request with the scripts that go to the guest as they are now, and what is wrong with them."""
-    values, digests = dict(request.values), {}
+def _with_digests(request: Request, site: Site) -> tuple[Request, dict[str, bytes], list[KeyFault]]:
+    """The request with the files that go to the guest as they are now, what they hold, and what is wrong with them."""
+    values, contents = dict(request.values), {}
     faults = []
-    for key in SCRIPTS:
+    for key in FILES:
         if key in values:
             try:
-                values[key], digests[key] = site.look(str(values[key]))
+                values[key], contents[key] = site.look(str(values[key]), key in SCRIPTS)
             except BadValue as error:
                 faults.append(KeyFault(key, shown(values[key]), str(error), request.origins[key]))
-    return dataclasses.replace(request, values=values, digests=digests), faults
+    digests = {key: script_file.digest(content) for key, content in contents.items()}
+    return dataclasses.replace(request, values=values, digests=digests), contents, faults
+
+
+def _additions(
+    request: Request, contents: t.Mapping[str, bytes], policy: Policy, home: str
+) -> tuple[str, list[KeyFault]]:
+    """What the user adds to his guests, in words, and what is wrong with it, a line of his file each."""
+    content = contents.get(ADDITIONS)
+    if content is None:
+        return "", []
+    path = str(request.values[ADDITIONS])
+    try:
+        return additions.told(additions.read(content, path, policy, home)), []
+    except additions.AdditionsErrors as errors:
+        name = shown(os.path.basename(path))  # noqa: PTH119
+        places = [f"{name}:{fault.line}" if fault.line else name for fault in errors.faults]
+        return "", [KeyFault(place, "", one.message) for place, one in zip(places, errors.faults, strict=True)]
+
+
+def _with_disk(request: Request, site: Site) -> tuple[Request, list[KeyFault]]:
+    """The request with the full path of the user's own disk, and what is wrong with that."""
+    if DISK not in request.values:
+        return request, []
+    word = str(request.values[DISK])
+    path = os.path.abspath(word)  # noqa: PTH100 - text in, text out
+    request = dataclasses.replace(request, values={**request.values, DISK: path})
+    try:
+        site.disk(path)
+    except UserFault as fault:
+        why = f"{fault.why}; {fault.hint}" if fault.hint else fault.why
+        return request, [KeyFault(DISK, shown(word), why, request.origins[DISK])]
+    return request, []
 
 
 def _too_long(request: Request) -> t.Iterator[KeyFault]:

@@ -280,8 +280,12 @@ class Domains:
 
     # -- what is done
 
-    def create(self, xml: str) -> DomainFacts:
+    def create(self, xml: str, *, autodestroy: bool = False) -> DomainFacts:
         """Start a transient domain; it is gone when it ends.
+
+        Args:
+            xml: of it.
+            autodestroy: libvirt ends it with this connection, however that ends.
 
         Raises:
             SiteFault: libvirt refuses the XML.
@@ -289,7 +293,9 @@ class Domains:
             VTorqueError: it did not start; says why.
         """
         with self._asking("the start of a domain"):
-            return self._facts(self._connection.createXML(xml, self._libvirt.VIR_DOMAIN_START_VALIDATE))
+            flags = self._libvirt.VIR_DOMAIN_START_VALIDATE
+            flags |= self._libvirt.VIR_DOMAIN_START_AUTODESTROY if autodestroy else 0
+            return self._facts(self._connection.createXML(xml, flags))
 
     def limit_memory(self, name: str, limit_mib: int) -> bool:
         """Let a running domain's qemu have so much memory and no more; False: libvirt cannot, on this host.

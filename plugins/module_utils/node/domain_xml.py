@@ -28,6 +28,7 @@ class DomainSpec:
         virtiofs: tag and socket of each directory that a virtiofsd of ours shares.
         plan9: tag and directory of each that qemu itself shares, read-only.
         cores: those of the node on which every thread of qemu's stays (`1-3,8`); "": all.
+        data: socket at which a process of the user's serves his own disk.
     """
 
     name: str
@@ -59,6 +60,7 @@ class DomainSpec:
     virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
     plan9: tuple[tuple[str, str], ...] = ()
     cores: str = ""
+    data: pathlib.Path | None = None
 
     @property
     def machine(self) -> str:

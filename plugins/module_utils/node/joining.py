@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 
 from ..errors import VTorqueError
-from ..guestspec import JobMap
-from ..records import Deadline
+from ..guestspec import GuestFacts, JobMap, from_dict
+from ..records import Deadline, read_json
 from ..templates import render
 from . import network_rules
 from .agent import Channel, Done, order_all
@@ -44,10 +44,17 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
         (settings.start_dir(job_map.job_id, job_map.start) / kept.name / TOLD).touch(mode=0o600)
     if settings.confine_guests:
         addresses = {bare: [host.address for host in job_map.hosts if host.bare is bare] for bare in (False, True)}
-        devices = [settings.tap_name(kept.slot) for kept in guests]
-        network_rules.admit(devices, addresses[False], addresses[True], settings)
+        held = [_on_bridge(kept, job_map, settings) for kept in guests]
+        network_rules.admit(held, addresses[False], addresses[True], settings)
     orders = [(channel_to(kept, settings), script) for kept in guests]
     require_done(order_all(orders, deadline), "could not take the map of its job")
+
+
+def _on_bridge(kept: Kept, job_map: JobMap, settings: NodeSettings) -> network_rules.Guest:
+    """A guest by the address that this node has proven, whatever the mother superior says of it."""
+    directory = settings.start_dir(job_map.job_id, job_map.start) / kept.name
+    facts = from_dict(GuestFacts, read_json(directory / "facts.json"))
+    return network_rules.Guest(settings.tap_name(kept.slot), kept.mac, facts.address)
 
 
 def told(job_id: str, start: int, settings: NodeSettings) -> bool:

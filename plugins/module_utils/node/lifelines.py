@@ -14,7 +14,7 @@ import time
 
 from ..errors import VTorqueError
 from ..guestspec import Owner
-from . import remains, sharing, virtiofsd
+from . import disk_server, remains, sharing, virtiofsd
 from .settings import NodeSettings
 
 QEMU = ""
@@ -83,6 +83,8 @@ def _hold(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
     try:
         words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
         first = words.partition("\0")[0]
+        if first.startswith(disk_server.NAME):  # without it the guest lives, and meets errors on its disk
+            return
         name = first.rpartition("/")[2] if first.startswith(virtiofsd.NAME) else QEMU
         for guest, needed in found.items():
             one = needed.get(name)

@@ -20,7 +20,20 @@ from .. import records
 from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
 from ..records import Deadline, Timings, job_key
-from . import images, memory, neighbours, network_rules, overlays, seed, sharing, slots, staging, virtiofsd
+from . import (
+    additions,
+    disk_server,
+    images,
+    memory,
+    neighbours,
+    network_rules,
+    overlays,
+    seed,
+    sharing,
+    slots,
+    staging,
+    virtiofsd,
+)
 from .console import Console
 from .cores import Cores, written
 from .domain import Domains, DomainSpec, render_xml
@@ -45,6 +58,7 @@ class _Guest:
     image: images.Image
     boot: images.Boot
     virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
+    data: pathlib.Path | None = None
 
 
 def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
@@ -104,14 +118,15 @@ def make(
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
         _furnish(guest, settings, deadline, step)
     _share(guests, shared, part, settings, domains, deadline, cores)
+    _serve_disks(guests, part, settings, domains, deadline, cores)
     starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
     _all_at_once(starts)
     step("the wait for " + ", ".join(guest.kept.name for guest in guests))
     proven = _wait(guests, settings, domains, deadline)
-    if whom:  # before anything of the user's runs in them
+    if whom and any(guest.spec.rank == 0 for guest in guests):
+        # its user's login begins beside the word about the job, with which all others are bound (`joining.py`)
         step("the rules of the guests' addresses")
-        mine = [_on_bridge(guest, settings, proven[guest.kept.name]) for guest in guests]
-        network_rules.hold(mine, whom, settings)
+        network_rules.bind([_on_bridge(guest, settings, proven[guest.kept.name]) for guest in guests], settings)
     step("the facts of the guests")
     facts = []
     for guest in guests:
@@ -186,7 +201,7 @@ def _make_directory(settings: NodeSettings, directory: pathlib.Path) -> None:
 
 def _digest(spec: GuestSpec, part: NodePart) -> str:
     """Of all that a guest is made of; keys are part of it."""
-    text = json.dumps([to_dict(spec), to_dict(part.owner)], sort_keys=True)
+    text = json.dumps([to_dict(spec), to_dict(part.owner), to_dict(part.additions)], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -231,8 +246,11 @@ def _start(
             host_key=spec.host_key, authorized_key=spec.authorized_key,
             domain=settings.domain or "", name_servers=_some(settings.name_server),
             search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
-            mounts=shared.mounts, mount_s=settings.mount_s,
+            mounts=shared.mounts, mount_s=settings.mount_s, additions=part.additions,
+            data_disk=guest.data is not None,
         )  # fmt: skip
+        if part.additions.any:
+            (directory / additions.HAS).touch(mode=0o600)
         seed.write_iso(seed.render(told, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
         write_known_hosts(directory / "known_hosts", spec.host_key.public)
     step(f"the start of {kept.name}")
@@ -250,6 +268,7 @@ def _start(
                 initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
                 network_filter=settings.network_filter, virtiofs=guest.virtiofs, cores=written(cores),
                 plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
+                data=guest.data,
             ),
             site_dir=settings.template_dir, compiled=settings.compiled_dir,
         )  # fmt: skip
@@ -282,6 +301,17 @@ def _share(
             ))
             for one in shares
         )  # fmt: skip
+
+
+def _serve_disks(
+    guests: t.Sequence[_Guest], part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline,
+    cores: Cores,
+) -> None:  # fmt: skip
+    """Start what hands disks of the user's own to guests; not in threads either."""
+    for guest in guests:
+        if path := guest.spec.data_disk:
+            qemu = domains.capabilities().qemu_ids
+            guest.data = disk_server.serve(path, guest.directory, part.owner, settings, qemu, deadline, cores=cores)
 
 
 def _some(text: str | None) -> tuple[str, ...]:

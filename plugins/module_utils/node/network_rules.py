@@ -46,7 +46,7 @@ class Guest(t.NamedTuple):
     Attributes:
         device: its network device; names its chain, too.
         mac: its own.
-        address: its own, IPv4; "" before it is known.
+        address: its own, IPv4; "" before it is proven.
     """
 
     device: str
@@ -136,7 +136,7 @@ def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None
     """Hold guests to these rules from now on, in place of those that they had.
 
     Args:
-        guests: before they have their addresses, and again when these are proven.
+        guests: before they boot; their addresses are bound when they are proven (`bind`).
         whom: they may reach.
         settings: this node's own word.
 
@@ -159,12 +159,25 @@ def _text(guests: t.Sequence[Guest], whom: Reach) -> str:
     for guest in guests:
         lines += [
             *(f"add set {FAMILY} {TABLE} {name} {{ type ipv4_addr; }}" for name in _sets(guest.device)),
+            f"add set {FAMILY} {TABLE} {_own(guest.device)} {{ type ipv4_addr; flags interval; }}",
+            *_addresses_of(guest),
             f"add set {FAMILY} {TABLE} {_dropped(guest.device)} {_PLACES}",
             *_chain(_dropped(guest.device), _last_rules(guest.device)),
             *_chain(guest.device, rules(guest, whom)),
             _element("add", guest.device),
         ]
     return "\n".join(lines)
+
+
+def _addresses_of(guest: Guest) -> tuple[str, str]:
+    """What a guest may call itself: before its address is proven, as it likes.
+
+    Nothing but the image has run in it then, which is the site's.  0.0.0.0 is before a lease, and when it looks whether
+    an address is somebody's (RFC 5227).
+    """
+    own = f"0.0.0.0, {guest.address}" if guest.address else "0.0.0.0/0"
+    name = _own(guest.device)
+    return f"flush set {FAMILY} {TABLE} {name}", f"add element {FAMILY} {TABLE} {name} {{ {own} }}"
 
 
 def _chain(name: str, its_rules: t.Iterable[str]) -> t.Iterator[str]:
@@ -183,13 +196,8 @@ def _last_rules(device: str) -> tuple[str, ...]:
 
 
 def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
-    """The rules of one guest, in their order; the last drops all else.
-
-    Before its address is known nothing but the image has run in it, which is the site's.
-    """
-    mac = guest.mac
-    # before a lease, and when it looks whether an address is somebody's (RFC 5227)
-    own = f"{{ 0.0.0.0, {guest.address} }}" if guest.address else "0.0.0.0/0"
+    """The rules of one guest, in their order; the last drops all else."""
+    mac, own = guest.mac, f"@{_own(guest.device)}"
     job, hosts = _sets(guest.device)
     drop = f"goto {_dropped(guest.device)}"
     return (
@@ -199,7 +207,8 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         "ether type != ip drop",
         # the address that a server of addresses reads stands in the question (RFC 2131, chaddr)
         f"ip saddr {own} udp sport 68 udp dport 67 @th,288,48 0x{mac.replace(':', '')} accept",
-        f"ip saddr != {guest.address} drop" if guest.address else "ip saddr 0.0.0.0 drop",
+        "ip saddr 0.0.0.0 drop",
+        f"ip saddr != {own} drop",
         f"ip daddr @{job} accept",
         f"meta l4proto {{ tcp, udp }} th dport {BATCH_AND_LIBVIRT} {drop}",
         "tcp flags & (syn | ack) != syn accept",
@@ -220,11 +229,24 @@ def _to(addresses: t.Sequence[str]) -> str:
     return f"ip daddr {{ {', '.join(addresses)} }} " if addresses else ""
 
 
-def admit(devices: t.Sequence[str], job: t.Sequence[str], hosts: t.Sequence[str], settings: NodeSettings) -> None:
-    """Let guests reach the other guests of their job, and the hosts of it that stay bare.
+def bind(guests: t.Sequence[Guest], settings: NodeSettings) -> None:
+    """Hold guests to their own addresses.
 
     Args:
-        devices: of guests that are held.
+        guests: that are held; with their addresses.
+        settings: this node's own word.
+
+    Raises:
+        NodeFault: this node's packet filter does not do it.
+    """
+    admit(guests, [], [], settings)
+
+
+def admit(guests: t.Sequence[Guest], job: t.Sequence[str], hosts: t.Sequence[str], settings: NodeSettings) -> None:
+    """Hold guests to their own addresses; let them reach the others of their job, and its hosts that stay bare.
+
+    Args:
+        guests: that are held; with their addresses.
         job: addresses of guests, theirs too.
         hosts: addresses of bare hosts; not their batch system's ports.
         settings: this node's own word.
@@ -232,13 +254,13 @@ def admit(devices: t.Sequence[str], job: t.Sequence[str], hosts: t.Sequence[str]
     Raises:
         NodeFault: this node's packet filter does not do it.
     """
-    lines = []
-    for device in devices:
-        for name, addresses in zip(_sets(device), (job, hosts), strict=True):
+    lines: list[str] = []
+    for guest in guests:
+        lines += _addresses_of(guest)
+        for name, addresses in zip(_sets(guest.device), (job, hosts), strict=True):
             if some := [address for address in addresses if ":" not in address]:
                 lines.append(f"add element {FAMILY} {TABLE} {name} {{ {', '.join(some)} }}")
-    if lines:
-        _nft("\n".join(lines), settings)
+    _nft("\n".join(lines), settings)
 
 
 def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
@@ -271,7 +293,7 @@ def _places(elements: t.Sequence[t.Any]) -> str:
 def _removal(device: str) -> t.Iterator[str]:
     yield _element("delete", device)
     yield from (f"delete chain {FAMILY} {TABLE} {name}" for name in (device, _dropped(device)))
-    yield from (f"delete set {FAMILY} {TABLE} {name}" for name in (*_sets(device), _dropped(device)))
+    yield from (f"delete set {FAMILY} {TABLE} {name}" for name in (*_sets(device), _own(device), _dropped(device)))
 
 
 def held(settings: NodeSettings) -> tuple[str, ...]:
@@ -311,6 +333,11 @@ def check(settings: NodeSettings) -> None:
 
 def _sets(device: str) -> tuple[str, str]:
     return f"{device}_job", f"{device}_hosts"
+
+
+def _own(device: str) -> str:
+    """The name of the set of addresses that a guest may call its own."""
+    return f"{device}_own"
 
 
 def _dropped(device: str) -> str:

@@ -13,7 +13,7 @@ import shutil
 from ..errors import NodeFault, SiteFault
 from ..frozen import frozen
 from ..records import Deadline
-from .image_check import QEMU_IMG, inspect, run_qemu_img
+from .image_check import QEMU_IMG, blame, inspect, run_qemu_img
 from .images import Image
 
 
@@ -43,11 +43,11 @@ def make_overlay(
         The size in bytes to which the overlay may grow.
 
     Raises:
-        ImageFault: see `inspect`.
+        ImageFault: see `inspect`; or qemu-img cannot read the image.
         NodeFault: the file system has no room for it, and it is not guests that fill it.
         SiteFault: the file system could never hold it, or guests have taken the room.
     """
-    size = int(inspect(image, deadline, qemu_img=qemu_img)["virtual-size"])
+    size = inspect(image).virtual_bytes
     disk = shutil.disk_usage(path.parent)
     if size > disk.total:
         raise SiteFault(
@@ -71,7 +71,11 @@ def make_overlay(
     path.chmod(0o600)
     argv: list[str | pathlib.Path] = [qemu_img, "create", "-q", "-f", "qcow2", "-b", image.path]
     argv += ["-F", image.format, path]
-    run_qemu_img(argv, deadline, NodeFault)
+    try:
+        run_qemu_img(argv, deadline, NodeFault)
+    except NodeFault:
+        blame(image, deadline, qemu_img=qemu_img)
+        raise
     return size
 
 

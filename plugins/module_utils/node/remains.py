@@ -15,7 +15,7 @@ import signal
 from ..errors import NodeFault
 from ..frozen import frozen
 from ..records import job_key
-from . import network_rules, slots, virtiofsd
+from . import disk_server, network_rules, slots, virtiofsd
 from .domain import Domains
 from .neighbours import SYS_NET
 from .settings import NodeSettings
@@ -78,10 +78,10 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
 
 
 def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
-    """Every qemu that has a guest's disk open, and every virtiofsd of ours, with the key of the guest's start.
+    """Every qemu that has a guest's disk open, every virtiofsd and qemu-nbd of ours, with the key of the guest's start.
 
     Its arguments only say where to look: anybody can write any.  The open disk proves it, for nobody but root and
-    qemu's own user can open one; so does the log of a virtiofsd, which only root can open.  Other files of a guest are
+    qemu's own user can open one; so does the log of the others, which only root can open.  Other files of a guest are
     open to all who know their names.
     """
     pattern = re.compile(re.escape(f"{guests_dir}/") + r"([^/\0]+)/")
@@ -92,13 +92,9 @@ def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
             arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
             owner = pattern.search(arguments)
             program = arguments.partition("\0")[0]
-            file = (
-                r"vtorque[0-9]+\.log"
-                if program.startswith(virtiofsd.NAME)
-                else r"disk\.qcow2"
-                if "qemu" in program
-                else ""
-            )
+            kinds = ((virtiofsd.NAME, r"vtorque[0-9]+\.log"), (disk_server.NAME, re.escape(disk_server.LOG)))
+            file = next((name for word, name in kinds if program.startswith(word)), "")
+            file = file or (r"disk\.qcow2" if "qemu" in program else "")
             if owner and file and _has_open(process, f"{guests_dir}/{owner[1]}", file):
                 found.append((int(process.name), owner[1]))
     return tuple(found)

@@ -15,7 +15,7 @@ import tempfile
 import typing as t
 
 from ..errors import SiteFault, UserFault, VTorqueError
-from ..guestspec import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, KeyPair, Owner
+from ..guestspec import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, Additions, KeyPair, Owner
 from ..mounts import Mount
 from ..templates import SITE_DIR
 from ..templates import render as render_template
@@ -62,6 +62,8 @@ class Seed:
         name_servers, search_domains, ntp_servers: where the site sets them.
         mounts: what its root mounts before it is ready.
         mount_s: seconds for which it tries each.
+        additions: the user's own.
+        data_disk: has the guest a disk of the user's own?
 
     Raises:
         SiteFault: a value is not of its form; it is named.
@@ -84,6 +86,8 @@ class Seed:
     ntp_servers: tuple[str, ...] = _texts(f"{HOST_NAME}|{ADDRESS}")
     mounts: tuple[Mount, ...] = ()
     mount_s: int = 3
+    additions: Additions = Additions()  # noqa: RUF009 - frozen
+    data_disk: bool = False
 
     def __post_init__(self) -> None:
         for thing in (self, self.owner, self.host_key, *self.owner.groups):

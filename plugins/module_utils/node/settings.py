@@ -94,6 +94,7 @@ class NodeSettings:
         pathlib.Path("/usr/lib/qemu/virtiofsd"),
     )
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
+    qemu_nbd: pathlib.Path = pathlib.Path("/usr/bin/qemu-nbd")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
     sshd: pathlib.Path = pathlib.Path("/usr/sbin/sshd")
     flock: pathlib.Path = pathlib.Path("/usr/bin/flock")

@@ -12,21 +12,21 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import pathlib
-import platform
 import resource
 import select
 import signal
-import socket
 import struct
 import subprocess
 import typing as t
 
-from ..errors import NodeFault, SiteFault
+from .. import records
+from ..errors import NodeFault, SiteFault, VTorqueError
 from ..guestspec import Owner
 from ..records import Deadline
-from . import ending
+from . import ending, qemu_socket
 from .cores import Cores
 from .settings import NodeSettings
 
@@ -34,8 +34,6 @@ NAME = "vtorque-virtiofsd"
 """Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
 START_S = 20.0
 """For the user's way to his directory: a home server that is silent must not use up the time of the start."""
-PATH_BYTES = 107
-"""What fits into the address of a Unix socket."""
 OPEN_FILES = 65536
 
 # linux/sched.h, linux/capability.h, linux/prctl.h, linux/seccomp.h
@@ -65,6 +63,26 @@ def program(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
         f"virtiofsd on {settings.node_name}", "is not installed, and the site shares directories by it",
         "install the package virtiofsd, or qemu-system-common of Debian 12", cause="programs",
     )  # fmt: skip
+
+
+def _known(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
+    """Like `program`, asked once since the node has booted and had this very file."""
+    kept = settings.run_dir / "virtiofsd.json"
+    files = [_file(path) for path in settings.virtiofsd if path.exists()]
+    with contextlib.suppress(OSError, VTorqueError, KeyError):
+        was = records.read_json(kept)
+        if files and was["file"] == files[0]:
+            return pathlib.Path(was["file"][0]), bool(was["in_c"])
+    path, in_c = program(settings)
+    with contextlib.suppress(VTorqueError):  # it is asked again
+        records.write(kept, json.dumps({"file": _file(path), "in_c": in_c}))
+    return path, in_c
+
+
+def _file(path: pathlib.Path) -> list[str | int]:
+    """A program's name, and what changes when another takes its place."""
+    facts = path.stat()
+    return [str(path), facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns]
 
 
 def command(path: pathlib.Path, in_c: bool, fd: int, directory: str, guest: pathlib.Path, tag: str) -> list[str]:
@@ -112,15 +130,9 @@ def start(
         SiteFault: the user cannot come to the directory, or in no time.
         NodeFault: virtiofsd is not there, or does not start.
     """
-    path, in_c = program(settings)
+    path, in_c = _known(settings)
     place = guest / f"{tag}.sock"
-    if len(os.fsencode(place)) > PATH_BYTES:
-        raise SiteFault(f"socket {place}", f"its path is longer than {PATH_BYTES} bytes", "shorten the server's name")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(place))
-        place.chmod(0o600)
-        os.chown(place, *qemu)
-        listening.listen(1)
+    with qemu_socket.listening(place, qemu) as listening:
         said = os.open(guest / f"{tag}.log", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
             child = _Child(owner, directory, listening.fileno(), said, confined=in_c, cores=cores)
@@ -296,7 +308,7 @@ def _keep_capabilities() -> None:
 
 def _keep_groups() -> None:
     """virtiofsd drops all supplementary groups when it starts; here that call succeeds, and does nothing."""
-    number = _SETGROUPS.get(platform.machine())
+    number = _SETGROUPS.get(os.uname().machine)
     if number is None:
         return
     # load the number of the call; setgroups: return 0, else: allow (linux/filter.h, linux/seccomp.h)

@@ -25,7 +25,7 @@ import typing as t
 from .. import records
 from ..errors import NodeFault, VTorqueError
 from ..records import Deadline, ProcessId
-from . import ending, guest_hooks, guests, locks
+from . import data_disk, ending, guest_hooks, guests, locks
 from .held import Held
 from .maker import Maker, Order, readable
 from .settings import NodeSettings
@@ -249,12 +249,17 @@ class _Worker:
             watching.close()
 
     def _end_politely(self) -> None:
-        """What the site does in guests before they go; nothing of it keeps them."""
+        """What the site does in guests before they go, and the user's disk given back; nothing of it keeps them."""
         try:
             for words in guest_hooks.run_epilogues(self.order.part.job_id, self.order.part.start, self.settings):
                 log(words)
         except VTorqueError as error:
             log(f"the site's epilogues in the guests: {error}")
+        try:
+            for words in data_disk.unmount(self.order.part.job_id, self.order.part.start, self.settings):
+                log(words)
+        except VTorqueError as error:
+            log(f"the user's disk: {error}")
 
 
 def _abandoned(fd: int) -> bool:

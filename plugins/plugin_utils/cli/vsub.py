@@ -17,7 +17,7 @@ from ...module_utils.guestspec import FS_TYPES
 from ...module_utils.job import directives
 from ...module_utils.job.policy import PATH, USELESS_YET, ImageFacts, NodeSize, Offers, Policy, host_matches, load
 from ...module_utils.job.qsub_arguments import VM, Arguments
-from ...module_utils.job.request import DISTROS, HYPERVISORS, KEYS, RequestErrors, log_wishes
+from ...module_utils.job.request import DISTROS, FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
 from ...module_utils.job.submission import Site, Submission, asks_for_vm, prepare
 from ...module_utils.job.values import KeyFault, nearest, size_text
 from . import environment, messages
@@ -154,14 +154,19 @@ def _submit(
         raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
     offers, broken = _offers(policy)
     told = {os.fsdecode(name): os.fsdecode(value) for name, value in call.environment.items()}
-    submission = prepare(
-        arguments, script, policy, Site(offers, broken, lambda: _sizes(call)), _home(), log_wishes(told)
-    )  # fmt: skip
+    site = Site(offers, broken, lambda: _sizes(call), _look_at_disk)
+    submission = prepare(arguments, script, policy, site, _home(), log_wishes(told))
     for notice in submission.notices:
         print(f"{PROGRAM}: {notice}", file=sys.stderr)
     if "--dry-run" in own:
         return _show(call, submission, script)
     return _hand_over(call, submission.arguments, script, submission.script, from_stdin)
+
+
+def _look_at_disk(path: str) -> None:
+    from ...module_utils.node import disk_server
+
+    disk_server.look(path)
 
 
 def _home() -> str:
@@ -305,7 +310,7 @@ def help_text() -> str:
 def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
     words = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
-    return {"keys": tuple(KEYS), "choices": words, "vm_img_dir": vm_img_dir}
+    return {"keys": tuple(KEYS), "choices": words, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
 
 
 def _show(call: Call, submission: Submission, script: directives.Script) -> int:
@@ -319,6 +324,7 @@ def _show(call: Call, submission: Submission, script: directives.Script) -> int:
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document = {"request": request, "shell": resolved.shell, "qsub": command, "notices": submission.notices}
         document["hosts"] = {"vm": submission.vm_hosts, "of": submission.hosts}
+        document["adds"] = submission.added
         tell(call, {**document, "neutral_lines": script.vm_lines})
         return 0
     table = [("request", "value", "from")]
@@ -332,6 +338,8 @@ def _show(call: Call, submission: Submission, script: directives.Script) -> int:
         print(f"{name:<{widths[0]}}{value_text:<{widths[1]}}{origin}")
     if submission.vm_hosts < submission.hosts:
         print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
+    if submission.added:
+        print(f"(metadata adds to each guest: {submission.added})")
     print(shlex.join(command))
     if submission.script is not None:
         lines = ", ".join(map(str, script.vm_lines))

@@ -12,6 +12,7 @@ import syslog
 import time
 import typing as t
 
+from ...module_utils import background
 from ...module_utils.errors import UserFault
 from ...module_utils.job import policy as site_policy
 from ...module_utils.node import image_wants, image_work, images, own_cgroup
@@ -79,7 +80,7 @@ def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_
 
 def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
     own_cgroup.leave()
-    os.nice(LAST)
+    background.step_back(LAST)
     image_work.work_off(settings, _log)
     return 0
 

@@ -22,7 +22,7 @@ import sys
 import syslog
 import typing as t
 
-from ...module_utils import records
+from ...module_utils import background, records
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError, printable
 from ...module_utils.job import delivery, hand_over, record_copies, retention
 from ...module_utils.job import policy as site_policy
@@ -45,7 +45,7 @@ def main() -> int:
     os.umask(0o022)
     words = sys.argv[1:]
     if len(words) == 3 and words[0] == SEND and words[2].isdecimal():
-        os.nice(NICE)
+        background.step_back(NICE)
         return send(words[1], int(words[2]), sys.stdin.buffer)
     if words:
         error = UserFault(f"{PROGRAM} {printable(' '.join(words))[:100]}", "takes nothing, or --send JOB START")

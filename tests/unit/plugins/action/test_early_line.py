@@ -26,7 +26,9 @@ REQUEST = parse([("img=tiny", "-vm")])
 SCRIPTED = dataclasses.replace(
     REQUEST, values={**REQUEST.values, "vm_prologue": "/home/alice/p"}, digests={"vm_prologue": "a" * 64}
 )
-
+ADDING = dataclasses.replace(
+    REQUEST, values={**REQUEST.values, "metadata": "/home/alice/m"}, digests={"metadata": "a" * 64}
+)
 
 REFUSED = {"ok": False, "error": {"fault": "site", "what": "the site's prologue in guest vn1-3", "why": "status 3"}}
 
@@ -89,7 +91,11 @@ def test_a_batch_job_is_reached_before_its_shell_is_there(run_dir: pathlib.Path,
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize(
     ("request_of_job", "interactive"),
-    [pytest.param(REQUEST, True, id="a terminal"), pytest.param(SCRIPTED, False, id="a script of the user's first")],
+    [
+        pytest.param(REQUEST, True, id="a terminal"),
+        pytest.param(SCRIPTED, False, id="a script of the user's first"),
+        pytest.param(ADDING, False, id="his commands first"),
+    ],
 )
 def test_others_wait_for_their_shell(
     run_dir: pathlib.Path, begun: list[Begun], request_of_job: Request, interactive: bool

@@ -40,7 +40,7 @@ def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> types.S
             raise world.fault
         return t.cast(JobPlan, world.plan)
 
-    server = types.SimpleNamespace(job=lambda job_id: types.SimpleNamespace(start_count=world.start))
+    server = types.SimpleNamespace(job=lambda job_id: types.SimpleNamespace(start_count=world.start, x=""))
     monkeypatch.setattr(job_plan.site_policy, "load", lambda path: site)
     monkeypatch.setattr(job_plan, "open_batch", lambda policy: server)
     monkeypatch.setattr(start_planning, "offers_of", lambda job, policy: None)

@@ -238,6 +238,35 @@ def test_a_user_who_is_another_here_is_refused(world: World, ids: dict[str, int]
     assert "present" not in world.asked
 
 
+def test_a_package_that_is_not_on_this_nodes_list_makes_no_guest(world: World) -> None:
+    """Whatever the mother superior let pass; files and commands are the user's own matter."""
+    asks = guestspec.Additions((guestspec.Package("make"),), (), (guestspec.Command("id"),))
+    answer = world.ask(dataclasses.replace(PART, additions=asks))
+    assert (answer["error"]["fault"], answer["error"]["what"]) == ("site", "metadata: make")
+    assert "present" not in world.asked
+    assert world.ask(dataclasses.replace(PART, additions=dataclasses.replace(asks, packages=())))["ok"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("packages", {"name": "--force-yes"}),
+        ("packages", {"name": "a b"}),
+        ("files", {"path": "x", "mode": "644", "content": ""}),
+        ("files", {"path": "/x\n", "mode": "644", "content": ""}),
+        ("files", {"path": "/x", "mode": "4755", "content": ""}),
+        ("files", {"path": "/x", "mode": "644", "content": "A A="}),
+        ("commands", {"line": "a\0b"}),
+        ("commands", {"line": "\ud800"}),
+    ],
+)
+def test_additions_out_of_form_are_refused_by_the_node_itself(world: World, kind: str, value: dict[str, str]) -> None:
+    part = guestspec.to_dict(PART)
+    answer = world.ask(json.dumps({**part, "additions": {**part["additions"], kind: [value]}}).encode())
+    assert "not of the form demanded" in answer["error"]["why"]
+    assert world.asked == []
+
+
 def test_a_user_whose_groups_are_others_here_is_refused(world: World) -> None:
     strange = max(os.getgrouplist("nobody", SOMEBODY.pw_gid)) + 1
     owner = dataclasses.replace(OWNER, groups=(guestspec.Group("chem", strange),))

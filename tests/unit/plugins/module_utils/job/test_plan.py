@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import FormError, Owner
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Additions, Command, FormError, Owner
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, same_host
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import (
     JobPlan,
@@ -74,6 +74,37 @@ def test_plan_holds_one_guest_on_the_jobs_node() -> None:
     assert (guest.hypervisor, guest.fs_type) == ("kvm", "sharedfs")
     assert guest.authorized_key == plan.job_key.public
     assert guest.host_key.public != plan.job_key.public
+
+
+def test_a_disk_of_the_users_is_rank_0s_alone() -> None:
+    x = parse([("img=debian12,vcpus=1,ram=1G,vms_per_node=2,disk=/home/alice/data", "command line")]).encode()
+    plan = planned("n1\n" * 3 + "n2\n" * 3, x=x, exec_host=("n1",) * 3 + ("n2",) * 3)
+    disks = [guest.data_disk for part in plan.parts.values() for guest in part.guests]
+    assert disks == ["/home/alice/data", "", "", ""]
+
+
+def test_a_disk_where_the_site_mounts_something_is_refused() -> None:
+    x = parse([("img=debian12,vcpus=1,ram=1G,disk=/home/alice/data", "command line")]).encode()
+    with pytest.raises(RequestErrors, match="mounts something of its own on /data"):
+        planned(x=x, policy=dataclasses.replace(POLICY, mounts=("fs:/d /data nfs",)))
+
+
+def test_additions_are_kept_once_and_reach_every_node_with_guests() -> None:
+    added = Additions(commands=(Command("id"),))
+    job = dataclasses.replace(JOB, exec_host=("n1", "n1", "n1", "n2", "n2", "n2", "n3"))
+    job = dataclasses.replace(job, x=parse([("img=debian12,vcpus=2,ram=1G,nodes=2", "command line")]).encode())
+    plan = make_plan(
+        job, POLICY, OFFERS, node_file="n1\n" * 3 + "n2\n" * 3 + "n3\n", timeout_s=120.0,
+        find_owner=lambda user, group: ALICE, additions=added,
+    )  # fmt: skip
+    assert plan.to_json().count('"line"') == 1
+    again = JobPlan.from_json(plan.to_json())
+    assert {node: part.additions for node, part in again.parts.items()} == {
+        "n1": added, "n2": added, "n3": Additions(),
+    }  # fmt: skip
+    parts = tuple(dataclasses.replace(part, additions=added) for part in plan.node_parts)
+    with pytest.raises(FormError, match="additions"):
+        JobPlan.from_json(dataclasses.replace(plan, node_parts=parts).to_json())
 
 
 def test_keys_are_new_for_each_plan_and_are_not_shown() -> None:

@@ -270,7 +270,7 @@ def test_what_cannot_be_had_is_said(text: str, key: str, words: str) -> None:
     "text",
     [
         "vrdma=true", "iocm=0", "unclot=yes", "vcpu_pinning=true", "vcpu_pinning=/home/a/map",
-        "hypervisor=skvm", "distro=osv", "img=/home/a/own.img", "disk=/d", "metadata=/m",
+        "hypervisor=skvm", "distro=osv", "img=/home/a/own.img",
         "iocm_min_cores=1", "iocm_max_cores=2", "unclot_shmem=1G",
         "pci=gpu:1",
     ],
@@ -298,13 +298,13 @@ def test_key_that_asks_for_what_is_off_anyway_is_no_fault(text: str) -> None:
 
 
 def test_all_objections_are_told_at_once_with_their_origin() -> None:
-    request = parse([("img=debain12,vcpus=40,ram=1T", "command line"), ("disk=/d", "job.sh, line 2")])
+    request = parse([("img=debain12,vcpus=40,ram=1T", "command line"), ("pci=gpu:1", "job.sh, line 2")])
     with pytest.raises(RequestErrors) as caught:
         resolve(request, Policy(vcpus_max=16, ram_max=96 * 1024, ram_min=512), POOL)
     told = {fault.key: (fault.value, fault.message, fault.origin) for fault in caught.value.faults}
     assert told["vcpus"] == ("40", "at most 16 on this site", "command line")
     assert told["ram"] == ("1T", "at most 96G on this site", "command line")
-    assert told["disk"][2] == "job.sh, line 2"
+    assert told["pci"][2] == "job.sh, line 2"
     assert "img" in told
 
 

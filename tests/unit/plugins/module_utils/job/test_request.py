@@ -13,11 +13,11 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import (
+    FILES,
     FROM_JOB,
     KEYS,
     MAX_PART,
     PREFIX,
-    SCRIPTS,
     Request,
     RequestErrors,
     log_wishes,
@@ -127,7 +127,7 @@ def test_value_is_read_into_its_typed_form(text: str, value: object) -> None:
     [
         "img=a/b", "img=../debian12", "img=/a/../b", "img=debian12@0", "img=-x", "distro=arch", "ram=0", "ram=4X",
         "ram=-1", "ram=0.1G", "ram=1e3", "ram=99999T", "vcpus=0", "vcpus=1.0", "vcpus=4097", "vcpus=\u0664",
-        "vms_per_node=x", "vcpu_pinning=1", "vcpu_pinning=map", "fs_type=nfs", "disk=d.img", "disk=/a\nb", "disk=/a;b",
+        "vms_per_node=x", "vcpu_pinning=1", "vcpu_pinning=map", "fs_type=nfs", "disk=/a\nb", "disk=/a;b",
         "vrdma=2", "vrdma=on", "iocm=maybe", "hypervisor=xen", "nodes=0", "pci=gpu", "pci=gpu:0", "pci=gpu:1+gpu:1",
         "vcpus=", "vcpus", "arch=x86-64",
     ],
@@ -227,7 +227,8 @@ GOOD = Request({"vcpus": 2}, {"vcpus": "command line"}).encode()
         (part({"v": 1, "k": {"vcpu": "2"}, "s": ""}), "no such key; did you mean vcpus?"),
         (part({"v": 1, "k": {"vcpus": 2}, "s": ""}), "a text was expected, not int"),
         (part({"v": 1, "k": {"vcpus": "0"}, "s": ""}), "a whole number from 1 to 4096"),
-        (part({"v": 1, "k": {"disk": "/a\ud800"}, "s": ""}), "an absolute path"),
+        (part({"v": 1, "k": {"disk": "/a\ud800"}, "s": ""}), "the path of a file"),
+        (part({"v": 1, "k": {"disk": "d"}, "s": ""}), "without an absolute path"),
         (part({"v": 1, "k": {"img": "a; rm -rf /"}, "s": ""}), "a name in the image pool"),
         (part({"v": 1, "k": {}, "s": "sh"}), "a shell by its absolute path"),
         (PREFIX + "A" * MAX_PART, "at most 4096 are allowed"),
@@ -250,6 +251,7 @@ def test_what_root_cannot_read_is_the_users_fault_and_says_why(attribute: str, w
         ({"vm_prologue": "/p"}, {"vm_prologue": "0F" * 32}),
         ({"vm_prologue": "/p"}, {"vm_prologue": 7}),
         ({"vm_prologue": "/p"}, {"vm_epilogue": "0f" * 32}),
+        ({"metadata": "/p"}, {}),
         ({"disk": "/p"}, {"disk": "0f" * 32}),
     ],
 )
@@ -302,7 +304,7 @@ def test_round_trip_knows_every_key() -> None:
 def test_what_was_typed_comes_back_from_the_job(words: dict[str, str]) -> None:
     texts = [(f"{key}={word}", "command line") for key, word in words.items()]
     request = parse(texts)
-    request = dataclasses.replace(request, digests={key: "0f" * 32 for key in SCRIPTS if key in words})
+    request = dataclasses.replace(request, digests={key: "0f" * 32 for key in FILES if key in words})
     back = Request.decode(request.encode())
     assert back is not None
     assert back.digests == request.digests

@@ -45,6 +45,7 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "raw image": {"image_format": "raw"},
     "filtered": {"network_filter": "clean-traffic"},
     "cores": {"cores": "1-3,8"},
+    "a disk of the user's": {"data": GUEST / "data.sock"},
     "shares": {
         "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"), ("vtorque1", GUEST / "vtorque1.sock")),
         "plan9": (("vtorque2", "/srv/it's <here>"),),

@@ -47,6 +47,12 @@ def chain(settings: NodeSettings, name: str) -> str:
     return found[1]
 
 
+def elements(settings: NodeSettings, name: str) -> str:
+    found = re.search(rf"set {name} {{[^}}]*elements = {{ (.*?) }}", shown(settings), re.DOTALL)
+    assert found
+    return " ".join(found[1].split())
+
+
 def test_guests_are_held_again_and_again_and_let_go(settings: NodeSettings) -> None:
     assert network_rules.held(settings) == ()
     for _again in range(2):
@@ -73,15 +79,16 @@ def test_who_flushes_all_rules_leaves_none_to_take_away(settings: NodeSettings) 
 
 def test_an_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
     network_rules.hold([FIRST], WHOM, settings)
-    before = chain(settings, "vtq1")
-    assert f"ether saddr != {FIRST.mac} drop" in before
-    assert "ip saddr != " not in before
-    network_rules.hold([FIRST._replace(address="10.77.0.100")], WHOM, settings)
-    after = chain(settings, "vtq1")
-    assert "ip saddr != 10.77.0.100 drop" in after
-    assert re.search(r"arp saddr ip { 0\.0\.0\.0, 10\.77\.0\.100 } accept", after)
+    its_rules = chain(settings, "vtq1")
+    assert f"ether saddr != {FIRST.mac} drop" in its_rules
+    for rule in ("ip saddr 0.0.0.0 drop", "ip saddr != @vtq1_own drop", "arp saddr ip @vtq1_own accept"):
+        assert rule in its_rules
+    assert elements(settings, "vtq1_own") == "0.0.0.0/0"
+    for _again in range(2):
+        network_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
+        assert elements(settings, "vtq1_own") == "0.0.0.0, 10.77.0.100"
     # everybody's last rule
-    assert after.endswith("goto vtq1_dropped")
+    assert its_rules.endswith("goto vtq1_dropped")
     assert re.search(r"counter packets \d+ bytes \d+ drop$", chain(settings, "vtq1_dropped"))
 
 
@@ -113,16 +120,22 @@ for to, protocol, port in (line.split() for line in sys.stdin):
 """Sends TCP's first packets and UDP's as a guest does, which a bridge takes from its network device."""
 
 
-def test_where_a_guest_was_not_let_go_is_told_when_it_is_gone(settings: NodeSettings) -> None:
-    """Up to a bound, and of what was for itself alone: not what it may, not what is for everybody."""
+def on_the_bridge(settings: NodeSettings) -> list[str]:
+    """A guest's network device, with the guest's end of it; returns the words of a command that runs beside them."""
     inside = [*settings.nft.read_text().splitlines()[1].split()[1:5]]
     for words in (
         "link add br0 type bridge", "link add vtq1 type veth peer name guest", "link set vtq1 master br0",
         "link set br0 up", "link set vtq1 up", "link set guest up",
     ):  # fmt: skip
         subprocess.run([*inside, "/usr/sbin/ip", *words.split()], check=True, timeout=20)
-    network_rules.hold([FIRST._replace(address="10.77.0.100"), SECOND], WHOM, settings)
-    network_rules.admit(["vtq1"], ["10.77.0.101"], [], settings)
+    return inside
+
+
+def test_where_a_guest_was_not_let_go_is_told_when_it_is_gone(settings: NodeSettings) -> None:
+    """Up to a bound, and of what was for itself alone: not what it may, not what is for everybody."""
+    inside = on_the_bridge(settings)
+    network_rules.hold([FIRST, SECOND], WHOM, settings)
+    network_rules.admit([FIRST._replace(address="10.77.0.100")], ["10.77.0.101"], [], settings)
     sent = [
         "10.77.0.101 tcp 4000", "10.9.1.1 tcp 27000", "224.0.0.251 udp 5353",  # its job; the site's; everybody
         "10.8.1.1 tcp 27000", "10.8.1.1 tcp 27000", "10.9.1.1 tcp 15001", "10.77.0.1 tcp 22",
@@ -139,11 +152,33 @@ def test_where_a_guest_was_not_let_go_is_told_when_it_is_gone(settings: NodeSett
 
 def test_the_job_is_let_in_when_its_addresses_are_known(settings: NodeSettings) -> None:
     network_rules.hold([FIRST, SECOND], WHOM, settings)
+    both = [FIRST._replace(address="10.77.0.100"), SECOND._replace(address="10.77.0.101")]
     for _again in range(2):
-        network_rules.admit(["vtq1", "vtq2"], ["10.77.0.100", "fe80::1"], ["10.77.0.12"], settings)
-    text = shown(settings)
-    assert text.count("elements = { 10.77.0.100 }") == 2
-    assert text.count("elements = { 10.77.0.12 }") == 2
+        network_rules.admit(both, ["10.77.0.100", "10.77.0.101", "fe80::1"], ["10.77.0.12"], settings)
+    for guest in both:
+        assert elements(settings, f"{guest.device}_job") == "10.77.0.100, 10.77.0.101"
+        assert elements(settings, f"{guest.device}_hosts") == "10.77.0.12"
+        assert elements(settings, f"{guest.device}_own") == f"0.0.0.0, {guest.address}"
+
+
+def test_who_borrows_anothers_address_is_not_heard(settings: NodeSettings) -> None:
+    """As packets, not as words of rules: at the time of its boot, and when its address is bound."""
+    inside = on_the_bridge(settings)
+    network_rules.hold([FIRST], WHOM, settings)
+    command = [*inside, sys.executable, "-c", SEND]
+
+    def last_rule_saw() -> int:
+        """Packets from 10.77.0.100 so far that came to the guest's last rule, of one more that is sent."""
+        subprocess.run(command, input="10.8.1.1 udp 9999", text=True, check=True, timeout=20)
+        found = re.search(r"counter packets (\d+)", chain(settings, "vtq1_dropped"))
+        assert found
+        return int(found[1])
+
+    assert last_rule_saw() == 1
+    network_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
+    assert last_rule_saw() == 2
+    network_rules.bind([FIRST._replace(address="10.77.0.102")], settings)
+    assert last_rule_saw() == 2  # another's is dropped before
 
 
 def test_whom_the_site_names_is_found_by_name_address_and_network(settings: NodeSettings) -> None:

@@ -13,7 +13,12 @@ import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    ImageFault,
+    NodeFault,
+    SiteFault,
+    VTorqueError,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.overlays import Taken, make_overlay
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
@@ -39,6 +44,31 @@ def test_an_overlay_names_its_base_and_leaves_it_alone(
     assert facts["virtual-size"] == size
     assert image.path.read_bytes() == before
     assert (tmp_path / "overlay.qcow2").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_missing_tool_is_the_nodes_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NodeFault, match="is missing"):
+        make_overlay(image_pool.find("tiny"), tmp_path / "disk.qcow2", Deadline.after(SOON), qemu_img=tmp_path / "none")
+
+
+def test_a_tool_that_hangs_ends_at_the_deadline(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+    tool = tmp_path / "slow"
+    tool.write_text("#!/bin/sh\nexec sleep 600\n")
+    tool.chmod(0o755)
+    with pytest.raises(VTorqueError, match="no answer"):
+        make_overlay(image_pool.find("tiny"), tmp_path / "disk.qcow2", Deadline.after(0.3), qemu_img=tool)
+
+
+@pytest.mark.parametrize(("reads", "fault"), [(True, NodeFault), (False, ImageFault)])
+def test_a_tool_that_fails_blames_the_image_only_when_it_cannot_read_it(
+    image_pool: ImagePool, tmp_path: pathlib.Path, reads: bool, fault: type
+) -> None:
+    tool = tmp_path / "qemu-img"
+    tool.write_text(f'#!/bin/sh\n[ "$1" = info ] && {str(reads).lower()} && echo "{{}}" && exit\necho no >&2\nexit 1\n')
+    tool.chmod(0o755)
+    with pytest.raises(VTorqueError, match="no") as told:
+        make_overlay(image_pool.find("tiny"), tmp_path / "disk.qcow2", Deadline.after(SOON), qemu_img=tool)
+    assert told.type is fault
 
 
 def test_an_overlay_is_never_readable_by_others(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:

@@ -17,7 +17,16 @@ import subprocess
 import pytest
 import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import GROUP_NAME, Group, KeyPair, Owner
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import (
+    GROUP_NAME,
+    AddedFile,
+    Additions,
+    Command,
+    Group,
+    KeyPair,
+    Owner,
+    Package,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import Seed, read_iso, render, write_iso
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
 from hypothesis import given, settings
@@ -219,6 +228,47 @@ def test_any_torque_home_is_one_path_in_yaml(place: str) -> None:
     home = "/" + place
     told = _files(dataclasses.replace(SEED, torque_home=home))["/etc/vtorque/guest.env"]
     assert f"VTORQUE_TORQUE_HOME={shlex.quote(home)}\n" in told
+
+
+_ANYTHING = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)
+_ADDED = st.builds(
+    Additions,
+    packages=st.lists(st.builds(Package, st.from_regex("[a-z0-9][a-z0-9.+-]{0,9}", fullmatch=True))).map(tuple),
+    files=st.lists(
+        st.builds(
+            AddedFile,
+            path=st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=40).map(lambda text: f"/{text}"),
+            mode=st.from_regex("[0-7]{3}", fullmatch=True),
+            content=st.binary(max_size=40).map(lambda data: base64.b64encode(data).decode()),
+        ),
+        max_size=3,
+    ).map(tuple),
+    commands=st.lists(st.builds(Command, _ANYTHING), max_size=3).map(tuple),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(_ADDED)
+def test_what_a_user_adds_comes_out_once_as_data_and_leaves_the_rest_alone(added: Additions) -> None:
+    before, after = _documents(SEED), _documents(dataclasses.replace(SEED, additions=added))
+    entries = after["user-data"].pop("write_files")
+    others = [entry for entry in entries if not entry["path"].endswith("/additions")]
+    assert others == before["user-data"].pop("write_files")
+    assert after == before
+    files = {entry["path"]: (entry["permissions"], base64.b64decode(entry["content"])) for entry in entries}
+    assert bool(added.any) == (len(entries) == len(others) + 2) == ("/etc/vtorque/additions" in files)
+    mode, text = files.get("/etc/vtorque/additions", ("0600", b""))
+    assert mode == "0600"
+    lines = [line.split(" ") for line in text.decode("ascii").splitlines()]
+    assert [line[1] for line in lines if line[0] == "package"] == [package.name for package in added.packages]
+    assert [
+        (base64.b64decode(path).decode(), mode, content)
+        for _kind, mode, path, content in (line for line in lines if line[0] == "file")
+    ] == [(file.path, file.mode, file.content) for file in added.files]
+    assert [base64.b64decode(line[1]).decode() for line in lines if line[0] == "command"] == [
+        command.line for command in added.commands
+    ]
+    assert len(lines) == len(added.packages) + len(added.files) + len(added.commands)
 
 
 @pytest.mark.parametrize(

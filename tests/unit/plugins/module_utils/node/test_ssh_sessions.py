@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 import typing as t
 
 import pytest
@@ -27,6 +28,10 @@ def begin() -> t.Iterator[t.Callable[..., subprocess.Popen[bytes]]]:
         if address:
             environment["SSH_CONNECTION"] = f"{address} 40000 192.0.2.12 22"
         begun.append(subprocess.Popen(command, env=environment, **more))
+        # the kernel shows the environment of a program a moment after it has begun
+        end = time.monotonic() + PATIENCE_S
+        while not pathlib.Path(f"/proc/{begun[-1].pid}/environ").read_bytes():
+            assert time.monotonic() < end
         return begun[-1]
 
     yield one
@@ -61,7 +66,7 @@ def test_the_sshd_that_serves_a_session_ends_with_it(
 ) -> None:
     """It would wait for a peer who is gone; by its name, for it says nothing of its session itself."""
     sh = shutil.copy("/bin/sh", tmp_path / "sshd-session")
-    script = f"SSH_CONNECTION='{GUEST} 1 192.0.2.12 22' sleep 600 & echo up; wait"
+    script = f"SSH_CONNECTION='{GUEST} 1 192.0.2.12 22' /bin/sh -c 'echo up; sleep 600 & wait' & wait"
     server = begin("", [str(sh), "-c", script], stdout=subprocess.PIPE)
     assert t.cast("t.IO[bytes]", server.stdout).readline() == b"up\n"
     assert server.pid in ssh_sessions.end({GUEST}, os.getuid())

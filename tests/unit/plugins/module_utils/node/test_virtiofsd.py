@@ -145,6 +145,31 @@ def test_the_one_in_rust_is_started_as_a_plain_user(sharer: Node, tmp_path: path
     assert words == f"--fd=3 --shared-dir {sharer.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
 
 
+def test_what_the_program_is_is_asked_once_and_of_another_again(sharer: Node) -> None:
+    """And what is kept is root's word alone."""
+    asked = sharer.home.parent / "asked"
+    program = sharer.home.parent / "virtiofsd"
+
+    def become(version: str) -> None:
+        program.with_suffix(".new").write_text(
+            f"#!/bin/sh\n[ \"$1\" = --version ] && echo '{version}' && echo x >>{asked}\n"
+        )
+        program.with_suffix(".new").chmod(0o755)
+        program.with_suffix(".new").rename(program)
+
+    become("virtiofsd 1.13.0")
+    settings = dataclasses.replace(sharer.settings, virtiofsd=(program,))
+    settings.run_dir.mkdir()
+    for _again in range(2):
+        assert virtiofsd._known(settings) == (program, False)
+    assert asked.read_text() == "x\n"
+    become("virtiofsd version 7.2.22")
+    assert virtiofsd._known(settings) == (program, True)
+    (settings.run_dir / "virtiofsd.json").chmod(0o666)
+    assert virtiofsd._known(settings) == (program, True)
+    assert asked.read_text() == "x\nx\nx\n"
+
+
 def test_a_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> None:
     """Each guest has a process, a socket in its domain, and the words to mount it; none is left afterwards."""
     shared = pathlib.Path(tempfile.mkdtemp(prefix="vtq", dir="/tmp"))

@@ -274,8 +274,12 @@ class JobPlace:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process = self.start(extra=extra, ready=lambda shell: self.make_ready(shell, **changes), **pipes)
         assert process.stdin
-        process.stdin.write(line)
-        process.stdin.close()
+        # one that refuses may be gone before it has heard what it was to run
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(line)
+            process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         process.stdin = None
         return process
 

@@ -21,6 +21,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmg
         ("-vm", "vcpus=2,hyp", ["vcpus=2,hypervisor="]),
         ("-vm", "vcpus=2,hypervisor=q", ["vcpus=2,hypervisor=qemu"]),
         ("-vm", "vcpus=", []),
+        ("-vm", "vcpus=2,metadata=/etc/hostna", ["vcpus=2,metadata=/etc/hostname"]),
+        ("-vm", "vm_epilogue=/etc/hostna", ["vm_epilogue=/etc/hostname"]),
         ("vsub", "--d", ["--dry-run"]),
         ("vsub", "-v", ["-vm", "-v"]),
     ],

@@ -415,6 +415,36 @@ def test_scripts_for_the_guest_travel_by_path_and_digest(site: Site) -> None:
     assert request.digests == {"vm_prologue": hashlib.sha256(b"#!/bin/sh\n").hexdigest()}
 
 
+def test_what_the_user_adds_is_read_where_vsub_is_called_and_refused_by_line(site: Site) -> None:
+    more = site.here / "more.yml"
+    more.write_text("packages: [curl]\nuser: bob\nruncmd:\n- 1\n")
+    refused = site.vsub("-vm", "metadata=more.yml,vcpu=1", site.script(PLAIN))
+    assert (refused.status, refused.seen) == (2, None)
+    lines = [line.split(None, 1) for line in refused.err.splitlines()[1:]]
+    assert [line[0] for line in lines] == ["vcpu=1", "more.yml:1", "more.yml:2", "more.yml:4"]
+    assert lines[1][1] == "packages[0]: curl is not allowed: this site lets users name no packages"
+    more.write_text(f"write_files:\n- path: {HOME}/.made\nruncmd: [id]\n")
+    done = site.vsub("-vm", "metadata=./more.yml", site.script(PLAIN))
+    assert done.request.values["metadata"] == str(more)
+    assert done.request.digests == {"metadata": hashlib.sha256(more.read_bytes()).hexdigest()}
+    shown = site.vsub("--dry-run", "-vm", "metadata=more.yml", site.script(PLAIN))
+    assert "(metadata adds to each guest: 1 file, 1 command)" in shown.out.splitlines()
+    shown = site.vsub("--dry-run", "--query", "adds", "-vm", "metadata=more.yml", site.script(PLAIN))
+    assert json.loads(shown.out) == "1 file, 1 command"
+
+
+def test_disk_of_the_user_is_looked_at_where_vsub_is_called(site: Site) -> None:
+    disk = site.here / "data.raw"
+    refused = site.vsub("-vm", "disk=data.raw", site.script(PLAIN))
+    assert (refused.status, refused.seen) == (2, None)
+    assert "disk=data.raw" in refused.err
+    assert "cannot be opened to read and write: No such file or directory" in refused.err
+    with disk.open("wb") as stream:
+        stream.truncate(16 << 20)
+    request = site.vsub("-vm", "disk=data.raw", site.script(PLAIN)).request
+    assert (request.values["disk"], request.digests) == (str(disk), {})
+
+
 def test_script_that_is_too_long_for_a_guest(site: Site) -> None:
     (site.here / "pre").write_bytes(b"x" * ((1 << 20) + 1))
     done = site.vsub("-vm", "vm_prologue=pre", site.script(PLAIN))
