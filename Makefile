@@ -45,19 +45,8 @@ down: ## end the cluster of `make lab`
 
 .PHONY: test
 test: prepare-test images debian-image ## install what is needed and run every check and test
-	@# the roles wait for their hosts most of the time; what a part says is shown when it has ended
-	@$(MAKE) -j2 -Oline IN_ORDER=yes molecule galaxy
-	@$(MAKE) lab-tests e2e
-
-# of two parts side by side, those that are not molecule come one after the other
-ifdef IN_ORDER
-docs: check
-unit: docs
-oldest: unit
-sanity: oldest
-integration: sanity
-galaxy: integration
-endif
+	@# the roles wait for their hosts most of the time, so that the others run beside them
+	@MAKE=$(MAKE) tests/parts.sh molecule "check docs unit oldest sanity integration galaxy" then "lab-tests e2e"
 
 # the parts of `make test`, each of which runs alone
 

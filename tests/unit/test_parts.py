@@ -1,0 +1,64 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What runs the parts of `make test` tells of every part, and fails when one did."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+PARTS = pathlib.Path(__file__).parents[1] / "parts.sh"
+MAKEFILE = """
+good: ; @echo "good has $(shell cat seen)"
+bad: ; @echo "bad said this"; false
+slow: ; @sleep 0.3; echo yes >seen
+gone: ; @kill -9 $$(ps -o ppid= $$PPID)
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "tests").mkdir()
+    shutil.copy(PARTS, tmp_path / "tests")
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    (tmp_path / "seen").write_text("no")
+    return lambda *chains: subprocess.run(
+        [str(tmp_path / "tests/parts.sh"), *chains], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_all_that_pass(run):
+    done = run("slow good")
+    assert done.returncode == 0, done
+    assert "good has yes" in done.stdout
+    assert [line.split()[:2] for line in done.stdout.split("== parts\n")[1].splitlines()] == [
+        ["slow", "passed"],
+        ["good", "passed"],
+    ]
+
+
+def test_those_after_then_wait(run):
+    assert "good has yes" in run("slow", "then", "good").stdout
+
+
+def test_a_failed_part_ends_nothing_and_is_told_last(run):
+    done = run("bad good")
+    assert done.returncode == 1
+    end = done.stdout.split("== bad failed")[1]
+    assert "bad said this" in end
+    assert "good has no" in done.stdout
+    assert "good         passed" in end
+
+
+def test_a_part_that_was_never_counted_is_a_failure(run):
+    assert run("gone", "good").returncode == 1
+
+
+def test_without_parts_it_says_how(run):
+    done = run()
+    assert done.returncode == 2
+    assert "CHAIN" in done.stdout
