@@ -19,8 +19,11 @@ def step_back(niceness: int) -> None:
     own (sched(7), "The autogroup feature"): both are set.
 
     Args:
-        niceness: 1 to 19. The caller leads a session of its own, or it sends others of that back with itself.
+        niceness: 1 to 19. The session's is set only by the process that leads it: an administrator who fills a cache
+            by hand does not send all of his login back.
     """
     os.nice(niceness)
+    if os.getsid(0) != os.getpid():
+        return
     with contextlib.suppress(OSError):  # a kernel without such groups, or one that was asked a moment ago
         AUTOGROUP.write_text(str(niceness), encoding="ascii")
