@@ -26,7 +26,7 @@ from ..module_utils.job.verdict import gather
 from ..module_utils.records import Deadline
 from ..plugin_utils import early_line, early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import bare_file, guests_file, keep_use, read_bare, read_guests, read_plan
+from ..plugin_utils.job_files import bare_file, guests_file, keep_updates, keep_use, read_bare, read_guests, read_plan
 from ..plugin_utils.job_map import hosts_of, map_of
 from ..plugin_utils.node_answer import Answer, read_answer, require_distinct
 from ..plugin_utils.node_calls import NodeCall, Reply, hear_all, local_command, ssh_command
@@ -169,7 +169,8 @@ class ActionModule(JobAction):
 
             def read(node: str, reply: Reply) -> None:
                 part = guestspec.NodePart.removal(place.job_id, place.start, node, 0.0)
-                read_answer(part, reply.status, reply.output, reply.complaint)
+                answer = read_answer(part, reply.status, reply.output, reply.complaint)
+                keep_updates(place, node, answer.updates)
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
             if late:

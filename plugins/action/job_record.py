@@ -15,7 +15,16 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.guestspec import GuestFacts
 from ..module_utils.job.plan import JobPlan
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import PLAN, read_bare, read_error, read_guests, read_phases, read_plan, remove
+from ..plugin_utils.job_files import (
+    PLAN,
+    read_bare,
+    read_error,
+    read_guests,
+    read_phases,
+    read_plan,
+    read_updates,
+    remove,
+)
 from ..plugin_utils.shell_files import READY, SHELL_FILES, all_guests, ready_record, shell_of, spec_of, write_access
 
 
@@ -66,7 +75,7 @@ class ActionModule(JobAction):
         if plan is not None:
             guests = [(node, facts) for node in plan.parts for facts in read_guests(place, node)]
             self._keep(place, kept, plan, guests, ended=time.time())
-        kinds = ("guests", "bare", "phase")
+        kinds = ("guests", "bare", "phase", "updates")
         gone += remove([place.file(PLAN), *(path for kind in kinds for path in place.run_dir.glob(f"{kind}.*.json"))])
         return Outcome(bool(gone), before, [], {"removed": len(gone)})
 
@@ -89,7 +98,7 @@ class ActionModule(JobAction):
             "user": plan.owner.user,
             "nodes": list(plan.parts),
             "bare": list(plan.bare),
-            "guests": known.get("guests") or [record_of(plan, node, facts) for node, facts in guests],
+            "guests": known.get("guests") or [record_of(place, plan, node, facts) for node, facts in guests],
             "phases": {**known.get("phases", {}), **read_phases(place)},
             "error": read_error(place),
             "ended": ended,
@@ -97,9 +106,10 @@ class ActionModule(JobAction):
         keep(former, record, reader_uid=plan.owner.uid)
 
 
-def record_of(plan: JobPlan, node: str, facts: GuestFacts) -> dict[str, t.Any]:
+def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> dict[str, t.Any]:
     """A guest as the job's record tells of it."""
     spec = spec_of(plan, node, facts)
+    updates = read_updates(place, node).get(facts.name)
     return {
         "rank": facts.rank,
         "name": facts.name,
@@ -110,6 +120,7 @@ def record_of(plan: JobPlan, node: str, facts: GuestFacts) -> dict[str, t.Any]:
         "vcpus": spec.vcpus,
         "ram_mib": spec.ram_mib,
         "seconds": facts.timings_s,
+        **({"updates": updates.told()} if updates else {}),
     }
 
 

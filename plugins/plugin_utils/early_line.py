@@ -24,8 +24,11 @@ GUEST_HOOKS = NodeSettings.guest_hooks_dir
 
 
 def site_speaks_first() -> bool:
-    """Has the site a prologue in guests, which may change what a login meets, or refuse the start?"""
-    return any(os.path.lexists(GUEST_HOOKS / name) for name in (PROLOGUE, f"{PROLOGUE}.parallel"))
+    """Has the site a prologue or updates in guests, which may change what a login meets, or refuse the start?"""
+    if any(os.path.lexists(GUEST_HOOKS / name) for name in (PROLOGUE, f"{PROLOGUE}.parallel")):
+        return True
+    policy, _broken = site_policy.load_usable(site_policy.load)
+    return policy.security_updates
 
 
 def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str]) -> None:

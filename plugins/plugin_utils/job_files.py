@@ -11,6 +11,7 @@ import typing as t
 
 from ..module_utils import records
 from ..module_utils.errors import VTorqueError
+from ..module_utils.guest_updates import GuestUpdates
 from ..module_utils.guestspec import BareHost, GuestFacts, GuestUse, from_dict, to_dict
 from ..module_utils.job.plan import JobPlan
 from .action_module import JobPlace, keep
@@ -98,6 +99,26 @@ def keep_use(place: JobPlace, node: str, used: t.Sequence[GuestUse]) -> None:
     """
     if used:
         keep(place.file(f"used.{node}.json"), {"used": [to_dict(one) for one in used]})
+
+
+def keep_updates(place: JobPlace, node: str, updates: t.Sequence[GuestUpdates]) -> None:
+    """Keep what a node says of its guests' security updates, where there were any; the job's record tells it."""
+    if updates:
+        keep(place.file(f"updates.{node}.json"), {"updates": [to_dict(one) for one in updates]})
+
+
+def read_updates(place: JobPlace, node: str) -> dict[str, GuestUpdates]:
+    """What became of the security updates of a node's guests, by the guest's name.
+
+    Raises:
+        VTorqueError: what is kept is not of the form.
+    """
+    try:
+        data = records.read_json(place.file(f"updates.{node}.json"))
+    except FileNotFoundError:
+        return {}
+    found = (from_dict(GuestUpdates, item, "updates") for item in data.get("updates", []))
+    return {one.name: one for one in found}
 
 
 def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:

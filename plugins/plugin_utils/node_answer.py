@@ -14,6 +14,7 @@ import typing as t
 
 from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict, printable
 from ..module_utils.frozen import frozen
+from ..module_utils.guest_updates import GuestUpdates
 from ..module_utils.guestspec import BareHost, FormError, GuestFacts, GuestUse, NodePart, from_dict
 
 SSH_FAILED = 255
@@ -30,12 +31,14 @@ class Answer:
         removed: what the node says it took away, as words for people.
         used: what the guests that went had used, where the node knows it.
         bare: what a host that stays bare says of itself; None: it was not asked.
+        updates: what became of the guests' security updates, where the site wants some.
     """
 
     guests: tuple[GuestFacts, ...]
     removed: tuple[str, ...]
     used: tuple[GuestUse, ...] = ()
     bare: BareHost | None = None
+    updates: tuple[GuestUpdates, ...] = ()
 
 
 def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) -> Answer:
@@ -77,8 +80,11 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     _check_guests(part, guests, asked)
     used = tuple(from_dict(GuestUse, item, "used") for item in _list(data, "used", asked))
     _check_names(part, used, asked)
+    updates = tuple(from_dict(GuestUpdates, item, "updates") for item in _list(data, "updates", asked))
+    _check_names(part, updates, asked)
     removed = _words(_list(data, "removed", asked))
-    return Answer(tuple(sorted(guests, key=lambda guest: guest.rank)), removed, used, _bare_host(part, data, asked))
+    in_order = tuple(sorted(guests, key=lambda guest: guest.rank))
+    return Answer(in_order, removed, used, _bare_host(part, data, asked), updates)
 
 
 def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost | None:
@@ -92,7 +98,7 @@ def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost |
     return told[0] if told else None
 
 
-def _check_names(part: NodePart, guests: t.Sequence[GuestFacts | GuestUse], asked: str) -> None:
+def _check_names(part: NodePart, guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates], asked: str) -> None:
     """A node speaks of guests of its own, and of each once."""
     short = part.node.partition(".")[0]
     for guest in guests:

@@ -63,6 +63,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         mount_s=policy.nfs_timeout,
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
+        updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 
 

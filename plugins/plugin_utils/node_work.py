@@ -28,7 +28,7 @@ from ..module_utils.guestspec import BareHost, FormError, ImageOrder, JobMap, Lo
 from ..module_utils.job import policy_file, superior
 from ..module_utils.job.batch import kept, same_host
 from ..module_utils.job.parameters import Policy
-from ..module_utils.node import additions, data_disk, ending, front, guest_hooks, guests, joining, use
+from ..module_utils.node import additions, data_disk, ending, front, guest_hooks, guests, joining, updates, use
 from ..module_utils.node.settings import NodeSettings
 from ..module_utils.records import Deadline, LostRecord, run_directory
 from .job_cores import cores_of
@@ -276,6 +276,7 @@ def respond_join(
         joining.join(job_map, settings, deadline)
         data_disk.mount(job_map.job_id, job_map.start, settings, deadline)
         guest_hooks.run_prologues(job_map.job_id, job_map.start, settings, deadline)
+        updated = updates.install(job_map.job_id, job_map.start, settings, deadline)
         additions.make(job_map.job_id, job_map.start, settings, deadline)
     except ending.Told as told:
         return _bad(VTorqueError(CANCELLED, f"by {told}"))
@@ -283,7 +284,7 @@ def respond_join(
         return _bad(problem)
     except OSError as problem:
         return _bad(VTorqueError("this node could not do it", str(problem)))
-    return _good()
+    return _good(updates=map(to_dict, updated))
 
 
 def respond_lost(told: LostGuest, settings: NodeSettings, environment: t.Mapping[str, str]) -> dict[str, t.Any]:

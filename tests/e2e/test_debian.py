@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import typing as t
 
-from .conftest import Site
+from .conftest import Ended, Site
 from .trouble import NODES, changed
 
 LOOK = r"""#!/bin/bash
@@ -29,6 +30,7 @@ ulimit -S -a; ulimit -H -a
 cat /run/seen-by-root
 sed 's/^/added /' /tmp/vtorque-metadata.log
 dpkg-query -W -f 'package ${Package} ${db:Status-Status}\n' vtorque-trial openmpi-bin
+dpkg-query -W -f 'version ${Package} ${Version}\n' vtorque-hole vtorque-dull
 echo complaint >&2
 exit 37
 """
@@ -52,16 +54,30 @@ systemctl daemon-reload && systemctl start late.socket || exit
     systemctl show -p ExecMainStartTimestampMonotonic vtorque-ready
     cloud-init schema --system | sed 's/^/schema /'
 } >/run/seen-by-root 2>&1
-mkdir -p /srv/trial/DEBIAN && cd /srv || exit
-printf 'Package: vtorque-trial\nVersion: 1\nArchitecture: all\nMaintainer: site <root@site>\nDescription: trial\n' |
-    tee trial/DEBIAN/control >Packages
-dpkg-deb -b trial trial.deb >/dev/null || exit
-digest=$(sha256sum <trial.deb | cut -c 1-64)
-printf 'Filename: ./trial.deb\nSize: %s\nSHA256: %s\n' "$(stat -c %s trial.deb)" "$digest" >>Packages
+mkdir -p /srv/tree/DEBIAN /srv/here /srv/plain /srv/security && cd /srv || exit
+size_and_digest() { echo "$(stat -c %s "$1")" "$(sha256sum <"$1" | cut -c 1-64)"; }
+offer() { # source package version
+    printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: site <root@site>\nDescription: trial\n' "$2" "$3" |
+        tee tree/DEBIAN/control >>"$1/Packages"
+    dpkg-deb -b tree "$1/$2.deb" >/dev/null || exit
+    set -- "$1" "$2" $(size_and_digest "$1/$2.deb")
+    printf 'Filename: ./%s.deb\nSize: %s\nSHA256: %s\n\n' "$2" "$3" "$4" >>"$1/Packages"
+}
+offer here vtorque-hole 1
+offer here vtorque-dull 1
+dpkg -i here/*.deb >/dev/null || exit
+offer plain vtorque-trial 1
+offer plain vtorque-hole 3
+offer plain vtorque-dull 2
+offer security vtorque-hole 2
 rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
-echo 'deb [trusted=yes] file:/srv ./' >/etc/apt/sources.list
+for source in plain security; do
+    set -- $(size_and_digest $source/Packages)
+    printf 'Suite: trial-%s\nDate: %s\nSHA256:\n %s %s Packages\n' $source "$(date -uR)" "$2" "$1" >$source/Release
+    echo "deb [trusted=yes] file:/srv/$source ./" >>/etc/apt/sources.list
+done
 """
-"""Run by the guest's root, before the job; at last it has a package source of its own, with one package."""
+"""Run by the guest's root, before the job; at last it has two package sources, one of security updates."""
 PACKAGES = ["openmpi-bin", "vtorque-trial"]
 """The first is in the image, so that only the other is installed."""
 ADDS = """\
@@ -72,6 +88,7 @@ runcmd:
 - cloud-init schema -c "$HOME/more.yml"
 - [sh, -c, 'dpkg -s vtorque-trial | grep ^Status; stat -c "%U %a" .added/file; cat .added/file']
 """
+UPDATES = {"security_updates": True, "security_updates_timeout": 100, "timeout": 150}
 ULIMITS = "ulimit -S -a; ulimit -H -a"
 OF_THE_NODE = {
     "physics": 6, "biology": 42, "chemistry": 999,  # what Debian has for disk, shadow and systemd-journal
@@ -104,16 +121,18 @@ def strong_groups(site: Site) -> t.Iterator[None]:
 def test_job_in_a_debian_guest(site: Site) -> None:
     """The distribution's system, the user's ids, no power by any name or number, limits, streams, exact status.
 
-    What the user adds is there, and valid cloud-config by cloud-init's own schema, alone and in the whole.
+    What the user adds is there, and valid cloud-config by cloud-init's own schema, alone and in the whole.  What the
+    image has of packages is updated as far as security is concerned, and no further.
     """
     script = site.write("/home/alice/look.sh", LOOK)
     site.write("/home/alice/more.yml", ADDS)
-    with strong_groups(site), changed(site, ("fe", *NODES), metadata_packages=PACKAGES):
+    with strong_groups(site), changed(site, ("fe", *NODES), metadata_packages=PACKAGES, **UPDATES):
         ended = site.job("-vm", "img=debian12,ram=512M,metadata=more.yml", script)
     bare = site.end(site.qsub("-l", f"nodes={ended.node}", stdin=ULIMITS).stdout.strip())
     lines = ended.out.splitlines()
     assert ended.err == "complaint\n"
     _check_additions(lines)
+    _check_updates(site, ended, lines)
     assert lines[:6] == ["debian 12", "alice", "1001", "1001", "cloud-init", "node file"]
     _check_groups(lines)
     _check_order(lines)
@@ -154,6 +173,16 @@ def _check_additions(lines: list[str]) -> None:
     assert valid == "Valid cloud-config: /home/alice/more.yml"
     assert others == ["Status: install ok installed", "alice 600", "it's mine"]
     assert _said(lines, "package") == ["openmpi-bin installed", "vtorque-trial installed"]
+
+
+def _check_updates(site: Site, ended: Ended, lines: list[str]) -> None:
+    """A newer version that is no matter of security is not taken, and the record tells what was done."""
+    (guest,) = json.loads(site.kept(ended.node, ended.job_id))["guests"]
+    assert {key: guest["updates"].get(key) for key in ("outcome", "packages", "words")} == {
+        "outcome": "done", "packages": 1, "words": None,
+    }  # fmt: skip
+    assert _said(lines, "version") == ["vtorque-dull 1", "vtorque-hole 2"]
+    assert "done, 1 package" in site.on(ended.node, "vmgr", "job", "show", ended.job_id).stdout
 
 
 def _check_order(lines: list[str]) -> None:

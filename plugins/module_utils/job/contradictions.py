@@ -36,6 +36,10 @@ def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "img_default", "a path needs allow_user_images; an image of the pool is called by its name"
     if policy.timeout > policy.prologue_timeout:
         yield "timeout", f"is more than prologue_timeout ({policy.prologue_timeout})"
+    spent = policy.timeout + policy.security_updates_timeout
+    if policy.security_updates and spent > policy.prologue_timeout:
+        why = f"and timeout together are {spent} s, more than prologue_timeout ({policy.prologue_timeout})"
+        yield "security_updates_timeout", why
     yield from _unavailable(policy)
     yield from _bounds(policy)
     low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default

@@ -19,6 +19,7 @@ import typing as t
 from .. import records
 from ..errors import UserFault, VTorqueError, printable
 from ..frozen import frozen
+from ..guest_updates import in_words
 
 RECORDS = records.STATE_DIR / "records"
 RECORD, LOG = "record.json", "vtorque.log"
@@ -40,6 +41,8 @@ class Guest:
     Attributes:
         seconds: that each phase took on its node.
         used: what it used, by the names of `guestspec.GuestUse`.
+        updates: what became of its security updates, and how many packages that were; "": there were to be none.
+        updates_words: why they did not all go well.
     """
 
     rank: int | None
@@ -51,6 +54,8 @@ class Guest:
     ram_mib: int | None
     seconds: dict[str, float]
     used: dict[str, float]
+    updates: str = ""
+    updates_words: str = ""
 
 
 @frozen
@@ -397,6 +402,7 @@ def read_lines(path: pathlib.Path, *, limit: int = LOG_LIMIT) -> t.Iterator[str]
 
 
 def _guest(one: t.Mapping[str, t.Any]) -> Guest:
+    updates = _mapping(one.get("updates"))
     return Guest(
         rank=_count(one.get("rank")),
         name=_text(one.get("name")),
@@ -407,6 +413,8 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         ram_mib=_count(one.get("ram_mib")),
         seconds=_figures(one.get("seconds")),
         used=_figures(one.get("used")),
+        updates=in_words(_text(updates.get("outcome")), _count(updates.get("packages"))),
+        updates_words=_text(updates.get("words")),
     )
 
 

@@ -236,7 +236,12 @@ class Policy:
         several(_WORD), ("nfs-utils", "openmpi", "openmpi-devel", "metis", "metis-devel"),
         "what a guest of Red Hat's family needs", later=_GUEST_PACKAGES,
     )  # fmt: skip
-    security_updates: bool = _parameter(_FLAG, False, "install security updates at boot", later=_GUEST_PACKAGES)
+    security_updates: bool = _parameter(
+        _FLAG, False, "install security updates in guests before their job, as far as security_updates_timeout lets"
+    )
+    security_updates_timeout: int = _parameter(
+        number(10, 3600), 60, "seconds that security updates may take; the job runs whatever came of them"
+    )
 
     ssh_timeout: int = _parameter(_SECONDS, 5, "seconds for a connection by ssh", section="time, faults, records")
     timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")

@@ -14,7 +14,8 @@ from .job_records import JobRecord
 STYLE = "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}" \
     "td,th{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}"  # fmt: skip
 GUEST_HEADINGS = (
-    "guest", "node", "image", "address", "vcpus", "ram", "cpu used", "ram peak", "read", "written", "received", "sent"
+    "guest", "node", "image", "address", "vcpus", "ram", "cpu used", "ram peak", "read", "written", "received", "sent",
+    "updates",
 )  # fmt: skip
 
 

@@ -203,6 +203,8 @@ def _sizes(header: _Header, wide: bool, size: int, refuse: t.Callable[..., t.NoR
     cluster, virtual = 1 << header.cluster_bits, header.virtual_bytes
     if not virtual:
         refuse("is a disk of no size")
+    if virtual % SECTOR:  # QEMU leaves out what is beyond the last whole one
+        refuse(f"its qcow2 header is garbage: a disk of {virtual} bytes, which are no whole sectors")
     # an entry of the first table stands for a table of one cluster, whose entries have 8 bytes, or 16
     reach = header.l1_entries * cluster * (cluster // (16 if wide else 8))
     if header.l1_entries * 8 > _L1_BYTES or virtual > reach or virtual >= 1 << 63:

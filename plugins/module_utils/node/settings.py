@@ -45,6 +45,7 @@ class NodeSettings:
         guest_hooks_dir: the site's own scripts for guests (`guest_hooks.py`).
         network_filter: a libvirt network filter for every guest's interface, or None.
         confine_guests: hold guests to their own addresses, and to whom they may reach (`network_rules.py`).
+        updates_s: seconds that a guest's security updates may take; 0: none are installed.
         may_reach: whom, besides their job and what they mount.
         home_via: how the user's home reaches his guests: `nfs`, or `virtiofs` from where this node has it.
         home_export: the export that stands for /home; None: no home by NFS.
@@ -85,6 +86,7 @@ class NodeSettings:
     network_filter: str | None = None
     confine_guests: bool = False
     may_reach: tuple[str, ...] = ()
+    updates_s: int = 0
     home_via: str = "nfs"
     home_export: str | None = None
     mounts: tuple[Mount, ...] = ()

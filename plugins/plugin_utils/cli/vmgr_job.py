@@ -177,9 +177,12 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
         print()
         _table(
             ("guest", "node", "image", "address", "vcpus", "ram", "cpu used", "ram peak", "read", "written",
-             "received", "sent"),
-            [_guest_row(guest) for guest in record.guests], "LLLLRRRRRRRR",
+             "received", "sent", "updates"),
+            [_guest_row(guest) for guest in record.guests], "LLLLRRRRRRRRL",
         )  # fmt: skip
+        for guest in record.guests:
+            if guest.updates_words:
+                print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
     if record.phases:
         print()
         names, seconds = zip(*phase_figures(record), strict=True)
@@ -289,6 +292,7 @@ def _guest_row(guest: job_records.Guest) -> tuple[str, ...]:
         duration(used["cpu_s"]) if "cpu_s" in used else "-",
         *(size(used[key]) if used.get(key, -1) >= 0 else "-" for key in
           ("ram_peak_bytes", "read_bytes", "written_bytes", "received_bytes", "sent_bytes")),
+        guest.updates or "-",
     )  # fmt: skip
 
 

@@ -122,6 +122,13 @@ def test_so_does_the_sites_for_users(run_dir: pathlib.Path, begun: list[Begun], 
     assert begun == []
 
 
+def test_updates_may_change_what_a_login_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a prologue of the site's may: an sshd of a new version is started anew."""
+    assert not early_line.site_speaks_first()
+    monkeypatch.setattr(early_line.site_policy, "load", lambda: Policy(security_updates=True))
+    assert early_line.site_speaks_first()
+
+
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("name", ["prologue", "prologue.parallel"])
 def test_the_sites_prologue_in_guests_ends_before_the_login_begins(

@@ -13,6 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import record_form
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
 
 from .task import FACTS, JOB, KEYS, START, Node, act, error, good, make_plan
@@ -63,6 +64,45 @@ def test_the_record_of_the_job_outlives_it(run_dir: pathlib.Path, shell: t.Any, 
     assert list(record["phases"]) == ["present.n1", "join", "record", "absent.n1"]
     assert record["ended"]
     assert "PRIVATE" not in json.dumps(record)
+
+
+def updates_of(name: str) -> dict[str, t.Any]:
+    return {"name": name, "outcome": "timed out", "packages": 2, "seconds": 60.0, "words": "3 more were not begun"}
+
+
+def test_the_record_tells_what_became_of_security_updates(
+    run_dir: pathlib.Path, plan: JobPlan, shell: t.Any, kept: str
+) -> None:
+    """Of the guests that had some; and the job is ready."""
+    node = Node(good(FACTS), join=good(updates=[updates_of("vn1-3")]))
+    assert act(job_guests, run_dir, node, timeout=77)["changed"]
+    assert act(job_record, run_dir, records_dir=kept)["changed"]
+    record = records.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
+    told = {"outcome": "timed out", "packages": 2, "seconds": 60.0, "words": "3 more were not begun"}
+    assert record["guests"][0]["updates"] == told
+    assert record_form.check(json.dumps(record).encode(), JOB, START) == record
+    act(job_record, run_dir, records_dir=kept, state="absent")
+    record = records.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
+    assert record["guests"][0]["updates"] == told
+    assert list(run_dir.iterdir()) == []
+
+
+@pytest.mark.usefixtures("plan")
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([updates_of("vn2-3")], id="another node's guest"),
+        pytest.param([updates_of("vn1-3")] * 2, id="one twice"),
+        pytest.param([{**updates_of("vn1-3"), "outcome": "perhaps"}], id="no outcome"),
+        pytest.param([{**updates_of("vn1-3"), "packages": -1}], id="no number"),
+        pytest.param([{**updates_of("vn1-3"), "words": "a\nb"}], id="several lines"),
+    ],
+)
+def test_what_a_node_says_of_updates_is_not_believed_as_it_comes(
+    run_dir: pathlib.Path, told: list[dict[str, t.Any]]
+) -> None:
+    assert act(job_guests, run_dir, Node(good(FACTS), join=good(updates=told)), timeout=77)["failed"]
+    assert list(run_dir.glob("updates.*")) == []
 
 
 @pytest.mark.usefixtures("made")

@@ -16,12 +16,14 @@ import pwd
 import subprocess
 import sys
 import tempfile
+import types
 import typing as t
 
 import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import findings, guestspec, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_updates import GuestUpdates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, UnknownJob, kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import (
@@ -641,6 +643,29 @@ def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatc
     assert world.ask(PART)["ok"]
     assert told[0] == []
     assert told[1][told[1].index("--") + 1 :] == ["cn1", str(pathlib.Path(sys.prefix).parent / "bin/vtorque-node")]
+
+
+@pytest.mark.parametrize("told", [(), (GuestUpdates("vcn1-1", "timed out", 2, 60.0, "3 more were not begun"),)])
+def test_guests_are_joined_updated_and_only_then_the_users_to_add_to(
+    world: World, monkeypatch: pytest.MonkeyPatch, told: tuple[GuestUpdates, ...]
+) -> None:
+    """After the site's prologue, which may give them package sources; what became of it is answered."""
+    done: list[str] = []
+
+    def notes(what: str, result: object = None) -> t.Callable[..., object]:
+        return lambda *_words: (done.append(what), result)[1]
+
+    monkeypatch.setattr(node_work.joining, "guests_of", lambda *_words: (types.SimpleNamespace(name="vcn1-1"),))
+    monkeypatch.setattr(node_work.joining, "join", notes("join"))
+    monkeypatch.setattr(node_work.data_disk, "mount", notes("disk"))
+    monkeypatch.setattr(node_work.guest_hooks, "run_prologues", notes("prologues"))
+    monkeypatch.setattr(node_work.updates, "install", notes("updates", told))
+    monkeypatch.setattr(node_work.additions, "make", notes("additions"))
+    job_map = guestspec.JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KEY)
+    answer = node_work.respond_join(json.dumps(guestspec.to_dict(job_map)).encode(), world.ask(PART), load=Policy)
+    assert answer["ok"]
+    assert answer["updates"] == [guestspec.to_dict(one) for one in told]
+    assert done == ["join", "disk", "prologues", "updates", "additions"]
 
 
 BARE = dataclasses.replace(PART, node="cn2", guests=(), bare_slots=2)

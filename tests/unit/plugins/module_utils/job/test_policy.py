@@ -122,6 +122,11 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("vcpus_max: 4\n", "vcpus_default", "at most 4 on this site"),
         ("vcpus_min: 9\nvcpus_max: 8\n", "vcpus_min", "is more than vcpus_max (8)"),
         ("timeout: 300\n", "timeout", "is more than prologue_timeout (270)"),
+        (
+            "security_updates: true\nsecurity_updates_timeout: 151\n",
+            "security_updates_timeout",
+            "and timeout together are 271 s, more than prologue_timeout (270)",
+        ),
         ("img_default: /home/a/own.img\n", "img_default", "a path needs allow_user_images"),
         ("hypervisor_default: skvm\n", "hypervisor_default", "skvm belongs to IOcm, which is not available yet"),
         ("distro_default: OSv\n", "distro_default", "osv belongs to guests of OSv, which is not available yet"),

@@ -21,6 +21,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.disk_head
     read_header,
 )
 
+from .fuzz import examples
+
 MIB = 1 << 20
 
 
@@ -113,6 +115,7 @@ def number(at: int, form: str, value: int) -> t.Callable[[bytearray], None]:
         (number(20, ">I", 8), "garbage"),
         (number(20, ">I", 63), "garbage"),
         (number(24, ">Q", 0), "no size"),
+        (number(24, ">Q", 8 * MIB + 511), "no whole sectors"),
         (number(24, ">Q", 1 << 60), "garbage"),
         (number(24, ">Q", (1 << 64) - 1), "garbage"),
         (number(32, ">I", 1), "encrypted"),
@@ -179,7 +182,7 @@ def test_the_newer_table_of_partitions_says_where_the_disk_ended() -> None:
     assert "cut off" in refused(bytes(content))
 
 
-@hypothesis.settings(max_examples=400)
+@examples(400)
 @hypothesis.given(
     places=st.lists(st.tuples(st.integers(0, 299), st.integers(0, 255)), max_size=12), cut=st.integers(0, 1 << 18),
     size=st.one_of(st.none(), st.integers(1, (1 << 63) - 1)),
@@ -194,7 +197,7 @@ def test_no_header_ends_in_anything_but_an_answer(
     assert isinstance(header, ImageFault) or header.virtual_bytes > 0
 
 
-@hypothesis.settings(max_examples=300)
+@examples(300)
 @hypothesis.given(st.binary(max_size=2048))
 def test_no_garbage_ends_in_anything_but_an_answer(content: bytes) -> None:
     for head in (content, b"QFI\xfb\0\0\0\3" + content):

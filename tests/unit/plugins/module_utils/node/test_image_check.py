@@ -18,6 +18,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import image_check
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
+from .fuzz import examples
+
 if t.TYPE_CHECKING:
     from tests.unit.conftest import ImagePool
 
@@ -136,7 +138,7 @@ def test_a_tool_that_wants_too_much_memory_gets_none(tmp_path: pathlib.Path) -> 
         image_check.run_qemu_img([tool, "info"], Deadline.after(SOON), ImageFault)
 
 
-@hypothesis.settings(max_examples=12, suppress_health_check=list(hypothesis.HealthCheck))
+@examples(12)
 @hypothesis.given(places=st.lists(st.tuples(st.integers(104, 196607), st.integers(0, 255)), min_size=1, max_size=40))
 def test_no_table_ends_in_anything_but_an_answer(
     image_pool: ImagePool, tmp_path: pathlib.Path, places: list[tuple[int, int]]

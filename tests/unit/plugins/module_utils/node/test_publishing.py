@@ -33,6 +33,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     revision,
 )
 
+from .fuzz import examples
+
 if t.TYPE_CHECKING:
     from tests.unit.conftest import ImagePool
 
@@ -163,7 +165,7 @@ def test_a_name_that_misleads_is_refused_and_shown_harmlessly(
     assert everything(image_pool) == before
 
 
-@hypothesis.settings(max_examples=300, suppress_health_check=list(hypothesis.HealthCheck))
+@examples(300)
 @hypothesis.given(name=st.one_of(st.text(max_size=80), st.from_regex(r"[A-Za-z0-9@._/-]{1,70}", fullmatch=True)))
 def test_a_name_that_is_taken_can_be_found_again(image_pool: ImagePool, name: str) -> None:
     with contextlib.suppress(UserFault):

@@ -71,6 +71,21 @@ def test_show(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ["seconds", "6.0", "0.1", "0.2", "0.0", "0.3", "2.9", "3.4", "3.0", "0.6", "1.0"] in table
 
 
+def test_show_tells_of_security_updates(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = RECORD["guests"]  # type: ignore[misc]
+    told = {"outcome": "timed out", "packages": 1, "seconds": 60, "words": "3 more were not begun\x1b[2J"}
+    guests = [{**first, "updates": told}, {**second, "updates": {"outcome": "done", "packages": 12, "seconds": 9}}]
+    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert [line.rstrip().split("  ")[-1].strip() for line in lines if line.startswith(("guest", "vcn"))] == [
+        "updates", "timed out, 1 package", "done, 12 packages",
+    ]  # fmt: skip
+    assert "  security updates of vcn1-1: 3 more were not begun?[2J" in lines
+    for broken in ({"outcome": 3}, "none", {"outcome": "done", "packages": "many"}):
+        (kept / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "updates": broken}]}))
+        assert "security updates of" not in vmgr_job_says(capsys, "show", "4711")
+
+
 def test_show_for_programs(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(vmgr_job_says(capsys, "show", "4711.head", "--start", "1", "--json"))
     assert facts["state"] == "finished"

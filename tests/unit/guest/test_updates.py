@@ -1,0 +1,180 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The guest's program for security updates, in a root directory of its own, with stand-ins for package managers."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+
+APPLETS = ("sh", "grep", "sed", "timeout", "head", "tail", "rm", "cat", "sleep", "touch")
+APT = """#!/bin/sh
+echo "apt-get $*" >>/asked
+case " $* " in
+    *" update "*) step=update ;;
+    *" -s "*) step=choice; cat /newer ;;
+    *" --download-only "*) step=fetch ;;
+    *) step=install ;;
+esac
+[ ! -e /clock-$step ] || cat /clock-$step >/proc/uptime
+[ ! -e /hangs-$step ] || sleep 60
+[ ! -e /fails-$step ] || { echo "Reading lists"; echo "E: no route to the mirror" >&2; exit 100; }
+"""
+CACHE = "#!/bin/sh\ncat /policy\n"
+DPKG = '#!/bin/sh\necho "dpkg $*" >>/asked\n'
+DNF = """#!/bin/sh
+echo "dnf $*" >>/asked
+[ ! -e /fails-dnf ] || { echo "Error: Cannot download repomd.xml"; exit 1; }
+case " $* " in *" -C "*) cp /later /rpms ;; esac
+"""
+RPM = "#!/bin/sh\ncat /rpms\n"
+SECURITY = " 500 http://mirror/security stable-security/main amd64\n     release v=12,o=Debian,a=stable-security,n=x\n"
+OTHERS = " 500 http://mirror/debian stable/main amd64\n     release v=12,o=Debian,a=stable,n=bookworm,l=Debian\n"
+
+
+class Guest:
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        for name in ("bin", "dev", "etc/apt/sources.list.d", "proc", "run"):
+            (root / name).mkdir(parents=True)
+        (root / "dev/null").touch(mode=0o666)
+        (root / "proc/uptime").write_text("50.07 9.11\n")
+        shutil.copy("/bin/busybox", root / "bin/busybox")
+        for name in (*APPLETS, "cp"):
+            (root / "bin" / name).symlink_to("busybox")
+        shutil.copy(templates.COLLECTION_DIR / "guest/updates.sh", root / "updates")
+
+    def program(self, name: str, text: str) -> None:
+        (self.root / "bin" / name).write_text(text)
+        (self.root / "bin" / name).chmod(0o755)
+
+    def debian(self, *newer: str, sources: str = SECURITY + OTHERS) -> None:
+        for name, text in (("apt-get", APT), ("apt-cache", CACHE), ("dpkg", DPKG)):
+            self.program(name, text)
+        (self.root / "etc/apt/sources.list").write_text("deb http://mirror/debian stable main\n")
+        (self.root / "policy").write_text(f"Package files:\n{sources}")
+        said = "".join(f"Inst {name} [1] (2 Debian-Security:12/stable-security [amd64])\n" for name in newer)
+        (self.root / "newer").write_text(f"Reading...\nInst needed (2 Debian:12/stable [all])\n{said}Conf needed (2)\n")
+
+    def redhat(self, before: str, later: str) -> None:
+        self.program("dnf", DNF)
+        self.program("rpm", RPM)
+        (self.root / "rpms").write_text(before)
+        (self.root / "later").write_text(later)
+
+    def update(self, seconds: int = 80) -> tuple[str, int, str]:
+        """Outcome, packages, words."""
+        done = subprocess.run(
+            ["/usr/sbin/chroot", self.root, "/bin/sh", "/updates", str(seconds)],
+            capture_output=True, text=True, timeout=300, check=True, umask=0o077,
+        )  # fmt: skip
+        found = re.fullmatch(
+            r"vtorque-updates (done|timed out|failed) ([0-9]+) [0-9]+ (.*)", done.stdout.split("\n")[-2]
+        )
+        assert found, done.stdout
+        assert done.stderr == ""
+        assert list((self.root / "run").iterdir()) == []
+        return found[1], int(found[2]), found[3]
+
+    @property
+    def asked(self) -> list[str]:
+        """What package managers were asked, without the options that do not matter here."""
+        path = self.root / "asked"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [re.sub(r" (-q|-y|--no-install-recommends|-o \S+)(?= )", "", line) for line in lines]
+
+
+@pytest.fixture
+def guest(tmp_path: pathlib.Path) -> Guest:
+    return Guest(tmp_path)
+
+
+def test_what_is_newer_is_fetched_first_and_then_installed_some_at_a_time(guest: Guest) -> None:
+    """Not what only comes along, and no kernel: none is booted any more."""
+    names = [f"lib{number}" for number in range(10)]
+    guest.debian(*names, "linux-image-amd64")
+    assert guest.update() == ("done", 10, "")
+    assert guest.asked == [
+        "apt-get update",
+        "apt-get -s --with-new-pkgs upgrade",
+        f"apt-get --download-only install --only-upgrade {' '.join(names)}",
+        f"apt-get install --only-upgrade {' '.join(names[:8])}",
+        f"apt-get install --only-upgrade {' '.join(names[8:])}",
+    ]
+
+
+def test_nothing_newer_is_well(guest: Guest) -> None:
+    guest.debian()
+    assert guest.update() == ("done", 0, "")
+    assert len(guest.asked) == 2
+
+
+def test_an_image_without_sources_or_without_those_of_security_updates_says_so(guest: Guest) -> None:
+    guest.debian("libc6", sources=OTHERS)
+    assert guest.update() == ("failed", 0, "none of this image's package sources is one of security updates")
+    (guest.root / "etc/apt/sources.list").write_text("# deb http://mirror/debian stable main\n")
+    assert guest.update() == ("failed", 0, "this image has no package sources")
+
+
+def test_an_image_without_a_package_manager_says_so(guest: Guest) -> None:
+    assert guest.update() == ("failed", 0, "this image has no package manager that is known")
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("update", "the lists of packages"),
+        ("choice", "the choice of packages"),
+        ("fetch", "the packages"),
+        ("install", "the installation"),
+    ],
+)
+def test_what_fails_is_told_in_the_words_of_apt_and_mended(guest: Guest, step: str, words: str) -> None:
+    guest.debian("libc6")
+    (guest.root / f"fails-{step}").touch()
+    assert guest.update() == ("failed", 0, f"{words}: E: no route to the mirror")
+    assert guest.asked[-1] == "dpkg --configure -a --force-confold"
+
+
+def test_what_takes_too_long_is_ended_by_force_and_mended(guest: Guest) -> None:
+    guest.debian("libc6")
+    (guest.root / "hangs-fetch").touch()
+    assert guest.update(2) == ("timed out", 0, "the packages took too long")
+    assert guest.asked[-1] == "dpkg --configure -a --force-confold"
+
+
+def test_nothing_is_begun_that_could_be_interrupted(guest: Guest) -> None:
+    """Of 80 seconds 50 are to begin something in: the rest is for what is at work then, and to mend."""
+    guest.debian(*(f"lib{number}" for number in range(11)))
+    (guest.root / "clock-install").write_text("101.0 1.0\n")
+    assert guest.update() == ("timed out", 8, "3 more were not begun")
+    assert len(guest.asked) == 4
+
+
+def test_a_slow_mirror_leaves_nothing_half_done(guest: Guest) -> None:
+    guest.debian("libc6")
+    (guest.root / "clock-update").write_text("100.0 1.0\n")
+    assert guest.update() == ("timed out", 0, "the choice of packages: there was no time left")
+    assert guest.asked == ["apt-get update"]
+
+
+def test_of_the_red_hat_family_the_same(guest: Guest) -> None:
+    guest.redhat("bash-5.1-1\nglibc-2.34-1\n", "bash-5.1-1\nglibc-2.34-2\nopenssl-3-2\n")
+    assert guest.update() == ("done", 2, "")
+    fetch, install = guest.asked
+    assert fetch.endswith("--exclude=kernel* upgrade --security --downloadonly")
+    assert install.startswith("dnf -C ")
+    assert install.endswith("--exclude=kernel* upgrade --security")
+
+
+def test_of_the_red_hat_family_what_fails_is_told(guest: Guest) -> None:
+    guest.redhat("bash-5.1-1\n", "bash-5.1-1\n")
+    (guest.root / "fails-dnf").touch()
+    assert guest.update() == ("failed", 0, "the packages: Error: Cannot download repomd.xml")
+    assert len(guest.asked) == 1
