@@ -34,7 +34,8 @@ class Node:
         )
         self.told: dict[str, str] = {}
         self.left_s = 0.0
-        self.done: dict[str, Done] | VTorqueError = {}
+        self.done: dict[str, Done] = {}
+        self.silent: VTorqueError | None = None
         monkeypatch.setattr(updates, "order_all", self._order_all)
         for rank in (0, 1):
             kept = Kept(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
@@ -45,8 +46,8 @@ class Node:
     def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
         self.told = {channel.name: script for channel, script in orders}
         self.left_s = deadline.left_s()
-        if isinstance(self.done, VTorqueError):
-            raise self.done
+        if self.silent is not None:
+            raise self.silent
         return {name: self.done.get(name, Done(0, "vtorque-updates done 0 1 ")) for name in self.told}
 
     def install(self, seconds: float = LONG) -> tuple[GuestUpdates, ...]:
@@ -114,7 +115,7 @@ def test_what_a_guest_says_is_read_strictly(node: Node, done: Done, outcome: str
 
 
 def test_a_guest_that_is_silent_ends_nothing(node: Node) -> None:
-    node.done = VTorqueError("guest vn1-1", "its channel broke:\n\x1b[2J")
+    node.silent = VTorqueError("guest vn1-1", "its channel broke:\n\x1b[2J")
     told = node.install()
     assert [(one.outcome, one.words) for one in told] == [("failed", "guest vn1-1: its channel broke:??[2J")] * 2
     assert [from_dict(GuestUpdates, to_dict(one)) for one in told] == list(told)
