@@ -30,6 +30,7 @@ if t.TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the pool is root's")
 VmgrCall = t.Callable[..., t.Any]
+Make = t.Callable[..., None]
 NO_JOBS = "#!/bin/sh\n"
 
 
@@ -121,6 +122,73 @@ def test_a_greater_disk_than_the_site_wants(call: VmgrCall, tmp_path: pathlib.Pa
     image_pool.qemu_img("create", "-q", "-f", "qcow2", tmp_path / "big", "2G")
     with pytest.raises(VTorqueError, match="the site allows 1024 MiB"):
         call("image", "add", "debian12", tmp_path / "big")
+
+
+def truncated(path: pathlib.Path, make: Make) -> None:
+    path.with_name("raw").write_bytes(os.urandom(1 << 20))
+    make("convert", "-f", "raw", "-O", "qcow2", path.with_name("raw"), path)
+    os.truncate(path, path.stat().st_size - 65536)
+
+
+def garbage(path: pathlib.Path, make: Make) -> None:
+    make("create", "-q", "-f", "qcow2", path, "8M")
+    content = path.read_bytes()
+    path.write_bytes(content[:36] + b"\xa5" * 20 + content[56:])
+
+
+def bomb(path: pathlib.Path, _make: Make) -> None:
+    with path.open("wb") as stream:
+        stream.truncate(1 << 43)
+
+
+BAD_DISKS: list[t.Any] = [
+    pytest.param(truncated, "qemu-img check", id="truncated"),
+    pytest.param(
+        lambda path, make: make("create", "-q", "-f", "qcow2", "-o", "cluster_size=2M", path, 1 << 60),
+        "the site allows 1024 MiB", id="2^60 bytes",
+    ),
+    pytest.param(
+        lambda path, make: make("create", "-q", "-f", "qcow2", "--object", "secret,id=s,data=x", "-o",
+                                "encrypt.format=aes,encrypt.key-secret=s", path, "8M"),
+        "is encrypted", id="encrypted",
+    ),
+    pytest.param(bomb, "garbage", id="a sparse bomb"),
+    pytest.param(
+        lambda path, make: make("create", "-q", "-f", "qcow2", "-b", "/etc/shadow", "-F", "raw", path, "8M"),
+        "backing file", id="a backing file",
+    ),
+    pytest.param(
+        lambda path, make: make("create", "-q", "-f", "qcow2", "-o", f"data_file={path}.data", path, "8M"),
+        "external file", id="a data file",
+    ),
+    pytest.param(
+        lambda path, _make: path.write_text('# Disk DescriptorFile\nversion=1\nRW 1 FLAT "/etc/shadow" 0\n'),
+        "format VMDK", id="a descriptor",
+    ),
+    pytest.param(garbage, "header is garbage", id="garbage in its header"),
+    pytest.param(lambda path, _make: path.write_bytes(b""), "is empty", id="nothing"),
+    pytest.param(lambda path, _make: path.mkdir(), "not a regular file|Is a directory", id="a directory"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["add", "update"])
+@pytest.mark.parametrize(("spoil", "why"), BAD_DISKS)
+def test_a_bad_disk_is_refused_in_a_line_and_the_pool_is_as_it_was(
+    call: VmgrCall, tmp_path: pathlib.Path, image_pool: ImagePool, disk: pathlib.Path,
+    spoil: t.Callable[[pathlib.Path, Make], object], why: str, verb: str,
+) -> None:  # fmt: skip
+    """A guest gets what it got."""
+    call("image", "add", "debian12", disk)
+    spoil(tmp_path / "bad", image_pool.qemu_img)
+    before = {path: path.stat().st_mtime_ns for path in image_pool.path.rglob("*") if path.is_file()}
+    with pytest.raises(VTorqueError, match=why) as caught:
+        call("image", verb, "debian12", tmp_path / "bad")
+    line = messages.text("vmgr", caught.value)
+    assert line.startswith(f"vmgr: {tmp_path / 'bad'}: ")
+    assert line.isprintable()
+    assert caught.value.fault in ("user", "image")
+    assert {path: path.stat().st_mtime_ns for path in image_pool.path.rglob("*") if path.is_file()} == before
+    assert image_pool.find("debian12").name == "debian12@1"
 
 
 def test_what_a_job_needs_stays_until_it_is_forced(call: VmgrCall, tmp_path: pathlib.Path) -> None:
