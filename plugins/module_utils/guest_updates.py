@@ -48,8 +48,9 @@ class GuestUpdates:
         return {**facts, "words": self.words} if self.words else facts
 
 
-def in_words(outcome: str, packages: int | None) -> str:
-    """An outcome for people: `done, 3 packages`; as far as it is known."""
+def in_words(outcome: str, packages: float | None, seconds: float | None) -> str:
+    """An outcome for people: `done, 3 packages in 12 s`; as far as it is known."""
     if not outcome or packages is None:
         return outcome
-    return f"{outcome}, {packages} package{'' if packages == 1 else 's'}"
+    took = f" in {seconds:.0f} s" if seconds is not None else ""
+    return f"{outcome}, {packages:.0f} package{'' if packages == 1 else 's'}{took}"

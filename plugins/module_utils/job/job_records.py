@@ -402,7 +402,7 @@ def read_lines(path: pathlib.Path, *, limit: int = LOG_LIMIT) -> t.Iterator[str]
 
 
 def _guest(one: t.Mapping[str, t.Any]) -> Guest:
-    updates = _mapping(one.get("updates"))
+    told = _mapping(one.get("updates"))
     return Guest(
         rank=_count(one.get("rank")),
         name=_text(one.get("name")),
@@ -413,8 +413,8 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         ram_mib=_count(one.get("ram_mib")),
         seconds=_figures(one.get("seconds")),
         used=_figures(one.get("used")),
-        updates=in_words(_text(updates.get("outcome")), _count(updates.get("packages"))),
-        updates_words=_text(updates.get("words")),
+        updates=in_words(_text(told.get("outcome")), _figure(told.get("packages")), _figure(told.get("seconds"))),
+        updates_words=_text(told.get("words")),
     )
 
 

@@ -78,7 +78,7 @@ def test_show_tells_of_security_updates(kept: pathlib.Path, capsys: pytest.Captu
     (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert [line.rstrip().split("  ")[-1].strip() for line in lines if line.startswith(("guest", "vcn"))] == [
-        "updates", "timed out, 1 package", "done, 12 packages",
+        "updates", "timed out, 1 package in 60 s", "done, 12 packages in 9 s",
     ]  # fmt: skip
     assert "  security updates of vcn1-1: 3 more were not begun?[2J" in lines
     for broken in ({"outcome": 3}, "none", {"outcome": "done", "packages": "many"}):
