@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# parts.sh CHAIN... [then CHAIN...]: run the parts of `make test`.  A chain is a list of words ("check docs unit"): its parts
-# run one after the other, chains side by side; `then` waits for those before it.  What a part says is kept in build/test/PART.log and shown when it has ended; a part that fails
+# parts.sh CHAIN...: run the parts of `make test`.  A chain is a list of words ("check docs unit"): its parts run one after
+# the other, chains side by side.  What a part says is kept in build/test/PART.log and shown when it has ended; a part that fails
 # ends nothing, so that one run tells of every fault.  Last come the ends of what the failed ones said, and a table.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,14 +26,10 @@ chain() {
     done
 }
 
-[ $# -gt 0 ] || { sed -n '6,9s/^# //p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '6,8s/^# //p' "$0"; exit 2; }
 : >"$logs/table"
 expected=0
 for parts in "$@"; do
-    if [ "$parts" = "then" ]; then
-        wait
-        continue
-    fi
     expected=$((expected + $(wc -w <<<"$parts")))
     # shellcheck disable=SC2086  # names, one a word
     chain $parts &

@@ -15,6 +15,8 @@ PARTS = pathlib.Path(__file__).parents[1] / "parts.sh"
 MAKEFILE = """
 good: ; @echo "good has $(shell cat seen)"
 bad: ; @echo "bad said this"; false
+waits: ; @mkfifo bell 2>/dev/null; cat bell
+wakes: ; @mkfifo bell 2>/dev/null; echo woken >bell
 slow: ; @sleep 0.3; echo yes >seen
 gone: ; @kill -9 $$(ps -o ppid= $$PPID)
 """
@@ -41,8 +43,10 @@ def test_all_that_pass(run):
     ]
 
 
-def test_those_after_then_wait(run):
-    assert "good has yes" in run("slow", "then", "good").stdout
+def test_chains_run_side_by_side(run):
+    done = run("waits", "wakes")
+    assert done.returncode == 0, done
+    assert "woken" in done.stdout
 
 
 def test_a_failed_part_ends_nothing_and_is_told_last(run):
