@@ -56,7 +56,7 @@ def shown(plan: JobPlan | None) -> dict[str, t.Any] | None:
         node: [
             {
                 "rank": guest.rank,
-                "image": guest.image,
+                "image": "an own one" if guest.own_image else guest.image,
                 "vcpus": guest.vcpus,
                 "ram_mib": guest.ram_mib,
                 "hypervisor": guest.hypervisor,

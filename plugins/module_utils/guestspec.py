@@ -93,16 +93,17 @@ class GuestSpec:
     Attributes:
         rank: position of the guest in the job, 0 first; the job script runs in rank 0.
         index: position among the job's guests on this node, 0 first (not the slot: that is the node's to give).
-        image: name in the pool, with its revision once it is resolved (`debian12@3`).
+        image: name in the pool, with its revision once it is resolved (`debian12@3`); or the path of the user's own.
         ram_mib: memory of the guest in MiB.
         host_key: the guest's ssh host key, known before it boots.
         authorized_key: public key of the job, with which its user enters the guest.
         data_disk: path of a disk of the user's own; "": none.
+        image_digest: of the user's own image as it was submitted (`own_image.py`); "": whatever it is.
     """
 
     rank: int = _number(0, 100_000)
     index: int = _number(0, 1_000)
-    image: str = _text(IMAGE_NAME)
+    image: str = _text(f"{IMAGE_NAME}|{ABSOLUTE_PATH}")
     distro: str = _text(r"[a-z]{1,16}")
     arch: str = _text(r"[a-z0-9_]{1,16}")
     vcpus: int = _number(1, 4096)
@@ -112,6 +113,12 @@ class GuestSpec:
     host_key: KeyPair = _part()
     authorized_key: str = _text(PUBLIC_KEY)
     data_disk: str = _text(f"({ABSOLUTE_PATH})?", default="")
+    image_digest: str = _text(r"([0-9a-f]{64})?", default="")
+
+    @property
+    def own_image(self) -> bool:
+        """Does it boot an image of the user's, and none of the pool?"""
+        return self.image.startswith("/")
 
 
 @frozen

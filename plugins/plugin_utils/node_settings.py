@@ -44,6 +44,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         libvirt_uri=policy.libvirt_uri,
         bridge=policy.bridge,
         allow_emulation=policy.allow_emulation,
+        own_images_mib=policy.image_max if policy.allow_user_images else 0,
         hypervisor_default=policy.hypervisor_default,
         arch_default=policy.arch_default,
         host_ram_mib=policy.host_os_ram_mb,

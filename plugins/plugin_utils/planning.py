@@ -13,7 +13,7 @@ from ..module_utils.guestspec import Additions
 from ..module_utils.job import policy as site_policy
 from ..module_utils.job.batch import BatchJob
 from ..module_utils.job.plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
-from ..module_utils.job.request import ADDITIONS, Request
+from ..module_utils.job.request import ADDITIONS, Request, is_path
 from ..module_utils.node.images import find
 
 PLAN = "plan.json"
@@ -81,7 +81,7 @@ def offers_of(job: BatchJob, policy: site_policy.Policy) -> site_policy.Offers:
     request = Request.decode(job.x)
     asked = (request.values.get("img") if request else None) or policy.img_default
     images: tuple[site_policy.ImageFacts, ...] = ()
-    if asked and not str(asked).startswith("/"):
+    if asked and not is_path(asked):
         image = find(str(asked), pathlib.Path(policy.vm_img_dir))
         images = (site_policy.ImageFacts(image.name, image.distro, image.arch),)
     return site_policy.Offers(images=images, archs=(platform.machine(),))

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
+from ..mounts import read_line
 from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
+from .request import is_path
 from .values import Value, shown, size_text, written
 
 GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in ("vrdma", "iocm", "unclot")}
 """What a silent user gets of a component, and whether the site has it at all."""
+DATA = "/data"
+"""Where a guest has its user's own disk."""
 NOT_YET = {("hypervisor_default", "skvm"): "IOcm", ("distro_default", "osv"): "guests of OSv"}
 """Single values of parameters that have no effect yet, and what they belong to."""
 
@@ -32,8 +36,11 @@ def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "custom_ip_mapping", "needs ip_to_mac_script"
     if policy.hypervisor_default == "qemu" and not policy.allow_emulation:
         yield "hypervisor_default", "needs allow_emulation"
-    if policy.img_default is not None and policy.img_default.startswith("/") and not policy.allow_user_images:
+    if is_path(policy.img_default) and not policy.allow_user_images:
         yield "img_default", "a path needs allow_user_images; an image of the pool is called by its name"
+    if policy.disk_default is not None and is_taken(DATA, policy):
+        yield "disk_default", f"mounts has something of the site's own on {DATA}"
+    yield from _own_images(policy)
     if policy.timeout > policy.prologue_timeout:
         yield "timeout", f"is more than prologue_timeout ({policy.prologue_timeout})"
     spent = policy.timeout + policy.security_updates_timeout
@@ -45,6 +52,26 @@ def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
     low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default
     if low > high:
         yield "iocm_min_cores_default", f"is more than iocm_max_cores_default ({high})"
+
+
+def is_taken(target: str, policy: Policy) -> bool:
+    """Does this site mount something of its own there, in every guest?"""
+    return any(line.split()[1] == target for line in policy.mounts)
+
+
+def _own_images(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    """Who makes the image of a guest is root in it, from its first moment on."""
+    if not policy.allow_user_images:
+        return
+    if not policy.confine_guests:
+        yield "allow_user_images", "needs confine_guests: who makes an image is root in its guest"
+    homes = ("vm_nfs_home",) if policy.home_via == "nfs" else ()
+    believed = [name for name in (*homes, "vm_nfs_ws", "vm_nfs_opt") if getattr(policy, name)]
+    if any(read_line(line).kind == "nfs" for line in policy.mounts):
+        believed.append("mounts")
+    if believed:
+        why = "who makes an image is root in its guest, whom an NFS server believes to be any user"
+        yield "allow_user_images", f"does not go with {', '.join(believed)}: {why}; share them by virtiofs"
 
 
 def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:

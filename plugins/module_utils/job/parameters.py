@@ -18,7 +18,7 @@ from ..frozen import frozen
 from ..guestspec import ADDRESS
 from .request import KEYS
 from .room import room_on_disk
-from .values import BadValue, Kind, Value, boolean, choice, number, part_of_all, path, several, size_mib, text
+from .values import BadValue, Kind, Value, boolean, choice, either, number, part_of_all, path, several, size_mib, text
 
 
 @frozen
@@ -80,8 +80,11 @@ def _parameter(
     return dataclasses.field(default=default, metadata=said)  # pylint: disable=invalid-field-call
 
 
-def _default_of(key: str, default: object, *, old: tuple[str, ...] = (), later: str = "", section: str = "") -> t.Any:
-    kind = KEYS[key].kind
+def _default_of(
+    key: str, default: object, *, kind: Kind | None = None, old: tuple[str, ...] = (), later: str = "",
+    section: str = "",
+) -> t.Any:  # fmt: skip
+    kind = kind or KEYS[key].kind
     meaning = f"{key} of a request that does not say it: {KEYS[key].meaning}"
     # the original's 0 for on is a habit of its command line; its configuration said true and false
     kind = _FLAG if kind.form == "flag" else kind
@@ -100,6 +103,10 @@ _REACHED = text(
     r"([0-9]{1,3}\.){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[0-2]))?|[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?",
     "a host name, an IPv4 address or a network (10.2.0.0/16)",
 )
+_HOME_FILE = text(
+    r"~/[^,;\x00-\x1f\x7f\ud800-\udfff]{1,900}", "~/PATH: the file in each user's home, where there is one"
+)
+_SITE_FILE = either(path("the absolute path of a file that all users may read"), _HOME_FILE)
 _ADDRESS = text(ADDRESS, "an address")
 _EXPORT = text(mounts_of_guests.EXPORT, "an export (server:/path)")
 _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
@@ -109,8 +116,6 @@ _LOG = "the product's log"
 _IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
 _SPARE = "spare nodes"
 _GUEST_PACKAGES = "packages at boot"
-_FILES = "files of the site's for all users"
-_OWN_IMAGES = "images of users"
 
 
 @frozen
@@ -157,7 +162,9 @@ class Policy:
         _FLAG, True, "end what a job left on a node that it had for itself"
     )
     allow_emulation: bool = _parameter(_FLAG, False, "allow hypervisor=qemu, software emulation")
-    allow_user_images: bool = _parameter(_FLAG, False, "allow img=<path of an own image>", later=_OWN_IMAGES)
+    allow_user_images: bool = _parameter(
+        _FLAG, False, "allow img=<path of an own image>; needs confine_guests, and guests that mount nothing by NFS"
+    )
 
     host_os_core_count: int = _parameter(
         number(0, 4096), 1, "cores of a node that are kept free for the host", section="what a node keeps and gives"
@@ -272,10 +279,10 @@ class Policy:
     vms_per_node_default: int = _default_of("vms_per_node", 1)
     vcpu_pinning_default: bool | str = _default_of("vcpu_pinning", False, later="pinning")
     filesystem_type_default: str = _default_of("fs_type", "sharedfs")
-    disk_default: str | None = _default_of("disk", None, later="persistent disks")
-    metadata_default: str | None = _default_of("metadata", None, later=_FILES)
-    vm_prologue_default: str | None = _default_of("vm_prologue", None, later=_FILES)
-    vm_epilogue_default: str | None = _default_of("vm_epilogue", None, later=_FILES)
+    disk_default: str | None = _default_of("disk", None, kind=_HOME_FILE)
+    metadata_default: str | None = _default_of("metadata", None, kind=_SITE_FILE)
+    vm_prologue_default: str | None = _default_of("vm_prologue", None, kind=_SITE_FILE)
+    vm_epilogue_default: str | None = _default_of("vm_epilogue", None, kind=_SITE_FILE)
     vrdma_enabled_default: bool = _default_of("vrdma", False, later=_VRDMA)
     iocm_enabled_default: bool = _default_of("iocm", False, later=_IOCM)
     unclot_enabled_default: bool = _default_of("unclot", False, later=_UNCLOT)
@@ -318,6 +325,9 @@ DEFAULT_OF: dict[str, str] = {
     **{component: f"{component}_enabled_default" for component in ("vrdma", "iocm", "unclot")},
 }
 """For each key of a request the parameter that holds the site's default."""
+
+SITE_FILES = ("disk", "metadata", "vm_prologue", "vm_epilogue")
+"""Keys whose default names a file, which only its user reads: vsub puts it into the request as if he had said it."""
 
 BOUNDS_OF: dict[str, tuple[str, str]] = {
     "ram": ("ram_min", "ram_max"),

@@ -43,7 +43,7 @@ from . import mixed, start_directory
 from .batch import BatchJob, same_host
 from .keys import make_key
 from .policy import Offers, Policy, Resolved, demand, resolve
-from .request import Request
+from .request import IMAGE, Request
 from .values import shown
 
 VERSION = 1
@@ -166,7 +166,8 @@ def make_plan(
     if job.jobtype:
         why = "a job type makes Torque run other hooks than those that look after the guests"
         raise UserFault(f"-T {shown(job.jobtype)}", why, "submit the job without -T")
-    resolved = resolve(_request(job), policy, offers)
+    request = _request(job)
+    resolved = resolve(request, policy, offers)
     nodes = _nodes(job, node_file)
     if why := mixed.objection(resolved, len(nodes)):
         raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
@@ -193,7 +194,7 @@ def make_plan(
                 node=node,
                 timeout_s=timeout_s,
                 owner=owner,
-                guests=_guests(job, resolved, node_rank, key.public) if node in vm_nodes else (),
+                guests=_guests(job, request, resolved, node_rank, key.public) if node in vm_nodes else (),
                 bare_slots=0 if node in vm_nodes else job.exec_host.count(node),
             )
             for node_rank, node in enumerate(nodes)
@@ -203,7 +204,9 @@ def make_plan(
     return JobPlan.from_json(plan.to_json())
 
 
-def _guests(job: BatchJob, resolved: Resolved, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
+def _guests(
+    job: BatchJob, request: Request, resolved: Resolved, node_rank: int, authorized_key: str
+) -> tuple[GuestSpec, ...]:
     per_node = resolved.figure("vms_per_node")
     return tuple(
         GuestSpec(
@@ -219,6 +222,7 @@ def _guests(job: BatchJob, resolved: Resolved, node_rank: int, authorized_key: s
             host_key=make_key(_comment(f"guest-{node_rank * per_node + index}", job)),
             authorized_key=authorized_key,
             data_disk=resolved.word("disk") if node_rank == index == 0 else "",
+            image_digest=request.digests.get(IMAGE, ""),
         )
         for index in range(per_node)
     )

@@ -9,10 +9,10 @@ import re
 import typing as t
 
 from ..frozen import frozen
-from .contradictions import as_asked, out_of_bounds
-from .parameters import DEFAULT_OF, Policy
+from .contradictions import DATA, as_asked, is_taken, out_of_bounds
+from .parameters import DEFAULT_OF, SITE_FILES, Policy
 from .policy_file import PATH, PolicyErrors, load, load_usable
-from .request import KEYS, Request, RequestErrors
+from .request import IMAGE, KEYS, Request, RequestErrors, is_path
 from .values import KeyFault, Value, nearest, shown, size_text, written
 
 __all__ = [
@@ -21,8 +21,6 @@ __all__ = [
 ]  # fmt: skip
 
 SITE_DEFAULT = "site default"
-DATA = "/data"
-"""Where a guest has its user's own disk."""
 
 
 def host_matches(expression: str | None, host: str) -> bool:
@@ -92,7 +90,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "vcpu_pinning": lambda value: value is not False,
     "hypervisor": lambda value: value == "skvm",
     "distro": lambda value: value == "osv",
-    "img": lambda value: str(value).startswith("/"),
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
     "unclot_shmem": lambda value: True,
@@ -101,7 +98,7 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
 NOT_AVAILABLE_YET = "not available on this site yet"
 
-USELESS_YET = frozenset(_NOT_YET) - {"img", "distro", "hypervisor"}
+USELESS_YET = frozenset(_NOT_YET) - {"distro", "hypervisor"}
 """Keys that only their defaults may be given for; of the others some values have their effect."""
 
 
@@ -124,7 +121,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     faults: list[KeyFault] = []
     for key in KEYS:
         asked = key in request.values
-        value = request.values[key] if asked else t.cast("Value | None", getattr(policy, DEFAULT_OF[key]))
+        value = request.values[key] if asked else _default(key, policy)
         values[key], origins[key] = value, request.origins.get(key, "") if asked else SITE_DEFAULT
         message = _objection(key, value, policy, asked=asked)
         if message and value is not None:
@@ -141,13 +138,20 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     return Resolved(values, origins, request.shell)
 
 
+def _default(key: str, policy: Policy) -> Value | None:
+    """What a request gets that does not say it; a file is the user's to read, so vsub has put it into his request."""
+    return None if key in SITE_FILES else t.cast("Value | None", getattr(policy, DEFAULT_OF[key]))
+
+
 def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) -> str:
     """Why a value cannot be had, whatever the others are, or ""."""
     if value is None:
         return ""
     if asked and key in _NOT_YET and _NOT_YET[key](value):
         return NOT_AVAILABLE_YET
-    if key == "disk" and any(line.split()[1] == DATA for line in policy.mounts):
+    if key == IMAGE and is_path(value) and not policy.allow_user_images:
+        return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
+    if key == "disk" and is_taken(DATA, policy):
         return f"this site mounts something of its own on {DATA}"
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"
@@ -171,7 +175,9 @@ def _choose_image(values: dict[str, Value | None], origins: dict[str, str], offe
     if asked is None:
         yield KeyFault("img", "", "no image: this site has no default, so -vm img=NAME must say it (vmgr image list)")
         return
-    if offers.images is not None:
+    if is_path(asked):
+        yield from _in_place("an own image", "is read where it lies", values, origins)
+    elif offers.images is not None:
         image = _find(str(asked), offers.images)
         if image is None:
             names = {candidate.name.partition("@")[0] for candidate in offers.images}
@@ -182,7 +188,9 @@ def _choose_image(values: dict[str, Value | None], origins: dict[str, str], offe
             origins["img"] += f" ({asked})"
         values["img"] = image.name
         yield from _agree(image, values, origins)
-        yield from _copied(image, values, origins)
+        if "@" not in image.name:  # a node copies only what a record says the digest of
+            why = "has no record, by which a copy could be checked"
+            yield from _in_place(f"the image {image.name}", why, values, origins)
     if values["distro"] is None:
         message = f"the image {values['img']} has no record that says it: give one of {KEYS['distro'].kind.allowed}"
         yield KeyFault("distro", "", message)
@@ -216,19 +224,18 @@ def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str
                 yield KeyFault(key, shown(fact), NOT_AVAILABLE_YET, _FROM_RECORD)
 
 
-_NO_RECORD = "the image has no record"
+_NO_COPY = "nodes make no copy of it"
 
 
-def _copied(image: ImageFacts, values: dict[str, Value | None], origins: dict[str, str]) -> t.Iterator[KeyFault]:
-    """A node copies only what a record says the digest of; a site default gives way without a word."""
+def _in_place(image: str, why: str, values: dict[str, Value | None], origins: dict[str, str]) -> t.Iterator[KeyFault]:
+    """An image of which nodes make no copies; a site default gives way without a word."""
     fs_type = values["fs_type"]
-    if fs_type == "sharedfs" or "@" in image.name:
+    if fs_type == "sharedfs":
         return
     if origins["fs_type"] == SITE_DEFAULT:
-        values["fs_type"], origins["fs_type"] = "sharedfs", _NO_RECORD
+        values["fs_type"], origins["fs_type"] = "sharedfs", _NO_COPY
     else:
-        message = f"the image {image.name} has no record, by which a copy could be checked: fs_type=sharedfs"
-        yield KeyFault("fs_type", shown(fs_type), message, origins["fs_type"])
+        yield KeyFault("fs_type", shown(fs_type), f"{image} {why}: fs_type=sharedfs", origins["fs_type"])
 
 
 @frozen

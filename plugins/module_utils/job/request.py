@@ -103,6 +103,7 @@ KEYS: dict[str, Key] = {
 """Every key of `-vm`.  Keys are written in small letters; words take any case, names and paths do not."""
 
 SCRIPTS = ("vm_prologue", "vm_epilogue")
+IMAGE = "img"
 ADDITIONS = "metadata"
 DISK = "disk"
 FILES = (ADDITIONS, *SCRIPTS)
@@ -136,7 +137,7 @@ class Request:
         origins: for each of them where it stood: "command line", "job.sh, line 4", "the job's request".
         shell: the user's own `-S`, or "" for the login shell of passwd.
         digests: for each of `FILES` that is asked for what its file held at submission (SHA-256); then its path is
-            absolute.
+            absolute.  Of an own image it says less (`own_image.py`).
         log: what the user wants of the job's log, by `LOG_WORDS`; what is not there the site decides.
     """
 
@@ -313,6 +314,11 @@ def _take(word: str, raw: str, origin: str, values: dict[str, Value], origins: d
     return None
 
 
+def is_path(image: object) -> bool:
+    """Is this, as a value of `img`, the path of an own image, and no name of the pool?"""
+    return isinstance(image, str) and image.startswith("/")
+
+
 def log_wishes(environment: t.Mapping[str, str]) -> dict[str, bool]:
     """What a user's environment wishes of his job's log: `SHOW_LOG=true vsub ...`, `DEBUG=true vsub ...`.
 
@@ -400,10 +406,11 @@ def _from_wire(wire: dict[str, t.Any]) -> Request:
 
 def _file_faults(values: t.Mapping[str, Value], digests: dict[str, t.Any]) -> t.Iterator[KeyFault]:
     """Every such file has a digest and an absolute path, and every digest a file; a disk has a path alone."""
-    for key in sorted({*digests} | {*values} & {*FILES}):
+    files = {*values} & {*FILES} | ({IMAGE} if is_path(values.get(IMAGE)) else set())
+    for key in sorted({*digests} | files):
         path = str(values.get(key, ""))
         found = digests.get(key)
-        well = key in FILES and path.startswith("/") and isinstance(found, str) and _DIGEST.fullmatch(found)
+        well = key in files and path.startswith("/") and isinstance(found, str) and _DIGEST.fullmatch(found)
         if not well:
             yield KeyFault(shown(key), shown(path), "without an absolute path and the digest of its file")
     if not (disk := str(values.get(DISK, "/"))).startswith("/"):

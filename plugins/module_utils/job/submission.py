@@ -14,9 +14,33 @@ from ..errors import UserFault
 from ..frozen import frozen
 from . import additions, mixed, script_file, start_directory
 from .directives import Script
-from .policy import NOT_AVAILABLE_YET, Demand, NodeSize, Offers, Policy, Resolved, demand, resolve, too_big
+from .parameters import DEFAULT_OF, SITE_FILES
+from .policy import (
+    NOT_AVAILABLE_YET,
+    SITE_DEFAULT,
+    Demand,
+    NodeSize,
+    Offers,
+    Policy,
+    Resolved,
+    demand,
+    resolve,
+    too_big,
+)
 from .qsub_arguments import VM, Arguments, NodeChunk, mem_mib, read_nodes
-from .request import ADDITIONS, DISK, FILES, MARKER, PREFIX, SCRIPTS, Request, RequestErrors, parse
+from .request import (
+    ADDITIONS,
+    DISK,
+    FILES,
+    IMAGE,
+    MARKER,
+    PREFIX,
+    SCRIPTS,
+    Request,
+    RequestErrors,
+    is_path,
+    parse,
+)
 from .values import BadValue, KeyFault, shown, size_text
 
 COMMAND_LINE = "command line"
@@ -32,6 +56,7 @@ class Site:
         broken: images that are there and cannot be used, by name, with the reason.
         sizes: asks the batch server for the nodes' sizes; called only when the user gave sizes of his own.
         disk: looks at a disk of the user's; raises `UserFault`.
+        image: looks at an image of the user's, and says by a digest which it is (`own_image.py`); raises `UserFault`.
         look: reads a file of the user's, and says whether it is to be a script: its absolute path and its content, or
             `BadValue`.
     """
@@ -40,6 +65,7 @@ class Site:
     broken: t.Mapping[str, str]
     sizes: t.Callable[[], t.Sequence[NodeSize]]
     disk: t.Callable[[str], None] = lambda _path: None
+    image: t.Callable[[str], str] = lambda _path: "0" * 64
     look: t.Callable[[str, bool], tuple[str, bytes]] = lambda word, runs: script_file.look(word, os.getcwd(), runs=runs)  # noqa: PTH109
 
 
@@ -141,10 +167,12 @@ def prepare(
     """
     asked = _Asked(arguments, script)
     request, faults = _request(asked)
+    request = _with_files_of_the_site(request, policy, home)
     request, contents, unread = _with_digests(request, site)
     added, wrong = _additions(request, contents, policy, home)
     request, bad_disk = _with_disk(request, site)
-    faults += [*unread, *wrong, *bad_disk, *_too_long(request)]
+    request, bad_image = _with_image(request, policy, site)
+    faults += [*unread, *wrong, *bad_disk, *bad_image, *_too_long(request)]
     faults += _refused(asked, policy, home)
     nodes = _nodes(asked, faults)
     given = {name for name in ("nodes", "mem") if asked.resource(name)} | (SIZED & set(request.values))
@@ -233,9 +261,38 @@ def _with_disk(request: Request, site: Site) -> tuple[Request, list[KeyFault]]:
     try:
         site.disk(path)
     except UserFault as fault:
-        why = f"{fault.why}; {fault.hint}" if fault.hint else fault.why
-        return request, [KeyFault(DISK, shown(word), why, request.origins[DISK])]
+        return request, [_of_file(DISK, word, fault, request)]
     return request, []
+
+
+def _with_image(request: Request, policy: Policy, site: Site) -> tuple[Request, list[KeyFault]]:
+    """The request with what the user's own image is now, and what is wrong with that."""
+    path = request.values.get(IMAGE)
+    if not is_path(path) or not policy.allow_user_images:  # what it is does not matter then: `resolve` refuses it
+        return request, []
+    try:
+        return dataclasses.replace(request, digests={**request.digests, IMAGE: site.image(str(path))}), []
+    except UserFault as fault:
+        return request, [_of_file(IMAGE, str(path), fault, request)]
+
+
+def _of_file(key: str, word: str, fault: UserFault, request: Request) -> KeyFault:
+    why = f"{fault.why}; {fault.hint}" if fault.hint else fault.why
+    return KeyFault(key, shown(word), why, request.origins[key])
+
+
+def _with_files_of_the_site(request: Request, policy: Policy, home: str) -> Request:
+    """The request with the files that the site has for who names none; those of a home only where they are."""
+    values, origins = dict(request.values), dict(request.origins)
+    files = [*SITE_FILES, *([IMAGE] if is_path(policy.img_default) else [])]
+    for key in files:
+        word = getattr(policy, DEFAULT_OF[key])
+        if key in values or word is None:
+            continue
+        path = f"{home}/{word[2:]}" if word.startswith("~/") else word
+        if path == word or os.path.lexists(path):
+            values[key], origins[key] = path, SITE_DEFAULT
+    return dataclasses.replace(request, values=values, origins=origins)
 
 
 def _too_long(request: Request) -> t.Iterator[KeyFault]:

@@ -29,6 +29,7 @@ class DomainSpec:
         plan9: tag and directory of each that qemu itself shares, read-only.
         cores: those of the node on which every thread of qemu's stays (`1-3,8`); "": all.
         data: socket at which a process of the user's serves his own disk.
+        served: socket at which one serves his own image; None: `image` is a file of the site's.
     """
 
     name: str
@@ -61,6 +62,7 @@ class DomainSpec:
     plan9: tuple[tuple[str, str], ...] = ()
     cores: str = ""
     data: pathlib.Path | None = None
+    served: pathlib.Path | None = None
 
     @property
     def machine(self) -> str:

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The processes without which a guest is lost: its qemu, and the virtiofsd of each directory that it shares."""
+"""The processes without which a guest is lost: its qemu, the virtiofsd of each directory that it shares, and what
+serves an own image of its user's."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from .settings import NodeSettings
 QEMU = ""
 LOG = re.compile(r"(vtorque[0-9]+)\.log")
 """What a virtiofsd says; it is there from before it starts, so it tells which ones a guest was given."""
+OWN_IMAGE = disk_server.IMAGE
 
 
 @dataclasses.dataclass
@@ -71,7 +73,10 @@ def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[s
     with contextlib.suppress(VTorqueError):  # then the tag must do
         targets = {mount.source: mount.target for mount in sharing.plan(settings, owner).mounts}
     where = f"the virtiofsd of it on {settings.node_name} ended"
-    return {tag: Lifeline(f"its mount {targets.get(tag, tag)} is dead: {where}") for tag in tags}
+    found = {tag: Lifeline(f"its mount {targets.get(tag, tag)} is dead: {where}") for tag in tags}
+    if disk_server.IMAGE_LOG in names:
+        found[OWN_IMAGE] = Lifeline(f"its image is out of reach: the qemu-nbd of it on {settings.node_name} ended")
+    return found
 
 
 def _hold(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
@@ -83,9 +88,9 @@ def _hold(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
     try:
         words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
         first = words.partition("\0")[0]
-        if first.startswith(disk_server.NAME):  # without it the guest lives, and meets errors on its disk
+        name = first.rpartition("/")[2] if first.startswith((virtiofsd.NAME, disk_server.NAME)) else QEMU
+        if name == disk_server.DATA:  # without it the guest lives, and meets errors on its disk
             return
-        name = first.rpartition("/")[2] if first.startswith(virtiofsd.NAME) else QEMU
         for guest, needed in found.items():
             one = needed.get(name)
             if one is not None and one.process is None and f"{guest}/" in words:

@@ -59,6 +59,7 @@ class _Guest:
     boot: images.Boot
     virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
     data: pathlib.Path | None = None
+    served: tuple[pathlib.Path, int] | None = None
 
 
 def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
@@ -115,6 +116,7 @@ def make(
     if whom:
         step("the rules of the network")
         network_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
+    _serve_images(guests, part, settings, domains, deadline, cores)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
         _furnish(guest, settings, deadline, step)
     _share(guests, shared, part, settings, domains, deadline, cores)
@@ -162,7 +164,7 @@ def _servers(shared: sharing.Plan) -> list[str]:
 
 def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_Guest]:
     """Slots, names and directories of all guests, before the first is made: each is told of all."""
-    found = {spec.image: images.find(spec.image, settings.pool) for spec in part.guests}
+    found = {spec.image: _image_of(spec, settings) for spec in part.guests}
     for spec in part.guests:
         image = found[spec.image]
         if image.arch and image.arch != spec.arch:
@@ -187,6 +189,13 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         write_kept(directory, kept)
         guests.append(_Guest(spec, kept, directory, Timings(), found[spec.image], found[spec.image].boot))
     return guests
+
+
+def _image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:
+    """Of the pool; of the user's own nothing is known before he himself serves it, but that it boots by itself."""
+    if spec.own_image:
+        return images.Image(spec.image, pathlib.Path(spec.image), "raw", images.Boot())
+    return images.find(spec.image, settings.pool)
 
 
 def _make_directory(settings: NodeSettings, directory: pathlib.Path) -> None:
@@ -220,15 +229,16 @@ def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
 def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
     """The disk, and what the guest boots from."""
     step(f"the disk of {guest.kept.name}")
+    overlay, taken = guest.directory / "disk.qcow2", overlays.taken_by_guests(settings.guests_dir)
+    if guest.served is not None:
+        with guest.timings.phase("disk"):
+            overlays.make_overlay_on_socket(
+                *guest.served, overlay, deadline, taken=taken, qemu_img=settings.qemu_img
+            )  # fmt: skip
+        return
     with guest.timings.phase("disk"), staging.base_of(guest.image, guest.spec.fs_type, settings) as base:
         guest.image = base
-        overlays.make_overlay(
-            guest.image,
-            guest.directory / "disk.qcow2",
-            deadline,
-            taken=overlays.taken_by_guests(settings.guests_dir),
-            qemu_img=settings.qemu_img,
-        )
+        overlays.make_overlay(guest.image, overlay, deadline, taken=taken, qemu_img=settings.qemu_img)
         guest.boot = _own_kernel(guest.image, guest.directory)
 
 
@@ -268,7 +278,7 @@ def _start(
                 initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
                 network_filter=settings.network_filter, virtiofs=guest.virtiofs, cores=written(cores),
                 plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
-                data=guest.data,
+                data=guest.data, served=guest.served and guest.served[0],
             ),
             site_dir=settings.template_dir, compiled=settings.compiled_dir,
         )  # fmt: skip
@@ -278,7 +288,9 @@ def _start(
             domains.create(xml)
             domains.limit_memory(kept.name, memory.limit_mib(spec, settings.host_ram_mib))
         except VTorqueError as error:
-            # a guest that cannot start because its virtiofsd has ended proves nothing of this node
+            # a guest that cannot start because what serves it has ended proves nothing of this node
+            if guest.served and str(guest.served[0]) in str(error):
+                raise SiteFault(f"the qemu-nbd of the image of {kept.name} has ended", str(error)) from None
             for tag, socket in guest.virtiofs:
                 if virtiofsd.is_missed(str(error), socket) and (words := virtiofsd.last_words(directory, tag)):
                     raise SiteFault(f"virtiofsd of {kept.name} has ended", words) from None
@@ -301,6 +313,21 @@ def _share(
             ))
             for one in shares
         )  # fmt: skip
+
+
+def _serve_images(
+    guests: t.Sequence[_Guest], part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline,
+    cores: Cores,
+) -> None:  # fmt: skip
+    """Start what hands an image of the user's own to each guest; not in threads either."""
+    for guest in guests:
+        if guest.spec.own_image:
+            qemu = domains.capabilities().qemu_ids
+            with guest.timings.phase("disk"):
+                guest.served = disk_server.serve_image(
+                    guest.spec.image, guest.spec.image_digest, guest.directory, part.owner, settings, qemu, deadline,
+                    cores=cores,
+                )  # fmt: skip
 
 
 def _serve_disks(

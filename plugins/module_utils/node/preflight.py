@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..errors import UserFault
 from ..guestspec import GuestSpec, NodePart
-from . import images, memory, neighbours
+from . import images, memory, neighbours, own_image
 from .domain import Capabilities
 from .health import check_virtualisation, lack
 from .settings import NodeSettings
@@ -30,6 +30,7 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
         if spec.hypervisor == "qemu" and not settings.allow_emulation:
             raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
         _check_hypervisor(spec, settings, offered)
+        _check_own_image(spec, settings)
     wanted = sum(spec.ram_mib for spec in part.guests)
     kept_mib, kept_for = memory.kept(part.guests, settings.host_ram_mib)
     have = memory.node_mib() - kept_mib
@@ -56,6 +57,14 @@ def _images_in_memory(part: NodePart, settings: NodeSettings, room_mib: int) -> 
     coming = sum(ramdisk.missing_bytes(image, settings) for image in found)
     held = ramdisk.make_way(settings, frozenset(image.name for image in found), (room_mib << 20) - coming)
     return (held + coming + (1 << 20) - 1) >> 20
+
+
+def _check_own_image(spec: GuestSpec, settings: NodeSettings) -> None:
+    """The node's own word on images of users, as vsub and the mother superior have given it before."""
+    if spec.own_image and not settings.own_images_mib:
+        raise UserFault(own_image.what_of(spec.image), own_image.SWITCHED_OFF, "take an image of the pool")
+    if spec.own_image and spec.fs_type != "sharedfs":
+        raise UserFault(f"fs_type={spec.fs_type}", "an own image is read where it lies", "fs_type=sharedfs")
 
 
 def _check_hypervisor(spec: GuestSpec, settings: NodeSettings, offered: Capabilities) -> None:

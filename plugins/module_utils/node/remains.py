@@ -92,7 +92,7 @@ def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
             arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
             owner = pattern.search(arguments)
             program = arguments.partition("\0")[0]
-            kinds = ((virtiofsd.NAME, r"vtorque[0-9]+\.log"), (disk_server.NAME, re.escape(disk_server.LOG)))
+            kinds = ((virtiofsd.NAME, r"vtorque[0-9]+\.log"), (disk_server.NAME, disk_server.LOGS))
             file = next((name for word, name in kinds if program.startswith(word)), "")
             file = file or (r"disk\.qcow2" if "qemu" in program else "")
             if owner and file and _has_open(process, f"{guests_dir}/{owner[1]}", file):

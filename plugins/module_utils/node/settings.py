@@ -35,6 +35,7 @@ class NodeSettings:
         template_dir: the site's own templates, searched first.
         hypervisor_default: what a job of this site gets that does not ask: `kvm`, `skvm` or `qemu`.
         arch_default: the same for the architecture.
+        own_images_mib: the greatest disk, in MiB, of an image of a user's own; 0: the site allows none.
         host_ram_mib: memory in MiB that is kept free for the host.
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
@@ -68,6 +69,7 @@ class NodeSettings:
     libvirt_uri: str = "qemu:///system"
     bridge: str = "br0"
     allow_emulation: bool = False
+    own_images_mib: int = 0
     hypervisor_default: str = "kvm"
     arch_default: str = "x86_64"
     host_ram_mib: int = 2048

@@ -114,8 +114,8 @@ def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
 
 
 def _needed(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:
-    """What each guest stands on: kind and image, once."""
-    return sorted({(spec.fs_type, spec.image) for spec in specs})
+    """What each guest stands on: kind and image, once; an own image of the user's is looked at by him alone."""
+    return sorted({(spec.fs_type, spec.image) for spec in specs if not spec.own_image})
 
 
 def _has_failed(name: str, settings: NodeSettings) -> bool:

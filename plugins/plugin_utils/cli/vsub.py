@@ -154,7 +154,7 @@ def _submit(
         raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
     offers, broken = _offers(policy)
     told = {os.fsdecode(name): os.fsdecode(value) for name, value in call.environment.items()}
-    site = Site(offers, broken, lambda: _sizes(call), _look_at_disk)
+    site = Site(offers, broken, lambda: _sizes(call), _look_at_disk, lambda path: _look_at_image(path, policy))
     submission = prepare(arguments, script, policy, site, _home(), log_wishes(told))
     for notice in submission.notices:
         print(f"{PROGRAM}: {notice}", file=sys.stderr)
@@ -167,6 +167,12 @@ def _look_at_disk(path: str) -> None:
     from ...module_utils.node import disk_server
 
     disk_server.look(path)
+
+
+def _look_at_image(path: str, policy: Policy) -> str:
+    from ...module_utils.node import own_image
+
+    return own_image.look(path, policy.image_max).digest
 
 
 def _home() -> str:

@@ -275,14 +275,13 @@ def test_what_cannot_be_had_is_said(text: str, key: str, words: str) -> None:
     "text",
     [
         "vrdma=true", "iocm=0", "unclot=yes", "vcpu_pinning=true", "vcpu_pinning=/home/a/map",
-        "hypervisor=skvm", "distro=osv", "img=/home/a/own.img",
+        "hypervisor=skvm", "distro=osv",
         "iocm_min_cores=1", "iocm_max_cores=2", "unclot_shmem=1G",
         "pci=gpu:1",
     ],
 )  # fmt: skip
 def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
-    both = text if text.startswith("img=") else f"img=debian12,{text}"
-    assert objections(both)[text.partition("=")[0]] == "not available on this site yet"
+    assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
 
 
 def test_what_a_node_cannot_check_it_does_not_copy() -> None:
@@ -293,7 +292,7 @@ def test_what_a_node_cannot_check_it_does_not_copy() -> None:
     found = resolve(
         parse([("img=old,distro=debian", "command line")]), Policy(filesystem_type_default="ramdisk"), plain
     )
-    assert (found.values["fs_type"], found.origins["fs_type"]) == ("sharedfs", "the image has no record")
+    assert (found.values["fs_type"], found.origins["fs_type"]) == ("sharedfs", "nodes make no copy of it")
     assert ask("img=debian12,fs_type=local").word("fs_type") == "local"
 
 
