@@ -57,11 +57,16 @@ def _look_up(meta: str) -> Package:
     names = re.findall(r"^  Depends: (linux-image-\S+)$", depends, re.MULTILINE)
     if not names:
         raise LabError(f"apt knows no kernel behind {meta}")
-    line = run("/usr/bin/apt-get", "download", "--print-uris", names[0]).decode()
+    return named(names[0])
+
+
+def named(name: str) -> Package:
+    """A package by its own name, as apt's lists have it."""
+    line = run("/usr/bin/apt-get", "download", "--print-uris", name).decode()
     found = re.search(r"' (\S+\.deb) \d+ SHA256:([0-9a-f]{64})", line)
     if not found:
-        raise LabError(f"apt does not say where {names[0]} is: {line[:200]}")
-    return Package(names[0], found[1], found[2])
+        raise LabError(f"apt does not say where {name} is: {line[:200]}")
+    return Package(name, found[1], found[2])
 
 
 def fetch(package: Package, cache: pathlib.Path) -> pathlib.Path:

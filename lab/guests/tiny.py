@@ -17,12 +17,14 @@ import tempfile
 import typing as t
 
 from ..state import LabError
-from . import kernel
+from . import boot_disk, kernel
 from .kernel import run
 
 HERE = pathlib.Path(__file__).parent
-KERNELS = {"tiny": "linux-image-cloud", "tiny-9p": "linux-image"}
+KERNELS = {"tiny": "linux-image-cloud", "tiny-9p": "linux-image", "tiny-bios": "linux-image-cloud"}
 """The guests, and the distribution's kernel of each: that for clouds boots sooner, and has no 9p."""
+BY_ITSELF = "tiny-bios"
+"""The guest whose disk is all that it boots from, as an image of a user's must be."""
 BUSYBOX = pathlib.Path("/bin/busybox")
 PROGRAMS = (
     pathlib.Path("/usr/sbin/dropbear"),
@@ -73,7 +75,7 @@ def make(pool: pathlib.Path, cache: pathlib.Path, name: str = "tiny") -> str:
         return f"{name}@{newest['revision']} in {pool} is current"
     file = kernel.fetch(package, cache)
     with tempfile.TemporaryDirectory() as place:
-        return f"{_build(name, file, pathlib.Path(place), pool, inputs)} is in {pool}"
+        return f"{_build(name, file, pathlib.Path(place), pool, inputs, cache)} is in {pool}"
 
 
 def newest_record(pool: pathlib.Path, name: str) -> dict[str, t.Any] | None:
@@ -97,20 +99,27 @@ def _libraries() -> list[pathlib.Path]:
     return [pathlib.Path(path) for path in sorted(set(re.findall(r"(?:=> |^\s)(/\S+) \(", told, re.MULTILINE)))]
 
 
-def _build(name: str, package: pathlib.Path, place: pathlib.Path, pool: pathlib.Path, inputs: str) -> str:
+def _build(
+    name: str, package: pathlib.Path, place: pathlib.Path, pool: pathlib.Path, inputs: str, cache: pathlib.Path
+) -> str:
     vmlinuz = kernel.unpack(package, place / "package")
     _tree(place / "root", place / "package", [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"])
     names = b"\0".join(str(path.relative_to(place / "root")).encode() for path in _sorted(place / "root"))
     # not compressed: unpacking costs an emulated processor more than reading the file
     archive = run("/usr/bin/cpio", "-o", "-0", "-H", "newc", "-R", "0:0", "--quiet", cwd=place / "root", stdin=names)
     (place / "initrd").write_bytes(archive)
-    # nothing is on it: every guest has a disk of its own all the same
-    run("/usr/bin/qemu-img", "create", "-q", "-f", "qcow2", str(place / "disk.qcow2"), "64M")
+    boot = {"kernel": vmlinuz, "initrd": place / "initrd", "cmdline": CMDLINE}
+    if name == BY_ITSELF:
+        boot_disk.make(place / "disk.raw", vmlinuz, place / "initrd", CMDLINE, cache)
+        run("/usr/bin/qemu-img", "convert", "-O", "qcow2", str(place / "disk.raw"), str(place / "disk.qcow2"))
+        boot = {}
+    else:
+        # nothing is on it: every guest has a disk of its own all the same
+        run("/usr/bin/qemu-img", "create", "-q", "-f", "qcow2", str(place / "disk.qcow2"), "64M")
     pool.mkdir(mode=0o755, parents=True, exist_ok=True)
     wanted = {
-        "name": name, "disk": place / "disk.qcow2", "distro": "debian", "inputs": inputs, "kernel": vmlinuz,
-        "initrd": place / "initrd", "cmdline": CMDLINE, "made": "lab.guests",
-        "description": "busybox and dropbear: boots in seconds, for tests",
+        "name": name, "disk": place / "disk.qcow2", "distro": "debian", "inputs": inputs, **boot,
+        "made": "lab.guests", "description": "busybox and dropbear: boots in seconds, for tests",
     }  # fmt: skip
     try:
         image = _collection("publishing").publish(_collection("revision").Wanted(**wanted), pool)

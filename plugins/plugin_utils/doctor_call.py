@@ -35,6 +35,7 @@ from ..module_utils.job import doctor as job_doctor
 from ..module_utils.job.batch import BatchNode, BatchSystem, mom_files, open_batch
 from ..module_utils.job.parameters import Policy
 from ..module_utils.job.policy_file import load_usable
+from ..module_utils.job.request import is_path
 from ..module_utils.node import doctor as node_doctor
 from .node_settings import settings_of
 
@@ -70,7 +71,7 @@ def examine_here(
     ssh_s = min(float(policy.ssh_timeout), timeout_s / (job_doctor.PEERS + 1) - 1)
     settings = settings_of(policy, node)
     policy_checks = job_doctor.checks(policy, batch, node, ssh_timeout_s=ssh_s, thorough=thorough)
-    checks = {**node_doctor.checks(settings, policy.img_default), **policy_checks}
+    checks = {**node_doctor.checks(settings, pool_default(policy)), **policy_checks}
     if thorough:
         is_alive, has_files = living.by_server(batch, node), mom_files.by_files(settings.torque_home)
         checks["left"] = lambda: node_doctor.look_at_left(settings, is_alive, has_files)
@@ -80,6 +81,11 @@ def examine_here(
     return dataclasses.replace(
         report, ended=time.time(), settings=alike.digests(policy), collection=installed.identity()
     )
+
+
+def pool_default(policy: Policy) -> str | None:
+    """The image of the pool that jobs get which name none; an image by path is each user's to read."""
+    return None if is_path(policy.img_default) else policy.img_default
 
 
 def examine_front_end(
@@ -100,7 +106,7 @@ def examine_front_end(
     found = Finding("policy") if broken is None else _broken(broken)
     pool = pathlib.Path(policy.vm_img_dir)
     checks = {
-        "pool": lambda: node_doctor.look_at_pool(pool, policy.img_default),
+        "pool": lambda: node_doctor.look_at_pool(pool, pool_default(policy)),
         "programs": lambda: site_doctor.look_at_qsub(policy, here),
         "server": lambda: site_doctor.look_at_server(batch, nodes),
         "records": lambda: site_doctor.look_at_records(policy, here, records_dir),

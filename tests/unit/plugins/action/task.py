@@ -32,7 +32,7 @@ def guest(rank: int) -> guestspec.GuestSpec:
     )  # fmt: skip
 
 
-def make_plan(*nodes: str, ram_mib: int = 256) -> JobPlan:
+def make_plan(*nodes: str, ram_mib: int = 256, image: str = "tiny@1") -> JobPlan:
     parts = tuple(
         guestspec.NodePart(
             version=1,
@@ -42,7 +42,7 @@ def make_plan(*nodes: str, ram_mib: int = 256) -> JobPlan:
             node=node,
             timeout_s=100.0,
             owner=OWNER,
-            guests=(dataclasses.replace(guest(rank), ram_mib=ram_mib),),
+            guests=(dataclasses.replace(guest(rank), ram_mib=ram_mib, image=image),),
         )
         for rank, node in enumerate(nodes)
     )

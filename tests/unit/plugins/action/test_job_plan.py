@@ -112,3 +112,13 @@ def test_directories_let_the_owner_pass_whatever_the_umask_is(tmp_path: pathlib.
     finally:
         os.umask(former)
     assert [path.stat().st_mode & 0o777 for path in (run_dir, *run_dir.parents[:2])] == [0o711] * 3
+
+
+def test_a_path_of_the_users_is_in_no_result(run_dir: pathlib.Path, planning: t.Any) -> None:
+    planning.plan = make_plan("n1", image="/home/alice/{{ lookup('pipe', 'id') }}.qcow2")
+    result = act(job_plan, run_dir)
+    assert "lookup" not in repr(result)
+    assert [guest["image"] for guest in result["diff"]["after"]["n1"]] == ["an own one"]
+    assert (
+        planning.plan.node_parts[0].guests[0].image in JobPlan.from_json((run_dir / "plan.json").read_text()).to_json()
+    )

@@ -83,6 +83,19 @@ def test_a_disk_of_the_users_is_rank_0s_alone() -> None:
     assert disks == ["/home/alice/data", "", "", ""]
 
 
+def test_an_image_of_the_users_goes_to_every_guest_with_its_digest() -> None:
+    """The pool is not asked for it."""
+    request = parse([("img=/home/alice/$(id) {{7*7}},distro=debian,vcpus=1,ram=1G,vms_per_node=2", "command line")])
+    x = dataclasses.replace(request, digests={"img": "ab" * 32}).encode()
+    plan = planned(x=x, policy=dataclasses.replace(POLICY, allow_user_images=True))
+    guests = [guest for part in plan.parts.values() for guest in part.guests]
+    assert [(guest.image, guest.image_digest, guest.own_image) for guest in guests] == [
+        ("/home/alice/$(id) {{7*7}}", "ab" * 32, True)
+    ] * 2
+    with pytest.raises(RequestErrors, match="allow_user_images"):
+        planned(x=x)
+
+
 def test_a_disk_where_the_site_mounts_something_is_refused() -> None:
     x = parse([("img=debian12,vcpus=1,ram=1G,disk=/home/alice/data", "command line")]).encode()
     with pytest.raises(RequestErrors, match="mounts something of its own on /data"):

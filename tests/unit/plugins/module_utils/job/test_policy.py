@@ -128,6 +128,20 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
             "and timeout together are 271 s, more than prologue_timeout (270)",
         ),
         ("img_default: /home/a/own.img\n", "img_default", "a path needs allow_user_images"),
+        ("allow_user_images: yes\nconfine_guests: no\n", "allow_user_images", "needs confine_guests"),
+        ("allow_user_images: yes\nvm_nfs_home: fs:/home\n", "allow_user_images", "does not go with vm_nfs_home: "),
+        (
+            "allow_user_images: yes\nvm_nfs_ws: fs:/w\nvm_nfs_opt: fs:/o\nmounts: ['fs:/d /data nfs ro']\n",
+            "allow_user_images",
+            "does not go with vm_nfs_ws, vm_nfs_opt, mounts: ",
+        ),
+        (
+            "disk_default: ~/d.img\nmounts: ['fs:/d /data nfs']\n",
+            "disk_default",
+            "something of the site's own on /data",
+        ),
+        ("disk_default: /home/all.img\n", "disk_default", "~/PATH: the file in each user's home"),
+        ("metadata_default: more.yml\n", "metadata_default", "or ~/PATH: the file in each user's home"),
         ("hypervisor_default: skvm\n", "hypervisor_default", "skvm belongs to IOcm, which is not available yet"),
         ("distro_default: OSv\n", "distro_default", "osv belongs to guests of OSv, which is not available yet"),
         ("pbs_exclusive_node_alloc: no\n", "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: "),
@@ -282,6 +296,46 @@ def test_what_cannot_be_had_is_said(text: str, key: str, words: str) -> None:
 )  # fmt: skip
 def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
     assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
+
+
+def test_images_of_users_are_the_sites_to_allow(tmp_path: pathlib.Path) -> None:
+    allows = loaded(tmp_path, "allow_user_images: yes\nhome_via: virtiofs\nvm_nfs_home: fs:/home\n")
+    own = parse([("img=/home/a/own.qcow2,distro=ubuntu", "command line")])
+    for policy in (Policy(), Policy(img_default="debian12")):
+        with pytest.raises(RequestErrors) as caught:
+            resolve(own, policy, POOL)
+        ((key, value, words),) = [(one.key, one.value, one.message) for one in caught.value.faults]
+        assert (key, value) == ("img", "/home/a/own.qcow2")
+        assert "allow_user_images" in words
+    for offers in (POOL, Offers(None)):
+        found = resolve(own, allows, offers)
+        assert (found.word("img"), found.word("distro"), found.word("fs_type")) == (
+            "/home/a/own.qcow2", "ubuntu", "sharedfs",
+        )  # fmt: skip
+
+
+def test_an_own_image_has_no_record_that_could_tell_its_family(tmp_path: pathlib.Path) -> None:
+    allows = loaded(tmp_path, "allow_user_images: yes\nfilesystem_type_default: local\n")
+    assert objections("img=/home/a/own.qcow2", allows) == {
+        "distro": "the image /home/a/own.qcow2 has no record that says it: give one of "
+        "debian, ubuntu, redhat, centos, rocky, alma or osv"
+    }
+    for kind in ("local", "ramdisk"):
+        told = objections(f"img=/home/a/own.qcow2,distro=debian,fs_type={kind}", allows)
+        assert told == {"fs_type": "an own image is read where it lies: fs_type=sharedfs"}
+    found = ask("img=/home/a/own.qcow2,distro=debian", allows)
+    assert (found.word("fs_type"), found.origins["fs_type"]) == ("sharedfs", "nodes make no copy of it")
+
+
+def test_files_of_the_site_are_nobodys_before_vsub_has_found_them(tmp_path: pathlib.Path) -> None:
+    """Root never opens one that a request does not name."""
+    policy = loaded(
+        tmp_path,
+        "img_default: debian12\ndisk_default: ~/data.img\nmetadata_default: /etc/more.yml\n"
+        "vm_prologue_default: ~/pre\nvm_epilogue_default: /etc/post\n",
+    )
+    found = ask("", policy)
+    assert [found.word(key) for key in ("disk", "metadata", "vm_prologue", "vm_epilogue")] == [""] * 4
 
 
 def test_what_a_node_cannot_check_it_does_not_copy() -> None:

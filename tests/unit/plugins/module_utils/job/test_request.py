@@ -253,6 +253,9 @@ def test_what_root_cannot_read_is_the_users_fault_and_says_why(attribute: str, w
         ({"vm_prologue": "/p"}, {"vm_epilogue": "0f" * 32}),
         ({"metadata": "/p"}, {}),
         ({"disk": "/p"}, {"disk": "0f" * 32}),
+        ({"img": "/p"}, {}),
+        ({"img": "/p"}, {"img": "0f"}),
+        ({"img": "tiny"}, {"img": "0f" * 32}),
     ],
 )
 def test_script_without_its_digest_is_refused(keys: dict[str, str], digests: dict[str, t.Any]) -> None:

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import directives
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import NodeSize, Offers, Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.qsub_arguments import Arguments
@@ -81,3 +84,84 @@ def test_command_that_lies_in_a_home_which_guests_do_not_have_is_refused() -> No
     assert list(submission(words, policy=SHARED).arguments.words[-4:]) == words
     with pytest.raises(RequestErrors, match="lies in your home, and the guest's is empty"):
         submission(words)
+
+
+SITE_FILES = dataclasses.replace(
+    POLICY, disk_default="~/data.img", metadata_default="/etc/more.yml", vm_prologue_default="~/bin/pre"
+)
+
+
+def prepared(words: list[str], policy: Policy, home: str, **site: t.Any) -> Submission:
+    told = dataclasses.replace(SITE, look=lambda word, _runs: (word, b"runcmd: [id]\n"), **site)
+    return prepare(Arguments.read(words), directives.read(b"", "job.sh"), policy, told, home)
+
+
+def sent(done: Submission) -> Request:
+    request = Request.decode((done.arguments.last("W") or "").removeprefix("x="))
+    assert request is not None
+    return request
+
+
+def test_files_of_the_site_travel_as_if_the_user_had_named_them(tmp_path: pathlib.Path) -> None:
+    """Those of a home where they are; the others must be there."""
+    looked: list[str] = []
+    done = prepared([], SITE_FILES, str(tmp_path), disk=looked.append)
+    assert sent(done).values == {"metadata": "/etc/more.yml"}
+    assert set(sent(done).digests) == {"metadata"}
+    assert (done.resolved.word("metadata"), done.resolved.origins["metadata"]) == ("/etc/more.yml", "site default")
+    (tmp_path / "data.img").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/pre").symlink_to("gone")
+    done = prepared([], SITE_FILES, str(tmp_path), disk=looked.append)
+    disk, before = str(tmp_path / "data.img"), str(tmp_path / "bin/pre")
+    assert sent(done).values == {"metadata": "/etc/more.yml", "disk": disk, "vm_prologue": before}
+    assert looked == [disk]
+    assert done.resolved.origins["disk"] == "site default"
+
+
+def test_a_word_of_the_users_counts_in_place_of_the_sites_file(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "data.img").touch()
+    done = prepared(["-vm", "disk=/own.img,metadata=/own.yml"], SITE_FILES, str(tmp_path))
+    assert sent(done).values == {"metadata": "/own.yml", "disk": "/own.img"}
+    assert done.resolved.origins["disk"] == "command line"
+
+
+def test_a_file_of_the_site_that_is_bad_is_told_as_the_sites(tmp_path: pathlib.Path) -> None:
+    def refuses(_path: str) -> None:
+        raise UserFault("disk", "is no disk")
+
+    (tmp_path / "data.img").touch()
+    with pytest.raises(RequestErrors) as caught:
+        prepared([], SITE_FILES, str(tmp_path), disk=refuses)
+    assert [str(fault) for fault in caught.value.faults] == [f"disk={tmp_path}/data.img: is no disk (site default)"]
+
+
+ALLOWS = dataclasses.replace(POLICY, allow_user_images=True)
+
+
+def test_an_own_image_travels_with_what_it_was() -> None:
+    done = prepared(["-vm", "img=/home/a/own.qcow2"], ALLOWS, "/home/a", image=lambda path: f"{len(path):064x}")
+    assert (sent(done).values["img"], sent(done).digests) == ("/home/a/own.qcow2", {"img": f"{17:064x}"})
+    by_the_site = dataclasses.replace(ALLOWS, img_default="/srv/all.qcow2")
+    done = prepared([], by_the_site, "/home/a", image=lambda path: f"{len(path):064x}")
+    assert (sent(done).values, sent(done).digests) == ({"img": "/srv/all.qcow2"}, {"img": f"{14:064x}"})
+    assert done.resolved.origins["img"] == "site default"
+
+
+def test_what_is_wrong_with_an_own_image_is_told_with_the_rest() -> None:
+    def refuses(path: str) -> str:
+        raise UserFault(path, "has a backing file", "convert it")
+
+    with pytest.raises(RequestErrors) as caught:
+        prepared(["-vm", "img=/home/a/own.qcow2,vcpu=3"], ALLOWS, "/home/a", image=refuses)
+    told = {fault.key: str(fault) for fault in caught.value.faults}
+    assert told["img"] == "img=/home/a/own.qcow2: has a backing file; convert it (command line)"
+    assert "did you mean vcpus?" in told["vcpu"]
+
+
+def test_an_own_image_is_not_opened_where_the_site_allows_none() -> None:
+    def opens(_path: str) -> str:
+        raise AssertionError("nobody may")
+
+    with pytest.raises(RequestErrors, match="allow_user_images"):
+        prepared(["-vm", "img=/home/a/own.qcow2"], POLICY, "/home/a", image=opens)

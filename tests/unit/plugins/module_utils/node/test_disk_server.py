@@ -17,7 +17,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Owner
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import disk_server, remains
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import disk_server, own_image, remains
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
@@ -29,7 +29,7 @@ class Node:
     """A node with directories of guests, and a home of alice's that root's way into is no help for."""
 
     def __init__(self, place: pathlib.Path) -> None:
-        self.settings = NodeSettings("n1", 1, state_dir=place / "state", run_dir=place / "run")
+        self.settings = NodeSettings("n1", 1, state_dir=place / "state", run_dir=place / "run", own_images_mib=64)
         self.home = place / "home"
         self.home.mkdir()
         os.chown(self.home, ALICE.uid, ALICE.gid)
@@ -48,6 +48,12 @@ class Node:
         guest.mkdir(parents=True)
         settings = self.settings if not changes else NodeSettings("n1", 1, **changes)
         return disk_server.serve(str(path), guest, ALICE, settings, (0, 0), Deadline.after(60))
+
+    def serve_image(self, path: pathlib.Path, digest: str = "") -> tuple[pathlib.Path, int]:
+        self.guests += 1
+        guest = self.settings.guests_dir / KEY / f"vn1-{self.guests}"
+        guest.mkdir(parents=True)
+        return disk_server.serve_image(str(path), digest, guest, ALICE, self.settings, (0, 0), Deadline.after(60))
 
     @property
     def servers(self) -> list[int]:
@@ -187,3 +193,77 @@ def test_the_socket_is_closed_when_nobody_serves(node: Node) -> None:
     place = node.settings.guests_dir / KEY / "vn1-1" / disk_server.SOCKET
     with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
         client.connect(str(place))
+
+
+def first_bytes(place: pathlib.Path, count: int = 512) -> bytes:
+    """What a client reads, who then goes away."""
+    command = ["qemu-img", "dd", "-f", "raw", "-O", "raw", f"bs={count}", "count=1", f"if=nbd+unix:///?socket={place}"]
+    with tempfile.NamedTemporaryFile() as copy:
+        subprocess.run([*command, f"of={copy.name}"], check=True, timeout=60)
+        return pathlib.Path(copy.name).read_bytes()
+
+
+def test_an_image_is_served_to_several_guests_and_written_by_none(node: Node) -> None:
+    image = node.disk("own.qcow2")
+    before = image.read_bytes(), image.stat()
+    digest = own_image.look(str(image), 64).digest
+    served = [node.serve_image(image, digest) for _guest in range(2)]
+    assert [size for _place, size in served] == [32 << 20] * 2
+    assert len(node.servers) == 2
+    for pid in node.servers:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        assert f"Uid:\t{ALICE.uid}\t{ALICE.uid}\t{ALICE.uid}\t{ALICE.uid}\n" in status
+    uri = f"nbd+unix:///?socket={served[0][0]}"
+    written = subprocess.run(
+        ["qemu-io", "-f", "raw", "-c", "write 0 512", uri], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "Permission denied" in written.stderr  # the server says so, whatever a client wants
+    after = image.stat()
+    assert (image.read_bytes(), after.st_mtime_ns, after.st_ctime_ns) == (
+        before[0], before[1].st_mtime_ns, before[1].st_ctime_ns,
+    )  # fmt: skip
+
+
+def test_an_image_that_is_another_by_now_is_not_served(node: Node) -> None:
+    with pytest.raises(UserFault, match="was changed after the job was submitted"):
+        node.serve_image(node.disk("own.qcow2"), "0" * 64)
+    assert node.servers == []
+
+
+def test_roots_rights_open_no_image(node: Node) -> None:
+    image = node.disk("bobs.qcow2")
+    os.chown(image, 4300, 4300)
+    (node.home / "link").symlink_to(image)
+    for path in (image, node.home / "link", pathlib.Path("/etc/shadow")):
+        with pytest.raises(UserFault, match="cannot be read: Permission denied"):
+            node.serve_image(path)
+    assert node.servers == []
+
+
+def test_a_backing_file_that_comes_after_the_look_is_not_read(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its user may swap the file at any time, and qemu-nbd reads its header anew."""
+    image = node.disk("own.qcow2")
+    found = own_image.look(str(image), 64)
+    monkeypatch.setattr(own_image, "look", lambda _path, _most: found)
+    below = node.home / "below"
+    below.write_bytes(b"of the host".ljust(32 << 20, b"\0"))
+    command = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", below, "-F", "raw", image, "32M"]
+    subprocess.run(command, check=True, timeout=60)
+    place, _size = node.serve_image(image)
+    assert first_bytes(place) == bytes(512)
+
+
+def test_an_image_that_somebody_writes_to_is_not_served(node: Node) -> None:
+    image = node.disk("own.qcow2")
+    node.serve(image)
+    with pytest.raises(UserFault, match="is in use") as caught:
+        node.serve_image(image)
+    assert caught.value.hint == "nothing may write to it while jobs read it"
+
+
+def test_a_program_that_cannot_be_started_is_the_nodes_fault(node: Node, tmp_path: pathlib.Path) -> None:
+    """Also after it was told what the disk is."""
+    program = tmp_path / "qemu-nbd"
+    program.write_text("no program")
+    with pytest.raises(NodeFault, match="qemu-nbd could not be started"):
+        node.serve(node.disk(), qemu_nbd=program, state_dir=node.settings.state_dir)

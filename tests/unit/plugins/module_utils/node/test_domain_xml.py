@@ -46,6 +46,7 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "filtered": {"network_filter": "clean-traffic"},
     "cores": {"cores": "1-3,8"},
     "a disk of the user's": {"data": GUEST / "data.sock"},
+    "an image of the user's": {"served": GUEST / "image.sock"},
     "shares": {
         "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"), ("vtorque1", GUEST / "vtorque1.sock")),
         "plan9": (("vtorque2", "/srv/it's <here>"),),
@@ -182,3 +183,16 @@ def test_what_is_set_and_is_not_there_is_named(old: str, new: str, where: str) -
     found = differences(WANTED.replace(old, new, 1), ACTUAL)
     assert len(found) == 1
     assert found[0].startswith(f"{where}:")
+
+
+def test_of_a_users_image_libvirt_knows_the_socket_alone() -> None:
+    """No file of his, which it could chown, relabel or probe."""
+    text = render(image=pathlib.Path("/home/alice/own.qcow2"), image_format="raw", served=GUEST / "image.sock")
+    assert "/home/alice" not in text
+    root = ET.fromstring(text)
+    base = root.find("devices/disk[1]/backingStore")
+    assert base is not None
+    assert base.get("type") == "network"
+    assert base.find("format").attrib == {"type": "raw"}  # type: ignore[union-attr]
+    assert base.find("source/host").get("socket") == str(GUEST / "image.sock")  # type: ignore[union-attr]
+    assert base.find("backingStore") is not None

@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import shutil
 import signal
+import subprocess
 import tempfile
 import typing as t
 
@@ -69,3 +71,36 @@ def test_a_guest_that_ended_is_not_told_of_by_its_mount(sharing: Node) -> None:
     os.kill(virtiofsd_of(sharing, "vcn1-1"), signal.SIGKILL)
     sharing.hypervisor.forget()
     assert sharing.wait_for(sharing.run_directory / "lost.json")["reason"] == "it was destroyed"
+
+
+def own_image(node: Node) -> pathlib.Path:
+    """An image of the guests' owner, and a node on which he may boot it."""
+    node.settings = dataclasses.replace(node.settings, own_images_mib=64)
+    path = pathlib.Path(tempfile.mkdtemp(prefix="vtq", dir="/tmp"), "own.qcow2")
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "32M"], check=True, timeout=60)
+    for place in (path, path.parent):
+        os.chown(place, 1001, 1001)
+    return path
+
+
+def test_a_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
+    """Of the other guest's it is another process."""
+    path = own_image(node)
+    node.open_log()
+    (node.run_directory / "ready.json").write_text("{}")
+    try:
+        front.present(node.part(2, image=str(path)), node.settings, node.soon())
+        node.wait_for_words("watches the guests")
+        served = dict(remains.processes(node.settings.guests_dir))
+        assert len(served) == 2
+        (pid,) = [pid for pid in served if "vcn1-2/image" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+        os.kill(pid, signal.SIGKILL)
+        lost = node.wait_for(node.run_directory / "lost.json")
+        assert (lost["guest"], lost["reason"]) == (
+            "vcn1-2", "its image is out of reach: the qemu-nbd of it on cn1 ended",
+        )  # fmt: skip
+        node.absent()
+        assert remains.processes(node.settings.guests_dir) == ()
+    finally:
+        remains.end_processes(node.settings.guests_dir, "7.head.1")
+        shutil.rmtree(path.parent)

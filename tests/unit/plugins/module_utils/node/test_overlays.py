@@ -17,9 +17,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     ImageFault,
     NodeFault,
     SiteFault,
+    UserFault,
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.overlays import Taken, make_overlay
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.overlays import (
+    Taken,
+    make_overlay,
+    make_overlay_on_socket,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
 if t.TYPE_CHECKING:
@@ -120,3 +125,25 @@ def test_an_image_that_no_disk_could_hold_is_the_sites_fault(image_pool: ImagePo
     (image_pool.path / "huge.qcow2").chmod(0o444)
     with pytest.raises(SiteFault, match="in all"):
         make_overlay(image_pool.find("huge"), tmp_path / "overlay.qcow2", Deadline.after(SOON))
+
+
+def test_an_overlay_on_a_users_image_looks_at_nothing_of_his(tmp_path: pathlib.Path) -> None:
+    """Nobody listens there: whoever tried would fail."""
+    overlay, socket = tmp_path / "disk.qcow2", tmp_path / "72[1].head.1" / "image.sock"
+    make_overlay_on_socket(socket, 32 << 20, overlay, Deadline.after(SOON))
+    told = subprocess.run(["qemu-img", "info", "--output=json", overlay], check=True, capture_output=True, timeout=60)
+    facts = json.loads(told.stdout)
+    assert facts["backing-filename"].endswith("/72%5B1%5D.head.1/image.sock")
+    assert (facts["backing-filename-format"], facts["virtual-size"]) == ("raw", 32 << 20)
+    assert overlay.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_size_of_a_users_image_is_never_the_nodes_fault(tmp_path: pathlib.Path) -> None:
+    disk = shutil.disk_usage(tmp_path)
+    taken = Taken(0, disk.free)
+    for size, kind, word in ((disk.total + 1, UserFault, "in all"), (disk.free, SiteFault, "promised to other guests")):
+        with pytest.raises(kind, match=word):
+            make_overlay_on_socket(
+                tmp_path / "image.sock", size, tmp_path / "disk.qcow2", Deadline.after(SOON), taken=taken
+            )
+    assert list(tmp_path.iterdir()) == []

@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmg
     [
         ("-vm", "vc", ["vcpus=", "vcpu_pinning="]),
         ("-vm", "img=deb", ["img=debian12@3"]),
+        ("-vm", "img=/etc/hostna", ["img=/etc/hostname"]),
         ("-vm", "vcpus=2,hyp", ["vcpus=2,hypervisor="]),
         ("-vm", "vcpus=2,hypervisor=q", ["vcpus=2,hypervisor=qemu"]),
         ("-vm", "vcpus=", []),
