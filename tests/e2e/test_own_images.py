@@ -30,7 +30,7 @@ def allowed(site: Site) -> t.Iterator[None]:
     assert made.returncode == 0, made.stderr
     with changed(site, EVERYWHERE, allow_user_images=True):
         yield
-    site.root("fe", f"rm -f {HOME}/*.qcow2 {HOME}/link /home/bob/own.qcow2")
+    site.root("fe", f"rm -f {HOME}/*.qcow2 {HOME}/link {HOME}/more.yml {HOME}/job.sh /home/bob/own.qcow2")
 
 
 def past_vsub(site: Site, path: str, digest: str = "0" * 64, **keys: str) -> str:
@@ -66,7 +66,8 @@ def test_job_boots_from_a_copy_of_an_image_in_its_users_home(site: Site) -> None
 
 def test_image_that_is_lost_under_a_job_is_told(site: Site) -> None:
     """Its guest cannot read what it has not read yet, so the job ends with the reason."""
-    job_id = site.submit("-vm", f"img={OWN}", stdin="echo up; sleep 600\n")
+    site.write(f"{HOME}/job.sh", "#!/bin/sh\necho up; sleep 600\n")
+    job_id = site.submit("-vm", "img=/home/alice/own.qcow2,distro=debian", "job.sh")
     node = wait_in_guest(site, job_id)
     assert guest_on(site, node)
     site.root(node, "kill -9 " + servers(site, node)[0].split()[0])
