@@ -67,7 +67,9 @@ def test_job_boots_from_a_copy_of_an_image_in_its_users_home(site: Site) -> None
 def test_image_that_is_lost_under_a_job_is_told(site: Site) -> None:
     """Its guest cannot read what it has not read yet, so the job ends with the reason."""
     site.write(f"{HOME}/job.sh", "#!/bin/sh\necho up; sleep 600\n")
-    job_id = site.submit("-vm", "img=/home/alice/own.qcow2,distro=debian", "job.sh")
+    submitted = site.on("fe", "vsub", "-vm", "img=/home/alice/own.qcow2,distro=debian", "job.sh", user="alice")
+    assert submitted.returncode == 0, submitted.stderr
+    job_id = submitted.stdout.strip()
     node = wait_in_guest(site, job_id)
     assert guest_on(site, node)
     site.root(node, "kill -9 " + servers(site, node)[0].split()[0])
