@@ -66,3 +66,13 @@ def test_a_job_that_asks_for_none_opens_no_file(x: str) -> None:
 def test_a_job_that_runs_as_another_opens_no_file(path: pathlib.Path) -> None:
     job = dataclasses.replace(job_of(path, b""), owner_user="alice")
     assert planning.additions_of(job, POLICY) == Additions()
+
+
+def test_the_pool_is_not_asked_for_an_image_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the request or by the site: root opens none of them."""
+    monkeypatch.setattr(planning, "find", lambda *_words: pytest.fail("the pool was asked"))
+    request = dataclasses.replace(parse([("img=/home/a/own.qcow2", "")]), digests={"img": "0f" * 32})
+    asked = dataclasses.replace(JOB, x=request.encode())
+    silent = dataclasses.replace(JOB, x=Request().encode())
+    for job, policy in ((asked, POLICY), (silent, Policy(img_default="/srv/all.qcow2", allow_user_images=True))):
+        assert planning.offers_of(job, policy).images == ()
