@@ -123,7 +123,7 @@ test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a 
 	@tests/fresh.sh "$(FRESH)"
 
 .PHONY: bench
-bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache)
+bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache|boot)
 	@GUEST=$(GUEST) PART=$(PART) tests/bench/run.sh
 
 .PHONY: clean

@@ -9,6 +9,7 @@ Figures, no verdict: the exit status is 0 whatever they are, 1 when nothing coul
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import pathlib
 import signal
@@ -23,8 +24,8 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from . import disks, guests, nodes
-from .figures import DISKS, JOB, Figure, flat, keep, of_guests, of_nodes
+from . import disks, guests, nodes, profiles
+from .figures import DISKS, JOB, PROFILES, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
 from .site import Site, Trouble
@@ -36,7 +37,7 @@ NOTHING = BUILD / "bench-pool"
 """Of the image that boots nothing: no other lab has it."""
 
 
-PARTS = ("job", "guests", "nodes", "cache")
+PARTS = ("job", "guests", "nodes", "cache", "boot")
 
 
 def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
@@ -45,6 +46,7 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
         "job": f"{guest.pairs} pairs of a boot and a job in {guest.image}, {guest.watched} more jobs for their memory",
         "guests": f"{guests.RUNS} pairs of bare boots and a job for each of {_and(guests.COUNTS)} guests on one node",
         "cache": f"{disks.RUNS} pairs of disks, on a copy of {guest.image} on the node and on the pool's own file",
+        "boot": f"{profiles.RUNS} pairs of boots of {_and(profiles.IMAGES.values())}, and one more of each",
         "nodes": f"jobs over {_and(nodes.COUNTS)} nodes, all played by this machine;\n    {nodes.STAND_IN}",
     }
     for part in parts:
@@ -53,8 +55,9 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
     console.print(f"  this machine has {os.cpu_count()} processors, {load}", highlight=False, markup=False)
 
 
-def _and(counts: t.Sequence[int]) -> str:
-    return f"{', '.join(map(str, counts[:-1]))} and {counts[-1]}"
+def _and(words: t.Iterable[object]) -> str:
+    *most, last = map(str, words)
+    return f"{', '.join(most)} and {last}"
 
 
 T = t.TypeVar("T")
@@ -130,6 +133,37 @@ def run_disks(console: Console, guest: Guest, out: pathlib.Path) -> None:
     keep(out, flat(DISKS, runs, guest.prefix))
 
 
+def run_boot(console: Console, out: pathlib.Path) -> None:
+    """The fast profile beside the stock one."""
+    with Site(POOL) as site:
+        boots = with_progress(console, lambda progress: profiles.measure(site, progress))
+    console.print(table("Debian, fast and stock", PROFILES, boots.runs, targets=True), highlight=False)
+    console.print(stage_table(boots.stages), highlight=False)
+    stages = {
+        f"debian_{profile}_stages": {phase: dataclasses.asdict(stage) for phase, stage in found.items()}
+        for profile, found in boots.stages.items()
+    }
+    keep(out, {**flat(PROFILES, boots.runs), **stages})
+
+
+def stage_table(stages: t.Mapping[str, t.Mapping[str, profiles.Stage]]) -> Table:
+    """When each part of a boot was at work, for one profile beside the other."""
+    grid = Table(title="where the seconds go (vmgr image profile)", title_justify="left", box=box.SIMPLE)
+    grid.add_column("")
+    for profile in stages:
+        for heading in (f"{profile}: from", "to", "seconds"):
+            grid.add_column(heading, justify="right", no_wrap=True)
+    for phase in profiles.PHASES:
+        if not any(phase in found for found in stages.values()):
+            continue
+        cells = []
+        for found in stages.values():
+            stage = found.get(phase)
+            cells += [f"{value:.2f}" for value in dataclasses.astuple(stage)] if stage else ["", "", "-"]
+        grid.add_row(phase, *cells)
+    return grid
+
+
 def run_nodes(console: Console, out: pathlib.Path) -> None:
     """Many nodes."""
     nodes.make_image(NOTHING)
@@ -154,6 +188,8 @@ def run(console: Console, guest: Guest, parts: t.Sequence[str], out: pathlib.Pat
         run_guests(console, guest, out)
     if "cache" in parts:
         run_disks(console, guest, out)
+    if "boot" in parts:
+        run_boot(console, out)
     if "nodes" in parts:
         run_nodes(console, out)
     console.print(f"figures: {out}", highlight=False, markup=False)

@@ -58,6 +58,14 @@ DISKS = (
 """A start from a warm cache costs what an overlay costs."""
 
 
+PROFILES = (
+    Figure("debian_fast_s", "the fast profile, until ready", None),
+    Figure("debian_stock_s", "Debian as it is by itself, until ready", None),
+    Figure("debian_fast_ratio", "the fast profile, over that", 0.85),
+)
+"""Two images of role guest_image, booted by libvirt alone."""
+
+
 def of_nodes(counts: t.Sequence[int]) -> tuple[Figure, ...]:
     """The figures of jobs over so many nodes."""
     found = []
