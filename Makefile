@@ -65,7 +65,7 @@ runtime: prepare
 	@$(LAB) runtime
 
 images: runtime
-	@for guest in tiny tiny-9p; do $(LAB).guests $$guest --pool $(POOL) || exit; done
+	@for guest in tiny tiny-9p tiny-osv; do $(LAB).guests $$guest --pool $(POOL) || exit; done
 
 debian-image: runtime
 	@lab/debian_image.sh $(POOL)

@@ -17,11 +17,15 @@ import tempfile
 import typing as t
 
 from ..state import LabError
-from . import boot_disk, kernel
+from . import boot_disk, kernel, osv
 from .kernel import run
 
 HERE = pathlib.Path(__file__).parent
-KERNELS = {"tiny": "linux-image-cloud", "tiny-9p": "linux-image", "tiny-bios": "linux-image-cloud"}
+OSV = "tiny-osv"
+"""No OSv, but what acts as one (`osv.py`)."""
+KERNELS = {
+    "tiny": "linux-image-cloud", "tiny-9p": "linux-image", "tiny-bios": "linux-image-cloud", OSV: "linux-image-cloud",
+}  # fmt: skip
 """The guests, and the distribution's kernel of each: that for clouds boots sooner, and has no 9p."""
 BY_ITSELF = "tiny-bios"
 """The guest whose disk is all that it boots from, as an image of a user's must be."""
@@ -36,6 +40,7 @@ MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_rng"
 SHARING = {"virtiofs": ("virtiofs",), "nfs": ("nfsv4",), "9p": ("9pnet_virtio", "9p"), "disk": ("ext4",)}
 """What is loaded only in guests that mount something of this kind; `disk` is one of the user's own."""
 CMDLINE = "console=ttyS0 quiet"
+DESCRIPTIONS = {OSV: "no OSv, but a Linux that speaks as much of its API as a job needs, for tests"}
 DIRECTORIES = ("dev", "etc/ssh", "home", "lib/modules", "mnt", "opt", "proc", "root", "run", "sys", "usr/bin",
                "usr/lib", "var/log", "var/run", "var/spool")  # fmt: skip
 LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "usr/sbin": "bin", "init": "usr/bin/busybox"}
@@ -88,14 +93,15 @@ def newest_record(pool: pathlib.Path, name: str) -> dict[str, t.Any] | None:
 
 def _digest(package: kernel.Package) -> str:
     total = hashlib.sha256(package.sha256.encode())
-    for file in (BUSYBOX, *PROGRAMS, *_libraries(), *sorted(HERE.glob("*.py")), *sorted(HERE.glob("*.sh"))):
+    own = [path for form in ("*.py", "*.sh", "*.c") for path in sorted(HERE.glob(form))]
+    for file in (BUSYBOX, *PROGRAMS, *_libraries(PROGRAMS), *own, osv.LAUNCHER):
         total.update(hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()
 
 
-def _libraries() -> list[pathlib.Path]:
+def _libraries(programs: t.Sequence[pathlib.Path]) -> list[pathlib.Path]:
     """What the dynamic loader would load for the programs, and the loader itself."""
-    told = run("/usr/bin/ldd", *map(str, PROGRAMS)).decode()
+    told = run("/usr/bin/ldd", *map(str, programs)).decode()
     return [pathlib.Path(path) for path in sorted(set(re.findall(r"(?:=> |^\s)(/\S+) \(", told, re.MULTILINE)))]
 
 
@@ -103,7 +109,12 @@ def _build(
     name: str, package: pathlib.Path, place: pathlib.Path, pool: pathlib.Path, inputs: str, cache: pathlib.Path
 ) -> str:
     vmlinuz = kernel.unpack(package, place / "package")
-    _tree(place / "root", place / "package", [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"])
+    if name == OSV:
+        osv.compile_all(place / "compiled")
+        _bare_tree(place / "root", [*osv.parts(place / "compiled"), (HERE / "rc_osv.sh", "etc/rc")])
+        _modules(place / "root", "order", kernel.modules(place / "package", MODULES))
+    else:
+        _tree(place / "root", place / "package", [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"])
     names = b"\0".join(str(path.relative_to(place / "root")).encode() for path in _sorted(place / "root"))
     # not compressed: unpacking costs an emulated processor more than reading the file
     archive = run("/usr/bin/cpio", "-o", "-0", "-H", "newc", "-R", "0:0", "--quiet", cwd=place / "root", stdin=names)
@@ -118,8 +129,9 @@ def _build(
         run("/usr/bin/qemu-img", "create", "-q", "-f", "qcow2", str(place / "disk.qcow2"), "64M")
     pool.mkdir(mode=0o755, parents=True, exist_ok=True)
     wanted = {
-        "name": name, "disk": place / "disk.qcow2", "distro": "debian", "inputs": inputs, **boot,
-        "made": "lab.guests", "description": "busybox and dropbear: boots in seconds, for tests",
+        "name": name, "disk": place / "disk.qcow2", "distro": "osv" if name == OSV else "debian", "inputs": inputs,
+        **boot, "made": "lab.guests",
+        "description": DESCRIPTIONS.get(name, "busybox and dropbear: boots in seconds, for tests"),
     }  # fmt: skip
     try:
         image = _collection("publishing").publish(_collection("revision").Wanted(**wanted), pool)
@@ -139,6 +151,19 @@ def _sorted(root: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _tree(root: pathlib.Path, package: pathlib.Path, shares: t.Sequence[str]) -> None:
+    own = {"rc.sh": "etc/rc", "ssh.sh": "usr/bin/ssh"}
+    programs = [(program, f"usr/bin/{program.name}") for program in PROGRAMS]
+    _bare_tree(root, [*programs, *((HERE / name, path) for name, path in own.items())])
+    order = kernel.modules(package, MODULES)
+    _modules(root, "order", order)
+    for kind in shares:
+        _modules(root, f"order-{kind}", {
+            name: content for name, content in kernel.modules(package, SHARING[kind]).items() if name not in order
+        })  # fmt: skip
+
+
+def _bare_tree(root: pathlib.Path, programs: t.Sequence[tuple[pathlib.Path, str]]) -> None:
+    """What every guest has, its programs with the libraries that they need, and the applets of busybox."""
     for name in DIRECTORIES:
         (root / name).mkdir(parents=True)
     for name in ("tmp", "var/tmp"):
@@ -149,23 +174,15 @@ def _tree(root: pathlib.Path, package: pathlib.Path, shares: t.Sequence[str]) ->
     for name, text in FILES.items():
         (root / name).write_text(text, encoding="ascii")
     (root / "etc/shadow").chmod(0o600)
-    for program in (BUSYBOX, *PROGRAMS):
-        _program(program.read_bytes(), root / "usr/bin" / program.name)
+    for program, path in ((BUSYBOX, "usr/bin/busybox"), *programs):
+        _program(program.read_bytes(), root / path)
     for applet in run(str(BUSYBOX), "--list").decode().split():
         if not (root / "usr/bin" / applet).exists():
             (root / "usr/bin" / applet).symlink_to("busybox")
-    for library in _libraries():
+    for library in _libraries([program for program, _path in programs if program.read_bytes()[:4] == b"\x7fELF"]):
         (root / library.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
         _program(library.read_bytes(), root / library.relative_to("/"))
-    _program((HERE / "rc.sh").read_bytes(), root / "etc/rc")
-    _program((HERE / "ssh.sh").read_bytes(), root / "usr/bin/ssh")
     _program((HERE / "udhcpc.sh").read_bytes(), root / "etc/udhcpc")
-    order = kernel.modules(package, MODULES)
-    _modules(root, "order", order)
-    for kind in shares:
-        _modules(root, f"order-{kind}", {
-            name: content for name, content in kernel.modules(package, SHARING[kind]).items() if name not in order
-        })  # fmt: skip
 
 
 def _modules(root: pathlib.Path, order: str, contents: t.Mapping[str, bytes]) -> None:

@@ -22,10 +22,13 @@ import typing as t
 
 from .errors import VTorqueError
 from .frozen import frozen
+from .guest_kinds import SLG
 from .guestspec import JOB_ID
 
 RUN_DIR = pathlib.Path("/run/vtorque")
 STATE_DIR = pathlib.Path("/var/lib/vtorque")
+CONSOLE = "console"
+"""In the run directory of a start in OSv: the way to the console of its guest."""
 
 
 def job_key(job_id: str, start: int) -> str:
@@ -119,6 +122,7 @@ class ReadyGuest:
     Attributes:
         vcpus: its virtual processors; 0: not told, and the job's own counts stay.
         port: where its sshd listens.
+        kind: of `guest_kinds.KINDS`.
     """
 
     rank: int
@@ -127,6 +131,7 @@ class ReadyGuest:
     address: str
     vcpus: int = 0
     port: int = 22
+    kind: str = SLG.name
 
 
 @frozen
@@ -333,7 +338,8 @@ def _grant(fd: int, uid: int, rights: int, *, others: int = 0) -> None:
         (0x01, owner, nobody), (0x02, rights, uid), (0x04, 0, nobody), (0x10, rights, nobody), (0x20, others, nobody)
     )  # fmt: skip
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
-    os.setxattr(fd, "system.posix_acl_access", acl)
+    # by this name, for the descriptor of a socket can only be had as a path (O_PATH)
+    os.setxattr(f"/proc/self/fd/{fd}", "system.posix_acl_access", acl)
 
 
 def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None, mode: int = 0o400) -> None:

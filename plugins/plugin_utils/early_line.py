@@ -11,6 +11,7 @@ import pathlib
 import typing as t
 
 from ..module_utils.errors import VTorqueError
+from ..module_utils.guest_kinds import kind_of
 from ..module_utils.job import early_connection
 from ..module_utils.job import policy as site_policy
 from ..module_utils.job.batch import kept
@@ -18,7 +19,7 @@ from ..module_utils.job.plan import JobPlan
 from ..module_utils.node.guest_hooks import PROLOGUE
 from ..module_utils.node.settings import NodeSettings
 from .action_module import JobPlace
-from .shell_files import SHELL, all_guests, ready_record, shell_of, write_access
+from .shell_files import SHELL, all_guests, ready_record, shell_of, spec_of, write_access
 
 GUEST_HOOKS = NodeSettings.guest_hooks_dir
 
@@ -46,6 +47,8 @@ def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str]) -> None:
         if job is None or not early_connection.wanted(job, pathlib.Path(site_policy.load().torque_home)):
             return
         guests = all_guests(place, plan)
+        if not all(kind_of(spec_of(plan, node, facts).distro).linux for node, facts in guests):
+            return
         write_access(place, plan, guests)
         record = ready_record(place, plan, guests, bare, shell_of(os.environ))
         early_connection.begin(record, place.run_dir, plan.owner)

@@ -10,6 +10,7 @@ import typing as t
 
 from ..module_utils import records
 from ..module_utils.errors import VTorqueError
+from ..module_utils.guest_kinds import kind_of
 from ..module_utils.guestspec import GuestFacts, GuestSpec
 from ..module_utils.job.plan import JobPlan
 from .action_module import JobPlace
@@ -61,8 +62,9 @@ def spec_of(plan: JobPlan, node: str, facts: GuestFacts) -> GuestSpec:
 
 def ready_guest(plan: JobPlan, node: str, facts: GuestFacts) -> records.ReadyGuest:
     """A guest as the job's shell needs it."""
-    vcpus = spec_of(plan, node, facts).vcpus
-    return records.ReadyGuest(facts.rank, facts.name, node, facts.address, vcpus=vcpus)
+    spec = spec_of(plan, node, facts)
+    kind = kind_of(spec.distro).name
+    return records.ReadyGuest(facts.rank, facts.name, node, facts.address, vcpus=spec.vcpus, kind=kind)
 
 
 def write_access(place: JobPlace, plan: JobPlan, guests: list[tuple[str, GuestFacts]]) -> None:

@@ -16,7 +16,7 @@ GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in
 """What a silent user gets of a component, and whether the site has it at all."""
 DATA = "/data"
 """Where a guest has its user's own disk."""
-NOT_YET = {("hypervisor_default", "skvm"): "IOcm", ("distro_default", "osv"): "guests of OSv"}
+NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
 """Single values of parameters that have no effect yet, and what they belong to."""
 
 

@@ -145,7 +145,7 @@ class Conversation:
             GuestLost: a guest was lost; the job had begun.
             ConnectionLost: the connection broke without that; the job had begun.
         """
-        with _caught() as wakeup:
+        with caught() as wakeup:
             early = line.take(self._directory) if self._early else None
             if early is None or not self._talk(early, wakeup):
                 self._talk(line.OwnLine(self._call), wakeup)
@@ -267,7 +267,7 @@ class Conversation:
 
 
 @contextlib.contextmanager
-def _caught() -> t.Iterator[int]:
+def caught() -> t.Iterator[int]:
     """A descriptor on which each signal arrives as a byte with its number, instead of having its effect."""
 
     def noted(_number: int, _frame: types.FrameType | None) -> None:

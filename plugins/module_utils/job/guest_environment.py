@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ..frozen import frozen
+from ..guest_kinds import SLG
 from ..records import ReadyBare, ReadyGuest
 from .mpi_environment import mpi_variables
 
@@ -154,7 +155,7 @@ def guest_variables(
     for name in (*NODE_PATHS, *OF_THE_LOGIN):
         kept.pop(name, None)
     kept.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
-    kept[b"DISTRO"] = b"SLG"
+    kept[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
     if guests and all(guest.vcpus for guest in guests):
         kept[b"PBS_NP"] = b"%d" % (sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare))
         kept[b"PBS_NUM_NODES"] = b"%d" % (len(guests) + len(bare))

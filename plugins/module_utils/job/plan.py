@@ -39,7 +39,7 @@ from ..guestspec import (
 )
 from ..guestspec import VERSION as NODE_PART_VERSION
 from ..records import job_key
-from . import mixed, start_directory
+from . import mixed, osv_jobs, start_directory
 from .batch import BatchJob, same_host
 from .keys import make_key
 from .policy import Offers, Policy, Resolved, demand, resolve
@@ -169,9 +169,7 @@ def make_plan(
     request = _request(job)
     resolved = resolve(request, policy, offers)
     nodes = _nodes(job, node_file)
-    if why := mixed.objection(resolved, len(nodes)):
-        raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
-    vm_nodes = nodes[: mixed.vm_hosts(resolved, len(nodes))]
+    vm_nodes = _vm_nodes(job, resolved, nodes)
     _check_slots(job, vm_nodes, resolved, policy)
     owner = (find_owner or owner_of)(_owner_name(job), job.egroup)
     _check_start_directory(job, owner, policy)
@@ -257,6 +255,21 @@ def _check_slots(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, p
         if slots < need.cores:
             why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"
             raise UserFault(f"ppn={slots}", why, "vsub asks for enough by itself")
+
+
+def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of a job's nodes that have guests."""
+    if why := mixed.objection(resolved, len(nodes)):
+        raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
+    faults = (
+        *osv_jobs.objections(resolved, len(nodes)),
+        *osv_jobs.refused_options(resolved, interactive=job.interactive),
+    )
+    if faults:
+        first = faults[0]
+        what = first.key if first.key.startswith("-") else f"{first.key}={first.value}"
+        raise UserFault(what, first.message, "see the user manual on OSv")
+    return nodes[: mixed.vm_hosts(resolved, len(nodes))]
 
 
 def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy) -> None:

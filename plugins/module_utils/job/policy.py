@@ -89,7 +89,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "unclot": lambda value: value is True,
     "vcpu_pinning": lambda value: value is not False,
     "hypervisor": lambda value: value == "skvm",
-    "distro": lambda value: value == "osv",
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
     "unclot_shmem": lambda value: True,
@@ -98,7 +97,7 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
 NOT_AVAILABLE_YET = "not available on this site yet"
 
-USELESS_YET = frozenset(_NOT_YET) - {"distro", "hypervisor"}
+USELESS_YET = frozenset(_NOT_YET) - {"hypervisor"}
 """Keys that only their defaults may be given for; of the others some values have their effect."""
 
 
@@ -220,8 +219,6 @@ def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str
             yield KeyFault(key, shown(said), f"the image {image.name} is {fact}", origins[key])
         elif said != fact:
             values[key], origins[key] = fact, _FROM_RECORD
-            if key in _NOT_YET and _NOT_YET[key](fact):
-                yield KeyFault(key, shown(fact), NOT_AVAILABLE_YET, _FROM_RECORD)
 
 
 _NO_COPY = "nodes make no copy of it"

@@ -12,7 +12,7 @@ import typing as t
 
 from ..errors import UserFault
 from ..frozen import frozen
-from . import additions, mixed, script_file, start_directory
+from . import additions, mixed, osv_jobs, script_file, start_directory
 from .directives import Script
 from .parameters import DEFAULT_OF, SITE_FILES
 from .policy import (
@@ -185,6 +185,7 @@ def prepare(
         faults += [fault for fault in too_big(need, known) if fault.key not in spoilt]
         if mixed.KEY not in spoilt and (why := mixed.objection(resolved, _hosts(nodes))):
             faults.append(KeyFault(mixed.KEY, resolved.word(mixed.KEY), why, resolved.origins[mixed.KEY]))
+        faults += [fault for fault in _refused_in_osv(asked, resolved, nodes) if fault.key not in spoilt]
     except RequestErrors as errors:
         faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
     if faults:
@@ -320,6 +321,17 @@ def _refused(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
             yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
     if asked.arguments.all("x"):
         yield from _command(asked, policy, home)
+
+
+def _refused_in_osv(asked: _Asked, resolved: Resolved, nodes: tuple[NodeChunk, ...]) -> t.Iterator[KeyFault]:
+    """What a job cannot have whose guest is one process, where it is to be one."""
+    if not osv_jobs.is_osv(resolved):
+        return
+    yield from osv_jobs.objections(resolved, _hosts(nodes))
+    interactive = bool(asked.arguments.all("I")) or asked.script.last("I") is not None
+    yield from osv_jobs.refused_options(resolved, interactive=interactive, directory=asked.last("d"))
+    if not interactive:
+        yield from osv_jobs.script_objections(asked.script.data, asked.script.name)
 
 
 def _command(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:

@@ -11,11 +11,11 @@ import xml.etree.ElementTree as ET
 
 from ..errors import SiteFault
 from ..frozen import frozen
+from ..guest_kinds import SLG
 from ..templates import SITE_DIR, render
 
 NAMESPACE = "urn:mikelangelo:vtorque:guest:1"
 """Of the metadata element that makes a domain one of ours."""
-TEMPLATE = "domain.xml.j2"
 _SIZES = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 10**6, "M": 1 << 20, "MiB": 1 << 20,
           "GB": 10**9, "G": 1 << 30, "GiB": 1 << 30, "TB": 10**12, "T": 1 << 40, "TiB": 1 << 40}  # fmt: skip
 
@@ -30,6 +30,7 @@ class DomainSpec:
         cores: those of the node on which every thread of qemu's stays (`1-3,8`); "": all.
         data: socket at which a process of the user's serves his own disk.
         served: socket at which one serves his own image; None: `image` is a file of the site's.
+        template: which of the domains it is (`GuestKind.domain`).
     """
 
     name: str
@@ -63,6 +64,7 @@ class DomainSpec:
     cores: str = ""
     data: pathlib.Path | None = None
     served: pathlib.Path | None = None
+    template: str = SLG.domain
 
     @property
     def machine(self) -> str:
@@ -109,8 +111,8 @@ def render_xml(
     Raises:
         SiteFault: the template is broken, or what it makes is not XML.
     """
-    text = render(TEMPLATE, site_dir=site_dir, compiled=compiled, spec=spec, namespace=NAMESPACE)
-    parse(text, SiteFault(f"template {TEMPLATE}", "does not give XML"))
+    text = render(spec.template, site_dir=site_dir, compiled=compiled, spec=spec, namespace=NAMESPACE)
+    parse(text, SiteFault(f"template {spec.template}", "does not give XML"))
     return text
 
 

@@ -18,7 +18,7 @@ import stat
 from ..errors import SiteFault
 from ..records import Deadline
 from .agent import Done, order_all
-from .joining import channel_to, guests_of
+from .joining import channel_to, with_channel
 from .kept import Kept
 from .settings import NodeSettings
 
@@ -70,7 +70,7 @@ def ended(done: Done) -> str:
 
 def _run(kind: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, Done]:
     orders = []
-    for kept in guests_of(job_id, start, settings):
+    for kept in with_channel(job_id, start, settings):
         script = read_script(settings.guest_hooks_dir / (kind if kept.rank == 0 else f"{kind}.parallel"))
         if script is not None:
             orders.append((channel_to(kept, settings), order_of(script, job_id, kept, settings)))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import pathlib
 
 from ..errors import VTorqueError
+from ..guest_kinds import KINDS
 from ..guestspec import GuestFacts, JobMap, from_dict
 from ..records import Deadline, read_json
 from ..templates import render
-from . import network_rules
+from . import network_rules, osv_console
 from .agent import Channel, Done, order_all
 from .host_names import names_by
 from .kept import Kept, read_kept
@@ -46,7 +47,10 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
         addresses = {bare: [host.address for host in job_map.hosts if host.bare is bare] for bare in (False, True)}
         held = [_on_bridge(kept, job_map, settings) for kept in guests]
         network_rules.admit(held, addresses[False], addresses[True], settings)
-    orders = [(channel_to(kept, settings), script) for kept in guests]
+    for kept in guests:
+        if not KINDS[kept.kind].linux:
+            osv_console.hand_over(kept, job_map.job_id, job_map.start, settings)
+    orders = [(channel_to(kept, settings), script) for kept in guests if KINDS[kept.kind].linux]
     require_done(order_all(orders, deadline), "could not take the map of its job")
 
 
@@ -67,6 +71,11 @@ def guests_of(job_id: str, start: int, settings: NodeSettings) -> tuple[Kept, ..
     directory: pathlib.Path = settings.start_dir(job_id, start)
     found = [read_kept(path) for path in sorted(directory.iterdir())] if directory.is_dir() else []
     return tuple(sorted((kept for kept in found if kept is not None), key=lambda kept: kept.rank))
+
+
+def with_channel(job_id: str, start: int, settings: NodeSettings) -> tuple[Kept, ...]:
+    """The guests of a start on this node whose root hears us."""
+    return tuple(kept for kept in guests_of(job_id, start, settings) if KINDS[kept.kind].linux)
 
 
 def channel_to(kept: Kept, settings: NodeSettings) -> Channel:

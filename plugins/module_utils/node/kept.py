@@ -10,6 +10,7 @@ import pathlib
 from .. import records
 from ..errors import VTorqueError
 from ..frozen import frozen
+from ..guest_kinds import SLG
 
 FILE = "guest.json"
 
@@ -21,6 +22,7 @@ class Kept:
     Attributes:
         spec_digest: of all that the guest is made of.
         boot_id: the boot of the node in which it was made (`records.boot_id`); "": it does not say.
+        kind: of `guest_kinds.KINDS`.
     """
 
     rank: int
@@ -32,6 +34,7 @@ class Kept:
     owner_uid: int
     spec_digest: str
     boot_id: str = ""
+    kind: str = SLG.name
 
 
 def write_kept(directory: pathlib.Path, kept: Kept) -> None:

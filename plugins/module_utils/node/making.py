@@ -18,6 +18,7 @@ import uuid
 
 from .. import records
 from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
+from ..guest_kinds import kind_of
 from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
 from ..records import Deadline, Timings, job_key
 from . import (
@@ -38,7 +39,7 @@ from .console import Console
 from .cores import Cores, written
 from .domain import Domains, DomainSpec, render_xml
 from .kept import Kept, read_kept, write_kept
-from .readiness import Awaited, wait_ready, write_known_hosts
+from .readiness import Awaited, Probe, SshProbe, wait_ready, write_known_hosts
 from .settings import NodeSettings
 
 RESERVE_S = 8.0
@@ -107,7 +108,8 @@ def make(
     Raises:
         VTorqueError: they are not ready; the class says whose fault it is.
     """
-    shared = sharing.plan(settings, part.owner)
+    linux = all(kind_of(spec.distro).linux for spec in part.guests)
+    shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
     staging.wait_for_copies(part.guests, settings, deadline, step)
     here = neighbours.node_address(settings.bridge)
     whom = network_rules.reach(settings, here, _servers(shared), deadline) if settings.confine_guests else None
@@ -148,9 +150,7 @@ def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadli
     waiting = [_awaited(guest, len(guests), settings, deadline) for guest in guests]
     until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - RESERVE_S)))
     with neighbours.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates:
-        return wait_ready(
-            waiting, domains, candidates, until, ssh=settings.ssh, ssh_timeout_s=settings.ssh_timeout_s
-        )  # fmt: skip
+        return wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
 
 
 def _on_bridge(guest: _Guest, settings: NodeSettings, address: str = "") -> network_rules.Guest:
@@ -182,7 +182,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
     for spec, slot in zip(part.guests, given, strict=True):
         kept = Kept(
             spec.rank, slot, settings.guest_name(slot), settings.mac(slot), str(uuid.uuid4()), secrets.token_hex(16),
-            part.owner.uid, _digest(spec, part), boot,
+            part.owner.uid, _digest(spec, part), boot, kind_of(spec.distro).name,
         )  # fmt: skip
         directory = settings.start_dir(part.job_id, part.start) / kept.name
         _make_directory(settings, directory)
@@ -257,7 +257,7 @@ def _start(
             domain=settings.domain or "", name_servers=_some(settings.name_server),
             search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
             mounts=shared.mounts, mount_s=settings.mount_s, additions=part.additions,
-            data_disk=guest.data is not None,
+            data_disk=guest.data is not None, vcpus=spec.vcpus,
         )  # fmt: skip
         if part.additions.any:
             (directory / additions.HAS).touch(mode=0o600)
@@ -278,7 +278,7 @@ def _start(
                 initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
                 network_filter=settings.network_filter, virtiofs=guest.virtiofs, cores=written(cores),
                 plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
-                data=guest.data, served=guest.served and guest.served[0],
+                data=guest.data, served=guest.served and guest.served[0], template=kind_of(spec.distro).domain,
             ),
             site_dir=settings.template_dir, compiled=settings.compiled_dir,
         )  # fmt: skip
@@ -363,6 +363,12 @@ def _awaited(guest: _Guest, count: int, settings: NodeSettings, deadline: Deadli
         )
         expected = (neighbours.Candidate(address, "static map"),)
     console = Console(guest.directory / "console.log", guest.kept.token)
-    return Awaited(
-        guest.kept.name, guest.kept.mac, guest.directory / "known_hosts", console, guest.timings, expected
-    )  # fmt: skip
+    if kind_of(guest.spec.distro).linux:
+        ask: t.Callable[[str, float], Probe] = functools.partial(
+            SshProbe, settings.ssh, guest.directory / "known_hosts"
+        )  # fmt: skip
+    else:
+        from .osv_probe import OsvProbe  # only such guests pay for it
+
+        ask = functools.partial(OsvProbe, guest.kept.token)
+    return Awaited(guest.kept.name, guest.kept.mac, ask, console, guest.timings, expected)

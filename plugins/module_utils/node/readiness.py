@@ -42,7 +42,7 @@ class Awaited:
     Attributes:
         name: its domain.
         mac: of its interface, in small letters.
-        known_hosts: a file of ours that holds the key that must answer (`write_known_hosts`).
+        ask: asks, at an address and for so many seconds, whether it is this guest that answers.
         console: its serial console.
         timings: gets the phases `address` (until the first candidate) and `ready` (from then on).
         expected: addresses that are known beforehand (the static map).
@@ -50,7 +50,7 @@ class Awaited:
 
     name: str
     mac: str
-    known_hosts: pathlib.Path
+    ask: t.Callable[[str, float], Probe]
     console: Console
     timings: Timings
     expected: tuple[Candidate, ...] = ()
@@ -62,8 +62,31 @@ def write_known_hosts(path: pathlib.Path, host_key: str) -> None:
     path.write_text(f"vtorque-guest {kind} {key}\n", encoding="ascii")
 
 
-class _Probe:
-    """One question to one address: does the expected key answer there?"""
+class Probe(t.Protocol):
+    """One question to one address: is it our guest that answers there?"""
+
+    address: str
+    deadline: Deadline
+
+    def fileno(self) -> int:
+        """Readable when there may be an answer."""
+
+    def answer(self) -> str | None:
+        """`right`, `wrong`, or words for "not yet"; None while there is none."""
+
+    def end(self) -> None:
+        """Whatever becomes of it, nobody listens any more."""
+
+
+class SshProbe:
+    """Does the expected key answer at an address?
+
+    Args:
+        ssh: the program.
+        known_hosts: a file of ours that holds the key that must answer (`write_known_hosts`).
+        address: where.
+        timeout_s: seconds for the connection.
+    """
 
     def __init__(self, ssh: pathlib.Path, known_hosts: pathlib.Path, address: str, timeout_s: float) -> None:
         self.address = address
@@ -90,10 +113,11 @@ class _Probe:
         os.set_blocking(self.fileno(), False)
 
     def fileno(self) -> int:
+        """See `Probe`."""
         return t.cast("t.IO[bytes]", self.process.stderr).fileno()
 
     def answer(self) -> str | None:
-        """`right`, `wrong`, or ssh's own words for "not yet"; None while it has not ended."""
+        """See `Probe`; what is not yet are ssh's own words."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.fileno(), 4096):
                 self.said = (self.said + data)[-8192:]
@@ -116,6 +140,7 @@ class _Probe:
         return lines[-1][:200] if lines else f"ssh ended with status {self.process.returncode}"
 
     def end(self) -> None:
+        """See `Probe`."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -125,15 +150,14 @@ class _Probe:
 class _Watch:
     """What is known of one guest so far."""
 
-    def __init__(self, guest: Awaited, ssh: pathlib.Path, ssh_timeout_s: float) -> None:
+    def __init__(self, guest: Awaited, probe_s: float) -> None:
         self.guest = guest
-        self.ssh = ssh
-        self.ssh_timeout_s = ssh_timeout_s
+        self.probe_s = probe_s
         self.began = time.monotonic()
         self.addressed: float | None = None
         self.candidates: dict[str, str] = {}
         self.refusals: dict[str, str] = {}
-        self.probe: _Probe | None = None
+        self.probe: Probe | None = None
         self.retry_s = _RETRY_FIRST_S
         self.retry_at = 0.0
         self.moved_at = self.began
@@ -182,10 +206,10 @@ class _Watch:
         if all(address in self.refusals for address in order):
             self.refusals.clear()
             order.sort(key=lambda a: a != self.guest.console.ready_address)
-        self.probe = _Probe(self.ssh, self.guest.known_hosts, order[0], self.ssh_timeout_s)
+        self.probe = self.guest.ask(order[0], self.probe_s)
 
     def _hear(self) -> None:
-        probe = t.cast(_Probe, self.probe)
+        probe = t.cast(Probe, self.probe)
         answer = probe.answer()
         if answer is None:
             return
@@ -238,7 +262,7 @@ class _Watch:
 
 def wait_ready(
     guests: t.Sequence[Awaited], domains: Domains, neighbours: Neighbours, deadline: Deadline, *,
-    ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh"), ssh_timeout_s: float = 5.0,
+    probe_s: float = 5.0,
 ) -> dict[str, str]:  # fmt: skip
     """Wait until every guest is ready.
 
@@ -246,7 +270,7 @@ def wait_ready(
         guests: what was started.
         domains: the connection that started them; it has listened since before that.
         neighbours: candidates for all of them.
-        ssh_timeout_s: seconds for one connection.
+        probe_s: seconds for one question to one address.
 
     Returns:
         The proven address of each guest, by its name.
@@ -258,7 +282,7 @@ def wait_ready(
         NodeFault: libvirt was lost.
     """
     began = time.monotonic()
-    watches = {guest.name: _Watch(guest, ssh, ssh_timeout_s) for guest in guests}
+    watches = {guest.name: _Watch(guest, probe_s) for guest in guests}
     with contextlib.ExitStack() as stack:
         for watch in watches.values():
             stack.callback(watch.end)

@@ -15,6 +15,7 @@ import tempfile
 import typing as t
 
 from ..errors import SiteFault, UserFault, VTorqueError
+from ..guest_kinds import OSV_LAUNCHER, kind_of
 from ..guestspec import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, Additions, KeyPair, Owner
 from ..mounts import Mount
 from ..templates import SITE_DIR
@@ -29,9 +30,9 @@ FAMILIES = {
     "centos": "redhat",
     "rocky": "redhat",
     "alma": "redhat",
+    "osv": "osv",
 }
 """Distributions that can be contextualised, and the family whose ways they have."""
-FILES = ("meta-data", "user-data", "network-config")
 
 
 def _text(pattern: str) -> t.Any:
@@ -64,6 +65,7 @@ class Seed:
         mount_s: seconds for which it tries each.
         additions: the user's own.
         data_disk: has the guest a disk of the user's own?
+        vcpus: so often the node file of a guest of OSv names it; others are told later.
 
     Raises:
         SiteFault: a value is not of its form; it is named.
@@ -88,6 +90,8 @@ class Seed:
     mount_s: int = 3
     additions: Additions = Additions()  # noqa: RUF009 - frozen
     data_disk: bool = False
+    vcpus: int = 1
+    launcher: t.ClassVar[str] = OSV_LAUNCHER
 
     def __post_init__(self) -> None:
         for thing in (self, self.owner, self.host_key, *self.owner.groups):
@@ -100,7 +104,7 @@ class Seed:
 
     @property
     def family(self) -> str:
-        """`debian` or `redhat`.
+        """`debian`, `redhat` or `osv`.
 
         Raises:
             UserFault: no seed can be written for this distribution.
@@ -145,9 +149,10 @@ def render(
         SiteFault: a template is wrong; says which, and where.
     """
     seed.family  # noqa: B018 - refuses a distribution before any template is read
+    kind = kind_of(seed.distro)
     return {
-        name: render_template(f"cloud-init/{name}.j2", site_dir=site_dir, compiled=compiled, seed=seed)
-        for name in FILES
+        name: render_template(f"{kind.seeds}/{name}.j2", site_dir=site_dir, compiled=compiled, seed=seed)
+        for name in kind.seed_files
     }
 
 

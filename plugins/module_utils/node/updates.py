@@ -16,7 +16,7 @@ from ..guest_updates import DONE, FAILED, OUTCOMES, TIMED_OUT, WORDS, GuestUpdat
 from ..records import Deadline
 from ..templates import render
 from .agent import Done, order_all
-from .joining import channel_to, guests_of
+from .joining import channel_to, with_channel
 from .settings import NodeSettings
 
 TEMPLATE = "guest/updates.sh"
@@ -48,7 +48,7 @@ def install(job_id: str, start: int, settings: NodeSettings, deadline: Deadline)
     """
     if not settings.updates_s:
         return ()
-    guests = guests_of(job_id, start, settings)
+    guests = with_channel(job_id, start, settings)
     seconds = min(settings.updates_s, int(deadline.left_s(86_400.0)) - RESERVE_S - TELL_S)
     if seconds < LEAST_S:
         words = "the prologue had no time left for them"

@@ -11,6 +11,7 @@ import pathlib
 import typing as t
 
 from ...module_utils.errors import UserFault, printable
+from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.parameters import Policy
 from ...module_utils.records import Deadline
 from .image_trial import add_timeout, ended_in_order
@@ -69,6 +70,8 @@ def run(call: argparse.Namespace, policy: Policy) -> int:
     if os.geteuid() != 0:
         raise UserFault("profile", "boots a guest, and only root may", "call it as root")
     image = images.find(call.name, pathlib.Path(policy.vm_img_dir))
+    if not kind_of(image.distro).linux:
+        raise UserFault(f"image {image.name}", f"a guest of {image.distro} has no cloud-init that could report")
     with waiting(wanted=not call.json) as say, ended_in_order():
         seen = trial.boot(
             image, policy.libvirt_uri, Deadline.after(call.boot_timeout), allow_emulation=policy.allow_emulation,

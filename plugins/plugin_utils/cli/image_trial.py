@@ -14,6 +14,7 @@ import typing as t
 
 from ...module_utils.errors import ImageFault, printable
 from ...module_utils.findings import BAD
+from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.parameters import Policy
 from ...module_utils.records import Deadline
 from .json_output import tell
@@ -84,6 +85,9 @@ class Trial:
             ImageFault: no job could run in it.
         """
         if self.call.no_boot:
+            return
+        if not kind_of(image.distro).linux:
+            self.not_tried = f"a guest of {image.distro} has no cloud-init that could report; a job tells"
             return
         from ...module_utils.node import trial  # and with it libvirt, which listing images does without
         from ...module_utils.node.trial_report import report_of

@@ -25,6 +25,7 @@ import typing as t
 
 from ...module_utils import shell_words
 from ...module_utils.errors import VTorqueError, printable
+from ...module_utils.guest_kinds import KINDS
 from ...module_utils.job import far_end, own_record
 from ...module_utils.job.guest_environment import (
     JobStart,
@@ -92,6 +93,8 @@ def _run(arguments: list[str]) -> far_end.End:
     if isinstance(record, RefusalRecord):
         raise Refused(record)
     variables = guest_variables(job, record.guests, record.bare)
+    if not KINDS[record.guests[0].kind].linux:
+        return _in_osv(record, directory, job, variables)
     start = JobStart(
         variables, _umask(), limits_here(), directory=job.get(b"PBS_O_INITDIR", b""), shell=record.user_shell.encode()
     )
@@ -111,7 +114,31 @@ def _run(arguments: list[str]) -> far_end.End:
         return _batch(record, directory, start, watch)
 
 
+def _in_osv(
+    record: ReadyRecord, directory: t.Any, job: dict[bytes, bytes], variables: dict[bytes, bytes]
+) -> far_end.End:  # fmt: skip
+    from ...module_utils.job import osv_command, osv_run
+
+    if os.isatty(0):
+        raise VTorqueError("nothing was run", "OSv has no shell and no terminal: submit a batch job")
+    line, path, script = _script()
+    words = osv_command.read(script, line.partition(b"\n")[0][len(path) :])
+    given = osv_run.variables_for(variables, record.user)
+    if words_of := "; ".join(filter(None, (changes(job, variables), osv_run.dropped(variables, given)))):
+        shell_words.say(directory, f"of the job's variables {words_of}")
+    with LostWatch(directory) as watch:
+        return osv_run.Run(record, directory, watch).run(words, given)
+
+
 def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch) -> far_end.End:
+    line, path, script = _script()
+    joined = os.path.sameopenfile(1, 2)  # qsub -j: the MOM opens the one file twice
+    said = dataclasses.replace(start, script=path, line=line, joined=joined).message(script)
+    return far_end.Conversation(record, directory, "batch", said, watch, early=True).run()
+
+
+def _script() -> tuple[bytes, bytes, bytes]:
+    """What the batch system says on standard input, the path of the script in it, and what that holds."""
     line = _read_all(0, LINE_LIMIT)
     path = line.partition(b"\n")[0].partition(b" ")[0]
     if not path.startswith(b"/"):
@@ -123,9 +150,7 @@ def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWa
             script = stream.read()
     except OSError as error:
         raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
-    joined = os.path.sameopenfile(1, 2)  # qsub -j: the MOM opens the one file twice
-    said = dataclasses.replace(start, script=path, line=line, joined=joined).message(script)
-    return far_end.Conversation(record, directory, "batch", said, watch, early=True).run()
+    return line, path, script
 
 
 def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> far_end.End:

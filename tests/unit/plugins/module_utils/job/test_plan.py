@@ -76,6 +76,31 @@ def test_plan_holds_one_guest_on_the_jobs_node() -> None:
     assert guest.host_key.public != plan.job_key.public
 
 
+IN_OSV = dataclasses.replace(OFFERS, images=(ImageFacts("osv@1", "osv", "x86_64"),))
+
+
+def in_osv(text: str = "", shell: str = "", **changes: t.Any) -> JobPlan:
+    request = parse([(f"img=osv,vcpus=1,ram=1G{text}", "command line")])
+    job = dataclasses.replace(JOB, x=(request.with_shell(shell) if shell else request).encode(), **changes)
+    nodes = "".join(f"{node}\n" for node in job.exec_host)
+    return make_plan(job, POLICY, IN_OSV, node_file=nodes, timeout_s=9.0, find_owner=lambda user, group: ALICE)
+
+
+def test_a_job_in_osv_is_one_guest_whoever_asks() -> None:
+    """Root decides again what vsub has refused."""
+    assert [guest.distro for guest in in_osv().parts["n1"].guests] == ["osv"]
+    with pytest.raises(UserFault, match="vms_per_node=2: OSv is one process"):
+        in_osv(",vms_per_node=2")
+    with pytest.raises(UserFault, match="-l nodes: OSv is one process"):
+        in_osv(exec_host=("n1", "n1", "n2", "n2"))
+    with pytest.raises(UserFault, match="disk=/home/alice/data: nothing in OSv would mount it"):
+        in_osv(",disk=/home/alice/data")
+    with pytest.raises(UserFault, match="-I: OSv has no shell"):
+        in_osv(interactive=True)
+    with pytest.raises(UserFault, match="-S: OSv has no shell"):
+        in_osv(shell="/bin/zsh")
+
+
 def test_a_disk_of_the_users_is_rank_0s_alone() -> None:
     x = parse([("img=debian12,vcpus=1,ram=1G,vms_per_node=2,disk=/home/alice/data", "command line")]).encode()
     plan = planned("n1\n" * 3 + "n2\n" * 3, x=x, exec_host=("n1",) * 3 + ("n2",) * 3)

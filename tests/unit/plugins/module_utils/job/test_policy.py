@@ -143,7 +143,6 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("disk_default: /home/all.img\n", "disk_default", "~/PATH: the file in each user's home"),
         ("metadata_default: more.yml\n", "metadata_default", "or ~/PATH: the file in each user's home"),
         ("hypervisor_default: skvm\n", "hypervisor_default", "skvm belongs to IOcm, which is not available yet"),
-        ("distro_default: OSv\n", "distro_default", "osv belongs to guests of OSv, which is not available yet"),
         ("pbs_exclusive_node_alloc: no\n", "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: "),
     ],
 )
@@ -276,7 +275,6 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
         ("img=debian12,arch=ppc64le", "arch", "the image debian12@10 is x86_64"),
         ("img=tiny,distro=debian,arch=aarch64", "arch", "the nodes offer x86_64"),
         ("img=arm", "arch", "the nodes offer x86_64"),
-        ("img=osv", "distro", "not available on this site yet"),
         ("img=debian12,hypervisor=qemu", "hypervisor", "does not allow software emulation"),
         ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "not available"),
     ],
@@ -289,7 +287,7 @@ def test_what_cannot_be_had_is_said(text: str, key: str, words: str) -> None:
     "text",
     [
         "vrdma=true", "iocm=0", "unclot=yes", "vcpu_pinning=true", "vcpu_pinning=/home/a/map",
-        "hypervisor=skvm", "distro=osv",
+        "hypervisor=skvm",
         "iocm_min_cores=1", "iocm_max_cores=2", "unclot_shmem=1G",
         "pci=gpu:1",
     ],

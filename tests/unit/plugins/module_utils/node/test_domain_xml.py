@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds import OSV
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain_xml import (
     DomainSpec,
     GuestMark,
@@ -47,6 +48,7 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "cores": {"cores": "1-3,8"},
     "a disk of the user's": {"data": GUEST / "data.sock"},
     "an image of the user's": {"served": GUEST / "image.sock"},
+    "osv": {"template": OSV.domain},
     "shares": {
         "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"), ("vtorque1", GUEST / "vtorque1.sock")),
         "plan9": (("vtorque2", "/srv/it's <here>"),),
@@ -75,6 +77,23 @@ def test_the_schema_check_would_notice(tmp_path: pathlib.Path) -> None:
     file.write_text(render().replace("<devices>", "<devices><bogus/>"), encoding="utf-8")
     done = subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, timeout=60, check=False)
     assert done.returncode != 0
+
+
+def test_a_guest_of_osv_differs_in_its_console_and_has_no_channel() -> None:
+    """All that there is of devices else is the same."""
+    ours, osv = (parse(render(**changes)).find("devices") for changes in ({}, {"template": OSV.domain}))
+    assert ours is not None
+    assert osv is not None
+    serial = osv.find("serial")
+    assert serial is not None
+    assert (serial.get("type"), serial.find("source").get("path")) == ("unix", str(SPEC.agent))  # type: ignore[union-attr]
+    assert serial.find("log").get("file") == str(SPEC.console)  # type: ignore[union-attr]
+    assert osv.find("channel") is None
+
+    def others(devices: ET.Element) -> list[str]:
+        return [ET.tostring(one).decode().strip() for one in devices if one.tag not in ("serial", "channel")]
+
+    assert others(osv) == others(ours)
 
 
 def test_an_emulated_guest_has_no_host_processor() -> None:

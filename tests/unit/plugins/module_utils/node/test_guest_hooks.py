@@ -38,8 +38,8 @@ class Site:
         self.told = {channel.name: script for channel, script in orders}
         return {name: self.done.get(name, Done(0, "")) for name in self.told}
 
-    def guest(self, rank: int) -> Kept:
-        kept = Kept(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
+    def guest(self, rank: int, kind: str = "slg") -> Kept:
+        kept = Kept(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=kind)
         directory = self.settings.start_dir(JOB, 1) / kept.name
         directory.mkdir(parents=True)
         write_kept(directory, kept)
@@ -69,6 +69,15 @@ def test_rank_0_and_the_others_have_scripts_of_their_own(site: Site) -> None:
     assert set(site.told) == {"vn1-1"}
     assert guest_hooks.run_epilogues(JOB, 1, site.settings) == ()
     assert set(site.told) == {"vn1-2", "vn1-3"}
+
+
+def test_a_guest_without_a_shell_is_ordered_nothing(site: Site) -> None:
+    site.guest(0)
+    site.guest(1, kind="osv")
+    site.script("prologue")
+    site.script("prologue.parallel")
+    site.prologues()
+    assert set(site.told) == {"vn1-1"}
 
 
 def test_a_site_without_scripts_orders_nothing(site: Site) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import threading
@@ -117,7 +118,12 @@ class Scene:
         readiness.write_known_hosts(directory / "known_hosts", f"ssh-ed25519 {'A' * 68} guest")
         console = Console(directory / "console.log", TOKEN)
         guest = readiness.Awaited(
-            f"vcn1-{number}", f"52:54:00:00:01:0{number}", directory / "known_hosts", console, Timings(), **more
+            f"vcn1-{number}",
+            f"52:54:00:00:01:0{number}",
+            functools.partial(readiness.SshProbe, self.ssh, directory / "known_hosts"),
+            console,
+            Timings(),
+            **more,
         )
         self.guests.append(guest)
         return guest
@@ -128,7 +134,7 @@ class Scene:
 
     def wait(self, seconds: float = LONG) -> dict[str, str]:
         domains, neighbours = t.cast(t.Any, self.domains), t.cast(t.Any, self.neighbours)
-        return readiness.wait_ready(self.guests, domains, neighbours, Deadline.after(seconds), ssh=self.ssh)
+        return readiness.wait_ready(self.guests, domains, neighbours, Deadline.after(seconds))
 
 
 @pytest.fixture
@@ -152,9 +158,10 @@ def test_ssh_is_asked_with_the_expected_key_and_no_way_to_log_in(scene: Scene) -
     scene.says(guest, ready_line())
     scene.wait()
     asked = scene.asked[0]
+    known_hosts = guest.console.path.parent / "known_hosts"
     for words in (
         "-F none", "BatchMode=yes", "PreferredAuthentications=none", "StrictHostKeyChecking=yes",
-        f"UserKnownHostsFile={guest.known_hosts}", "GlobalKnownHostsFile=/dev/null", "HostKeyAlgorithms=ssh-ed25519",
+        f"UserKnownHostsFile={known_hosts}", "GlobalKnownHostsFile=/dev/null", "HostKeyAlgorithms=ssh-ed25519",
     ):  # fmt: skip
         assert words in asked
     assert asked.endswith(f"-l vtorque-probe -- {ADDRESS} true")

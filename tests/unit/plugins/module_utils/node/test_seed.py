@@ -168,8 +168,8 @@ def test_a_family_has_its_own_name_for_sshd(distro: str, unit: str) -> None:
 
 
 def test_a_distribution_that_cannot_be_told_is_the_users_fault() -> None:
-    with pytest.raises(UserFault, match="distro=osv"):
-        render(dataclasses.replace(SEED, distro="osv"), None)
+    with pytest.raises(UserFault, match="distro=plan"):
+        render(dataclasses.replace(SEED, distro="plan"), None)
 
 
 def test_what_the_site_sets_reaches_the_guest() -> None:

@@ -280,6 +280,15 @@ def test_where_it_cannot_be_booted_it_is_added_and_that_is_said(call: VmgrCall, 
     assert told["why"].startswith("libvirt at qemu+unix")
 
 
+def test_an_image_of_osv_is_not_booted_and_has_no_profile(call: VmgrCall, disk: pathlib.Path) -> None:
+    """It has no cloud-init that could report; it is checked as all are, and added."""
+    told = call("image", "add", "osv-solver", disk, "--json")
+    assert told["trial"] == {"booted": False, "why": "a guest of osv has no cloud-init that could report; a job tells"}
+    assert told["distro"] == "osv"
+    with pytest.raises(UserFault, match="no cloud-init that could report"):
+        call("image", "profile", "osv-solver")
+
+
 @pytest.mark.parametrize("seconds", ["0", "3601", "1.5", "-1", "\u0661"])
 def test_a_time_that_is_none_is_refused(call: VmgrCall, disk: pathlib.Path, seconds: str) -> None:
     with pytest.raises(SystemExit):
