@@ -41,7 +41,7 @@ def install(job_id: str, start: int, settings: NodeSettings, deadline: Deadline)
         deadline: of the prologue; some of what is left is not touched.
 
     Returns:
-        What became of them in each guest; nothing where the site wants none.
+        What became of them in each guest whose root hears us; nothing where the site wants none.
 
     Raises:
         SiteFault: the site's template is wrong.

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds import OSV
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_updates import GuestUpdates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import from_dict, to_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
@@ -112,6 +113,14 @@ def test_what_a_guest_says_is_read_strictly(node: Node, done: Done, outcome: str
     assert (first.outcome, first.packages, first.words) == ("done", 0, "")
     assert (second.name, second.outcome, second.packages, second.words) == ("vn1-2", outcome, packages, words)
     assert from_dict(GuestUpdates, to_dict(second)) == second
+
+
+def test_a_guest_of_osv_has_no_packages(node: Node) -> None:
+    """And no root that could be asked."""
+    kept = Kept(0, 1, "vn1-1", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=OSV.name)
+    write_kept(node.settings.start_dir(JOB, 1) / kept.name, kept)
+    assert [one.name for one in node.install()] == ["vn1-2"]
+    assert set(node.told) == {"vn1-2"}
 
 
 def test_a_guest_that_is_silent_ends_nothing(node: Node) -> None:
