@@ -21,7 +21,7 @@ SOCKETS = pathlib.Path("/run/lab-torque")
 RUN = pathlib.Path("/run/lab")
 """Where the number of the node's daemon is, for who wants to stop it."""
 PROGRAM = "/usr/local/lib/lab-torque.pyz"
-CORES = 4
+CORES = 8
 """`np` of every node: more than the machine may have, since nothing is measured by it."""
 START_TIMEOUT_S = 60
 

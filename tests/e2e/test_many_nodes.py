@@ -10,7 +10,7 @@ import re
 from .conftest import Site
 from .trouble import changed, check_held, drop
 
-GUESTS = "vcpus=1,ram=192M,vms_per_node=2"
+GUESTS = "vcpus=3,ram=192M,vms_per_node=2"
 LOOK = """#!/bin/sh
 hostname
 echo "np $PBS_NP nodes $PBS_NUM_NODES ppn $PBS_NUM_PPN file $PBS_NODEFILE"
@@ -35,11 +35,13 @@ def test_guests_of_two_nodes_are_one_job(site: Site) -> None:
     slots = [line.split()[1] for line in lines if line.startswith("slot ")]
     assert slots[0] == lines[0]
     assert re.fullmatch(r"vcn[12]-1", lines[0])
-    assert sorted(slots) == ["vcn1-1", "vcn1-2", "vcn2-1", "vcn2-2"]
-    assert slots[0][:4] == slots[1][:4]
-    assert lines[1] == f"np 4 nodes 4 ppn 1 file /var/spool/torque/aux//{ended.job_id}"
+    guests = ["vcn1-1", "vcn1-2", "vcn2-1", "vcn2-2"]
+    assert sorted(slots) == [name for name in guests for _processor in range(3)]
+    assert slots == [name for name in slots[::3] for _processor in range(3)]
+    assert slots[0][:4] == slots[3][:4]
+    assert lines[1] == f"np 12 nodes 4 ppn 3 file /var/spool/torque/aux//{ended.job_id}"
     ways = {tuple(line.split()[1:]) for line in lines if line.startswith("way ")}
-    assert ways == {(one, other, "alice") for one in slots for other in slots}
+    assert ways == {(one, other, "alice") for one in guests for other in guests}
     assert lines[-3] == lines[-2]
     assert lines[-1] == "status 255"
     assert "Host key verification failed" in ended.err or "not known" in ended.err
