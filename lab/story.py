@@ -86,6 +86,16 @@ def tell_job(console: Console, title: str, shown: str, vsub: t.Sequence[str], st
     return written, facts["exit_status"]
 
 
+def tell_pool(console: Console, image: str) -> None:
+    """What a user may choose from: the image was published as a site's are, and nothing is copied for a job."""
+    console.print("\nthe images of the site\n  alice@fe $ vmgr image list", highlight=False, markup=False)
+    listed = on("fe", "vmgr", "image", "list", user="alice")
+    for line in (listed.stdout + listed.stderr).splitlines():
+        console.print(f"    {line}", highlight=False, markup=False)
+    if listed.returncode or not any(line.startswith(f"{image}@") for line in listed.stdout.splitlines()):
+        raise Failure(f"the pool has no {image}")
+
+
 SCRIPT = """#!/bin/sh
 echo "this is $(hostname), $(uname -s) $(uname -r), user $(id -un) ($(id -u))"
 echo "my node file: $(tr '\\n' ' ' <"$PBS_NODEFILE")"
@@ -98,6 +108,7 @@ def tell(console: Console, image: str) -> None:
     console.print(f"\nthe nodes run Linux {here}; nothing of a job is on them", highlight=False)
     script = "/home/alice/where.sh"
     on("fe", "sh", "-c", 'cat >"$1"', "sh", script, user="alice", stdin=SCRIPT)
+    tell_pool(console, image)
     choice = ("-vm", f"img={image}") if image != "tiny" else ()
     flags = "".join(f"{word} " for word in choice)
 
