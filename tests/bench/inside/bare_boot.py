@@ -11,6 +11,7 @@ Ready means what it means for a job: each guest's line on its console, and its o
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import json
 import pathlib
 import platform
@@ -36,6 +37,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.console i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import Domains, DomainSpec, render_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.readiness import (
     Awaited,
+    SshProbe,
     wait_ready,
     write_known_hosts,
 )
@@ -95,7 +97,8 @@ def prepare(
         site_dir=settings.template_dir,
     )  # fmt: skip
     console = Console(directory / "console.log", TOKEN)
-    return xml, Awaited(name, settings.mac(slot), directory / "known_hosts", console, Timings())
+    ask = functools.partial(SshProbe, settings.ssh, directory / "known_hosts")
+    return xml, Awaited(name, settings.mac(slot), ask, console, Timings())
 
 
 def boot(settings: NodeSettings, domains: Domains, guests: list[tuple[str, Awaited]]) -> float:

@@ -12,6 +12,7 @@ import typing as t
 import jsonschema
 import pytest
 import yaml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds import SLG, kind_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import (
     AddedFile,
     Additions,
@@ -55,7 +56,7 @@ def faults() -> t.Callable[[str], list[str]]:
     return lambda text: [error.message for error in validator.iter_errors(yaml.safe_load(text))]
 
 
-@pytest.mark.parametrize("distro", FAMILIES)
+@pytest.mark.parametrize("distro", [distro for distro in FAMILIES if kind_of(distro) is SLG])
 @pytest.mark.parametrize("more", [{}, MOST], ids=["least", "most"])
 def test_what_a_job_s_guest_is_told(
     faults: t.Callable[[str], list[str]], distro: str, more: dict[str, t.Any]

@@ -315,6 +315,11 @@ class JobPlace:
                 continue
         return found
 
+    def process(self, words: bytes) -> int:
+        """The one such process: the kernel closes what held up who began it before it shows the command line."""
+        self.wait_until(lambda: len(self.processes(words)) == 1)
+        return self.processes(words)[0]
+
 
 def _job_place(shell: str, *, busybox: bool, early: bool) -> t.Iterator[JobPlace]:
     with contextlib.ExitStack() as stack:

@@ -34,7 +34,7 @@ def batch_with(place: JobPlace, script: bytes, ready: t.Callable[[ProcessId], No
 
 def test_the_job_runs_over_it_alone(early_place: JobPlace) -> None:
     process = early_place.start_batch(b"echo up; until [ -e seen ]; do sleep 0.1; done; exit 4\n")
-    (begun,) = early_place.processes(SSH)
+    begun = early_place.process(SSH)
     assert process.stdout
     assert process.stdout.readline() == b"up\n"
     assert early_place.processes(SSH) == [begun]
@@ -47,7 +47,7 @@ def test_the_job_runs_over_it_alone(early_place: JobPlace) -> None:
 def test_it_is_the_users_and_nothing_of_the_hooks(early_place: JobPlace) -> None:
     """Torque waits for the end of what its hook was given, and ends a hook with all of its session."""
     early_place.make_ready(ProcessId.of(os.getpid()))
-    (begun,) = early_place.processes(SSH)
+    begun = early_place.process(SSH)
     assert os.getsid(begun) == begun
     status = pathlib.Path(f"/proc/{begun}/status").read_text()
     uid = str(early_place.uid)
@@ -67,8 +67,7 @@ def test_it_is_the_users_and_nothing_of_the_hooks(early_place: JobPlace) -> None
 def test_one_that_has_ended_is_passed_over(early_place: JobPlace) -> None:
     def ready(shell: ProcessId) -> None:
         early_place.make_ready(shell)
-        for pid in early_place.processes(SSH):
-            os.kill(pid, signal.SIGKILL)
+        os.kill(early_place.process(SSH), signal.SIGKILL)
         early_place.wait_until(lambda: early_place.processes(SSH) == [])
 
     assert batch_with(early_place, b"echo ran; exit 7\n", ready) == (7, b"ran\n", b"")
@@ -137,7 +136,7 @@ def test_its_end_leaves_nothing_and_ends_nobody_else(early_place: JobPlace) -> N
     os.close(said)
     early_place.stack.callback(other.wait)
     early_place.stack.callback(other.kill)
-    assert len(early_place.processes(SSH)) == 1
+    early_place.process(SSH)
     assert early_ssh.end(early_place.directory)
     assert early_place.processes(SSH) == []
     assert other.poll() is None
