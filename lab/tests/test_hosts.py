@@ -61,6 +61,15 @@ def test_a_host_has_booted_whole(hosts: State, host: str) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("host", ["fe", "cn1"])
+def test_nothing_of_the_hosts_own_happens_by_the_clock(hosts: State, host: str) -> None:
+    """What the distribution does at midnight would change files under a test that compares them."""
+    told = ssh(hosts, host, "systemctl show --property=NextElapseUSecRealtime --value '*.timer'")
+    times = [line for line in told.splitlines() if line]
+    assert times
+    assert {time.split()[1] for time in times} == {"2100-01-01"}
+
+
 def test_a_compute_node_has_libvirt_a_bridge_and_the_batch_system(hosts: State) -> None:
     assert ssh(hosts, "cn1", "virsh -c qemu:///system list --name; ip -o link show br0 type bridge | wc -l") == "1"
     assert "state = free" in ssh(hosts, "cn1", "pbsnodes cn1")
