@@ -120,6 +120,13 @@ def test_the_seed_is_read_only_and_nothing_is_offered_that_a_job_has_no_use_for(
     assert root.find("devices/memballoon").get("model") == "none"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("cores", ["", "2-5"])
+def test_a_guest_has_all_its_processors_pinned_or_not(cores: str) -> None:
+    """Without the element libvirt gives one."""
+    (vcpu,) = parse(render(vcpus=4, cores=cores)).findall("vcpu")
+    assert (vcpu.text, vcpu.get("cpuset", "")) == ("4", cores)
+
+
 def test_libvirt_chooses_the_program_and_what_confines_it() -> None:
     # Enterprise Linux has it as /usr/libexec/qemu-kvm, under SELinux; Debian has AppArmor
     root = parse(render())

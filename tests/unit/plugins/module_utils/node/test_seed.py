@@ -102,6 +102,25 @@ def test_user_data_is_cloud_config_without_any_user_of_the_images() -> None:
     assert data["package_update"] is False
 
 
+def test_the_address_is_asked_for_by_mac_address() -> None:
+    """networkd asks by the machine-id else, which clones of an image may share: one address for all (systemd 9609)."""
+    (card,) = _documents(SEED)["network-config"]["ethernets"].values()
+    assert card["dhcp-identifier"] == "mac"
+
+
+def test_nobody_gets_a_password_or_more_power() -> None:
+    """Neither by a word of cloud-init's nor by a file."""
+    data = _documents(SEED)["user-data"]
+    giving = {
+        "chpasswd", "password", "ssh_pwauth", "system_info", "user", "groups", "ssh_authorized_keys", "ssh_import_id",
+    }  # fmt: skip
+    assert not giving & set(data)
+    assert data["disable_root"] is True
+    places = ("/etc/sudoers", "/etc/passwd", "/etc/shadow", "/etc/group", "/etc/pam.d", "/etc/polkit-1", "/root/")
+    assert [path for path in _files(SEED) if path.startswith(places)] == []
+    assert [mode for mode in _modes(SEED).values() if not re.fullmatch(r"0[0-7][0145][0145]", mode)] == []
+
+
 def test_readiness_is_a_unit_of_its_own_and_the_guest_speaks_to_its_node_early() -> None:
     commands = _documents(SEED)["user-data"]["bootcmd"]
     assert [command[-1].split()[0] for command in commands] == [
