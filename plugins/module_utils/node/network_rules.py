@@ -211,6 +211,9 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         f"ip saddr != {own} drop",
         f"ip daddr @{job} accept",
         f"meta l4proto {{ tcp, udp }} th dport {BATCH_AND_LIBVIRT} {drop}",
+        # the kernel (6.18) looks for ports and flags also in later parts of a packet, and in what fills up the first:
+        # in such parts a connection could be begun with anybody.  TCP of today sends none
+        "ip protocol tcp ip frag-off & 0x3fff != 0 drop",
         "tcp flags & (syn | ack) != syn accept",
         "icmp type { echo-reply, destination-unreachable, time-exceeded, parameter-problem } accept",
         f"ip daddr {whom.node} icmp type echo-request accept",

@@ -181,6 +181,88 @@ def test_who_borrows_anothers_address_is_not_heard(settings: NodeSettings) -> No
     assert last_rule_saw() == 2  # another's is dropped before
 
 
+FRAMES = """
+import socket, sys
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind(("guest", 0))
+for line in sys.stdin:
+    wire.send(bytes.fromhex(line))
+"""
+OWN, OTHER = "525400000101", "525400000b0b"
+OWN_IP, ANOTHERS_IP, ALL = "0a4d0064", "0a4d0063", "ffffffff"  # 10.77.0.100, 10.77.0.99, 255.255.255.255
+
+
+def frame(kind: str, payload: str, to: str = "ff" * 6) -> str:
+    """An Ethernet frame of the guest's, as hexadecimal digits."""
+    return to + OWN + kind + payload
+
+
+def packet(protocol: int, payload: str, to: str, *, fragment: str = "0000", own: str = OWN_IP) -> str:
+    """An IPv4 packet in a frame; nobody on a bridge looks at its checksum."""
+    head = f"4500{20 + len(payload) // 2:04x}0001{fragment}40{protocol:02x}0000{own}{to}"
+    return frame("0800", head + payload)
+
+
+def question(mac: str) -> str:
+    """The one for an address, in the name of this MAC address (RFC 2131)."""
+    return packet(17, "004400430108" + "0000" + "01010600" + "00" * 24 + mac + "00" * 230, ALL, own="00000000")
+
+
+def neighbour(mac: str, address: str) -> str:
+    """An answer of ARP: this address is at this MAC address."""
+    return frame("0806", f"0001080006040002{mac}{address}{OTHER}0a4d000b")
+
+
+def segment(flags: int, port: int) -> str:
+    return f"9c40{port:04x}000000010000000050{flags:02x}040000000000"
+
+
+HARMLESS = (question(OWN), neighbour(OWN, OWN_IP), packet(6, segment(0x10, 7000), "0a080101"))
+HOSTILE = {
+    "an address for somebody": packet(17, "004300440108" + "0000" + "02" + "00" * 239 + "00" * 16, ALL),
+    "a question in another's name": question(OTHER),
+    "another's address in ARP": neighbour(OWN, ANOTHERS_IP),
+    "another's MAC address in ARP": neighbour(OTHER, OWN_IP),
+    "a router of IPv6": frame(
+        "86dd", "60000000" + "00103aff" + "fe80" + "00" * 14 + "ff02" + "00" * 13 + "01" + "8600" + "00" * 14
+    ),
+    "an answer by IPv6": frame("86dd", "60000000" + "00140640" + 2 * ("fd00" + "00" * 14) + segment(0x10, 7000)),
+    "another network by its tag": frame("8100", "0001" + "0800" + "45" + "00" * 45),
+    "another way by ICMP": packet(1, "05010000" + "0a4d0064" + "00" * 28, "0a4d000b"),
+    "a beginning with an end": packet(6, segment(0x03, 7000), "0a080101"),
+    "a beginning and urgent": packet(6, segment(0x22, 7000), "0a080101"),
+    "the first part of a beginning": packet(6, segment(0x02, 7000)[:16], "0a080101", fragment="2000"),
+    "the other part, that looks like an answer": packet(6, segment(0x10, 7000), "0a080101", fragment="0001"),
+    "the first part, filled up to look like an answer": frame(
+        "0800", "4500001c000120004006" + "0000" + OWN_IP + "0a080101" + segment(0x10, 7000)
+    ),
+    "the batch system's port in a part": packet(6, segment(0x10, 15001)[:16], "0a090101", fragment="2000"),
+    "something that is no TCP and no UDP": packet(47, "00000800" + "00" * 20, "0a080101"),
+}  # fmt: skip
+
+
+def test_what_else_a_hostile_root_sends_reaches_nobody(settings: NodeSettings) -> None:
+    """As frames.  Whatever our rules let pass is counted by a chain that comes after them."""
+    inside = on_the_bridge(settings)
+    network_rules.hold([FIRST], WHOM, settings)
+    network_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
+    later = 'table bridge later { chain passed { type filter hook prerouting priority 0; iifname "vtq1" counter; }; }'
+    subprocess.run([settings.nft, later], check=True, timeout=20)
+
+    def passed(frames: t.Iterable[str]) -> int:
+        """How many frames so far, these too."""
+        command = [*inside, sys.executable, "-c", FRAMES]
+        subprocess.run(command, input="\n".join(frames), text=True, check=True, timeout=20)
+        found = re.search(r"counter packets (\d+)", chain(settings, "passed"))
+        assert found
+        return int(found[1])
+
+    assert passed(HARMLESS) == len(HARMLESS)
+    seen = [len(HARMLESS), *(passed([one]) for one in HOSTILE.values())]
+    let_pass = [name for name, before, after in zip(HOSTILE, seen, seen[1:], strict=False) if after != before]
+    assert let_pass == []
+
+
 def test_whom_the_site_names_is_found_by_name_address_and_network(settings: NodeSettings) -> None:
     site = NodeSettings("cn1", 1, may_reach=("10.2.0.0/16", "10.2.7.7", "localhost"))
     whom = network_rules.reach(site, "10.77.0.11", ("10.77.0.1",), Deadline.after(20))
