@@ -216,9 +216,13 @@ def node_of(facts: dict[str, str]) -> str:
 
 AT_WORK = """
 for pid in $(pgrep -f '[a]nsible'); do echo "process $pid $(tr '\\0' ' ' 2>/dev/null </proc/$pid/cmdline)"; done
-for lock in /run/vtorque/locks/*; do [ ! -e "$lock" ] || flock -n "$lock" true || echo "lock $lock is held"; done
+cd /run/vtorque/locks 2>/dev/null || exit 0
+for lock in *; do [ ! -e "$lock" ] || flock -n "$lock" true || echo "lock $PWD/$lock is held"; done
 """
-"""Programs of ours and playbooks that still run on a node, and locks that somebody holds."""
+"""Programs of ours and playbooks that still run on a node, and locks that somebody holds.
+
+The lab looks for processes at the same time, so that none of these has a path of ours for a word.
+"""
 
 
 @pytest.fixture(scope="session")
