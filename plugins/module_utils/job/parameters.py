@@ -106,7 +106,7 @@ _REACHED = text(
 _HOME_FILE = text(
     r"~/[^,;\x00-\x1f\x7f\ud800-\udfff]{1,900}", "~/PATH: the file in each user's home, where there is one"
 )
-_SITE_FILE = either(path("the absolute path of a file that all users may read"), _HOME_FILE)
+_SITE_FILE = either(path("an absolute path that all users may read"), _HOME_FILE)
 _ADDRESS = text(ADDRESS, "an address")
 _EXPORT = text(mounts_of_guests.EXPORT, "an export (server:/path)")
 _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
