@@ -103,7 +103,7 @@ def _left(state: State, arguments: argparse.Namespace) -> int:
         if node in facts.inits and not facts.inits[node].alive:
             left[node] = ["unknown: the node is lost"]
             continue
-        done = subprocess.run(cluster.command(facts, node, words), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(cluster.command(facts, node, words), capture_output=True, text=True, timeout=600)
         if done.returncode:
             raise LabError(f"{node}: {done.stderr.strip()}")
         left[node] = json.loads(done.stdout)

@@ -75,7 +75,7 @@ def run(*command: str, **more: str) -> None:
     # a file and not a pipe: a daemon may keep its standard error open for life
     with tempfile.TemporaryFile() as words:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, timeout=60, env={**ENVIRONMENT, **more}
+            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, timeout=600, env={**ENVIRONMENT, **more}
         )  # fmt: skip
         if done.returncode:
             words.seek(0)

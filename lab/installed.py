@@ -89,6 +89,6 @@ def lay(kept: pathlib.Path, state: State, nodes: t.Iterable[str]) -> None:
     for name in names:
         # with what overlayfs notes of deleted files and replaced directories
         words = ["/bin/cp", "-a", str(kept / "nodes" / name), str(state.node(name) / "upper")]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600)
         if done.returncode:
             raise LabError(f"{name} has no disk: {done.stderr.strip()}")

@@ -31,7 +31,7 @@ def make(state: State, nodes: t.Iterable[str]) -> None:
         )
         for name in names
     ]
-    if any([process.wait(timeout=60) for process in making]):
+    if any([process.wait(timeout=600) for process in making]):
         raise LabError("ssh-keygen failed")
     hand_out(state, names[1:])
 

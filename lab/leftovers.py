@@ -72,7 +72,7 @@ def domains() -> t.Iterator[str]:
     if not pathlib.Path("/run/libvirt/libvirt-sock").exists():
         return
     words = [VIRSH, "-c", "qemu:///system", "list", "--all", "--name"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     if done.returncode:
         yield f"unknown: libvirt did not answer: {done.stderr.strip()}"
     yield from (f"domain {name}" for name in done.stdout.split())
@@ -154,7 +154,7 @@ def rules() -> t.Iterator[str]:
     """Every chain of the bridge's packet filter that a guest has."""
     if not pathlib.Path(NFT).exists():
         return
-    done = subprocess.run([NFT, "list", "chains", "bridge"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([NFT, "list", "chains", "bridge"], capture_output=True, text=True, timeout=600)
     yield from (f"network rules {name}" for name in re.findall(r"chain (vtq\S+)", done.stdout))
 
 
@@ -163,7 +163,7 @@ def devices() -> t.Iterator[str]:
     for path in sorted(pathlib.Path("/sys/class/net").glob("*/tun_flags")):
         yield f"tap {path.parent.name}"
     words = ["/usr/sbin/ip", "neigh", "show", "nud", "permanent"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     yield from (f"neighbour {line.strip()}" for line in done.stdout.splitlines())
     if done.returncode:
         yield f"unknown: {' '.join(words)}: {done.stderr.strip()}"

@@ -93,6 +93,6 @@ def _ip(lines: list[str], namespace: str | None = None) -> None:
 
 
 def _run(command: list[str], text: str = "") -> None:
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=600)
     if done.returncode:
         raise LabError(f"network: {done.stderr.strip() or 'ip or nft failed without a word'}")

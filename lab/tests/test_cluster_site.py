@@ -22,7 +22,7 @@ CHECK = "from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job i
 
 def on(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> subprocess.CompletedProcess[str]:
     line = cluster.command(state.running(), node, words, user=user)
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, input=stdin, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
 
 
 def out(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> str:

@@ -20,7 +20,7 @@ from lab.state import LabError, State
 
 def ssh(state: State, host: str, *words: str) -> str:
     line = ["ssh", "-F", str(state.directory / "ssh_config"), host, *words]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

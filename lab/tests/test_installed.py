@@ -19,7 +19,7 @@ def raised(state: State, place: pathlib.Path) -> None:
 
 def on_fe(state: State, script: str) -> str:
     line = cluster.command(state.running(), "fe", ["/bin/sh", "-c", script])
-    return subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=60, check=True).stdout
+    return subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=600, check=True).stdout
 
 
 def keep(place: pathlib.Path) -> pathlib.Path:

@@ -34,7 +34,7 @@ class Terminal:
         os.close(slave)
         self.seen = ""
 
-    def expect(self, text: str, timeout_s: float = 180) -> None:
+    def expect(self, text: str, timeout_s: float = 900) -> None:
         """Read until the text was written; everything read is in `seen`."""
         end = time.monotonic() + timeout_s
         while text not in self.seen:
@@ -62,7 +62,7 @@ class Terminal:
             while chunk := os.read(self.master, 65536):
                 self.seen += chunk.decode(errors="replace")
         os.close(self.master)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=900)
 
     @property
     def job_id(self) -> str:
