@@ -259,5 +259,5 @@ def check_nothing_left(site: Site) -> None:
         # what waits or is held in the queue does not go away by itself
         return not last or any(thing.startswith("job ") and thing[-1] in "HQ" for thing in last)
 
-    site.wait_for("nothing to be left of any job", settled, seen=lambda: last)
+    site.wait_for("nothing to be left of any job", settled, timeout_s=300, seen=lambda: last)
     assert last == []
