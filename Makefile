@@ -20,6 +20,7 @@ FURNISHED := $(patsubst %,tests/e2e/test_%.py,debian documentation image_trial l
 # other tests that run side by side: most of them wait
 TESTS ?= 3
 FRESH ?= make demo
+SOAK ?= 500
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
 # a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet
@@ -116,6 +117,10 @@ docs: prepare-test ## the manuals and the reference of plugins and roles as web 
 .PHONY: generated
 generated: prepare-test ## write anew what repeats a table or a parser: tables of pages, manual pages, options of roles
 	@PYTHONPATH=build/import $(PY) tests/generated.py
+
+.PHONY: test-soak
+test-soak: prepare-test runtime images ## many short jobs of several users, one in ten cancelled (SOAK=500): nothing left, nothing grown
+	@VTORQUE_SOAK=$(SOAK) $(PYTEST) -q tests/e2e/soak
 
 .PHONY: test-fresh
 test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian that has nothing but git and make
