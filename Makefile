@@ -20,6 +20,9 @@ FURNISHED := $(patsubst %,tests/e2e/test_%.py,debian documentation image_trial l
 # other tests that run side by side: most of them wait
 TESTS ?= 3
 FRESH ?= make demo
+# FULL=1: also what `make test` leaves out, to be through in half the time (docs/developer/testing.md)
+FULL ?=
+SHORT := $(if $(FULL),,-m "not full")
 SOAK ?= 500
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
@@ -45,7 +48,7 @@ down: ## end the cluster of `make lab`
 	@for lab in $(LAB_DIRECTORY)-gw*; do [ ! -e "$$lab" ] || VTORQUE_LAB=$$lab $(LAB) down; done
 
 .PHONY: test
-test: prepare-test images debian-image ## install what is needed and run every check and test
+test: prepare-test images debian-image ## install what is needed and run checks and tests (FULL=1: all of them, in twice the time)
 	@# the roles wait for their hosts most of the time, so that the others run beside them
 	@MAKE=$(MAKE) tests/parts.sh molecule "check docs unit oldest sanity integration galaxy lab-tests e2e"
 
@@ -98,7 +101,8 @@ sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test int
 molecule: prepare-test runtime images ## the roles, by molecule
 	@echo "== molecule"
 	@rm -rf build/ansible/tmp/molecule.*; : 'after an interrupted run it would take its hosts for created'
-	@cd extensions && ANSIBLE_HOME=$(CURDIR)/build/ansible PATH=$(CURDIR)/build/venv/bin:$$PATH molecule --base-config molecule/config.yml test --all
+	@cd extensions && ANSIBLE_HOME=$(CURDIR)/build/ansible PATH=$(CURDIR)/build/venv/bin:$$PATH FULL=$(FULL) molecule --base-config molecule/config.yml \
+	$(if $(FULL),test --all,--base-config molecule/short.yml test --all --exclude common)
 
 lab-tests: prepare-test runtime images ## the lab against the recorded facts of Torque
 	@echo "== lab"
@@ -107,8 +111,8 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
 	@$(LAB) install
-	@VTORQUE_BY_ROLES=1 $(PYTEST) -q -n $(LABS) --dist loadfile -m "not full" tests/e2e $(FURNISHED:%=--ignore=%)
-	@$(PYTEST) -q -n $(LABS) --dist loadfile -m "not full" $(FURNISHED)
+	@VTORQUE_BY_ROLES=1 $(PYTEST) -q -n $(LABS) --dist loadfile $(SHORT) tests/e2e $(FURNISHED:%=--ignore=%)
+	@$(PYTEST) -q -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED)
 
 .PHONY: docs
 docs: prepare-test ## the manuals and the reference of plugins and roles as web pages, in build/docs/html

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from .conftest import Site
 from .trouble import WELL, check_held, check_refused, drop, image, replace
 
@@ -28,6 +30,7 @@ def noted(site: Site) -> list[tuple[float, str]]:
     return [(float(when), member) for when, member in words]
 
 
+@pytest.mark.full
 def test_refusing_node_ends_two_members_within_a_minute_and_the_others_are_held(site: Site) -> None:
     """Which ended and which are held follows from the node's own notes; `qrls` runs them when the image is mended."""
     with image("spoilt") as place:

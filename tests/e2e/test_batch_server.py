@@ -19,7 +19,9 @@ def ended_on(site: Site, node: str) -> list[str]:
     return site.root(node, "cat /run/lab/over 2>/dev/null || true").split()
 
 
-@pytest.mark.parametrize(("breaks", "mends"), [HANGS, GONE], ids=["hangs", "gone"])
+@pytest.mark.parametrize(
+    ("breaks", "mends"), [pytest.param(*HANGS, marks=pytest.mark.full, id="hangs"), pytest.param(*GONE, id="gone")]
+)
 def test_bare_job_passes_all_hooks_without_the_server(site: Site, breaks: str, mends: str) -> None:
     """Its prologue, the job and its epilogue run while nobody answers."""
     with gates(site, "cn1"):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+import pytest
+
 from .conftest import Site
 from .trouble import NODES, REREAD, WAITS, changed, check_refused, finish, forge, request, wait_in_guest
 
@@ -63,6 +65,7 @@ def test_a_guest_stays_on_the_cores_of_its_job_and_our_processes_do_not_live_the
     assert not site.root("cn1", "find /sys/fs/cgroup -type d -path '*/torque/*'")
 
 
+@pytest.mark.full
 def test_without_cpusets_a_job_needs_the_node_for_itself(site: Site) -> None:
     """Then it has the node's cores without those of the host; else it is told why it did not run."""
     last = site.root("cn1", "cut -d - -f 2 /sys/devices/system/cpu/online").strip()

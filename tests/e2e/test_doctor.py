@@ -100,6 +100,7 @@ def test_node_whose_libvirt_is_dead(site: Site) -> None:
     assert doctor(site, "cn2", "--local").returncode == 0
 
 
+@pytest.mark.full
 def test_node_that_does_not_answer(site: Site) -> None:
     """It is one line of the table, and holds nobody up."""
     site.root("cn2", "kill $(cat /run/sshd.pid)")
@@ -137,6 +138,7 @@ def test_what_an_administrator_has_to_mend(site: Site) -> None:
     assert doctor(site, "cn1", "--local").returncode == 0
 
 
+@pytest.mark.full
 def test_node_whose_disk_is_full_whose_pool_is_away_and_that_has_no_virtualisation(site: Site) -> None:
     """Each in the words of its own cause; a health check gets them in one line, and takes the node out of use."""
     site.root("cn2", f"{HIDE_KVM}; mount -t tmpfs -o size=1m,mode=755 trouble {POOL}; {FULL}")
@@ -160,6 +162,7 @@ def test_node_whose_disk_is_full_whose_pool_is_away_and_that_has_no_virtualisati
     assert doctor(site, "cn2", "--local").returncode == 0
 
 
+@pytest.mark.full
 def test_host_that_is_not_as_the_others(site: Site) -> None:
     """Found by a look at all of them: each by itself is well."""
     with changed(site, ("cn2",), timeout=99, record_host="fe.nowhere.invalid"):
@@ -207,6 +210,7 @@ def test_settings_of_the_batch_server(site: Site) -> None:
         site.root("fe", "qmgr -c 'set server operators += root@cn2'")
 
 
+@pytest.mark.full
 def test_what_a_lost_job_left(site: Site) -> None:
     """It is told; the sweep takes it away, and the doctor does not."""
     left = "/var/lib/vtorque/guests/987654.fe.1"
@@ -225,6 +229,7 @@ def test_what_a_lost_job_left(site: Site) -> None:
         assert sweep(site, "cn2").returncode == 0
 
 
+@pytest.mark.full
 def test_silent_batch_server_takes_no_node_out_of_use(site: Site) -> None:
     """A node health check that failed for it would empty the site."""
     site.root("fe", "kill -STOP $(cat /run/lab/server.pid)")

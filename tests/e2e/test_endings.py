@@ -130,7 +130,7 @@ def written(site: Site, node: str) -> set[str]:
     )
 
 
-@pytest.mark.parametrize("status", [0, 3], ids=["well", "failed"])
+@pytest.mark.parametrize("status", [pytest.param(0, marks=pytest.mark.full, id="well"), pytest.param(3, id="failed")])
 def test_script_ends_by_itself(site: Site, status: int) -> None:
     """Two guests on each node; nothing is there any more when the server says that the job is complete.
 
@@ -145,6 +145,7 @@ def test_script_ends_by_itself(site: Site, status: int) -> None:
     assert sorted(path for path in new if not MAY_STAY.fullmatch(path) and not OF_OTHERS.fullmatch(path)) == []
 
 
+@pytest.mark.full
 def test_job_deleted_in_the_prologue_of_its_sister(site: Site) -> None:
     """The mother superior's own prologue never comes; nothing was made."""
     with gate_of_sister(site):
@@ -182,6 +183,7 @@ def test_job_deleted_while_it_runs(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
+@pytest.mark.full
 def test_job_queued_again_while_it_runs(site: Site) -> None:
     """The second start has guests of its own, and of the first one nothing stays."""
     job_id = site.submit(*PAIR, stdin=WAITS)
@@ -194,6 +196,7 @@ def test_job_queued_again_while_it_runs(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+@pytest.mark.full
 def test_walltime_is_over(site: Site) -> None:
     """Torque ends the job, the sister first; how far its script came by then is the machine's affair."""
     job_id = site.submit(*PAIR, "-l", "walltime=5", stdin=SLEEPS)
@@ -205,7 +208,7 @@ def test_walltime_is_over(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
-@pytest.mark.parametrize("act", ["ended", "paused"])
+@pytest.mark.parametrize("act", ["ended", pytest.param("paused", marks=pytest.mark.full)])
 def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:
     """The mother superior is told by the sister, and the job's shell ends the job with the reason."""
     job_id = site.submit(*PAIR, stdin=SLEEPS)
@@ -222,6 +225,7 @@ def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:
     assert f'"guest": "{guest}"' in site.kept(SUPERIOR, job_id)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("victim", [PLAYBOOK, HOOK], ids=["playbook", "hook"])
 def test_program_of_the_mother_superior_killed_while_guests_boot(site: Site, victim: str) -> None:
     """Nobody listens to the sister any more: she undoes what she began."""
@@ -243,6 +247,7 @@ def test_program_of_the_mother_superior_killed_while_guests_boot(site: Site, vic
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.full
 def test_sister_falls_silent_while_guests_boot(site: Site) -> None:
     """It is seen before the deadline; the job is held, as its bound is, and no node is blamed.
 
@@ -262,6 +267,7 @@ def test_sister_falls_silent_while_guests_boot(site: Site) -> None:
     assert all(not node.note for node in site.nodes().values())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("node", [SISTER, SUPERIOR], ids=["sister", "mother superior"])
 def test_node_lost_while_guests_boot(site: Site, node: str) -> None:
     """The other one undoes by itself what it began, the lost one when it boots; the job waits, and nobody is blamed.
@@ -295,6 +301,7 @@ def test_sister_lost_while_the_job_runs(site: Site) -> None:
         ]
 
 
+@pytest.mark.full
 def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
     """When she is back the server starts the job again, and that start clears the first one away on the sister."""
     job_id = site.submit(*PAIR, stdin=WAITS)
@@ -306,6 +313,7 @@ def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.full
 def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     """Her guest lives on without it, and is taken away with it."""
     job_id = site.submit(*PAIR, stdin=WAITS)
@@ -317,6 +325,7 @@ def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+@pytest.mark.full
 def test_moms_that_restart_and_let_jobs_go_on(site: Site) -> None:
     """`pbs_mom -p` on both: the job ends as if nothing had been, but for a status that only its parent could tell."""
     job_id = site.submit(*PAIR, stdin=WAITS.replace("exit 0", "exit 6"))
@@ -333,6 +342,7 @@ def test_moms_that_restart_and_let_jobs_go_on(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
+@pytest.mark.full
 def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
     """It kills what an earlier one ran; the server starts the job again, which clears the first start away."""
     job_id = site.submit(*PAIR, stdin=WAITS)
@@ -344,6 +354,7 @@ def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("first", "second", "found_out"),
     [(SUPERIOR, SISTER, "Unknown job id on server"), (SISTER, SUPERIOR, "Job is being killed from pbs_server.")],

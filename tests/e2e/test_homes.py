@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+import pytest
+
 from .conftest import Site
 from .trouble import changed, check_held, drop, mounted, revive, wait_in_guest
 
@@ -115,6 +117,7 @@ def test_home_by_nfs(site: Site) -> None:
         site.root("fe", "rm -rf /home/.ws /home/.opt")
 
 
+@pytest.mark.full
 def test_home_server_that_does_not_answer_is_the_sites_fault(site: Site) -> None:
     """Nobody listens there: the job is held, says what was not mounted, and no node is blamed."""
     with changed(site, home_via="nfs", vm_nfs_home="10.77.0.1:/home", nfs_timeout=1, node_fault_retries=1):

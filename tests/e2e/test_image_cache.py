@@ -9,6 +9,8 @@ import json
 import re
 import typing as t
 
+import pytest
+
 from .conftest import Site
 from .trouble import wait_in_guest
 
@@ -45,6 +47,7 @@ def test_an_image_is_pushed_and_libvirt_leaves_the_copy_alone(site: Site) -> Non
     assert copies(site, "cn1")[name]["state"] == "verified"
 
 
+@pytest.mark.full
 def test_a_killed_fetch_goes_on_and_a_job_waits_for_it(site: Site) -> None:
     """A slow pool: the fetch is killed in the middle; the job that waits has it go on, and runs in one start."""
     site.root("cn2", "sed -i '$ a cache_rate: 4' /etc/vtorque/vtorque.yml")

@@ -41,6 +41,7 @@ def booting(site: Site, job_id: str) -> str:
     return node
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "victims", [(PLAYBOOK, ASKED), (WORKER, HOOK), (TASK, MAKER)],
     ids=["playbook and vtorque-node", "worker and hook", "task and maker"],
@@ -76,6 +77,7 @@ def test_worker_killed_under_a_job(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+@pytest.mark.full
 def test_job_deleted_while_its_guest_boots(site: Site) -> None:
     """qdel returns when the prologue has ended, here with its guest, and then there is nothing of the job."""
     with never_ready(site, node_fault_retries=3) as request:

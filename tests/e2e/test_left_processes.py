@@ -9,6 +9,8 @@ import contextlib
 import json
 import typing as t
 
+import pytest
+
 from .conftest import Site
 from .trouble import NODES, WAITS, changed, finish, wait_in_guest
 
@@ -67,6 +69,7 @@ def test_what_the_job_left_is_ended_and_what_else_the_user_has_there_is_not(site
             site.on(node, "kill", "-9", left[node], other[node])
 
 
+@pytest.mark.full
 def test_nothing_is_ended_where_the_site_does_not_want_it(site: Site) -> None:
     """KILL_USER_PROCESSES_AFTER_JOB=false: not even what the job's cgroup tells; else the job's end is as ever."""
     node = "cn1"

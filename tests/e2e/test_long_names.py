@@ -54,6 +54,7 @@ def test_job_on_nodes_with_long_names_one_of_them_named_twice(site: Site) -> Non
 MIXED = ("-l", "nodes=n1.site:ppn=3+n10.site:ppn=3+n2.site:ppn=3", "-vm", "vcpus=1,ram=192M,vms_per_node=2,nodes=2")
 
 
+@pytest.mark.full
 def test_mixed_job_that_loses_a_sister_and_fails(site: Site) -> None:
     """Two guests on each of the first two hosts, none on the third; the status is the script's, and all is gone."""
     script = 'sort -u "$PBS_NODEFILE"; ssh n2.site hostname </dev/null\n' + WAITS.replace("exit 0", "exit 4")
@@ -72,6 +73,7 @@ def test_mixed_job_that_loses_a_sister_and_fails(site: Site) -> None:
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.full
 def test_mixed_job_whose_time_is_over(site: Site) -> None:
     """Its guests are gone when it is complete, and what it began on its bare host."""
     job_id = site.submit(*MIXED, "-l", "walltime=5", stdin="ssh n2.site sleep 600 </dev/null\n")

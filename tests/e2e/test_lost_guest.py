@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Site
 from .trouble import WAITS, check_message, guest_on, kill, revive, wait_in_guest
 
@@ -23,6 +25,7 @@ def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
         assert '"lost"' in site.kept(node, job_id)
 
 
+@pytest.mark.full
 def test_mount_that_dies_under_its_job(site: Site) -> None:
     """The guest lives, and whatever looks at the mount hangs: the job ends at once, and says which mount it was."""
     job_id = site.submit(stdin="echo up; sleep 600\n")
@@ -35,6 +38,7 @@ def test_mount_that_dies_under_its_job(site: Site) -> None:
     assert '"lost"' in site.kept(node, job_id)
 
 
+@pytest.mark.full
 def test_libvirt_that_dies_under_a_job(site: Site) -> None:
     """The guest lives on without it, and its job ends well when it is back by then."""
     job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin=WAITS)

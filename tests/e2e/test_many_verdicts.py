@@ -71,6 +71,7 @@ def test_sister_that_proves_a_fault_goes_offline_alone_and_the_job_runs_elsewher
     assert sweep(site, "cn1").returncode == 0
 
 
+@pytest.mark.full
 def test_of_two_sisters_with_faults_of_their_own_one_goes_offline_a_start(site: Site) -> None:
     """The other is told of beside it.  The job waits for three nodes again."""
     sisters = ("cn1", "cn2")
@@ -96,6 +97,7 @@ def out_of_reach(site: Site, node: str) -> t.Iterator[None]:
         site.root(node, "umount /etc/ssh/ssh_known_hosts")
 
 
+@pytest.mark.full
 def test_sick_mother_superior_blames_herself_alone(site: Site) -> None:
     """Her libvirt is dead, and she reaches no sister: she goes offline, and the job runs on the others."""
     with out_of_reach(site, "cn2"):
@@ -111,6 +113,7 @@ def test_sick_mother_superior_blames_herself_alone(site: Site) -> None:
     assert sweep(site, "cn2").returncode == 0
 
 
+@pytest.mark.full
 def test_sisters_that_cannot_be_reached_are_not_blamed(site: Site) -> None:
     """A node proves nothing about another one: the job is tried again within its bound, and held."""
     with out_of_reach(site, "cn3"), changed(site, NODES, node_fault_retries=2):
@@ -135,6 +138,7 @@ def system_log(site: Site, node: str) -> t.Iterator[list[str]]:
             lines += process.stdout.read().splitlines()
 
 
+@pytest.mark.full
 def test_brake_keeps_a_fault_of_the_site_from_taking_node_after_node(site: Site) -> None:
     """As many nodes as the site allows go offline; then the job is held, and it is said loudly."""
     with (
@@ -159,6 +163,7 @@ def test_brake_keeps_a_fault_of_the_site_from_taking_node_after_node(site: Site)
     assert sweep(site, "cn2").returncode == 0
 
 
+@pytest.mark.full
 def test_guest_of_a_sister_that_does_not_boot_blames_nobody(site: Site) -> None:
     """Tried as often as the site says, and held with the node, the guest and the end of its console."""
     with image("sick") as place, changed(site, NODES, node_fault_retries=2):
@@ -175,6 +180,7 @@ def test_guest_of_a_sister_that_does_not_boot_blames_nobody(site: Site) -> None:
         drop(site, job_id)
 
 
+@pytest.mark.full
 def test_note_of_an_administrator_on_a_sister_is_never_replaced(site: Site) -> None:
     """The job would come back to her: it is held, at once, and its owner is told whose word stands in the way."""
     site.root("fe", f"pbsnodes -N '{NOTE}' cn1")
@@ -191,6 +197,7 @@ def test_note_of_an_administrator_on_a_sister_is_never_replaced(site: Site) -> N
     drop(site, job_id)
 
 
+@pytest.mark.full
 def test_guests_of_a_node_go_as_soon_as_another_has_failed(site: Site) -> None:
     """Those of the second node are ready when the third is asked, and fails; they do not wait for the end of the job,
     which here stands at a gate of the user's own.

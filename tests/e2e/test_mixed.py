@@ -88,6 +88,7 @@ def test_nobody_else_gets_in_and_nobody_elses_ssh_is_touched(site: Site, hostile
     assert finish(site, job_id).exit_status == 0
 
 
+@pytest.mark.full
 def test_a_bare_host_needs_no_libvirt_and_two_jobs_do_not_disturb_each_other(site: Site, hostile: None) -> None:
     """The second job's way stays when the first one's ends."""
     shared = {"pbs_exclusive_node_alloc": False, "kill_user_processes_after_job": False}
@@ -109,6 +110,7 @@ def test_a_bare_host_needs_no_libvirt_and_two_jobs_do_not_disturb_each_other(sit
         site.root(BARE, revive("libvirt"))
 
 
+@pytest.mark.full
 def test_a_job_that_is_cancelled_leaves_nothing_on_its_bare_host(site: Site, hostile: None) -> None:
     """Nor what it began there."""
     job_id = site.submit(*MIXED, stdin=STAYS + WAITS)
@@ -120,6 +122,7 @@ def test_a_job_that_is_cancelled_leaves_nothing_on_its_bare_host(site: Site, hos
     site.wait_for("the end of what the job began", lambda: site.on(BARE, "test", "-d", f"/proc/{pid}").returncode != 0)
 
 
+@pytest.mark.full
 def test_a_bare_host_whose_sshd_takes_no_keys_of_jobs_is_no_fault_of_the_job(site: Site) -> None:
     """Held with the reason, and no node goes offline."""
     drop_in = "/etc/ssh/sshd_config.d/00-vtorque.conf"

@@ -90,6 +90,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FAULTS)
 def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
     """The job that only this node may run waits for it; its error file says what happened."""
@@ -127,6 +128,7 @@ def test_last_usable_node_stays_and_the_job_is_held_until_its_owner_releases_it(
 NOTE = "rack 4 moves on Friday (Jo, 4711)"
 
 
+@pytest.mark.full
 def test_note_of_an_administrator_is_never_replaced(site: Site) -> None:
     """A node that bears his note is not ours to set offline; as it would take the job again, the job is held."""
     site.root("fe", f"pbsnodes -N '{NOTE}' cn1")
@@ -144,6 +146,7 @@ def test_note_of_an_administrator_is_never_replaced(site: Site) -> None:
     drop(site, job_id)
 
 
+@pytest.mark.full
 def test_node_that_an_administrator_set_offline_meanwhile(site: Site) -> None:
     """His note stands, and the job waits for the node or goes elsewhere."""
     with changed(site, ("cn1",), bridge="br99"), gates(site, "cn1"):
@@ -161,6 +164,7 @@ def test_node_that_an_administrator_set_offline_meanwhile(site: Site) -> None:
             site.root("fe", "pbsnodes -c -N '' cn1")
 
 
+@pytest.mark.full
 def test_interactive_job_on_a_broken_node_ends_with_the_reason(site: Site) -> None:
     """Nobody waits at a terminal for a node to be mended: it is told, and not queued again."""
     with changed(site, ("cn1",), bridge="br99"):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from .conftest import Site
 
 PROGRAM = "/usr/lib/osv-program.so"
@@ -37,6 +39,7 @@ def test_output_environment_and_status_of_the_one_program_reach_the_job(site: Si
     assert "LD_LIBRARY_PATH" in site.kept(ended.node, ended.job_id, name="vtorque.log")
 
 
+@pytest.mark.full
 def test_long_output_is_whole_and_in_order(site: Site) -> None:
     """More than any buffer on its way holds; the last line has no end of its own."""
     ended = site.job(*OSV, stdin=f"{PROGRAM} lines=20000\n")
@@ -49,6 +52,7 @@ def test_program_that_cannot_be_run_is_said(site: Site) -> None:
     assert "nothing was run: /usr/lib/nothing.so: " in ended.err
 
 
+@pytest.mark.full
 def test_exit_of_the_program_ends_the_guest_and_is_no_success(site: Site) -> None:
     """What exit() does in OSv: nobody is left to tell the status, and the job says so."""
     ended = site.job(*OSV, stdin=f"{PROGRAM} say=before exit=0\n")
@@ -57,6 +61,7 @@ def test_exit_of_the_program_ends_the_guest_and_is_no_success(site: Site) -> Non
     assert "was lost" in ended.err
 
 
+@pytest.mark.full
 def test_qdel_ends_it(site: Site) -> None:
     job_id = site.submit(*OSV, stdin=f"{PROGRAM} say=up wait=600\n")
     node = site.runs(job_id)

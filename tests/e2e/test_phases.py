@@ -105,6 +105,7 @@ def check_over(site: Site, waiting: t.Iterable[Waiting]) -> None:
     assert {(one["job_state"], one["start_count"]) for one in facts} == {("C", "1")}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "names",
     [
@@ -147,6 +148,7 @@ def at_work(thing: str) -> bool:
     return kind in ("batch", "node") or "/epilogue" in thing or ".hook epilogue" in thing or "site-hooks" in thing
 
 
+@pytest.mark.full
 def test_libvirt_restarts_in_the_prologue(site: Site) -> None:
     """On both nodes, while the site's prologue runs in a guest: the guests live on without it, and go with it."""
     with at_gates(site, {SUPERIOR: PHASES["the site's prologue in the guest"]}, pair=True) as waiting:
@@ -161,6 +163,7 @@ def test_libvirt_restarts_in_the_prologue(site: Site) -> None:
         assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+@pytest.mark.full
 def test_job_queued_again_and_job_purged_in_their_prologues(site: Site) -> None:
     """Torque signals no prologue: the first one's job runs; the second one's ends when its MOM finds out."""
     names = ("the site's prologue in the guest", "the user's prologue in the guest")

@@ -10,6 +10,8 @@ import json
 import typing as t
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from .conftest import Ended, Site
 
 WORK = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done\n"
@@ -45,6 +47,7 @@ def test_front_end_takes_no_record_but_of_the_jobs_first_node(site: Site) -> Non
     assert site.on("fe", "vtorque-record", stdin="{}").returncode != 0
 
 
+@pytest.mark.full
 def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) -> None:
     """A line in its log says so."""
     with no_vtorque_record(site):
@@ -88,6 +91,7 @@ def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> Non
     assert "was handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log")
 
 
+@pytest.mark.full
 def test_record_waits_while_the_front_ends_disk_is_full(site: Site) -> None:
     """And nothing half written is seen there."""
     with full_disk(site):
@@ -101,6 +105,7 @@ def test_record_waits_while_the_front_ends_disk_is_full(site: Site) -> None:
     assert not waits(site, ended)
 
 
+@pytest.mark.full
 def test_jobs_own_first_node_adds_to_records_and_changes_none(site: Site) -> None:
     """What it sends once more is known; what differs, has no end, names a path or meets a link is refused."""
     ended = site.job(stdin="true\n")

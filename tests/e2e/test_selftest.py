@@ -9,6 +9,8 @@ import contextlib
 import json
 import typing as t
 
+import pytest
+
 from .conftest import Result, Site
 from .trouble import NODES
 
@@ -40,6 +42,7 @@ def no_node_free(site: Site) -> t.Iterator[None]:
         site.root("fe", f"pbsnodes -c {' '.join(NODES)}")
 
 
+@pytest.mark.full
 def test_user_proves_the_whole_chain(site: Site) -> None:
     done = selftest(site, user="alice")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -66,6 +69,7 @@ def test_root_proves_it_over_two_nodes_as_a_user(site: Site) -> None:
     nothing_in_home(site)
 
 
+@pytest.mark.full
 def test_each_node_is_proven_by_a_job_of_its_own(site: Site) -> None:
     """A node without our hook runs the job in no virtual machine, or rather: does not run it."""
     site.root("cn2", f"mv {HOOK} {HOOK}-away")
@@ -90,6 +94,7 @@ def test_what_vsub_refuses_is_told_in_its_words(site: Site) -> None:
     nothing_in_home(site)
 
 
+@pytest.mark.full
 def test_job_that_finds_no_node_is_taken_back(site: Site) -> None:
     with no_node_free(site):
         done = selftest(site, "--timeout", "2", "--json", user="alice")

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Site
 from .trouble import (
     CONFIG,
@@ -27,6 +29,7 @@ def check_nobody_blamed(site: Site) -> None:
     assert all(node.usable and not node.note for node in site.nodes().values())
 
 
+@pytest.mark.full
 def test_silent_dhcp_server(site: Site) -> None:
     """The guest lives and gets no address: tried as often as the site says, on whatever node."""
     with image("impatient", fault="impatient"), changed(site, node_fault_retries=2):
@@ -41,6 +44,7 @@ def test_silent_dhcp_server(site: Site) -> None:
         drop(site, job_id)
 
 
+@pytest.mark.full
 def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
     """What was waited for, how long, and what was seen on its console."""
     with image("idle", fault="idle"), changed(site, timeout=40, node_fault_retries=1):
@@ -74,6 +78,7 @@ def test_configuration_that_is_broken(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (0, "RAN\n")
 
 
+@pytest.mark.full
 def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""
     text = site.root("cn1", f"cat {CONFIG}")
@@ -94,6 +99,7 @@ def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     drop(site, job_id)
 
 
+@pytest.mark.full
 def test_home_without_room_hinders_no_job(site: Site) -> None:
     """Nothing of ours is written under a home: a user over his quota gets his job's output where there is room."""
     site.root("fe", "mkdir -p -m 1777 /home/public")
