@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import fnmatch
 import hashlib
 import pathlib
@@ -35,8 +36,14 @@ def install(checkout: pathlib.Path, runtime: pathlib.Path) -> str:
     libraries = sorted(runtime.glob("lib/python3*/site-packages"))
     if not libraries:
         raise LabError(f"no Python environment in {runtime} (lab/prepare.sh)")
-    installed = libraries[0] / "ansible_collections/mikelangelo/vtorque"
-    stamp = libraries[0] / STAMP
+    with (runtime / "vtorque.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parts of `make test` run side by side
+        return _install(checkout, runtime, libraries[0])
+
+
+def _install(checkout: pathlib.Path, runtime: pathlib.Path, libraries: pathlib.Path) -> str:
+    installed = libraries / "ansible_collections/mikelangelo/vtorque"
+    stamp = libraries / STAMP
     digest = _digest(checkout)
     if installed.is_dir() and stamp.exists() and stamp.read_text(encoding="ascii") == digest:
         return f"the collection in {runtime} is current"
@@ -45,7 +52,7 @@ def install(checkout: pathlib.Path, runtime: pathlib.Path) -> str:
         _galaxy(runtime, "build", str(checkout), "--output-path", place)
         (tarball,) = pathlib.Path(place).glob("*.tar.gz")
         # --offline and --no-deps: there are no dependencies, and nothing is to be asked of a server
-        _galaxy(runtime, "install", str(tarball), "-p", str(libraries[0]), "--force", "--offline", "--no-deps")
+        _galaxy(runtime, "install", str(tarball), "-p", str(libraries), "--force", "--offline", "--no-deps")
     # ansible-galaxy does not compile what it installs, and a node sees it read-only: each program would do it again
     _run(runtime, "-m", "compileall", "-q", str(installed))
     stamp.write_text(digest, encoding="ascii")

@@ -58,7 +58,9 @@ echo "-- nodefile"
 echo "-- files"
 cd {home} && stat -c '%n %U %a' mom_priv/jobs/* aux/* spool/* 2>/dev/null; cd - >/dev/null
 echo "-- sig"
-grep -E 'Sig(Blk|Ign)' /proc/$$/status
+( : "while bash starts a program it blocks more signals for a moment: not before it waits"
+  until read -ra shell </proc/$$/stat && [ "${{shell[2]}}" = S ]; do :; done
+  grep -E 'Sig(Blk|Ign)' /proc/$$/status )
 }} >&7 2>&7
 status=0
 [ ! -e {log}/do.{host}.{hook} ] || . {log}/do.{host}.{hook}
