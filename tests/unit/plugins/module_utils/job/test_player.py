@@ -17,7 +17,7 @@ PROGRAM = """#!/usr/bin/python3
 import json, os, pathlib, sys
 place = pathlib.Path({place!r})
 with (place / "begun").open("a") as stream:
-    stream.write(os.environ["ANSIBLE_CONFIG"] + "\\n")
+    stream.write(os.environ["ANSIBLE_CONFIG"] + " " + os.environ["TMPDIR"] + "\\n")
 (place / "home").mkdir(exist_ok=True)
 (place / "run/ansible" / f"ansible-local-{{os.getpid()}}abcdefg_").mkdir(parents=True)
 told = {{"arguments": sys.argv[1:], "environment": dict(os.environ)}}
@@ -66,6 +66,10 @@ def test_what_is_played_is_the_same_whenever_it_began(world: t.Any, tmp_path: pa
         player.settle("[defaults]\n")
         assert play(player, tmp_path) == (7, "-i source 12.5\n")
     assert begun(tmp_path) == 1
+    settings, temporary = (tmp_path / "begun").read_text().split()
+    assert (settings, temporary) == (f"{tmp_path}/run/ansible.cfg", f"{tmp_path}/run/ansible"), (
+        "root makes nothing in /tmp"
+    )
 
 
 def test_other_settings_are_written_and_begun_with_anew(world: t.Any, tmp_path: pathlib.Path) -> None:
