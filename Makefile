@@ -122,6 +122,16 @@ docs: prepare-test ## the manuals and the reference of plugins and roles as web 
 generated: prepare-test ## write anew what repeats a table or a parser: tables of pages, manual pages, options of roles
 	@PYTHONPATH=build/import $(PY) tests/generated.py
 
+.PHONY: test-security
+test-security: prepare-test runtime images debian-image ## attacks of users, of guests and of neighbours, and every test that docs/security/holes.md names
+	@echo "== attacks"
+	@rm -f build/test/security-*.xml; short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; chmod 711 "$$short"; \
+	named() { $(PY) tests/tried.py names docs/security/holes.md "$$1"; }; failed=; \
+	$(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" --junitxml=build/test/security-unit.xml $$(named tests/unit) || failed=yes; \
+	$(PYTEST) -q -n $(LABS) --dist loadfile --junitxml=build/test/security-e2e.xml tests/e2e/attacks \
+	$$(named tests/e2e/test_ | grep -v /test_installed) || failed=yes; : 'that one needs what `make e2e` has installed'; \
+	$(PY) tests/tried.py count attacks build/test/security-*.xml && [ -z "$$failed" ]
+
 .PHONY: test-soak
 test-soak: prepare-test runtime images ## many short jobs of several users, one in ten cancelled (SOAK=500): nothing left, nothing grown
 	@VTORQUE_SOAK=$(SOAK) $(PYTEST) -q tests/e2e/soak
