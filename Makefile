@@ -132,6 +132,12 @@ test-security: prepare-test runtime images debian-image ## attacks of users, of 
 	$$(named tests/e2e/test_ | grep -v /test_installed) || failed=yes; : 'that one needs what `make e2e` has installed'; \
 	$(PY) tests/tried.py count attacks build/test/security-*.xml && [ -z "$$failed" ]
 
+.PHONY: lock
+lock: ## write anew which libraries hosts get, each with its digests (requirements*.lock)
+	@lab/prepare.sh lock
+	@for kind in "" -libvirt; do build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-emit-package pip --custom-compile-command 'make lock' requirements$$kind.txt -o requirements$$kind.lock || exit; done
+
 .PHONY: test-soak
 test-soak: prepare-test runtime images ## many short jobs of several users, one in ten cancelled (SOAK=500): nothing left, nothing grown
 	@VTORQUE_SOAK=$(SOAK) $(PYTEST) -q tests/e2e/soak

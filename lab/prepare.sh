@@ -2,8 +2,8 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# prepare.sh [demo|test|oldest]: install what the lab needs (demo), what the checks need on top of it (test), and an environment
-# with the oldest ansible-core that is supported (oldest).
+# prepare.sh [demo|test|oldest|lock]: install what the lab needs (demo), what the checks need on top of it (test), an environment
+# with the oldest ansible-core that is supported (oldest), and one with what writes the lock files (lock).
 # Debian 12, as root. Done again, it does nothing and says so with its silence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,14 +43,15 @@ fi
 # The distribution's Python, whose libvirt binding the venv shares; another python3 may stand first on PATH.
 venv() {
     local directory=$1 requirements=$2 stamp
+    shift 2
     stamp=$directory/.installed-$(sha256sum requirements.txt "$requirements" | sha256sum | cut -c1-16)
     [ ! -e "$stamp" ] || return 0
-    step "python environment $directory" install_venv "$directory" "$requirements" "$stamp"
+    step "python environment $directory" install_venv "$directory" "$requirements" "$stamp" "$@"
 }
 
 install_venv() {
     /usr/bin/python3 -m venv --system-site-packages "$1" &&
-        "$1/bin/python" -m pip install --quiet --disable-pip-version-check -r "$2" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:4}" -r "$2" &&
         touch "$3"
 }
 
@@ -62,11 +63,15 @@ cloud_init_schema() {
         dpkg-deb --fsys-tarfile "$place"/*.deb | tar -C "$place" -xf - --wildcards --strip-components=8 '*/schema-cloud-config-v1.json'
 }
 
-venv build/runtime requirements.txt
+# what a site's hosts have, and nothing else
+venv build/runtime requirements.lock --require-hashes --only-binary :all:
 if [ "$kind" != demo ]; then
     venv build/venv requirements-dev.txt
     [ -e build/cloud-init/schema-cloud-config-v1.json ] || step "cloud-init's schema" cloud_init_schema
 fi
 if [ "$kind" = oldest ]; then
     venv build/oldest requirements-oldest.txt
+fi
+if [ "$kind" = lock ]; then
+    venv build/lock lab/requirements-lock.txt
 fi

@@ -138,8 +138,8 @@ def play(state: State, environment: pathlib.Path, playbook: str = PLAYBOOK, *opt
 def _wheels(environment: pathlib.Path, there: pathlib.Path) -> None:
     words = [
         str(environment / "bin/python"), "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check",
-        "--wheel-dir", str(there), "-r", str(cluster.CHECKOUT / "requirements.txt"),
+        "--require-hashes", "--wheel-dir", str(there), "-r", str(cluster.CHECKOUT / "requirements.lock"),
     ]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600)
     if done.returncode:
-        raise LabError(f"the packages of requirements.txt cannot be had:\n{done.stderr[-2000:]}")
+        raise LabError(f"the packages of requirements.lock cannot be had:\n{done.stderr[-2000:]}")

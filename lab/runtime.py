@@ -25,7 +25,7 @@ def install(checkout: pathlib.Path, runtime: pathlib.Path) -> str:
 
     Args:
         checkout: the collection's sources.
-        runtime: a venv that holds what requirements.txt names.
+        runtime: a venv that holds what requirements.lock names.
 
     Returns:
         What was done, for a person.

@@ -19,7 +19,7 @@ from ..state import LabError
 
 CACHE = CHECKOUT / "build/hosts"
 PROGRAM = pathlib.Path(__file__).with_name("make.sh")
-REQUIREMENTS = CHECKOUT / "requirements.txt"
+REQUIREMENTS = CHECKOUT / "requirements.lock"
 MAKE_TIMEOUT_S = 1200
 
 PLAIN = (

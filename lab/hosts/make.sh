@@ -54,7 +54,7 @@ stop_the_clock() {
 }
 
 make_wheels() {
-    "$PIP" wheel --quiet --disable-pip-version-check --wheel-dir "$place/offered/wheels" -r "$REQUIREMENTS"
+    "$PIP" wheel --quiet --disable-pip-version-check --require-hashes --wheel-dir "$place/offered/wheels" -r "$REQUIREMENTS"
 }
 
 # on an overlay, whose mounts end with their namespace

@@ -18,8 +18,9 @@ import tarfile
 import time
 import typing as t
 
-PARTS = ("LICENSE", "README.md", "MANIFEST.json", "FILES.json", "galaxy.yml", "requirements.txt", "meta", "plugins",
-         "playbooks", "roles", "templates", "docs")  # fmt: skip
+PARTS = ("LICENSE", "README.md", "MANIFEST.json", "FILES.json", "galaxy.yml", "requirements.txt", "requirements.lock",
+         "requirements-libvirt.txt", "requirements-libvirt.lock", "meta", "plugins", "playbooks", "roles",
+         "templates", "docs")  # fmt: skip
 """What of a checkout or an installed collection is packed; the rest is for who builds and tests it."""
 WRITTEN = 1_577_836_800
 """The time that every file bears: the same files are the same archive."""
