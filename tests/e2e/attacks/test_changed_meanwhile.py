@@ -49,6 +49,7 @@ def alter(site: Site, job_id: str, *words: str) -> int:
     return site.on("fe", "qalter", *words, job_id, user="alice").returncode
 
 
+@pytest.mark.full
 def test_changed_while_it_is_held(site: Site, attack: Attack) -> None:
     """Root reads the job as it is at its start: another request is decided like the first, none of them runs bare."""
     jobs = {words: forge(site, GOOD, "-h") for words in REFUSED}

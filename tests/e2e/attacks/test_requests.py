@@ -108,6 +108,7 @@ def hits(site: Site) -> set[str]:
     return {what for _uid, what in found}
 
 
+@pytest.mark.full
 def test_jobtypes_run_nothing_of_the_users_choice(site: Site, attack: Attack, traps: None) -> None:
     """`-T` names the hooks that the MOM takes: ours of another kind, the user's own, or a path; no job runs."""
     jobs = {}
