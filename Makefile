@@ -24,6 +24,7 @@ FRESH ?= make demo
 FULL ?=
 SHORT := $(if $(FULL),,-m "not full")
 SOAK ?= 500
+FUZZ ?= 1000000
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
 # a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet
@@ -137,6 +138,10 @@ lock: ## write anew which libraries hosts get, each with its digests (requiremen
 	@lab/prepare.sh lock
 	@for kind in "" -libvirt; do build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-package pip --custom-compile-command 'make lock' requirements$$kind.txt -o requirements$$kind.lock || exit; done
+
+.PHONY: fuzz
+fuzz: prepare-test ## a million random inputs (FUZZ=N: so many), on all processors, for whatever reads what others write
+	@VTORQUE_CASES=$(FUZZ) $(PYTEST) -q -n auto --dist worksteal tests/unit/fuzz
 
 .PHONY: test-soak
 test-soak: prepare-test runtime images ## many short jobs of several users, one in ten cancelled (SOAK=500): nothing left, nothing grown

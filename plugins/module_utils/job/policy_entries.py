@@ -70,6 +70,8 @@ def read_entries(text: str) -> list[Entry]:
         return [_entry(key, value, loader) for key, value in root.value]
     except yaml.YAMLError as error:
         raise NotEntries(f"not YAML: {_where(error)}") from None
+    except UnicodeEncodeError as error:
+        raise NotEntries(f"not YAML: {error.object[error.start]!a} is no character of a text") from None
 
 
 def read_kept(text: str, place: pathlib.Path) -> list[Entry]:

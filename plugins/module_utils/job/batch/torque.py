@@ -380,7 +380,7 @@ def parse_variables(text: str) -> dict[str, str]:
     """
     variables: dict[str, str] = {}
     name = ""
-    for part in re.findall(r"(?:[^\\,]|\\.|\\$)+|(?<=,)(?=,)", text, re.DOTALL):
+    for part in re.findall(r"(?:^|,(?!\Z))((?:[^\\,]|\\.|\\$)*)", text, re.DOTALL):
         value = re.sub(r"\\([\"',\\\n])", r"\1", part)
         if begin := re.match(r"([A-Za-z_][A-Za-z0-9_.]*|BASH_FUNC_[^=\s]+(?:%%|\(\)))=", value):
             name = begin[1]

@@ -127,6 +127,7 @@ def test_text_of_another_coding(place: pathlib.Path) -> None:
         ("a: [\n", "not YAML: line 2, column 1"),
         ("- a\n", "not a list of `name: value` lines"),
         ("a: 1\n---\nb: 2\n", "line 2, column 1: but found another document"),
+        ("bridge: br\ud800\n", "not YAML: '\\ud800' is no character of a text"),
     ],
 )
 def test_what_is_no_configuration_says_where(text: str, words: str) -> None:

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever one node writes to another, or a guest's root to his node: it is of the form, or an error of ours.
+
+Seen to fail: with a reader of messages that demands no form of texts.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import pathlib
+import re
+import typing as t
+
+import hypothesis.strategies as st
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import findings, guestspec
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import agent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.console import Console, plain
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import node_answer, node_work
+from hypothesis import given
+
+from .inputs import JSON, ODD, TEXTS, as_bytes, damaged, spoiled, told, tried
+
+PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n"
+KEY = guestspec.KeyPair(PRIVATE, "ssh-ed25519 " + "A" * 68)
+OWNER = guestspec.Owner("alice", 1001, 1001, "chem", "/home/alice", "/bin/sh", (guestspec.Group("a b", 7),))
+SPEC = guestspec.GuestSpec(
+    rank=0, index=0, image="tiny", distro="debian", arch="x86_64", vcpus=1, ram_mib=64, hypervisor="qemu",
+    fs_type="sharedfs", host_key=KEY, authorized_key=KEY.public,
+)  # fmt: skip
+ADDED = guestspec.Additions(
+    (guestspec.Package("jq"),), (guestspec.AddedFile("/f", "600", "QQ=="),), (guestspec.Command("ls"),)
+)
+PART = guestspec.NodePart(1, "present", "7.head", 2, "cn1", 60.0, OWNER, (SPEC,), 0, ADDED)
+MAP = guestspec.JobMap(
+    1, "join", "7.head", 2, "cn1", 60.0, (guestspec.JobHost("vcn1-1", "10.0.0.2", 2, KEY.public),), KEY
+)
+LOST = guestspec.LostGuest(1, "lost", "7.head", 2, "cn1", "vcn1-1", "crashed", "words")
+ORDER = guestspec.ImageOrder(1, "image", "tiny@2", "local", False, 5.0)
+FACTS = guestspec.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
+USE = guestspec.GuestUse("vcn1-1", 1.5, 1, 2, 3, 4, 5)
+ANSWER = {"version": 1, "ok": True, "guests": [guestspec.to_dict(FACTS)], "removed": ["domain v"], "left": [],
+          "used": [guestspec.to_dict(USE)]}  # fmt: skip
+FAILED = {"version": 1, "ok": False, "error": {"fault": "node", "what": "w", "why": "y", "hint": "h", "cause": "disk"},
+          "left": []}  # fmt: skip
+REPORT = findings.Report(
+    "cn1", (findings.Finding(findings.CHECKS[0]),), 1.0, 2.0, True, {"bridge": "0f"}, "1.0"
+).to_dict()
+TOKEN = "0123456789abcdef"
+
+
+def request(line: bytes) -> t.Any:
+    """What a node reads of a line; None: it was refused."""
+    try:
+        return node_work.read_request(io.BytesIO(line))
+    except VTorqueError as error:
+        told(error)
+        return None
+
+
+@tried
+@given(st.sampled_from([PART, LOST, ORDER]).flatmap(lambda thing: spoiled(guestspec.to_dict(thing))))
+def test_any_request_is_of_the_form_or_refused(data: t.Any) -> None:
+    found = request(as_bytes(data))
+    if isinstance(found, (guestspec.NodePart, guestspec.LostGuest)):
+        assert re.fullmatch(guestspec.JOB_ID, found.job_id)
+        assert re.fullmatch(guestspec.HOST_NAME, found.node)
+    if isinstance(found, guestspec.NodePart):
+        assert all(re.fullmatch(guestspec.USER_NAME, found.owner.user) for _guest in found.guests)
+        assert all(guest.hypervisor in guestspec.HYPERVISORS for guest in found.guests)
+    if isinstance(found, guestspec.LostGuest):
+        assert (found.reason + found.console).isprintable() or not (found.reason + found.console).isascii()
+
+
+@tried
+@given(damaged(as_bytes(guestspec.to_dict(PART))))
+def test_any_damaged_request_is_read_or_refused(line: bytes) -> None:
+    request(line)
+
+
+@tried
+@given(spoiled({"version": findings.VERSION, "do": findings.DO, "timeout_s": 20}))
+def test_any_request_for_a_report_is_read_or_refused(data: t.Any) -> None:
+    request(as_bytes(data))
+
+
+@tried
+@given(spoiled(guestspec.to_dict(MAP)))
+def test_any_map_of_a_job_is_of_the_form_or_refused(data: t.Any) -> None:
+    try:
+        found = guestspec.from_dict(guestspec.JobMap, data)
+    except VTorqueError as error:
+        told(error, secret="PRIVATE")
+    else:
+        assert re.fullmatch(guestspec.JOB_ID, found.job_id)
+        assert all(re.fullmatch(guestspec.HOST_NAME, host.name) for host in found.hosts)
+
+
+@tried
+@given(
+    st.one_of(spoiled(ANSWER), spoiled(FAILED)).map(as_bytes) | damaged(as_bytes(ANSWER)),
+    st.sampled_from([0, 1, 127, 255]),
+    st.binary(max_size=30),
+)
+def test_any_answer_of_a_node_is_about_what_was_asked_or_an_error(output: bytes, status: int, complaint: bytes) -> None:
+    try:
+        found = node_answer.read_answer(PART, status, output, complaint)
+    except VTorqueError as error:
+        told(error)
+    else:
+        assert [guest.rank for guest in found.guests] == [0]
+        assert all(re.fullmatch(r"vcn1-[0-9]{1,4}", guest.name) for guest in (*found.guests, *found.used))
+        assert all(words.isprintable() for words in found.removed)
+
+
+@tried
+@given(spoiled(REPORT))
+def test_any_report_of_a_node_is_of_the_form_or_refused(data: t.Any) -> None:
+    try:
+        found = findings.report_from_dict("cn1", data)
+    except VTorqueError as error:
+        told(error)
+    else:
+        assert found.node == "cn1"
+        assert all(words.isprintable() for words in found.words)
+        assert all(finding.shown.isprintable() for finding in found.findings)
+
+
+LINES = st.one_of(
+    st.binary(max_size=40), ODD.map(lambda text: text.encode("utf-8", "surrogatepass")),
+    st.sampled_from([f"vtorque-ready {TOKEN} ", "vtorque-ready 00 ", f"vtorque-failed {TOKEN} ",
+                     "Kernel panic - not syncing: ", "10.77.0.100", "::1", "\n", "\r\n", "\x1b[31m",
+                     "\xff"]).map(str.encode),
+)  # fmt: skip
+
+
+@tried
+@given(st.lists(LINES, max_size=8), st.integers(1, 50))
+def test_any_console_is_harmless_and_ready_by_its_token_alone(pieces: list[bytes], step: int) -> None:
+    data = b"".join(pieces)
+    console = Console(pathlib.Path("/nonexistent"), TOKEN)
+    for at in range(0, len(data), step):
+        console._take(data[at : at + step])
+    texts = [console.last_words(), console.told(), console.failed or "", console.panic or "", *console.tail]
+    assert all(text.isprintable() for text in texts)
+    if console.ready_address is not None:
+        assert re.fullmatch(guestspec.ADDRESS, console.ready_address)
+        assert TOKEN in "".join(map(plain, data.decode("utf-8", "replace").split("\n")))
+
+
+class Peer:
+    """A guest's end of the channel, which writes what it likes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.sent: list[bytes] = []
+
+    def recv(self, count: int) -> bytes:
+        found, self.data = self.data[:count], self.data[count:]
+        return found
+
+    def sendall(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def close(self) -> None:
+        pass
+
+
+@tried
+@given(st.booleans(), st.one_of(
+    st.binary(max_size=80), st.tuples(st.integers(-9, 9999), TEXTS).map(
+        lambda end: b"%d %s\n" % (end[0], base64.b64encode(end[1].encode("utf-8", "surrogatepass")))),
+    damaged(b"0 " + base64.b64encode(b"words of an order") + b"\n")))  # fmt: skip
+def test_any_answer_of_a_guests_root_is_bounded_and_harmless(greeted: bool, data: bytes) -> None:
+    talk = agent._Talk(agent.Channel("vcn1-1", pathlib.Path("/nonexistent"), TOKEN), "id\n", Deadline.after(9.0))
+    talk.peer.close()
+    hello = f"vtorque-agent {TOKEN} {talk._word}\n".encode() if greeted else b""
+    talk.peer = peer = t.cast(t.Any, Peer(hello + data))
+    try:
+        while talk.done is None:
+            talk.hear()
+    except VTorqueError as error:
+        told(error)
+    else:
+        assert 0 <= talk.done.status <= 999
+        assert all(line.isprintable() for line in talk.done.output.split("\n"))
+        assert greeted
+    assert bool(peer.sent) == greeted
+
+
+@tried
+@given(JSON)
+def test_any_json_is_no_thing_of_ours(data: t.Any) -> None:
+    for cls in (guestspec.NodePart, guestspec.JobMap, guestspec.GuestFacts, guestspec.BareHost):
+        with pytest.raises(guestspec.FormError) as caught:
+            guestspec.from_dict(cls, data)
+        told(caught.value)
