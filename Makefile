@@ -25,6 +25,9 @@ FULL ?=
 SHORT := $(if $(FULL),,-m "not full")
 SOAK ?= 500
 FUZZ ?= 1000000
+# faults in what happens to jobs, beside those at each step of a node
+FAULTS := $(patsubst %,tests/e2e/test_%.py,endings phases killed guest_faults node_faults site_faults batch_server swept lost_node lost_guest \
+many_verdicts left_processes)
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
 # a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet
@@ -146,6 +149,12 @@ fuzz: prepare-test ## a million random inputs (FUZZ=N: so many), on all processo
 .PHONY: test-soak
 test-soak: prepare-test runtime images ## many short jobs of several users, one in ten cancelled (SOAK=500): nothing left, nothing grown
 	@VTORQUE_SOAK=$(SOAK) $(PYTEST) -q tests/e2e/soak
+
+.PHONY: test-faults
+test-faults: prepare-test runtime images ## a fault at each step of a node, then of guests, nodes, site and batch server: nothing left, the verdict right
+	@echo "== faults"
+	@failed=; VTORQUE_FAULTS=1 $(PYTEST) -q tests/e2e/faults || failed=yes; \
+	$(PYTEST) -q -n $(LABS) --dist loadfile $(FAULTS) || failed=yes; [ -z "$$failed" ]
 
 .PHONY: test-fresh
 test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian that has nothing but git and make

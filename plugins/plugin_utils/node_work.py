@@ -197,14 +197,21 @@ def respond(
         return _good(guests=[to_dict(guest) for guest in found])
     except ending.Told as told:
         error = VTorqueError(CANCELLED, f"by {told}")
-    except VTorqueError as problem:
-        error = problem
-    except OSError as problem:
-        error = VTorqueError("this node could not do it", str(problem))
+    except Exception as problem:  # whatever it is, the caller gets an answer
+        error = _as_ours(problem)
     # what failed may be libvirt's silence, which has used up the time
     if part is None or settings is None:
         return _bad(error)
     return _bad(error, guests.left(settings, part.job_id, part.start, connect_s=LOOK_S, bare=bool(part.bare_slots)))
+
+
+def _as_ours(problem: Exception) -> VTorqueError:
+    """What went wrong, so that it can be told."""
+    if isinstance(problem, VTorqueError):
+        return problem
+    if isinstance(problem, OSError):
+        return VTorqueError("this node could not do it", str(problem))
+    return VTorqueError(f"a fault in vTorque itself: {type(problem).__name__}", str(problem))
 
 
 def _of_no_part(

@@ -112,6 +112,6 @@ def _left_alone(order: Order, pid: int) -> t.NoReturn:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)
     error = VTorqueError(f"the worker of start {order.key} (process {pid})", "was killed before it had an answer")
-    with contextlib.suppress(VTorqueError):  # `left` tells it
+    with contextlib.suppress(Exception):  # `left` tells it
         guests.absent(order.part.job_id, order.part.start, order.settings, Deadline.after(UNDO_S))
     raise error

@@ -201,8 +201,8 @@ class _Worker:
             # that it cannot even be undone proves more than what was seen first
             error = fault.to_dict() if error["fault"] == VTorqueError.fault else error
             log(f"not undone: {fault}")
-        except VTorqueError as fault:
-            log(f"not undone: {fault}")
+        except Exception as fault:  # whatever it is, the caller gets an answer
+            log(f"not undone: {type(fault).__name__}: {fault}")
         lock.close()  # who has the answer may count on it
         self._answer({"error": error})
 

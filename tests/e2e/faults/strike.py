@@ -1,0 +1,407 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""On a compute node, as root: a fault before and after every step of present and absent, and what is left afterwards.
+
+The steps are taken from the installed collection: each call in the functions of `WALKED`, but for `LOOKS`, which leave
+nothing, and for functions of those modules, whose own calls are steps.  In processes of ours alone, each such call is
+compiled anew inside of one that may fail.  Guests are real domains whose firmware stops the processor, and count as
+ready at once.
+
+Arguments, as JSON: the kinds of fault; of how many points one is tried; who is told of lost guests (a sister's way).
+Says a line of JSON for each point, and at last one with all `steps`, and those that were `reached`.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import errno
+import importlib
+import itertools
+import json
+import mmap
+import os
+import pathlib
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import types
+import typing as t
+
+BASE = "ansible_collections.mikelangelo.vtorque.plugins"
+NODE = f"{BASE}.module_utils.node"
+WALKED = ("slots", "removing", "making", "guests")
+"""In the order in which they import each other."""
+LOOKS = frozenset({
+    "Console", "Deadline.after", "DomainSpec", "Kept", "NodeFault", "SiteFault", "UserFault", "VTorqueError",
+    "Timings", "broken_disk", "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
+    "json.dumps", "kind_of", "job_key", "records.read_json", "records.boot_id", "records.starts_of",
+    "secrets.token_hex", "uuid.uuid4", "images.Image", "images.Boot", "images.find", "memory.limit_mib",
+    "neighbours.Candidate", "neighbours.ask_static_map", "neighbours.node_address", "network_rules.Guest",
+    "seed.Seed", "seed.render", "render_xml", "sharing.Plan", "sharing.plan", "step", "checked", "written",
+    "read_kept", "remains", "remains_without_libvirt", "domains.capabilities", "domains.facts", "domains.list",
+    "preflight", "Awaited", "virtiofsd.is_missed", "virtiofsd.last_words", "overlays.taken_by_guests",
+    "slots.taken", "contextlib.suppress", "concurrent.futures.ThreadPoolExecutor", "pool.submit", "future.result",
+    "pathlib.Path", "GuestFacts", "itertools.islice", "locks.start_lock", "locks.refuse_if_over", "is_bare",
+    "bare_host.absent", "bare_host.remove", "disk_judged", "asked_for", "works[0]", "all", "any", "dict",
+    "dict.fromkeys", "int", "isinstance", "len", "list", "map", "max", "min", "next", "range", "round", "set",
+    "sorted", "str", "tuple", "zip",
+})  # fmt: skip
+"""What computes, reads or only asks."""
+LOOKING_METHODS = frozenset({
+    "add", "append", "encode", "decode", "exists", "extend", "format", "get", "hexdigest", "is_dir", "items",
+    "iterdir", "join", "keys", "left_s", "partition", "phase", "read", "read_text", "rpartition", "seek",
+    "settings", "splitlines", "start_dir", "record_dir", "guest_name", "agent_socket", "tap_name", "mac", "update",
+    "values", "startswith", "strip", "isdecimal", "is_symlink", "stat", "read_link", "readlink", "listen", "open",
+    "glob",
+})  # fmt: skip
+HALT = b"\xfa\xf4\xeb\xfd"
+"""cli, hlt, jmp to the hlt: where an x86 processor begins, 16 bytes below the end of its ROM."""
+TYPE = "hvm</type>\n"
+MAKE_S, HANG_S = 60.0, 14.0
+"""The deadline of a node that has time, and of one on which a step hangs; 5 s of it are kept to undo what was begun."""
+PATIENCE_S = 3.0
+"""How long a removal may hang before it is killed, as its caller's ssh would be."""
+MOST_PLACES = 4096
+
+
+def is_step(name: str, own: t.Container[str]) -> bool:
+    """May this call leave something behind, or take something away?"""
+    return not (name in LOOKS or name in own or name.rpartition(".")[2] in LOOKING_METHODS)
+
+
+def functions_of(trees: t.Iterable[ast.Module]) -> set[str]:
+    """Names of the functions of modules, whose own calls are looked at."""
+    return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+class Wrapper(ast.NodeTransformer):
+    """Puts each step of a module into a call of `strike_`, with its place: `module.function: callee #n`."""
+
+    def __init__(self, module: str, own: t.Container[str]) -> None:
+        self.module, self.own = module, own
+        self.where: list[str] = []
+        self.places: list[str] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Its body alone."""
+        self.where.append(node.name)
+        node.body = [self.visit(one) for one in node.body]
+        self.where.pop()
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A step, inside of what may fail."""
+        name = ast.unparse(node.func)
+        self.generic_visit(node)
+        if not self.where or not is_step(name, self.own):
+            return node
+        place = f"{self.module}.{self.where[-1]}: {name}"
+        number = sum(one.partition(" #")[0] == place for one in self.places) + 1
+        self.places.append(f"{place} #{number}")
+        empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+        return ast.Call(ast.Name("strike_", ast.Load()), [ast.Constant(self.places[-1]), ast.Lambda(empty, node)], [])
+
+
+def wrapped(sources: t.Mapping[str, str]) -> dict[str, tuple[ast.Module, list[str]]]:
+    """By module: its tree, with all steps wrapped, and their places."""
+    trees = {name: ast.parse(text) for name, text in sources.items()}
+    own = functions_of(trees.values())
+    found = {}
+    for name, tree in trees.items():
+        wrapper = Wrapper(name, own)
+        found[name] = (ast.fix_missing_locations(wrapper.visit(tree)), wrapper.places)
+    return found
+
+
+class Faults:
+    """What fails, in every process that comes of ours."""
+
+    def __init__(self, places: t.Sequence[str]) -> None:
+        self.places = {place: number for number, place in enumerate(places)}
+        # before the fork: all see the same
+        self.memory = mmap.mmap(-1, 2 + MOST_PLACES)
+        self.place, self.when, self.kind = "", "", ""
+
+    def arm(self, place: str, when: str, kind: str) -> None:
+        """From now on in this process, once it is `live`."""
+        self.place, self.when, self.kind = place, when, kind
+
+    @property
+    def live(self) -> bool:
+        """May it strike?"""
+        return self.memory[0] == 1
+
+    @live.setter
+    def live(self, value: bool) -> None:
+        self.memory[0] = int(value)
+
+    def reached(self) -> set[str]:
+        """The places that something came to since the last question."""
+        found = {place for place, number in self.places.items() if self.memory[1 + number]}
+        self.memory[1 : 1 + MOST_PLACES] = bytes(MOST_PLACES)
+        return found
+
+    def strike(self, place: str, call: t.Callable[[], t.Any]) -> t.Any:
+        """A step of the product."""
+        self.memory[1 + self.places[place]] = 1
+        mine = self.live and place == self.place
+        if mine and self.when == "before":
+            self.act()
+        value = call()
+        if mine and self.when == "after":
+            self.act()
+        return value
+
+    @property
+    def struck(self) -> bool:
+        """Has it struck since the last question?"""
+        value = self.memory[-1] == 1
+        self.memory[-1] = 0
+        return value
+
+    def act(self) -> None:
+        """Fail."""
+        self.memory[-1] = 1
+        if self.kind == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.kind == "hangs":
+            time.sleep(3600)
+        if self.kind == "disk":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a fault on purpose")
+        raise RuntimeError("a fault on purpose")
+
+
+def wait_ready(guests: t.Any, *_more: object, **_other: object) -> dict[str, str]:
+    """A guest has the address that the last three bytes of its MAC name."""
+    return {one.name: "10." + ".".join(str(int(byte, 16)) for byte in one.mac.split(":")[3:]) for one in guests}
+
+
+def put_rom(place: pathlib.Path) -> None:
+    """Templates with which guests begin, and end, with a ROM that stops the processor."""
+    rom = place / "halt.rom"
+    rom.write_bytes((b"\0" * 0xFFF0 + HALT).ljust(0x10000, b"\0"))
+    package = importlib.import_module(NODE)
+    text = (pathlib.Path(package.__path__[0]).parents[2] / "templates/domain.xml.j2").read_text(encoding="utf-8")
+    if text.count(TYPE) != 1:
+        raise SystemExit("the domain's template names its machine otherwise")
+    text = text.replace(TYPE, f"{TYPE}    <loader readonly='yes' type='rom'>{rom}</loader>\n")
+    (place / "domain.xml.j2").write_text(text, encoding="utf-8")
+
+
+def in_child(work: t.Callable[[], t.Any], within_s: float | None = None) -> dict[str, t.Any]:
+    """What a process of its own answers: `answer`, `error`, or neither when it was killed (or had to be)."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        try:
+            said: dict[str, t.Any] = {"answer": work()}
+        except BaseException as error:
+            kind = type(error).__name__
+            said = {
+                "error": str(error),
+                "class": kind,
+                "cause": getattr(error, "cause", ""),
+                "fault": str(getattr(error, "fault", "")),
+            }
+        os.write(writing, json.dumps(said, default=str).encode())
+        os._exit(0)
+    os.close(writing)
+    if within_s is not None:
+        end = time.monotonic() + within_s
+        while time.monotonic() < end and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            time.sleep(0.05)
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    # who stays, the worker, has closed what is not his; a copy that he kept would keep us
+    with os.fdopen(reading, "rb") as stream:
+        return json.loads(stream.read() or b"{}")
+
+
+class Node:
+    """This node: parts of jobs here, and gone again."""
+
+    def __init__(self, tell: t.Sequence[str], templates: pathlib.Path) -> None:
+        self.tell = tuple(tell)
+        for name in ("making", "preflight", "front", "guests", "removing", "slots", "locks"):
+            importlib.import_module(f"{NODE}.{name}")
+        self.spec = importlib.import_module(f"{BASE}.module_utils.guestspec")
+        self.records = importlib.import_module(f"{BASE}.module_utils.records")
+        self.modules = {name: sys.modules[f"{NODE}.{name}"] for name in WALKED}
+        self.front, self.locks = sys.modules[f"{NODE}.front"], sys.modules[f"{NODE}.locks"]
+        found = importlib.import_module(f"{BASE}.plugin_utils.node_settings")
+        policy = importlib.import_module(f"{BASE}.module_utils.job.policy_file").load()
+        self.name = found.host_name()
+        self.settings = dataclasses.replace(found.settings_of(policy, self.name), template_dir=templates)
+        self.faults = self._compile()
+        self.key = self._key()
+
+    def _compile(self) -> Faults:
+        """Compile the modules anew, with all steps wrapped, as this process and its children see them."""
+        sources = {
+            name: pathlib.Path(t.cast("str", one.__file__)).read_text(encoding="utf-8")
+            for name, one in self.modules.items()
+        }
+        found = wrapped(sources)
+        faults = Faults([place for tree, places in found.values() for place in places])
+        for name, (tree, _places) in found.items():
+            module: types.ModuleType = self.modules[name]
+            module.__dict__["strike_"] = faults.strike
+            exec(compile(tree, t.cast("str", module.__file__), "exec"), module.__dict__)
+        self.modules["making"].__dict__["wait_ready"] = wait_ready
+        return faults
+
+    def _key(self) -> t.Any:
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "key"
+            subprocess.run(
+                ["/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)], check=True
+            )
+            words = path.with_suffix(".pub").read_text(encoding="utf-8").split()
+            return self.spec.KeyPair(path.read_text(encoding="utf-8"), " ".join(words[:2]))
+
+    def part(self, job_id: str, timeout_s: float) -> t.Any:
+        """A guest of alice's."""
+        alice = pwd.getpwnam("alice")
+        owner = self.spec.Owner("alice", alice.pw_uid, alice.pw_gid, "alice", alice.pw_dir, alice.pw_shell)
+        guest = self.spec.GuestSpec(
+            0, 0, "tiny", "debian", os.uname().machine, 1, 64, "qemu", "sharedfs", self.key, self.key.public
+        )
+        return self.spec.NodePart(self.spec.VERSION, "present", job_id, 1, self.name, timeout_s, owner, (guest,))
+
+    def present(
+        self, job_id: str, within_s: float = MAKE_S, fault: tuple[str, str, str] | None = None
+    ) -> dict[str, t.Any]:
+        """Make a part, with what fails in it."""
+
+        def work() -> list[str]:
+            if fault:
+                self.faults.arm(*fault)
+            part = self.part(job_id, within_s)
+            found = self.front.present(part, self.settings, self.records.Deadline.after(within_s), tell=self.tell)
+            return [one.name for one in found]
+
+        return in_child(work)
+
+    def absent(
+        self, job_id: str, within_s: float | None = None, fault: tuple[str, str, str] | None = None
+    ) -> dict[str, t.Any]:
+        """Take it away, with what fails in that."""
+
+        def work() -> list[str]:
+            if fault:
+                self.faults.arm(*fault)
+            return list(self.modules["guests"].absent(job_id, 1, self.settings, self.records.Deadline.after(MAKE_S)))
+
+        return in_child(work, within_s)
+
+    def say(self, job_id: str) -> None:
+        """A line on the consoles of a job, of which something is kept."""
+        for path in self.settings.start_dir(job_id, 1).glob("*/console.log"):
+            with path.open("a", encoding="utf-8") as stream:
+                stream.write("nothing boots here\n")
+
+    def left(self, job_id: str) -> t.Any:
+        """What there is of a job."""
+        return in_child(lambda: self.modules["guests"].left(self.settings, job_id))["answer"]
+
+    def lives(self, job_id: str) -> bool:
+        """Does a job have its guest?"""
+        part = self.part(job_id, MAKE_S)
+        return bool(
+            in_child(
+                lambda: len(self.modules["guests"].find(part, self.settings, self.records.Deadline.after(MAKE_S)))
+            )["answer"]
+        )
+
+    def end_worker(self, job_id: str) -> None:
+        """kill -9: nobody but us takes the guests away then."""
+        holder = self.locks.start_lock(self.settings, self.records.job_key(job_id, 1)).read_text(encoding="utf-8")
+        pid = int(holder.split()[0])
+        os.kill(pid, signal.SIGKILL)
+        while pathlib.Path(f"/proc/{pid}").exists() and ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text():
+            time.sleep(0.01)
+
+
+def try_one(node: Node, job_id: str, who: str, fault: tuple[str, str, str]) -> dict[str, t.Any]:
+    """One fault, then the epilogue's removal, then a look.
+
+    Args:
+        who: `present`; `worker`, whose removal fails, told by an `absent` that is well; or `absent`, alone.
+    """
+    kind = fault[2]
+    told: dict[str, t.Any] = {"who": who, "place": fault[0], "when": fault[1], "kind": kind}
+    node.faults.live = who == "present"
+    told["present"] = node.present(
+        job_id, HANG_S if who == "present" and kind == "hangs" else MAKE_S, fault if who != "absent" else None
+    )
+    node.say(job_id)
+    if who == "present":
+        told["undone"] = node.left(job_id)
+    if who == "absent":
+        node.end_worker(job_id)
+        node.faults.live = True
+        told["failed"] = node.absent(job_id, PATIENCE_S if kind == "hangs" else None, fault)
+    node.faults.live = who == "worker"
+    told["absent"] = node.absent(job_id)
+    node.faults.live = False
+    told["struck"] = node.faults.struck
+    told["left"] = node.left(job_id)
+    return told
+
+
+def points_of(node: Node, numbers: t.Iterator[int], kinds: t.Sequence[str]) -> list[tuple[str, tuple[str, str, str]]]:
+    """Every fault that there is, by what a job without one comes to."""
+    job_id = f"{next(numbers)}.fe"
+    node.faults.reached()
+    if not node.present(job_id).get("answer"):
+        raise SystemExit("not even without a fault is a guest made")
+    node.say(job_id)
+    made = node.faults.reached()
+    node.end_worker(job_id)
+    if "answer" not in node.absent(job_id):
+        raise SystemExit("not even without a fault does a guest go")
+    gone = node.faults.reached()
+    of = {"present": made, "worker": {one for one in gone if one.startswith(("removing.", "slots."))}, "absent": gone}
+    return [
+        (who, (place, when, kind))
+        for kind in kinds
+        for who, places in of.items()
+        for place in sorted(places)
+        for when in ("before", "after")
+        if kind != "hangs" or when == "before"
+    ]
+
+
+def main() -> None:
+    """Try them."""
+    kinds, every, first, tell = map(json.loads, sys.argv[1:])
+    os.umask(0o022)
+    with tempfile.TemporaryDirectory(dir="/run") as directory:
+        place = pathlib.Path(directory)
+        place.chmod(0o755)
+        put_rom(place)
+        node = Node(tell, place)
+        # a record of an earlier run must not stand for a job of ours
+        numbers = itertools.count(int(time.time()) % 1_000_000 * 1000 + 1_000_000_000)
+        beside = f"{next(numbers)}.fe"
+        points = points_of(node, numbers, kinds)
+        reached = sorted({fault[0] for who, fault in points})
+        try:
+            node.present(beside)
+            for who, fault in points[first::every]:
+                seen = try_one(node, f"{next(numbers)}.fe", who, fault)
+                print(json.dumps({**seen, "beside": node.lives(beside)}), flush=True)
+        finally:
+            node.absent(beside)
+        print(json.dumps({"steps": sorted(node.faults.places), "reached": reached, "points": len(points)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
