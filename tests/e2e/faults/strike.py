@@ -15,6 +15,7 @@ Says a line of JSON for each point, and at last one with all `steps`, and those 
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import errno
 import importlib
@@ -64,6 +65,8 @@ HALT = b"\xfa\xf4\xeb\xfd"
 TYPE = "hvm</type>\n"
 MAKE_S, HANG_S = 60.0, 14.0
 """The deadline of a node that has time, and of one on which a step hangs; 5 s of it are kept to undo what was begun."""
+END_S = 20.0
+"""For a removal that must end a worker that hangs, which it does after two thirds."""
 PATIENCE_S = 3.0
 """How long a removal may hang before it is killed, as its caller's ssh would be."""
 MOST_PLACES = 4096
@@ -290,14 +293,16 @@ class Node:
         return in_child(work)
 
     def absent(
-        self, job_id: str, within_s: float | None = None, fault: tuple[str, str, str] | None = None
-    ) -> dict[str, t.Any]:
+        self, job_id: str, within_s: float | None = None, fault: tuple[str, str, str] | None = None,
+        deadline_s: float = MAKE_S,
+    ) -> dict[str, t.Any]:  # fmt: skip
         """Take it away, with what fails in that."""
 
         def work() -> list[str]:
             if fault:
                 self.faults.arm(*fault)
-            return list(self.modules["guests"].absent(job_id, 1, self.settings, self.records.Deadline.after(MAKE_S)))
+            deadline = self.records.Deadline.after(deadline_s)
+            return list(self.modules["guests"].absent(job_id, 1, self.settings, deadline))
 
         return in_child(work, within_s)
 
@@ -320,20 +325,22 @@ class Node:
             )["answer"]
         )
 
-    def end_worker(self, job_id: str) -> None:
-        """kill -9: nobody but us takes the guests away then."""
+    def end_worker(self, job_id: str, how: signal.Signals = signal.SIGKILL, *, wait: bool = True) -> None:
+        """By KILL: nobody but us takes the guests away then.  By TERM: it does, before it ends."""
         holder = self.locks.start_lock(self.settings, self.records.job_key(job_id, 1)).read_text(encoding="utf-8")
         pid = int(holder.split()[0])
-        os.kill(pid, signal.SIGKILL)
-        while pathlib.Path(f"/proc/{pid}").exists() and ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text():
-            time.sleep(0.01)
+        os.kill(pid, how)
+        # it may be reaped between any two looks
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            while wait and ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8"):
+                time.sleep(0.01)
 
 
 def try_one(node: Node, job_id: str, who: str, fault: tuple[str, str, str]) -> dict[str, t.Any]:
     """One fault, then the epilogue's removal, then a look.
 
     Args:
-        who: `present`; `worker`, whose removal fails, told by an `absent` that is well; or `absent`, alone.
+        who: `present`; `worker`, whose removal fails when it is told to end; or `absent`, alone.
     """
     kind = fault[2]
     told: dict[str, t.Any] = {"who": who, "place": fault[0], "when": fault[1], "kind": kind}
@@ -348,8 +355,14 @@ def try_one(node: Node, job_id: str, who: str, fault: tuple[str, str, str]) -> d
         node.end_worker(job_id)
         node.faults.live = True
         told["failed"] = node.absent(job_id, PATIENCE_S if kind == "hangs" else None, fault)
-    node.faults.live = who == "worker"
-    told["absent"] = node.absent(job_id)
+    if who == "worker":
+        node.faults.live = True
+        node.end_worker(job_id, signal.SIGTERM, wait=kind != "hangs")
+        # what hangs must have begun to
+        while kind == "hangs" and not node.faults.memory[-1]:
+            time.sleep(0.01)
+    # in the end all of them are well, but for a worker that still hangs: that is ended
+    told["absent"] = node.absent(job_id, deadline_s=END_S if kind == "hangs" else MAKE_S)
     node.faults.live = False
     told["struck"] = node.faults.struck
     told["left"] = node.left(job_id)

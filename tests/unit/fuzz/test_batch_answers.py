@@ -55,7 +55,8 @@ def put(data: bytes, tag: bytes, text: str) -> bytes:
 def harmless(job: t.Any) -> None:
     assert job.job_id == "11.th"
     assert all(re.fullmatch(HOST_NAME, host) for host in job.exec_host)
-    assert all(type(getattr(job, name)) is int for name in ("start_count", "session_id", "substate", "walltime_s"))
+    figures = [getattr(job, name) for name in ("start_count", "session_id", "substate", "walltime_s")]
+    assert all(isinstance(one, int) and not isinstance(one, bool) for one in figures)
 
 
 @tried
