@@ -126,6 +126,7 @@ class JobPlace:
         self._keys()
         self._sshd_config()
         sshd = f"exec /usr/sbin/sshd -D -e -f {root}/sshd_config"
+        stack.callback(self._no_places)
         self.guest = Namespace(root, self.uid, shell, busybox=busybox, program=sshd)
         stack.callback(self.guest.close)
         assert self.guest.process.stderr
@@ -134,6 +135,12 @@ class JobPlace:
         stack.callback(self.node.close)
         self.run_dir = self.node.run_dir
         self.directory = self.run_dir / "jobs" / records.job_key(JOB_ID, 1)
+
+    def _no_places(self) -> None:
+        """What run.sh made for sessions that nobody ended: in a guest it goes with the guest."""
+        for place in pathlib.Path("/tmp").glob("vtorque.??????"):
+            if place.stat().st_uid == self.uid:
+                shutil.rmtree(place)
 
     def of_the_guest(self, name: str, path: pathlib.Path) -> None:
         """A program of the guest's side, with this place for the guest's own."""
