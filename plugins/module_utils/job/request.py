@@ -308,7 +308,8 @@ def _take(word: str, raw: str, origin: str, values: dict[str, Value], origins: d
     except BadValue as error:
         return KeyFault(word, shown(raw), f"allowed: {error}", origin)
     if word in values and values[word] != value:
-        return KeyFault(word, shown(raw), f"given twice, and {written(values[word])} before ({origins[word]})", origin)
+        before = f"given twice, and {shown(written(values[word]))} before ({origins[word]})"
+        return KeyFault(word, shown(raw), before, origin)
     values[word] = value
     origins.setdefault(word, origin)
     return None

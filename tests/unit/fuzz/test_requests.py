@@ -1,7 +1,10 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever stands in a job's attribute `x`, behind `-vm` or in a script: a request, or an error of the user's."""
+"""Whatever stands in a job's attribute `x`, behind `-vm` or in a script: a request, or an error of the user's.
+
+Seen to fail: with a message about a key that is given twice which showed the first value as it was.
+"""
 
 from __future__ import annotations
 

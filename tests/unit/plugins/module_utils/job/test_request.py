@@ -167,6 +167,12 @@ def test_key_that_says_two_things_in_one_source_is_refused() -> None:
     assert caught.value.faults[0].origin == "job.sh, line 9"
 
 
+@pytest.mark.parametrize("before", ["\u202e", "\ufffe", "\u200f"])
+def test_what_was_said_before_is_harmless_on_a_terminal(before: str) -> None:
+    message = faults_of(f"disk={before}a,disk=b")["disk"]
+    assert message == "given twice, and ?a before (command line)"
+
+
 def test_key_that_says_the_same_twice_is_no_fault() -> None:
     assert parse([("ram=1G", "job.sh, line 2"), ("ram=1024", "job.sh, line 3")]).origins == {"ram": "job.sh, line 2"}
 
