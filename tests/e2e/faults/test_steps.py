@@ -8,8 +8,10 @@ A mother superior's node and a sister's do the same, but for the word about a lo
 `make test-faults` tries every fault, `make test` one in `VTORQUE_FAULTS`, the same ones for the same `VTORQUE_SEED`.
 
 It has been seen to fail: without `slots.free` in `removing.remove` a step was missing, and then the look behind the
-test named "slot /var/lib/vtorque/slots/1"; and with a fault that never came to be ("struck").  It has found that a removal
-that failed with anything but an error of ours took the worker's answer, and the node's, with it.
+test named "slot /var/lib/vtorque/slots/1"; and with a fault that never came to be ("struck").
+
+It has found that a removal that failed with anything but an error of ours took the worker's answer, and the node's,
+with it.
 """
 
 from __future__ import annotations
