@@ -44,7 +44,6 @@ def nothing_is_left(site: Site) -> None:
     assert site.root(NODE, f"ls -A /var/lib/vtorque | grep trial; ls -A {POOL} | grep -v '@' || true").strip() == ""
 
 
-@pytest.mark.full
 def test_debian_boots_and_tells_what_took_its_time(site: Site) -> None:
     """`vmgr image add debian12 disk.qcow2`, as the manual shows it."""
     before = site.root(NODE, "cat /opt/vm-images/debian12@*/disk.qcow2 | sha256sum")
