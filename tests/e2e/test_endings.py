@@ -179,7 +179,9 @@ def test_job_deleted_while_it_runs(site: Site) -> None:
     drop(site, job_id)
     ended = site.end(job_id)
     assert site.left_on_nodes() == []
-    assert (ended.exit_status, ended.out) == (271, "up\n")
+    # by TERM; by Torque's KILL a second later where the machine is that busy (test_one_job.py has TERM come in time)
+    assert ended.exit_status in (271, 265)
+    assert ended.out == "up\n"
     assert cleaned_itself(site, job_id)
 
 
