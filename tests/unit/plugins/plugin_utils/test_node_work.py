@@ -59,7 +59,7 @@ class World:
     """What the node would find: the server's word, and what the rooms below do."""
 
     job: BatchJob | VTorqueError = JOB
-    error: VTorqueError | OSError | None = None
+    error: Exception | None = None
     cores: dict[tuple[str, str], tuple[int, ...]] = dataclasses.field(
         default_factory=lambda: {("7.head", "cn1"): (1, 2)}
     )
@@ -172,6 +172,15 @@ def test_an_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: Wor
 def test_what_the_system_refuses_is_answered_too(world: World) -> None:
     world.error = OSError(1, "Operation not permitted")
     assert world.ask(PART)["error"]["why"] == "[Errno 1] Operation not permitted"
+
+
+@pytest.mark.parametrize("do", ["present", "absent"])
+def test_what_nobody_foresaw_is_answered_with_what_is_left(world: World, do: t.Literal["present", "absent"]) -> None:
+    world.error = RuntimeError("not ours")
+    answer = world.ask(dataclasses.replace(PART, do=do, guests=PART.guests if do == "present" else ()))
+    assert answer["error"]["what"] == "a fault in vTorque itself: RuntimeError"
+    assert answer["error"]["why"] == "not ours"
+    assert answer["left"] == ["slot 1"]
 
 
 @pytest.mark.parametrize(

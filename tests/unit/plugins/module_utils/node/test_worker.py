@@ -220,6 +220,34 @@ def test_what_cannot_even_be_undone_is_the_nodes_fault(node: Node) -> None:
     assert caught.value.cause == "libvirt"
 
 
+@pytest.mark.parametrize(
+    "whom, removal",
+    [((), "take_away"), (("worker",), "_last_look")],
+    ids=["by the worker", "by the front, whose worker was killed"],
+)
+def test_a_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it(
+    node: Node, whom: tuple[str, ...], removal: str
+) -> None:
+    """What was first is told; what stays is there for the epilogue to take."""
+    real = getattr(guests, removal)
+
+    def removing(*words: t.Any, **more: t.Any) -> t.Any:
+        raise RuntimeError("not ours")
+
+    def fail() -> None:
+        raise UserFault("no", "because")
+
+    node.patch.setattr(guests, removal, removing)
+    at(node, "seed", kill(*whom) if whom else fail)
+    error = node.ask(node.part(2)).answer()["error"]
+    assert error["why"] == ("was killed before it had an answer" if whom else "because")
+    assert node.things != []
+    node.patch.setattr(guests, removal, real)
+    node.absent()
+    assert node.things == []
+    assert not locks.is_held(node.lock)
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
     "whom", [("maker",), ("worker",), ("front",), ("worker", "maker"), ("front", "worker", "maker")], ids="+".join
