@@ -221,7 +221,7 @@ def test_what_cannot_even_be_undone_is_the_nodes_fault(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    "whom, removal",
+    ("whom", "removal"),
     [((), "take_away"), (("worker",), "_last_look")],
     ids=["by the worker", "by the front, whose worker was killed"],
 )
