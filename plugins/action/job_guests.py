@@ -250,7 +250,7 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
 
     Args:
         given: seconds, as the task says; None: it does not.
-        environment: holds `VTORQUE_DEADLINE`, seconds since the epoch.
+        environment: holds `VTORQUE_DEADLINE`, seconds of the monotonic clock of this node.
 
     Returns:
         Seconds.
@@ -263,10 +263,10 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     else:
         text = environment.get("VTORQUE_DEADLINE", "")
         try:
-            left = float(text) - time.time() - MARGIN_S
+            left = float(text) - time.monotonic() - MARGIN_S
         except ValueError:
             raise VTorqueError(
-                f"VTORQUE_DEADLINE={text[:40]!r}", "not seconds since the epoch, and no timeout is given"
+                f"VTORQUE_DEADLINE={text[:40]!r}", "not seconds of the monotonic clock, and no timeout is given"
             ) from None
     if not 0 < left <= 86_400:
         raise VTorqueError(f"{left:.1f} seconds are left for the guests", "the deadline has passed or is absurd")

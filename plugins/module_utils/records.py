@@ -443,9 +443,23 @@ class Timings:
             self.seconds[name] += time.monotonic() - begin
 
 
+def since_epoch(moment: float) -> float:
+    """A moment of the monotonic clock, as people and records tell it.
+
+    Nothing is timed by the system's clock, which somebody may set while a job begins.
+
+    Args:
+        moment: seconds of the monotonic clock.
+
+    Returns:
+        Seconds since the epoch.
+    """
+    return time.time() - (time.monotonic() - moment)
+
+
 @frozen
 class Deadline:
-    """A moment on the monotonic clock that no wait may pass."""
+    """A moment on the monotonic clock that no wait may pass; that clock is the same in all processes of a node."""
 
     at: float
 

@@ -71,7 +71,7 @@ class HeadStart:
             policy: the site's.
             directory: the run directory of the start.
             nodefile: the job's node file.
-            until: when the guests must be ready, in seconds since the epoch.
+            until: when the guests must be ready, in seconds of the monotonic clock.
         """
         if self._planner is not None:
             self._planner.say(_Order(job, policy, directory, nodefile, until))
@@ -155,7 +155,7 @@ def _plan_and_ask(node: EarlyNode, order: _Order) -> None:
 
     plan = plan_start(order.job, order.policy, order.nodefile)
     part = plan.parts[plan.mother_superior]
-    asked = dataclasses.replace(part, timeout_s=round(order.until - time.time() - MARGIN_S, 3))
+    asked = dataclasses.replace(part, timeout_s=round(order.until - time.monotonic() - MARGIN_S, 3))
     if asked.timeout_s <= 0:
         return
     records.write(order.directory / PLAN, plan.to_json())

@@ -37,14 +37,14 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
         call: of the epilogue.
         start: whose guests are gone.
         policy: the site's.
-        until: when the hook must be done, in seconds since the epoch.
+        until: when the hook must be done, in seconds of the monotonic clock.
         log: the job's.
     """
     links = shell_links.links_to(start.directory, start.places.run_dir)
     shells = [ProcessId(*map(int, link.name.split("."))) for link in links]
     shell = next((one for one in shells if one.pid == call.session), None)
     over = left_processes.ticks_of(hook_call.hook_began())
-    seconds = min(END_S, until - time.time())
+    seconds = min(END_S, until - time.monotonic())
     node = call.mother_superior or os.uname().nodename
     _end(call.job_id, call.user, start.record_directory, lambda: policy, node, log, session=call.session, shell=shell,
          over_ticks=over, deadline=Deadline.after(seconds))  # fmt: skip

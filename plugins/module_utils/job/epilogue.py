@@ -45,7 +45,7 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
     Nothing to remove is no fault: the prologue may have never run, or refused the job.
 
     Args:
-        began: when Torque started the hook, in seconds since the epoch.
+        began: when Torque started the hook, in seconds of the monotonic clock.
         end_left: ends what the job left on this node itself, when its guests are gone.
 
     Raises:
@@ -150,7 +150,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         playbook.note(log, f"{user_scripts.EPILOGUE}: {error}")
         return
     if job is not None and script is not None:
-        timeout_s = min(policy.vm_epilogue_timeout, until - time.time())
+        timeout_s = min(policy.vm_epilogue_timeout, until - time.monotonic())
         user_scripts.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
@@ -176,7 +176,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     phases = known.setdefault("phases", {})
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
-    phases["epilogue"] = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
+    phases["epilogue"] = {"began": round(records.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
     known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
     with contextlib.suppress(VTorqueError):
         known["vtorque"] = installed.version()

@@ -102,29 +102,30 @@ def read_alarm_s(torque_home: pathlib.Path) -> int:
 
 
 def hook_began() -> float:
-    """When Torque started this hook (the launcher is our parent), in seconds since the epoch."""
+    """When Torque started this hook (the launcher is our parent), in seconds of the monotonic clock."""
     ticks = ProcessId.of(os.getppid()).start_ticks
     since_boot = ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
 
 
 def deadline(
     call: HookCall, torque_home: pathlib.Path, *, began: float, at_most_s: float, reserve_s: float = RESERVE_S
 ) -> float:
-    """When the hook's work must be done, in seconds since the epoch.
+    """When the hook's work must be done, in seconds of the monotonic clock.
 
     Torque has two clocks, and both use `$prologalarm` (torque.md): one kills the script, counted from its start; one
     gives up a job that does not start, counted from its arrival at the MOM, which is when it wrote the node file.
 
     Args:
-        began: when the hook was started.
+        began: when the hook was started, in seconds of the monotonic clock.
         at_most_s: the site's own bound, from the start of the hook.
         reserve_s: what is kept of Torque's time.
     """
     alarm_s = read_alarm_s(torque_home)
     killed = began + (alarm_s - ALARM_MARGIN_S if alarm_s > ALARM_MARGIN_S else alarm_s)
     try:
-        arrived = (torque_home / "aux" / call.job_id).stat().st_mtime
+        age_s = time.time() - (torque_home / "aux" / call.job_id).stat().st_mtime
+        arrived = time.monotonic() - age_s
     except OSError:
         arrived = began
     if call.role != "prologue" or not began - LONGEST_START_S < arrived < began:

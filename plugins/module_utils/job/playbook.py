@@ -184,7 +184,7 @@ def play(
 
     Args:
         name: `prologue` or `epilogue`.
-        until: when it is ended, in seconds since the epoch.
+        until: when it is ended, in seconds of the monotonic clock.
         log: where its output goes.
         shell: the process that becomes the job's shell.
         player: who plays, and has perhaps loaded already; None: a new one.
@@ -200,7 +200,7 @@ def play(
     player = player or Player(start.places.ansible, start.places.run_dir)
     arguments = ("-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}", *(("-vv",) if detail else ()))
     try:
-        code = player.play(arguments, told, timeout_s=until + SLACK_S - time.time(), log=log)
+        code = player.play(arguments, told, timeout_s=until + SLACK_S - time.monotonic(), log=log)
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:
@@ -237,7 +237,7 @@ def verdict_time_s(until: float) -> float:
     (job; nodes; offline: nodes, order, nodes; hold: order, job; comment) of half a second; they take 15 ms each.
     """
     killed = until + RESERVE_S
-    return min(VERDICT_S, killed - REMOVAL_LEAST_S - bounded.ENDING_S - WRITING_S - time.time())
+    return min(VERDICT_S, killed - REMOVAL_LEAST_S - bounded.ENDING_S - WRITING_S - time.monotonic())
 
 
 def removal_time_s(until: float) -> float:
@@ -247,7 +247,7 @@ def removal_time_s(until: float) -> float:
     for a success.
     """
     killed = until + RESERVE_S
-    return min(REMOVAL_S, killed - bounded.ENDING_S - WRITING_S - time.time())
+    return min(REMOVAL_S, killed - bounded.ENDING_S - WRITING_S - time.monotonic())
 
 
 def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) -> VTorqueError | None:

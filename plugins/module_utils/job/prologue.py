@@ -84,7 +84,7 @@ class _Case:
 
     Attributes:
         job: the server's word when the hook began; None: there was none.
-        until: when the hook's own work must be done, in seconds since the epoch.
+        until: when the hook's own work must be done, in seconds of the monotonic clock.
     """
 
     call: HookCall
@@ -102,7 +102,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
 
     Args:
         player: plays the playbook; it may have begun to load.
-        began: when Torque started the hook, in seconds since the epoch.
+        began: when Torque started the hook, in seconds of the monotonic clock.
         head_start: may begin what the playbook will ask of this node.
 
     Returns:
@@ -159,7 +159,8 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
         UnknownJob: it answered that there is none.
         SiteFault: it did not answer in all this time.
     """
-    patience_s = max(LEAST_PATIENCE_S, min(PATIENCE_S, until - time.time())) if call.marked else UNMARKED_PATIENCE_S
+    left_s = until - time.monotonic()
+    patience_s = max(LEAST_PATIENCE_S, min(PATIENCE_S, left_s)) if call.marked else UNMARKED_PATIENCE_S
     deadline = Deadline.after(patience_s)
     batch = open_batch(policy, timeout_s=CALL_S, deadline=deadline)
     asked = 0
@@ -185,7 +186,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         (start.directory / name).unlink(missing_ok=True)
     shell_words.offer(start.directory, _uid(call))
     torque_home = pathlib.Path(policy.torque_home)
-    if case.until <= time.time():
+    if case.until <= time.monotonic():
         return SiteFault(
             f"$prologalarm {hook_call.read_alarm_s(torque_home)}", "leaves no time for a virtual machine to start"
         )
@@ -196,14 +197,15 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     show, debug = _log_wishes(case)
     with start.open_log(_uid(call)) as log, shown(log, show):
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy, case.player)
-        playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {case.until:.0f}")
+        ends = records.since_epoch(case.until)
+        playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
         case.head_start.hand_over(heard=case.player.loading)
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
                               detail=debug)  # fmt: skip
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
-        figure = {"began": round(began, 3), "seconds": round(time.time() - began, 3)}
+        figure = {"began": round(records.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
         records.write(start.directory / "phase.prologue.json", json.dumps(figure))
     return error
 
@@ -218,7 +220,7 @@ def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
     start = case.start
     for link in shell_links.links_to(start.directory, start.places.run_dir):
         link.unlink()
-    timeout_s = case.until - time.time()
+    timeout_s = case.until - time.monotonic()
     ended = user_scripts.run(script, case.job, start, case.policy, timeout_s=timeout_s, log=log)
     if ended.fault is None:
         shell_links.point(case.shell, start.directory, start.places.run_dir)

@@ -101,16 +101,17 @@ def run(
     Returns:
         How it ended, which is also noted in the log and kept for the job's record.
     """
-    began = time.time()
+    began = time.monotonic()
     playbook.note(log, f"{script.key} {printable(script.path)}: begins, for {max(timeout_s, 0):.0f} s at most")
     try:
         code, word = _ask(script, job, start, policy, timeout_s)
         words, fault = _judge(script, code, word, timeout_s)
     except (VTorqueError, OSError) as error:
         words, fault = "not run", VTorqueError(f"{script.key} {printable(script.path)} was not run", str(error))
-    ended = Ended(words, round(time.time() - began, 3), fault)
+    ended = Ended(words, round(time.monotonic() - began, 3), fault)
     playbook.note(log, f"{script.key}: {fault or ended.words}")
-    data = {"path": script.path, "ended": ended.words, "began": round(began, 3), "seconds": ended.seconds}
+    at = round(records.since_epoch(began), 3)
+    data = {"path": script.path, "ended": ended.words, "began": at, "seconds": ended.seconds}
     with contextlib.suppress(VTorqueError):
         records.write(start.directory / f"{script.key}.json", json.dumps(data))
     return ended

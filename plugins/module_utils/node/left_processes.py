@@ -175,10 +175,10 @@ def in_cgroup(text: str, job_id: str) -> bool:
 
 
 def ticks_of(moment: float) -> int:
-    """A moment of the system's clock in clock ticks since boot, as /proc counts.
+    """A moment of the monotonic clock in clock ticks since boot, as /proc counts.
 
     Args:
-        moment: seconds since the epoch.
+        moment: seconds of the monotonic clock.
     """
-    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME) - (time.time() - moment)
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME) - (time.monotonic() - moment)
     return int(since_boot * os.sysconf("SC_CLK_TCK"))

@@ -91,7 +91,7 @@ class World:
             "PYTHONPATH": os.environ["PYTHONPATH"], "LC_ALL": "C.UTF-8", "HOME": str(self.where),
             "ANSIBLE_CONFIG": str(self.run_dir / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", ""),
-            "VTORQUE_DEADLINE": str(time.time() + 120), "VTORQUE_SHELL": str(records.ProcessId.of(me)),
+            "VTORQUE_DEADLINE": str(time.monotonic() + 120), "VTORQUE_SHELL": str(records.ProcessId.of(me)),
         }  # fmt: skip
         source = ["-i", str(self.run_dir / "job.pbs_nodefile.yml")]
         places = ["-e", f"vtorque_prefix={self.where}/prefix", "-e", f"vtorque_records_dir={self.where}/records"]

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 import types
 import typing as t
 
@@ -128,7 +129,8 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     monkeypatch.setattr(planning, "plan_start", plan_start)
     start, node = begun(ECHO)
     keeper = early_node.EarlyNode(os.dup(node.socket), os.dup(node.complaint))
-    start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=2e9 + 1e5)
+    until = time.monotonic() + 1e5
+    start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=until)
     start.hand_over(heard=True)
     heard = answer(keeper) if fault is None else None
     keeper.close()
@@ -148,7 +150,8 @@ def test_what_was_not_asked_is_not_said_to_be(
     monkeypatch.setattr(planning, "plan_start", lambda *_args: Plan(mother_superior="n1", parts={"n1": PART}))
     start, _node = begun("pass")
     process(start).wait(60)
-    start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=2e9 + 1e5)
+    until = time.monotonic() + 1e5
+    start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=until)
     start.hand_over(heard=True)
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 

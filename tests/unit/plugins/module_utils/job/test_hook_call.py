@@ -11,6 +11,17 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hook_call
 
+NOW = 1_000_000.0
+"""Seconds of the monotonic clock."""
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Both stand still: the monotonic one at NOW, the system's at what is returned."""
+    monkeypatch.setattr(hook_call.time, "monotonic", lambda: NOW)
+    monkeypatch.setattr(hook_call.time, "time", lambda: 1.8e9)
+    return 1.8e9
+
 
 @pytest.mark.parametrize(
     ("config", "alarm"),
@@ -39,27 +50,38 @@ def test_alarm_of_the_mom(tmp_path: pathlib.Path, config: str, alarm: int) -> No
     ],
 )
 def test_deadline_follows_from_both_clocks(
-    tmp_path: pathlib.Path, alarm: int, at_most_s: float, arrived: float, left_s: float
+    tmp_path: pathlib.Path, clocks: float, alarm: int, at_most_s: float, arrived: float, left_s: float
 ) -> None:
     for name in ("mom_priv", "aux"):
         (tmp_path / name).mkdir()
     (tmp_path / "mom_priv/config").write_text(f"$prologalarm {alarm}\n")
     call = hook_call.parse_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6])
-    began = 1_000_000.0
     path = tmp_path / "aux/1.th"
     path.touch()
-    os.utime(path, (began + arrived, began + arrived))
-    found = hook_call.deadline(call, tmp_path, began=began, at_most_s=at_most_s, reserve_s=15)
-    assert found == began + left_s
+    os.utime(path, (clocks + arrived, clocks + arrived))
+    found = hook_call.deadline(call, tmp_path, began=NOW, at_most_s=at_most_s, reserve_s=15)
+    assert found == NOW + left_s
 
 
-def test_job_that_ran_for_minutes_leaves_its_epilogue_all_the_time(tmp_path: pathlib.Path) -> None:
+def test_job_that_ran_for_minutes_leaves_its_epilogue_all_the_time(tmp_path: pathlib.Path, clocks: float) -> None:
     (tmp_path / "aux").mkdir()
     call = hook_call.parse_call(["epilogue", "yes", "1", "t1", "1.th", "alice", *[""] * 9])
-    began = 1_000_000.0
     (tmp_path / "aux/1.th").touch()
-    os.utime(tmp_path / "aux/1.th", (began - 500, began - 500))
-    assert hook_call.deadline(call, tmp_path, began=began, at_most_s=float("inf"), reserve_s=15) == began + 275
+    os.utime(tmp_path / "aux/1.th", (clocks - 500, clocks - 500))
+    assert hook_call.deadline(call, tmp_path, began=NOW, at_most_s=float("inf"), reserve_s=15) == NOW + 275
+
+
+@pytest.mark.parametrize("jump_s", [-10_000.0, 10_000.0])
+def test_a_clock_that_somebody_sets_moves_no_deadline(
+    tmp_path: pathlib.Path, clocks: float, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    """A node file from before that is as one of the future, or as one that was left behind."""
+    (tmp_path / "aux").mkdir()
+    (tmp_path / "aux/1.th").touch()
+    os.utime(tmp_path / "aux/1.th", (clocks - 1, clocks - 1))
+    monkeypatch.setattr(hook_call.time, "time", lambda: clocks + jump_s)
+    call = hook_call.parse_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6])
+    assert hook_call.deadline(call, tmp_path, began=NOW, at_most_s=float("inf"), reserve_s=15) == NOW + 275
 
 
 @pytest.mark.parametrize(

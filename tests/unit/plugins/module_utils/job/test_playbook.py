@@ -42,10 +42,10 @@ def test_verdict_and_removal_end_before_torque_kills_the_hook(monkeypatch: pytes
     until = 1_000_000.0
     killed = until + hook_call.RESERVE_S
     ended = until + playbook.SLACK_S + bounded.ENDING_S
-    monkeypatch.setattr(time, "time", lambda: ended)
+    monkeypatch.setattr(time, "monotonic", lambda: ended)
     verdict_s = playbook.verdict_time_s(until)
     assert verdict_s >= 2 * prologue.VERDICT_CALL_S  # an order that hangs, and another one
-    monkeypatch.setattr(time, "time", lambda: ended + verdict_s)
+    monkeypatch.setattr(time, "monotonic", lambda: ended + verdict_s)
     removal_s = playbook.removal_time_s(until)
     assert removal_s >= playbook.REMOVAL_LEAST_S
     assert ended + verdict_s + removal_s + bounded.ENDING_S + playbook.WRITING_S <= killed
@@ -53,7 +53,7 @@ def test_verdict_and_removal_end_before_torque_kills_the_hook(monkeypatch: pytes
 
 def test_work_that_ends_early_leaves_verdict_and_removal_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     until = 1_000_000.0
-    monkeypatch.setattr(time, "time", lambda: until - 100)
+    monkeypatch.setattr(time, "monotonic", lambda: until - 100)
     assert playbook.verdict_time_s(until) == playbook.VERDICT_S
     assert playbook.removal_time_s(until) == playbook.REMOVAL_S
 
@@ -71,7 +71,7 @@ def test_node_that_reported_a_fault_is_named(tmp_path: pathlib.Path, error: dict
     (start.directory / "error.json").write_text(json.dumps(error))
     failing = dataclasses.replace(start, places=dataclasses.replace(start.places, ansible=("/bin/false",)))
     with (tmp_path / "log").open("ab", buffering=0) as log:
-        found = playbook.play(failing, "prologue", until=time.time() + 60, log=log)
+        found = playbook.play(failing, "prologue", until=time.monotonic() + 60, log=log)
     assert isinstance(found, NodeFault)
     assert (found.node, found.cause) == (node, "bridge" if error["cause"] == "bridge" else "")
 
@@ -122,7 +122,7 @@ def test_a_program_that_cannot_be_run_is_told(tmp_path: pathlib.Path) -> None:
     missing = dataclasses.replace(start, places=playbook.Places(node=("/nope",), ansible=("/nope",)))
     with (tmp_path / "log").open("ab", buffering=0) as log:
         assert "/nope" in str(playbook.remove_here(missing, "t1", timeout_s=60, log=log))
-        assert "/nope" in str(playbook.play(missing, "epilogue", until=time.time() + 60, log=log))
+        assert "/nope" in str(playbook.play(missing, "epilogue", until=time.monotonic() + 60, log=log))
 
 
 def test_a_sister_removes_every_start_whatever_becomes_of_the_first(

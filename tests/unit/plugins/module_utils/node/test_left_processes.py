@@ -44,7 +44,7 @@ def started() -> t.Iterator[t.Callable[..., subprocess.Popen[str]]]:
 
 
 def marks(session: int, shell: ProcessId | None = None, over: float | None = None) -> Marks:
-    return Marks(JOB, UID, session, shell, left_processes.ticks_of(over or time.time() + 60))
+    return Marks(JOB, UID, session, shell, left_processes.ticks_of(over or time.monotonic() + 60))
 
 
 def ours(known: Marks) -> list[int]:
@@ -96,9 +96,9 @@ def test_a_session_of_another_with_the_number_of_the_jobs_is_left_alone(started:
     other = started()
     known = ProcessId.of(other.pid)
     assert ours(marks(other.pid, known)) == [other.pid]
-    assert ours(marks(other.pid, over=time.time() - 3600)) == []
+    assert ours(marks(other.pid, over=time.monotonic() - 3600)) == []
     assert ours(marks(other.pid, ProcessId(known.pid, known.start_ticks - 1))) == []
-    assert end(marks(other.pid, over=time.time() - 3600)) == ((), ())
+    assert end(marks(other.pid, over=time.monotonic() - 3600)) == ((), ())
     assert other.poll() is None
 
 
