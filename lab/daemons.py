@@ -16,6 +16,7 @@ import tempfile
 import time
 import uuid
 
+from . import cgroups
 from .state import NETWORK, NodePlan
 
 KEYS = pathlib.Path("/run/lab/keys")
@@ -207,6 +208,7 @@ def start_libvirt() -> None:
     Raises:
         DaemonError: it did not start; says its last words.
     """
+    cgroups.make_machine()
     run("/usr/sbin/libvirtd", "-d")
 
 

@@ -34,6 +34,13 @@ JOB_TIMEOUT_S = 900
 Result = subprocess.CompletedProcess
 
 
+def cases(given: t.Iterable[t.Any], *short: t.Any) -> list[t.Any]:
+    """The cases of a test, of which `make test` plays these alone, and `FULL=1` all (docs/developer/testing.md)."""
+    known = list(given)
+    assert set(short) <= set(known)
+    return [pytest.param(one, marks=() if one in short else pytest.mark.full, id=str(one)) for one in known]
+
+
 @dataclasses.dataclass(frozen=True)
 class Ended:
     """A job that is over, and what it left for its owner."""

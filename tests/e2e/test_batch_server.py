@@ -19,6 +19,7 @@ def ended_on(site: Site, node: str) -> list[str]:
     return site.root(node, "cat /run/lab/over 2>/dev/null || true").split()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("breaks", "mends"), [pytest.param(*HANGS, marks=pytest.mark.full, id="hangs"), pytest.param(*GONE, id="gone")]
 )

@@ -136,6 +136,7 @@ def listeners(site: Site, interfaces: dict[str, str]) -> t.Iterator[None]:
             site.root(node, "kill $(cat /run/lab/listener); rm /run/lab/listener /run/lab/heard")
 
 
+@pytest.mark.full
 def test_a_guest_whose_root_is_hostile_is_not_heard(site: Site) -> None:
     """Neither as another, nor by whom the site does not name, nor at the batch system's ports; its own job works.
 

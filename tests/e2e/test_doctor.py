@@ -117,6 +117,7 @@ def test_node_that_does_not_answer(site: Site) -> None:
     assert doctor(site, "fe", "--node", "cn2").returncode == 0
 
 
+@pytest.mark.full
 def test_what_an_administrator_has_to_mend(site: Site) -> None:
     """Alarm, hook, bridge and configuration, each with what to do."""
     hook = "/var/spool/torque/mom_priv/epilogue"
@@ -193,6 +194,7 @@ def test_front_end_is_let_in_for_a_look_and_nothing_else(site: Site) -> None:
         site.root("cn1", f"mv {way}.away {way}")
 
 
+@pytest.mark.full
 def test_settings_of_the_batch_server(site: Site) -> None:
     """A node whose root lost his right: its own word, and the front end's."""
     site.root("fe", "qmgr -c 'set server operators -= root@cn2'")

@@ -15,7 +15,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, Block, blocks, missing
 
-from .conftest import CHECKOUT, Site
+from .conftest import CHECKOUT, Site, cases
 
 PAGES_TO_RUN = [page for page in PAGES if any(block.place for block in blocks(page))]
 IMAGE = "debian12@1"
@@ -90,7 +90,7 @@ def job_id(site: Site) -> str:
     return ended.job_id
 
 
-@pytest.mark.parametrize("page", PAGES_TO_RUN)
+@pytest.mark.parametrize("page", cases(PAGES_TO_RUN, "README.md", "docs/quick-start.md"))
 def test_commands_of_a_page(site: Site, job_id: str, page: str) -> None:
     for block in blocks(page):
         if block.place.endswith("@job"):

@@ -159,6 +159,7 @@ def test_job_deleted_in_the_prologue_of_its_sister(site: Site) -> None:
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.full
 def test_job_deleted_while_its_guests_boot(site: Site) -> None:
     """qdel returns when the prologue has ended, here by the end of a guest; nothing is tried again, or stays."""
     with never_ready(site, node_fault_retries=3) as request:
@@ -210,6 +211,7 @@ def test_walltime_is_over(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("act", ["ended", pytest.param("paused", marks=pytest.mark.full)])
 def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:
     """The mother superior is told by the sister, and the job's shell ends the job with the reason."""

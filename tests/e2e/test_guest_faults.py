@@ -45,6 +45,7 @@ def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
     assert all(node.usable and not node.note for node in site.nodes().values())
 
 
+@pytest.mark.full
 def test_image_whose_disk_is_garbage_is_refused(site: Site) -> None:
     """Every node would read the same: the job ends at once, and its owner knows which image."""
     with image("spoilt") as place:

@@ -70,6 +70,7 @@ def test_home_by_virtiofs(site: Site) -> None:
         check_home(site, "virtiofs")
 
 
+@pytest.mark.full
 def test_the_process_that_shares_a_home_is_the_users_and_ends_with_the_guest(site: Site) -> None:
     """Its ids are his, on the node; when the job is over there is none of it (conftest.py looks)."""
     with changed(site, home_via="virtiofs"):
@@ -127,6 +128,7 @@ def test_home_server_that_does_not_answer_is_the_sites_fault(site: Site) -> None
     assert all(node.usable and not node.note for node in site.nodes().values())
 
 
+@pytest.mark.full
 def test_workspace_scratch_and_opt(site: Site) -> None:
     """The site's list of mounts; /scratch is the workspace; what is not his the user cannot change."""
     places = ["/srv/ws /workspace virtiofs", "/srv/opt /opt-hpc virtiofs ro"]
@@ -144,6 +146,7 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
             site.root(node, "rm -rf /srv/ws /srv/opt")
 
 
+@pytest.mark.full
 def test_directory_of_the_node_by_9p(site: Site) -> None:
     """qemu reads it for everybody: what all may read is there, and nothing can be changed."""
     script = """#!/bin/sh
@@ -168,6 +171,7 @@ grep ' /data ' /proc/mounts | cut -d' ' -f3,4
         site.root("cn1", "rm -rf /srv/data")
 
 
+@pytest.mark.full
 def test_home_that_is_full_is_the_users_own_affair_and_told_to_him(site: Site) -> None:
     """The job starts all the same, and its error file has the system's words; nothing is tried again or blamed."""
     # dropbear, the tiny guest's sshd, looks for keys there

@@ -44,6 +44,7 @@ def nothing_is_left(site: Site) -> None:
     assert site.root(NODE, f"ls -A /var/lib/vtorque | grep trial; ls -A {POOL} | grep -v '@' || true").strip() == ""
 
 
+@pytest.mark.full
 def test_debian_boots_and_tells_what_took_its_time(site: Site) -> None:
     """`vmgr image add debian12 disk.qcow2`, as the manual shows it."""
     before = site.root(NODE, "cat /opt/vm-images/debian12@*/disk.qcow2 | sha256sum")
@@ -61,6 +62,7 @@ def test_debian_boots_and_tells_what_took_its_time(site: Site) -> None:
     nothing_is_left(site)
 
 
+@pytest.mark.full
 def test_where_the_seconds_of_a_boot_went(site: Site) -> None:
     """`vmgr image profile debian12 --svg boot.svg`, as the manual shows it."""
     done = site.on(
@@ -96,6 +98,7 @@ def test_what_does_not_boot_is_refused_unless_it_is_forced(site: Site) -> None:
     nothing_is_left(site)
 
 
+@pytest.mark.full
 def test_a_guest_without_cloud_init_is_told_so(site: Site) -> None:
     """Nothing says that it would come: it is given up when its time is over."""
     refused = tiny(site, 15)
@@ -105,6 +108,7 @@ def test_a_guest_without_cloud_init_is_told_so(site: Site) -> None:
     nothing_is_left(site)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("signal", ["TERM", "KILL"])
 def test_it_ends_with_the_command_however_that_ends(site: Site, signal: str) -> None:
     """Its guest is libvirt's to end with our connection, and the next one takes the files away."""

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Site
 from .terminal import Terminal
 
@@ -21,6 +23,7 @@ def test_interactive_session_is_in_the_guest(site: Site) -> None:
     assert site.wait_state(terminal.job_id, "C")["exit_status"] == "9"
 
 
+@pytest.mark.full
 def test_guest_that_forwards_no_display_says_so_and_the_session_goes_on(site: Site) -> None:
     """The tiny guest's sshd (dropbear) is built without X11; DISPLAY is as the MOM sets it for `qsub -X`."""
     terminal = Terminal(site, "vsub", "-I", "-v", "DISPLAY=localhost:50.0")

@@ -66,6 +66,7 @@ def test_program_killed_while_a_guest_boots(site: Site, victims: tuple[str, str]
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.full
 def test_worker_killed_under_a_job(site: Site) -> None:
     """Nobody watches the guest any more; the job ends well all the same, and the epilogue takes the guest."""
     job_id = site.submit(stdin=WAITS)

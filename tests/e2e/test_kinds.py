@@ -11,6 +11,8 @@ import re
 import types
 import typing as t
 
+import pytest
+
 from .conftest import Ended, Site
 from .terminal import Terminal
 from .trouble import NODES, WAITS, changed, drop, guest_on, wait_in_guest
@@ -73,6 +75,7 @@ cat $HOME/only-out.$PBS_JOBID; echo; cat $HOME/only-err.$PBS_JOBID >&2
 """
 
 
+@pytest.mark.full
 def test_streams_that_are_one_file_keep_their_order(site: Site) -> None:
     """`-j oe`, `-j eo`: one file has both in order, the other nothing; what the script keeps apart stays apart."""
     script = site.write("/home/alice/order.sh", ORDER)
@@ -103,6 +106,7 @@ ulimit -S -a; ulimit -H -a
 """
 
 
+@pytest.mark.full
 def test_environment_and_limits_are_those_of_a_bare_job(site: Site) -> None:
     """The whole of `env`, and every limit that is carried; the job's log has what was dropped or replaced of it."""
     script = site.write("/home/alice/all.sh", f"#!/bin/bash\nenv -0{LIMITS}")
@@ -136,6 +140,7 @@ def _taken_apart(out: str) -> tuple[dict[str, str], list[str]]:
     return found, [" ".join(line.split()) for line in limits.splitlines() if not line.startswith(other)]
 
 
+@pytest.mark.full
 def test_standard_input_of_any_bytes_and_a_library_that_is_not_there(site: Site) -> None:
     """A piped script with bytes that are no text; LD_PRELOAD of the user's breaks nothing of ours."""
     script = b"printf '%s' '\xff\xfe\x01\xc3\xa9' | od -An -tx1 | tr -d ' '; echo \"<$LD_PRELOAD>\"\n"
@@ -145,6 +150,7 @@ def test_standard_input_of_any_bytes_and_a_library_that_is_not_there(site: Site)
     assert (ended.exit_status, ended.out) == (0, "fffe01c3a9\n</nope.so>\n")
 
 
+@pytest.mark.full
 def test_a_hundred_megabytes_arrive_whole(site: Site) -> None:
     """And neither the node nor the guest keeps them in memory on their way."""
     job_id = site.submit(stdin=PRINTS + "echo; " + WAITS)
@@ -191,6 +197,7 @@ def _check_array(site: Site, nodes: set[str]) -> None:
     assert len(names) == 2
 
 
+@pytest.mark.full
 def test_interactive_job(site: Site) -> None:
     """The window's size, Ctrl-C, and the session's status; then a command with arguments."""
     terminal = Terminal(site, "vsub", "-I", size=(33, 99))
@@ -214,6 +221,7 @@ def test_interactive_job(site: Site) -> None:
     assert site.wait_state(terminal.job_id, "C")["exit_status"] == "0"
 
 
+@pytest.mark.full
 def test_start_directory_that_no_guest_has_is_refused(site: Site) -> None:
     """At submission, with what there is; `-w` is a variable and nothing else, as Torque has it."""
     done = site.vsub("-d", "/usr", stdin="pwd\n")
@@ -233,6 +241,7 @@ POST = '#!/bin/sh\necho "post $(hostname) $(cat $HOME/pro) $(cat $HOME/job 2>/de
 NODE = '#!/bin/sh\necho "{} $(hostname) $(id -un)"\n'
 
 
+@pytest.mark.full
 def test_scripts_of_the_user_around_the_job(site: Site) -> None:
     """In the guest by `-vm`, on the node by `-l`: all run as the user, in this order, their output the job's."""
     site.write("/home/alice/pro.sh", PRO)
@@ -282,6 +291,7 @@ def test_additions_of_the_user_are_in_every_guest_before_his_prologue(site: Site
     assert guests[0] != guests[1]
 
 
+@pytest.mark.full
 def test_additions_that_fail_or_are_others_end_the_job_at_once(site: Site) -> None:
     """The user's fault, in words; nothing of the job runs, nothing is tried again."""
     path = site.write("/home/alice/more.yml", "runcmd: ['true', 'echo no licence; exit 3']\n")
@@ -328,6 +338,7 @@ def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
 SHOWS = '#!/bin/sh\nprintf \'%s|\' "$PBS_JOBID" "$WORDS" "$NOTHING" "$PBS_O_WORKDIR" "$PBS_NP"; echo\n'
 
 
+@pytest.mark.full
 def test_scripts_of_the_user_have_the_variables_of_the_job(site: Site) -> None:
     """What was passed with `-v` is the same in all three, byte for byte."""
     for name in ("pro.sh", "post.sh", "job.sh"):
@@ -344,6 +355,7 @@ def test_scripts_of_the_user_have_the_variables_of_the_job(site: Site) -> None:
     assert (ended.exit_status, ended.err) == (0, "")
 
 
+@pytest.mark.full
 def test_epilogue_of_the_user_runs_after_a_cancel_and_its_failure_is_noted(site: Site) -> None:
     """Bounded and harmless: the job ends as it ended."""
     site.write("/home/alice/post.sh", "#!/bin/sh\necho post; exit 4\n")
@@ -356,6 +368,7 @@ def test_epilogue_of_the_user_runs_after_a_cancel_and_its_failure_is_noted(site:
     assert '"ended": "status 4"' in site.kept(node, job_id)
 
 
+@pytest.mark.full
 def test_prologue_of_the_user_that_fails_is_his_fault(site: Site) -> None:
     """The job ends, with the script's status and its last words; it runs nothing, and nothing is tried again."""
     site.write("/home/alice/pro.sh", "#!/bin/sh\necho no licence; exit 3\n")

@@ -35,6 +35,7 @@ def site() -> t.Iterator[Site]:
         yield here
 
 
+@pytest.mark.full
 def test_job_on_nodes_with_long_names_one_of_them_named_twice(site: Site) -> None:
     """One guest a node, whatever exec_host repeats; every node cleans itself and nobody else."""
     job_id = site.submit("-l", f"nodes={SPEC}", "-vm", "vcpus=1,ram=192M", stdin=LOOK)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from .conftest import Site
 from .trouble import changed, check_held, drop
 
@@ -48,6 +50,7 @@ def test_guests_of_two_nodes_are_one_job(site: Site) -> None:
     assert ended.exit_status == 0
 
 
+@pytest.mark.full
 def test_guests_of_one_node_are_at_once_and_in_order(site: Site) -> None:
     """As many lines as guests with a virtual processor each, in the order of the ranks."""
     script = 'echo "$PBS_NP $PBS_NUM_NODES $PBS_NUM_PPN"; cat "$PBS_NODEFILE"\n'
@@ -57,6 +60,7 @@ def test_guests_of_one_node_are_at_once_and_in_order(site: Site) -> None:
     assert [name[-2:] for name in names] == ["-1", "-2", "-3"]
 
 
+@pytest.mark.full
 def test_member_of_an_array_over_two_nodes(site: Site) -> None:
     """Ids of members hold brackets, which no name of a file or a guest of theirs may."""
     job_id = site.submit("-t", "1", "-l", "nodes=cn1:ppn=2+cn2:ppn=2", "-vm", "vcpus=1,ram=192M",

@@ -57,6 +57,7 @@ def why(site: Site, job_id: str) -> str:
     return site.read(site.facts(job_id)["Error_Path"].partition(":")[2])
 
 
+@pytest.mark.full
 def test_sister_that_proves_a_fault_goes_offline_alone_and_the_job_runs_elsewhere(site: Site) -> None:
     """She said it herself; the mother superior, whose guest was well, goes on with another node."""
     with changed(site, ("cn1",), bridge="br99"):

@@ -69,6 +69,7 @@ def test_the_script_runs_in_a_guest_and_reaches_the_bare_host_and_back(site: Sit
     assert "Permission denied" in again.stderr
 
 
+@pytest.mark.full
 def test_nobody_else_gets_in_and_nobody_elses_ssh_is_touched(site: Site, hostile: None) -> None:
     """The key opens the bare host from the job's hosts alone, and another user can neither read nor use it."""
     job_id = site.submit(*MIXED, stdin=SAVE + WAITS)
@@ -137,6 +138,7 @@ def test_a_bare_host_whose_sshd_takes_no_keys_of_jobs_is_no_fault_of_the_job(sit
         site.root(BARE, f"mv {drop_in}.away {drop_in}")
 
 
+@pytest.mark.full
 def test_more_vm_nodes_than_hosts_are_refused_at_submission(site: Site) -> None:
     done = site.vsub("-l", "nodes=2", "-vm", "vcpus=1,ram=192M,nodes=3", stdin="true\n")
     assert done.returncode == 2

@@ -123,6 +123,7 @@ def from_the_node(site: Site, node: str, job_id: str, user: str) -> Result[str]:
     return site.on(node, "ssh", "-F", "none", "-i", key, *words, "-l", user, guest["address"], "echo IN", user="alice")
 
 
+@pytest.mark.full
 def test_pbsdsh_in_one_guest(site: Site) -> None:
     """Found by PATH; a task a virtual processor, numbered; the greatest status."""
     script = "command -v pbsdsh; pbsdsh -s sh -c 'echo \"$PBS_VNODENUM $(hostname)\"; exit $((PBS_VNODENUM + 3))'\n"
@@ -144,6 +145,7 @@ echo "$?"
 """
 
 
+@pytest.mark.full
 def test_guests_reach_each_other_by_ssh_without_a_question(site: Site) -> None:
     """Each by its name, from each; the exact status."""
     ended = site.job("-l", "nodes=2", "-vm", "vcpus=1", stdin=f'cat "$PBS_NODEFILE"\n{SSH}')
@@ -152,6 +154,7 @@ def test_guests_reach_each_other_by_ssh_without_a_question(site: Site) -> None:
     assert (said, back, status) == (sorted([first, second]), first, "37")
 
 
+@pytest.mark.full
 def test_pbsdsh_over_two_nodes(site: Site) -> None:
     """A task a virtual processor, wherever it is; with -u one a guest; variables go along."""
     script = """cat "$PBS_NODEFILE"

@@ -109,6 +109,7 @@ def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
     assert site.nodes()["cn1"] == WELL
 
 
+@pytest.mark.full
 def test_last_usable_node_stays_and_the_job_is_held_until_its_owner_releases_it(site: Site) -> None:
     """A fault that all nodes have takes the site down to one node and no further; `qrls` tries again."""
     with changed(site, bridge="br99"):

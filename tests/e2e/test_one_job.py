@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from .conftest import Site
+from .conftest import Site, cases
 from .trouble import wait_in_guest
 
 
@@ -24,7 +24,7 @@ def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:
     assert ended.exit_status == 0
 
 
-@pytest.mark.parametrize("status", [1, 37, 255])
+@pytest.mark.parametrize("status", cases([1, 37, 255], 255))
 def test_exit_status_is_the_scripts(site: Site, status: int) -> None:
     """255 too, which ssh uses for its own troubles."""
     ended = site.job("-N", "fails", stdin=f"echo out; exit {status}\n")
@@ -36,6 +36,7 @@ def test_script_killed_by_a_signal(site: Site) -> None:
     assert site.job(stdin="kill -KILL $$\n").exit_status == 137
 
 
+@pytest.mark.full
 def test_piped_job_is_called_stdin(site: Site) -> None:
     """`echo ... | vsub`: its bytes arrive as they are."""
     job_id = site.submit(stdin="printf '%s|' 'a  b' '*' \"it's\"\n")
@@ -44,6 +45,7 @@ def test_piped_job_is_called_stdin(site: Site) -> None:
     assert site.end(job_id).out == "a  b|*|it's|"
 
 
+@pytest.mark.full
 def test_arguments_and_path_are_those_of_the_node(site: Site) -> None:
     """`-F` with quoting, and $0 where Torque keeps the script."""
     script = site.write("/home/alice/args.sh", '#!/bin/sh\necho "$0"; echo "$#:$1:$2"\n')
@@ -72,6 +74,7 @@ def test_environment_of_the_job(site: Site) -> None:
     assert "\n".join(rest[4:]) == odd
 
 
+@pytest.mark.full
 def test_directives_of_the_script_count(site: Site) -> None:
     """`#PBS -vm` in the script; the command line wins; the job keeps its name."""
     script = site.write(
@@ -83,6 +86,7 @@ def test_directives_of_the_script_count(site: Site) -> None:
     assert site.facts(from_script.job_id)["Job_Name"] == "direct.sh"
 
 
+@pytest.mark.full
 def test_own_shell_is_honoured_in_the_guest(site: Site) -> None:
     """`-S` of the user: a script without `#!` is run by it."""
     script = site.write("/home/alice/plain.sh", "readlink /proc/$$/exe\n")
@@ -90,16 +94,19 @@ def test_own_shell_is_honoured_in_the_guest(site: Site) -> None:
     assert "bash" in site.job("-S", "/bin/bash", script).out
 
 
+@pytest.mark.full
 def test_a_hundred_thousand_lines(site: Site) -> None:
     """Nothing is lost of a long output."""
     assert site.job(stdin="seq 1 100000\n").out == "".join(f"{n}\n" for n in range(1, 100001))
 
 
+@pytest.mark.full
 def test_standard_input_is_at_its_end(site: Site) -> None:
     """A script that reads gets nothing, and does not hang."""
     assert site.job(stdin="wc -c\n").out.strip() == "0"
 
 
+@pytest.mark.full
 def test_signals_of_qsig_reach_the_script(site: Site) -> None:
     """URG, which the login shell that leads the session survives: the script's own trap decides."""
     script = "trap 'echo caught; exit 7' URG; echo up; while :; do sleep 1 & wait $!; done\n"
@@ -110,6 +117,7 @@ def test_signals_of_qsig_reach_the_script(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (7, "up\ncaught\n")
 
 
+@pytest.mark.full
 def test_qsig_ends_a_job_as_on_bare_metal(site: Site) -> None:
     """USR1 kills the login shell that leads the session (256 + 10), and then the rest."""
     job_id = site.submit(stdin="echo up; sleep 600\n")

@@ -46,6 +46,7 @@ def test_long_output_is_whole_and_in_order(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (0, "".join(f"{n}\n" for n in range(1, 20001)))
 
 
+@pytest.mark.full
 def test_program_that_cannot_be_run_is_said(site: Site) -> None:
     ended = site.job(*OSV, stdin="/usr/lib/nothing.so\n")
     assert (ended.exit_status, ended.out) == (1, "")
@@ -73,6 +74,7 @@ def test_qdel_ends_it(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (271, "up\n")
 
 
+@pytest.mark.full
 def test_another_user_does_not_hear_the_console(site: Site) -> None:
     """The way to it is the job's user's alone."""
     job_id = site.submit(*OSV, stdin=f"{PROGRAM} wait=600\n")
@@ -86,6 +88,7 @@ def test_another_user_does_not_hear_the_console(site: Site) -> None:
     site.end(job_id)
 
 
+@pytest.mark.full
 def test_what_osv_cannot_have_is_refused_at_submission(site: Site) -> None:
     """Everything at once, with its reasons."""
     prologue = site.write("/home/alice/before.sh", "#!/bin/sh\n")

@@ -126,6 +126,7 @@ def test_jobs_deleted_while_a_script_runs_in_their_guests(site: Site, names: tup
             assert (ended.exit_status, ended.out) == ((0, "up\n") if phase.after else (271, "")), phase
 
 
+@pytest.mark.full
 def test_job_deleted_in_the_epilogue_and_after_its_end(site: Site) -> None:
     """When the site's own epilogue has its turn, the last one, nothing of the job is there but what is the MOM's."""
     with at_gates(site, {SUPERIOR: PHASES["the epilogue on the node"]}, pair=True) as waiting:

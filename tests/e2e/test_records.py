@@ -61,6 +61,7 @@ def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) 
     assert waits(site, ended)
 
 
+@pytest.mark.full
 def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> None:
     """Nothing is late or lost: the sweep hands it over, also when the server has forgotten the job by then."""
     with no_sshd(site):
@@ -139,6 +140,7 @@ def test_jobs_own_first_node_adds_to_records_and_changes_none(site: Site) -> Non
         site.root("fe", f"rm {key} && mv /root/kept {key} && rmdir /root/target")
 
 
+@pytest.mark.full
 def test_owner_sees_what_the_prologue_does_when_he_asks(site: Site) -> None:
     """In the job's error file, before what the job itself writes there."""
     done = site.on("fe", "env", "SHOW_LOG=true", "vsub", user="alice", stdin="echo mine >&2\n")

@@ -11,34 +11,34 @@ import typing as t
 
 import pytest
 
-from .conftest import Site
+from .conftest import Site, cases
 from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, check_refused, drop, encoded, forge, image, request
 
+REFUSED = {
+    "-vm vcpu=4": ["vcpu", "did you mean vcpus?"],
+    "-vm vcpus=many": ["vcpus", "many"],
+    "-vm img=tinny": ["img", "tinny", "tiny"],
+    "-l nodes=1:ppn=400": ["ppn=400", "more than any node"],
+    "-vm vcpu=4,ram=lots,img=tinny": ["vcpu", "lots", "tinny"],
+    "-vm iocm=true": ["iocm", "not available on this site yet"],
+    "-vm disk=/home/alice/d.img": ["disk=/home/alice/d.img", "cannot be opened to read and write"],
+    "-vm fs_type=nfs": ["fs_type=nfs", "sharedfs, local or ramdisk"],
+    "-vm vcpu_pinning=true": ["vcpu_pinning", "not available on this site yet"],
+    "-vm nodes=two": ["nodes=two", "number"],
+    "-T orig": ["-T"],
+    "-l procs=2": ["procs", "not available on this site yet"],
+}
+"""What is typed, and what is said of it."""
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["-vm", "vcpu=4"], ["vcpu", "did you mean vcpus?"]),
-        (["-vm", "vcpus=many"], ["vcpus", "many"]),
-        (["-vm", "img=tinny"], ["img", "tinny", "tiny"]),
-        (["-l", "nodes=1:ppn=400"], ["ppn=400", "more than any node"]),
-        (["-vm", "vcpu=4,ram=lots,img=tinny"], ["vcpu", "lots", "tinny"]),
-        (["-vm", "iocm=true"], ["iocm", "not available on this site yet"]),
-        (["-vm", "disk=/home/alice/d.img"], ["disk=/home/alice/d.img", "cannot be opened to read and write"]),
-        (["-vm", "fs_type=nfs"], ["fs_type=nfs", "sharedfs, local or ramdisk"]),
-        (["-vm", "vcpu_pinning=true"], ["vcpu_pinning", "not available on this site yet"]),
-        (["-vm", "nodes=two"], ["nodes=two", "number"]),
-        (["-T", "orig"], ["-T"]),
-        (["-l", "procs=2"], ["procs", "not available on this site yet"]),
-    ],
-)
-def test_refused_at_submission(site: Site, arguments: list[str], words: list[str]) -> None:
+
+@pytest.mark.parametrize("typed", cases(REFUSED, "-vm vcpu=4,ram=lots,img=tinny", "-T orig"))
+def test_refused_at_submission(site: Site, typed: str) -> None:
     """Told before qsub is called; nothing is queued."""
     before = site.jobs()
-    done = site.vsub(*arguments, stdin="true\n")
+    done = site.vsub(*typed.split(), stdin="true\n")
     assert done.returncode == 2
     assert done.stdout == ""
-    for word in words:
+    for word in REFUSED[typed]:
         assert word in done.stderr
     assert "nothing was submitted" in done.stderr
     assert set(site.jobs()) <= set(before)  # the server forgets those that ended long ago
@@ -83,12 +83,14 @@ def test_jobtype_runs_nothing(site: Site) -> None:
     check_refused(ended["precancel"], "nothing was run")
 
 
+@pytest.mark.full
 def test_emulation_that_the_site_does_not_allow(site: Site) -> None:
     """The node's own policy has the last word, whatever the front end's says."""
     with changed(site, allow_emulation=False, hypervisor_default="kvm"):
         check_refused(site.end(forge(site, request(hypervisor="qemu"))), "does not allow software emulation")
 
 
+@pytest.mark.full
 def test_virtualisation_that_nobody_promised(site: Site) -> None:
     """Where a site's jobs are emulated, who asks for KVM hears that there is none; no node goes offline for it."""
     site.root("cn1", HIDE_KVM)
@@ -100,6 +102,7 @@ def test_virtualisation_that_nobody_promised(site: Site) -> None:
     assert site.nodes()["cn1"].note == ""
 
 
+@pytest.mark.full
 def test_too_few_cores_are_raised(site: Site) -> None:
     """One line says so and why; the job gets what its guest needs."""
     done = site.vsub("-h", "-l", "nodes=1:ppn=1", "-vm", "vcpus=2", stdin="true\n")
@@ -130,6 +133,7 @@ def spoil_link(place: pathlib.Path) -> None:
     (place / "disk.qcow2").symlink_to("/etc/passwd")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("spoil", "words"), [(spoil_owner, ["root"]), (spoil_link, ["link"])])
 def test_unsafe_image_is_refused_at_submission_and_by_root(
     site: Site, spoil: t.Callable[[pathlib.Path], None], words: list[str]

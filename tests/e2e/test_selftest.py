@@ -86,6 +86,7 @@ def test_each_node_is_proven_by_a_job_of_its_own(site: Site) -> None:
     assert "vtorque: " in bad["errors"], "what the job's shell said"
 
 
+@pytest.mark.full
 def test_what_vsub_refuses_is_told_in_its_words(site: Site) -> None:
     done = selftest(site, "--image", "no-such-image", "--json", user="alice")
     assert done.returncode == 1
@@ -107,6 +108,7 @@ def test_job_that_finds_no_node_is_taken_back(site: Site) -> None:
     nothing_in_home(site)
 
 
+@pytest.mark.full
 def test_interrupted_it_leaves_no_job(site: Site) -> None:
     script = """
         set -m

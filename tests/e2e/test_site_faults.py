@@ -56,6 +56,7 @@ def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
         drop(site, job_id)
 
 
+@pytest.mark.full
 def test_pool_that_others_can_write(site: Site) -> None:
     """A node's pool cannot be trusted: whoever can write there chooses what everybody's guests run."""
     with mounted(site, "cn1", "/opt/vm-images", options="mode=777"), changed(site, node_fault_retries=1):
@@ -113,6 +114,7 @@ def test_home_without_room_hinders_no_job(site: Site) -> None:
     site.root("fe", "rm -r /home/public")
 
 
+@pytest.mark.full
 def test_exit_in_the_users_own_files(site: Site) -> None:
     """A shell that ends in its profile ends the job, as on bare metal; one that lets nobody in is told as such."""
     try:

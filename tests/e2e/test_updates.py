@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .conftest import Site
 from .trouble import NODES, changed
 
 
+@pytest.mark.full
 def test_a_guest_that_cannot_be_updated_runs_its_job(site: Site) -> None:
     """Every guest of every node says so for itself."""
     with changed(site, ("fe", *NODES), security_updates=True, security_updates_timeout=20, timeout=200):

@@ -9,6 +9,8 @@ import contextlib
 import subprocess
 import typing as t
 
+import pytest
+
 from .conftest import CHECKOUT, LAB, Site
 from .terminal import Terminal
 
@@ -59,6 +61,7 @@ def known(site: Site) -> list[str]:
     return [line.split()[0] for line in site.root("fe", "xauth -f /home/alice/.Xauthority list").splitlines()]
 
 
+@pytest.mark.full
 def test_programs_in_the_guest_are_on_the_users_display(site: Site) -> None:
     """The cookie of the guest's end lies in the guest alone; the user's home holds what Torque wrote, and no more."""
     program = site.write("/home/alice/client.py", CLIENT)
