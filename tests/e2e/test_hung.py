@@ -1,0 +1,84 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs that hang instead of failing, and go on after a while: libvirt, ssh, DHCP."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Site
+from .trouble import NODES, WAITS, finish, guest_on, sweep, wait_in_guest
+
+SUPERIOR, SISTER = NODES
+PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
+LIBVIRT = "$(cat /run/libvirtd.pid)"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_libvirt_hangs_when_its_job_ends(site: Site, node: str) -> None:
+    """The job's status is its script's; what cannot be taken away is taken by the sweep when libvirt answers again."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    assert wait_in_guest(site, job_id) == SUPERIOR
+    site.root(node, f"kill -STOP {LIBVIRT}")
+    try:
+        ended = finish(site, job_id)
+        other = next(one for one in NODES if one != node)
+        assert guest_on(site, other) == ""
+    finally:
+        site.root(node, f"kill -CONT {LIBVIRT}")
+    assert (ended.exit_status, ended.out) == (0, "up\non\n")
+    site.wait_for(
+        "the sweep to have found it over twice", lambda: sweep(site, node).returncode == 0 and not site.left()
+    )
+
+
+@pytest.mark.full
+def test_libvirt_hangs_for_a_while_in_the_prologue(site: Site) -> None:
+    """Shorter than the deadline: the job waits for it and notices nothing else."""
+    site.root(SUPERIOR, f"kill -STOP {LIBVIRT}")
+    try:
+        job_id = site.submit("-l", f"nodes={SUPERIOR}:ppn=2", stdin="echo on\n")
+        waits = f"ls -d /run/vtorque/jobs/{job_id}.1"
+        site.wait_for("the prologue", lambda: site.on(SUPERIOR, "/bin/sh", "-c", waits).returncode == 0)
+    finally:
+        site.root(SUPERIOR, f"kill -CONT {LIBVIRT}")
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out, ended.err, ended.node) == (0, "on\n", "", SUPERIOR)
+
+
+@pytest.mark.full
+def test_slow_ssh_to_a_sister(site: Site) -> None:
+    """Her sshd takes the connection and says nothing for a while: the job is only later."""
+    daemon = "$(cat /run/sshd.pid)"
+    site.root(SISTER, f"kill -STOP {daemon}")
+    try:
+        job_id = site.submit(*PAIR, stdin="sort -u $PBS_NODEFILE | wc -l\n")
+        asks = "pgrep -f '[s]sh .*cn2'"
+        site.wait_for("the call of the sister", lambda: site.on(SUPERIOR, "/bin/sh", "-c", asks).returncode == 0)
+    finally:
+        site.root(SISTER, f"kill -CONT {daemon}")
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out.strip(), ended.err) == (0, "2", "")
+    assert site.facts(job_id)["start_count"] == "1"
+
+
+@pytest.mark.full
+def test_slow_dhcp_server(site: Site) -> None:
+    """It answers when the guest has asked in vain: the job is only later."""
+    site.root("fe", "kill -STOP $(cat /run/dnsmasq.pid)")
+    try:
+        job_id = site.submit(stdin="echo on\n")
+        node = site.runs(job_id)
+        heard = "cat /sys/class/net/vtq*/statistics/rx_packets"
+
+        def packets() -> int:
+            return sum(map(int, site.on(node, "/bin/sh", "-c", heard).stdout.split()))
+
+        site.wait_for("some questions of the guest", lambda: packets() >= 4, seen=packets)
+    finally:
+        site.root("fe", "kill -CONT $(cat /run/dnsmasq.pid)")
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out, ended.err) == (0, "on\n", "")
+    assert site.facts(job_id)["start_count"] == "1"
