@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kill -9 of each program of ours while a guest is being made or runs, and jobs that are deleted meanwhile."""
+"""kill -9 of each program of ours, and of the MOM, while guests come or go; jobs that are deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import dataclasses
 import pytest
 
 from .conftest import Site
+from .test_phases import PHASES, at_gates, open_gates
 from .trouble import (
     HOOK,
     NODES,
@@ -22,10 +23,14 @@ from .trouble import (
     guest_on,
     kill,
     never_ready,
+    revive,
     sweep,
+    sweep_all,
     wait_in_guest,
 )
 
+SUPERIOR, SISTER = NODES
+PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
 TASK = "pgrep -n -f '[c]li.play'"
 ASKED = "pgrep -o -f '[c]li.vtorque_node'"
 MAKER = "pgrep -n -f '[c]li.vtorque_node'"
@@ -90,3 +95,34 @@ def test_job_deleted_while_its_guest_boots(site: Site) -> None:
         assert site.left_on_nodes() == []
     assert (facts["job_state"], facts["start_count"]) == ("C", "1")
     assert "RAN" not in site.end(job_id).out
+
+
+@pytest.mark.full
+def test_mom_killed_while_guests_boot(site: Site) -> None:
+    """The hook goes on without her and undoes what it began; the job waits for its owner, and no node is blamed."""
+    with never_ready(site, timeout=45) as request:
+        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        assert site.runs(job_id) == SUPERIOR
+        site.wait_for("a guest on each node", lambda: all(guest_on(site, node) for node in NODES))
+        assert site.on("fe", "qhold", job_id, user="alice").returncode == 0
+        site.root(SUPERIOR, "kill -9 $(cat /run/lab/mom.pid)")
+        site.wait_for("the server to miss her", lambda: "down" in site.nodes()[SUPERIOR].states)
+        site.root(SUPERIOR, revive("batch"))
+        facts = site.wait_state(job_id, "HC")
+        sweep_all(site)
+    assert facts["job_state"] == "H"
+    assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
+    assert all(not one.note for one in site.nodes().values())
+
+
+@pytest.mark.full
+def test_mom_killed_in_the_epilogue(site: Site) -> None:
+    """The hook goes on without her, or the next one does its work: nothing is left when the job is over."""
+    with at_gates(site, {SUPERIOR: PHASES["the site's epilogue in the guest"]}, pair=True) as waiting:
+        (one,) = waiting
+        site.root(SUPERIOR, "kill -9 $(cat /run/lab/mom.pid)")
+        site.root(SUPERIOR, revive("batch -p"))
+        open_gates(site, waiting)
+        facts = site.wait_state(one.job_id, "CHQ")
+        sweep_all(site)
+        assert facts["job_state"] == "C"

@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Site
-from .trouble import drop, sweep, wait_in_guest
+from .test_phases import PHASES, at_gates, open_gates
+from .trouble import NODES, drop, sweep, sweep_all, wait_in_guest
+
+SUPERIOR = NODES[0]
 
 
 def test_what_an_earlier_boot_left_is_gone_before_the_first_job(site: Site) -> None:
@@ -30,3 +35,20 @@ def test_what_an_earlier_boot_left_is_gone_before_the_first_job(site: Site) -> N
     assert site.left() == []
     ended = site.job("-l", "nodes=cn1:ppn=2", stdin="echo again\n")
     assert (ended.exit_status, ended.out) == (0, "again\n")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_node_lost_in_the_epilogue(site: Site, node: str) -> None:
+    """The other one is clean without her, and she when she has booted."""
+    with at_gates(site, {SUPERIOR: PHASES["the site's epilogue in the guest"]}, pair=True) as waiting:
+        (one,) = waiting
+        assert site.run("lose", node).returncode == 0
+        site.wait_for("the server to miss it", lambda: "down" in site.nodes()[node].states)
+        open_gates(site, waiting)
+        back = site.run("back", node)
+        assert back.returncode == 0, back.stderr
+        assert sweep(site, node, "--boot").returncode == 0
+        facts = site.wait_state(one.job_id, "CHQ")
+        sweep_all(site)
+    assert facts["job_state"] == "C"

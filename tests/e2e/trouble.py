@@ -204,6 +204,15 @@ def sweep(site: Site, node: str, *options: str) -> Result[str]:
     return site.on(node, "vtorque-sweep", *options)
 
 
+def sweep_all(site: Site) -> None:
+    """What a hook that died with its MOM or its node has left is nobody's: it goes at the second look."""
+    site.wait_for(
+        "the second look",
+        lambda: all([sweep(site, node).returncode == 0 for node in NODES]) and not site.left_on_nodes(),
+        seen=site.left_on_nodes,
+    )
+
+
 def wait_in_guest(site: Site, job_id: str) -> str:
     """Wait until the script of a job has written its first line, `up`; the job's node."""
     node = site.runs(job_id)
