@@ -19,9 +19,15 @@ import pytest
 
 from .conftest import Site
 from .test_phases import PHASES, at_gates, open_gates
-from .trouble import NODES, finish, guest_on, sweep, wait_in_guest
+from .trouble import (
+    NODES,
+    SUPERIOR,
+    finish,
+    guest_on,
+    sweep,
+    wait_in_guest,
+)
 
-SUPERIOR, SISTER = NODES
 HOURS_S = 3 * 3600
 CLOCK = "/run/lab/clock"
 WRAPPER = f"""#!/bin/bash

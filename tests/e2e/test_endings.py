@@ -23,11 +23,15 @@ from .trouble import (
     GATE,
     HOOK,
     NODES,
+    PAIR,
     PLAYBOOK,
     PRESETUP,
+    SISTER,
+    SUPERIOR,
     WAITS,
     check_held,
     check_message,
+    check_nobody_blamed,
     check_refused,
     deleting,
     drop,
@@ -41,8 +45,6 @@ from .trouble import (
     wait_in_guest,
 )
 
-SUPERIOR, SISTER = NODES
-PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
 OF_OTHERS = re.compile(
     # a log of libvirt's for each name of a guest, what it found out of its qemu, and what Torque writes of each job
     r"/var/(log|cache)(/libvirt(/.*)?)?|/var/spool/torque/(mom|server)_logs/.*|/var/spool/torque/server_priv/accounting(/.*)?"
@@ -245,7 +247,7 @@ def test_program_of_the_mother_superior_killed_while_guests_boot(site: Site, vic
         else:
             check_held(site, job_id)
             drop(site, job_id)
-    assert all(node.usable and not node.note for node in site.nodes().values())
+    check_nobody_blamed(site)
     # what Ansible keeps while it plays is nobody's when it was killed
     assert sweep(site, SUPERIOR).returncode == 0
     assert site.left_on_nodes() == []

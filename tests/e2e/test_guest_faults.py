@@ -13,6 +13,7 @@ from .conftest import Site
 from .trouble import (
     changed,
     check_held,
+    check_nobody_blamed,
     check_refused,
     drop,
     image,
@@ -42,7 +43,7 @@ def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
         for name, words in NEVER_UP.items():
             assert check_held(site, jobs[name], words)["start_count"] == "1"
         drop(site, *jobs.values())
-    assert all(node.usable and not node.note for node in site.nodes().values())
+    check_nobody_blamed(site)
 
 
 @pytest.mark.full
@@ -52,7 +53,7 @@ def test_image_whose_disk_is_garbage_is_refused(site: Site) -> None:
         disk = place / "disk.qcow2"
         replace(disk, b"?" * disk.stat().st_size)
         check_refused(site.job("-vm", "img=spoilt", stdin="echo RAN\n"), "spoilt")
-    assert all(node.usable and not node.note for node in site.nodes().values())
+    check_nobody_blamed(site)
 
 
 def test_somebody_who_answers_in_a_guests_place(site: Site) -> None:

@@ -8,10 +8,18 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, WAITS, finish, guest_on, sweep, wait_in_guest
+from .trouble import (
+    NODES,
+    PAIR,
+    SISTER,
+    SUPERIOR,
+    WAITS,
+    finish,
+    guest_on,
+    sweep,
+    wait_in_guest,
+)
 
-SUPERIOR, SISTER = NODES
-PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
 LIBVIRT = "$(cat /run/libvirtd.pid)"
 
 

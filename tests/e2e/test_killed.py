@@ -14,9 +14,12 @@ from .test_phases import PHASES, at_gates, open_gates
 from .trouble import (
     HOOK,
     NODES,
+    PAIR,
     PLAYBOOK,
+    SUPERIOR,
     WAITS,
     check_held,
+    check_nobody_blamed,
     check_refused,
     deleting,
     drop,
@@ -29,8 +32,6 @@ from .trouble import (
     wait_in_guest,
 )
 
-SUPERIOR, SISTER = NODES
-PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
 TASK = "pgrep -n -f '[c]li.play'"
 ASKED = "pgrep -o -f '[c]li.vtorque_node'"
 MAKER = "pgrep -n -f '[c]li.vtorque_node'"
@@ -65,7 +66,7 @@ def test_program_killed_while_a_guest_boots(site: Site, victims: tuple[str, str]
             else:
                 check_held(site, job_id)
                 drop(site, job_id)
-    assert all(node.usable and not node.note for node in site.nodes().values())
+    check_nobody_blamed(site)
     # what Ansible keeps while it plays is nobody's when it was killed
     assert [sweep(site, node).returncode for node in NODES] == [0, 0]
     assert site.left_on_nodes() == []

@@ -9,9 +9,14 @@ import pytest
 
 from .conftest import Site
 from .test_phases import PHASES, at_gates, open_gates
-from .trouble import NODES, drop, sweep, sweep_all, wait_in_guest
-
-SUPERIOR = NODES[0]
+from .trouble import (
+    NODES,
+    SUPERIOR,
+    drop,
+    sweep,
+    sweep_all,
+    wait_in_guest,
+)
 
 
 def test_what_an_earlier_boot_left_is_gone_before_the_first_job(site: Site) -> None:

@@ -16,9 +16,17 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, WAITS, deleting, finish, revive, wait_in_guest
+from .trouble import (
+    NODES,
+    SISTER,
+    SUPERIOR,
+    WAITS,
+    deleting,
+    finish,
+    revive,
+    wait_in_guest,
+)
 
-SUPERIOR, SISTER = NODES
 GATES = "/home/alice/gates"
 SCRIPT = """#!/bin/sh
 export PATH=/usr/bin:/bin

@@ -13,20 +13,16 @@ from .trouble import (
     NODES,
     changed,
     check_held,
+    check_nobody_blamed,
     check_refused,
     drop,
     image,
     mounted,
     sweep,
     write_config,
-)  # fmt: skip
+)
 
 ORPHAN = "/var/lib/vtorque/guests/99999.fe.1"
-
-
-def check_nobody_blamed(site: Site) -> None:
-    """No node is offline, and none bears a note."""
-    assert all(node.usable and not node.note for node in site.nodes().values())
 
 
 @pytest.mark.full

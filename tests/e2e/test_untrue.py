@@ -12,10 +12,22 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, WAITS, changed, drop, finish, guest_on, revive, sweep, wait_in_guest
+from .trouble import (
+    NODES,
+    PAIR,
+    SISTER,
+    SUPERIOR,
+    WAITS,
+    changed,
+    check_nobody_blamed,
+    drop,
+    finish,
+    guest_on,
+    revive,
+    sweep,
+    wait_in_guest,
+)
 
-SUPERIOR, SISTER = NODES
-PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
 LIES = {
     "nothing": "true",
     "no XML": "echo '<Data><Job>'",
@@ -60,7 +72,7 @@ def test_server_that_lies_of_a_job(site: Site, lie: str) -> None:
         else:
             assert facts["exit_status"] != "0"
         site.wait_for("the node to be clean", lambda: not site.left_on_nodes(), seen=site.left_on_nodes)
-    assert all(node.usable and not node.note for node in site.nodes().values())
+    check_nobody_blamed(site)
 
 
 @pytest.mark.full
@@ -104,4 +116,4 @@ def test_dhcp_server_that_gives_an_address_twice(site: Site) -> None:
         assert (ended.exit_status, ended.out, ended.err) == (0, "RAN\nvcn1-1\n", "")
     for node in NODES:
         site.root(node, "ip neighbour flush all")
-    assert all(node.usable and not node.note for node in site.nodes().values())
+    check_nobody_blamed(site)

@@ -16,7 +16,9 @@ import typing as t
 from .conftest import CHECKOUT, Ended, Node, Result, Site
 
 POOL = CHECKOUT / "build/pool"
-NODES = ("cn1", "cn2")
+SUPERIOR, SISTER = NODES = ("cn1", "cn2")
+PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
+"""A job of both nodes, of which the first leads."""
 WELL = Node(frozenset({"free"}), "")
 CONFIG = "/etc/vtorque/vtorque.yml"
 WAITS = "trap 'echo on; exit 0' URG; echo up; while :; do sleep 1 & wait $!; done\n"
@@ -87,6 +89,11 @@ def check_offline(node: Node, cause: str, job_id: str, *words: str) -> None:
     assert node.note.endswith(f"(job {job_id})")
     for word in words:
         assert word in node.note
+
+
+def check_nobody_blamed(site: Site) -> None:
+    """No node is offline, and none bears a note."""
+    assert all(node.usable and not node.note for node in site.nodes().values())
 
 
 def drop(site: Site, *job_ids: str) -> None:
