@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import typing as t
 
 from .errors import SiteFault
@@ -20,8 +21,8 @@ def render(
     """Render the template `name` (a path below `templates/`).
 
     Escaping is for the format the template writes, told by its name: `.xml.j2` escapes for XML, everywhere
-    and without being asked.  YAML, JSON and shell templates use the filters `yaml` (a JSON scalar, which is
-    YAML), `b64` (base64 in one line) and `quote` (one shell word); an undefined value is an error, never "".
+    and without being asked.  YAML, JSON and shell templates use the filters `yaml` (see `as_yaml`), `b64`
+    (base64 in one line) and `quote` (one shell word); an undefined value is an error, never "".
 
     Args:
         name: for example `domain.xml.j2`, `cloud-init/user-data.j2`, `launchers/hook.sh.j2`.
@@ -33,7 +34,6 @@ def render(
         SiteFault: the template is missing, has a syntax error or uses an undefined value; says where.
     """
     import base64
-    import json
     import shlex
 
     import jinja2
@@ -50,7 +50,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["yaml"] = lambda value: json.dumps(value, ensure_ascii=True)
+    environment.filters["yaml"] = as_yaml
     environment.filters["b64"] = lambda value: base64.b64encode(str(value).encode()).decode("ascii")
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
     try:
@@ -60,3 +60,27 @@ def render(
     except jinja2.TemplateError as error:
         line = getattr(error, "lineno", None)
         raise SiteFault(f"template {name}" + (f", line {line}" if line else ""), str(error)) from error
+
+
+def as_yaml(value: object, otherwise: t.Callable[[object], object] | None = None) -> str:
+    """A value as one line of YAML in ASCII.
+
+    It is JSON but for characters beyond U+FFFF: JSON has two surrogates for one of them, which libyaml refuses
+    and PyYAML's own reader takes for two characters; YAML has `\\U` and eight digits (YAML 1.2, 5.7).
+
+    Args:
+        value: what JSON has.
+        otherwise: makes of anything else something that JSON has.
+
+    Raises:
+        TypeError: it is something else, and `otherwise` is not given.
+    """
+    import json
+
+    # only a string's characters are beyond ASCII
+    return re.sub(r"[^\x00-\x7e]", _escaped, json.dumps(value, ensure_ascii=False, default=otherwise))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

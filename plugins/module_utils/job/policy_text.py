@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from ..errors import printable
-from ..templates import render
+from ..templates import as_yaml, render
 from .parameters import PARAMETERS, Parameter, sections
 
 TEMPLATE = "vtorque.yml.j2"
@@ -28,7 +27,7 @@ def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequ
         YAML, which `policy_file.parse` reads.
     """
     said = {
-        name: as_yaml(value)
+        name: as_yaml(value, str)
         for name, value in settings.items()
         if name not in PARAMETERS or not _is_default(PARAMETERS[name], value)
     }
@@ -53,13 +52,8 @@ def variables_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.S
     for name in PARAMETERS:
         lines += [f"# {printable(line)}" for line in (remarks or {}).get(name, ())]
         if name in settings and not _is_default(PARAMETERS[name], settings[name]):
-            lines.append(f"{VARIABLE_PREFIX}{name}: {as_yaml(settings[name])}")
+            lines.append(f"{VARIABLE_PREFIX}{name}: {as_yaml(settings[name], str)}")
     return "\n".join(lines) + "\n"
-
-
-def as_yaml(value: object) -> str:
-    """A value as one line of YAML; what is of no type that YAML has becomes a word."""
-    return json.dumps(value, ensure_ascii=True, default=str)
 
 
 def _is_default(parameter: Parameter, value: object) -> bool:
