@@ -124,7 +124,7 @@ def _system(root: pathlib.Path, hierarchies: t.Sequence[cgroups.Hierarchy]) -> N
 
 def _devices(dev: pathlib.Path) -> None:
     mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755")
-    names = ["null", "zero", "full", "random", "urandom", "tty", "net/tun"]
+    names = ["null", "zero", "full", "random", "urandom", "tty", "net/tun", "fuse"]
     # a /dev/kvm without the processor's help starts no kernel, and libvirt, which finds its memory of qemu at odds with
     # the device, asks qemu for everything again at each call: 12 s a start (virQEMUCapsIsValid)
     if re.search(r"^flags\b.*\b(svm|vmx)\b", pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii"), re.MULTILINE):

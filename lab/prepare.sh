@@ -13,7 +13,7 @@ kind=${1:-demo}
 LAB_PACKAGES="
     python3 python3-venv python3-libvirt libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
     dnsmasq-base openssh-server openssh-client iproute2 procps util-linux acl busybox-static dropbear-bin
-    cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs"
+    cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs bindfs"
 TEST_PACKAGES="shellcheck mmdebstrap fdisk dpkg-dev systemd-container git genisoimage libxml2-utils gcc libc6-dev groff-base xauth xvfb"
 
 [ "$(id -u)" -eq 0 ] || { echo "prepare: root is needed: the lab makes network namespaces and mounts" >&2; exit 1; }

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that hang instead of failing, and go on after a while: libvirt, ssh, DHCP."""
+"""Programs that hang instead of failing, and go on after a while: libvirt, ssh, DHCP, the pool's file server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ from .trouble import (
     SISTER,
     SUPERIOR,
     WAITS,
+    changed,
+    check_held,
+    check_nobody_blamed,
+    drop,
     finish,
     guest_on,
+    pool_served,
     sweep,
     wait_in_guest,
 )
@@ -90,3 +95,35 @@ def test_slow_dhcp_server(site: Site) -> None:
     ended = site.end(job_id)
     assert (ended.exit_status, ended.out, ended.err) == (0, "on\n", "")
     assert site.facts(job_id)["start_count"] == "1"
+
+
+@pytest.mark.full
+def test_file_server_of_the_pool_hangs_for_a_while(site: Site) -> None:
+    """Shorter than the deadline: the job waits for it and notices nothing else."""
+    with pool_served(site, SUPERIOR) as server:
+        site.root(SUPERIOR, f"kill -STOP {server}")
+        job_id = site.submit("-l", f"nodes={SUPERIOR}:ppn=2", stdin="echo on\n")
+        waits = "grep -l fuse /proc/[0-9]*/stack /proc/[0-9]*/wchan || grep -l request_wait_answer /proc/[0-9]*/wchan"
+        site.wait_for("somebody who waits for the pool", lambda: site.on(SUPERIOR, "/bin/sh", "-c", waits).stdout)
+        site.root(SUPERIOR, f"kill -CONT {server}")
+        ended = site.end(job_id)
+    assert (ended.exit_status, ended.out, ended.err, ended.node) == (0, "on\n", "", SUPERIOR)
+    assert site.facts(job_id)["start_count"] == "1"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_file_server_of_the_pool_hangs(site: Site, node: str) -> None:
+    """Nobody's fault but the site's: told by name, nothing runs, nothing is left although it hangs on."""
+    with pool_served(site, node) as server:
+        site.root(node, f"kill -STOP {server}")
+        with changed(site, prologue_timeout=60, timeout=50, node_fault_retries=1):
+            job_id = site.submit(*PAIR, stdin="echo RAN\n")
+            facts = check_held(site, job_id, "/opt/vm-images", "no answer", "1 of 1")
+            assert facts["start_count"] == "1"
+            check_nobody_blamed(site)
+            drop(site, job_id)
+            site.wait_for("nothing to be left", lambda: not site.left(), seen=site.left)
+        site.root(node, f"kill -CONT {server}")
+        ended = site.end(site.submit(*PAIR, stdin="sort -u $PBS_NODEFILE | wc -l\n"))
+    assert (ended.exit_status, ended.out.strip(), ended.err) == (0, "2", "")

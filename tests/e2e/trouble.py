@@ -186,6 +186,23 @@ def mounted(site: Site, node: str, place: str, *, options: str, then: str = "tru
 
 
 @contextlib.contextmanager
+def pool_served(site: Site, node: str) -> t.Iterator[str]:
+    """The pool lies on a file system whose server can hang, as that of NFS can: here a program (FUSE).
+
+    Yields:
+        The line of shell that knows the server's process: `kill -STOP $(...)`.
+    """
+    place, behind, server = "/opt/vm-images", "/run/lab/images", "$(pgrep -f '^bindfs .*/run/lab/images')"
+    site.root(node, f"mkdir {behind} && mount --bind {place} {behind} && bindfs -o nonempty {behind} {place}")
+    try:
+        yield server
+    finally:
+        # it ends after its umount, and holds until then what lies behind
+        gone = f"while kill -0 {server} 2>/dev/null; do sleep 0.1; done"
+        site.root(node, f"kill -CONT {server}; umount {place} && {gone}; umount {behind} && rmdir {behind}")
+
+
+@contextlib.contextmanager
 def gates(site: Site, *nodes: str) -> t.Iterator[None]:
     """Jobs wait at a gate of these nodes before their first hook, and the site's own epilogue notes their end."""
     config, hook = "/var/spool/torque/mom_priv/config", "/etc/vtorque/site-hooks/epilogue"

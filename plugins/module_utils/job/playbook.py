@@ -14,7 +14,7 @@ import sys
 import time
 import typing as t
 
-from .. import guestspec, records, templates
+from .. import file_server, guestspec, records, templates
 from ..errors import NodeFault, VTorqueError, broken_disk, error_from_dict
 from ..frozen import frozen
 from ..guestspec import NodePart
@@ -179,6 +179,7 @@ def play(
     shell: records.ProcessId | None = None,
     player: Player | None = None,
     detail: bool = False,
+    pool: pathlib.Path | None = None,
 ) -> VTorqueError | None:
     """Run one of the job's playbooks.
 
@@ -189,6 +190,7 @@ def play(
         shell: the process that becomes the job's shell.
         player: who plays, and has perhaps loaded already; None: a new one.
         detail: let Ansible tell the results of its tasks too.
+        pool: which it reads, and which may be what held it up.
 
     Returns:
         None when all went well, else what failed.
@@ -211,7 +213,9 @@ def play(
         pass
     # no node has said what is wrong: nobody is to blame
     if code is None:
-        return VTorqueError(f"the {name} of job {start.job_id} was not done in time", "it was ended at its deadline")
+        late = f"the {name} of job {start.job_id} was not done in time"
+        silent = None if pool is None else file_server.silent_pool(pool, late)
+        return silent or VTorqueError(late, "it was ended at its deadline")
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
     why = _inventory_fault(start.record_directory / "vtorque.log", begin) or f"ansible-playbook {ended}"
     return VTorqueError(f"the {name} of job {start.job_id} failed", why)

@@ -201,7 +201,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
         case.head_start.hand_over(heard=case.player.loading)
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
-                              detail=debug)  # fmt: skip
+                              detail=debug, pool=pathlib.Path(policy.vm_img_dir))  # fmt: skip
         if error is None and not (start.directory / "ready.json").exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)

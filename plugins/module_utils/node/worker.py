@@ -22,7 +22,7 @@ import time
 import traceback
 import typing as t
 
-from .. import records
+from .. import file_server, records
 from ..errors import NodeFault, VTorqueError
 from ..records import Deadline, ProcessId
 from . import data_disk, ending, guest_hooks, guests, locks
@@ -173,10 +173,9 @@ class _Worker:
         if _abandoned(self.answering):
             return VTorqueError("the request was cancelled", f"nobody waits for its answer any more, at {maker.doing}")
         if self.order.deadline.left_s() <= LATE_S:
-            return VTorqueError(
-                f"the guests of start {self.order.key} were not made in time",
-                f"{time.monotonic() - began:.0f} s had passed at {maker.doing}",
-            )
+            late = f"the guests of start {self.order.key} were not made in time"
+            passed = f"{time.monotonic() - began:.0f} s had passed at {maker.doing}"
+            return file_server.silent_pool(self.settings.pool, f"{late}: {passed}") or VTorqueError(late, passed)
         return None
 
     def _share(self, lock: locks.Lock) -> bool:
