@@ -13,7 +13,7 @@ import time
 import typing as t
 
 from .. import early_ssh, records, shell_links, shell_words
-from ..errors import SiteFault, VTorqueError
+from ..errors import SiteFault, VTorqueError, printable
 from ..frozen import frozen
 from ..records import Deadline, ProcessId, RefusalRecord
 from . import array_brake, hook_call, playbook, user_scripts
@@ -180,6 +180,8 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
+    if another := _anothers(case):
+        return another
     records.make_directory(start.directory)
     early_ssh.end(start.directory)
     for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json", "plan.json", "asked.json", *KEPT):
@@ -208,6 +210,14 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         figure = {"began": round(records.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
         records.write(start.directory / "phase.prologue.json", json.dumps(figure))
     return error
+
+
+def _anothers(case: _Case) -> VTorqueError | None:
+    """Does the MOM run this job as somebody else than the server says?  His home would be in the other's guest."""
+    if case.job is None or case.job.euser in ("", case.call.user):
+        return None
+    what = f"job {case.call.job_id} is {case.call.user}'s for the MOM"
+    return VTorqueError(what, f"and {printable(case.job.euser)}'s for the batch server")
 
 
 def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:

@@ -31,7 +31,7 @@ QSTAT = """<?xml version="1.0"?>
 <Data><Job><Job_Id>12[1].th</Job_Id><Job_Name>arr-1</Job_Name><Job_Owner>nobody@th</Job_Owner>\
 <job_state>R</job_state><queue>batch</queue><server>th</server><exec_host>t1/0</exec_host><Hold_Types>HOLDS</Hold_Types>\
 <Resource_List><nodes>1</nodes><nodect>1</nodect><other>OTHER</other><walltime>01:00:00</walltime></Resource_List>\
-<session_id>0</session_id><substate>41</substate><euser>nobody</euser><egroup>nogroup</egroup>\
+<session_id>0</session_id><substate>41</substate><euser>EUSER</euser><egroup>nogroup</egroup>\
 <interactive>INTERACTIVE</interactive>\
 <submit_args>-t 1-2</submit_args><start_count>START</start_count><init_work_dir>/home/alice</init_work_dir>\
 <x>REQUEST</x></Job></Data>
@@ -137,10 +137,13 @@ class Site:
         path.write_text(f"torque_home: {self.torque_home}\npbs_qsub_on_nodes: {self.place}/bin/qsub\n{text}")
 
     def job(
-        self, *, start: int = 3, other: str = "vtorque", interactive: bool = False, request: str = "vtorque:abc"
-    ) -> None:
+        self, *, start: int = 3, other: str = "vtorque", interactive: bool = False, request: str = "vtorque:abc",
+        euser: str = USER,
+    ) -> None:  # fmt: skip
         """What the server says of the job."""
-        words = {"START": str(start), "OTHER": other, "INTERACTIVE": str(interactive), "REQUEST": request}
+        words = {
+            "START": str(start), "OTHER": other, "INTERACTIVE": str(interactive), "REQUEST": request, "EUSER": euser
+        }  # fmt: skip
         text = QSTAT
         for word, value in words.items():
             text = text.replace(word, value)

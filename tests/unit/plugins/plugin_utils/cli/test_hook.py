@@ -192,6 +192,17 @@ def test_alarm_that_leaves_no_time_is_a_fault_of_the_site(site: Site) -> None:
     assert "$prologalarm 30" in site.refusal()["what"]
 
 
+def test_no_guest_is_made_for_another_user_than_the_moms(site: Site) -> None:
+    """A server that errs would have one user's home mounted in the guest of another's job."""
+    site.job(euser="daemon")
+    assert site.prologue().returncode == REQUEUE
+    refusal = site.refusal()
+    assert (refusal["what"], refusal["why"]) == (
+        f"job {JOB_ID} is {USER}'s for the MOM", "and daemon's for the batch server"
+    )  # fmt: skip
+    assert site.played() == []
+
+
 def unreachable(site: Site) -> None:
     site.qstat("echo 'qstat: cannot connect to server th (errno=111)' >&2; exit 111")
 
