@@ -87,8 +87,10 @@ def test_clock_that_is_set_under_a_job(site: Site, other_clock_so: bytes, hours_
             for seconds in (0, hours_s):
                 set_clock(seconds)
                 for node in NODES:
-                    done = sweep(site, node)
-                    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), node
+                    done = sweep(site, node, "--json")
+                    assert (done.returncode, done.stderr) == (0, ""), node
+                    report = json.loads(done.stdout)
+                    assert (report["removed"], report["left"]) == ([], []), node
                     assert guest_on(site, node)
             ended = finish(site, one.job_id)
             assert site.left_on_nodes() == []

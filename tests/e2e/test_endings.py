@@ -98,7 +98,7 @@ def lost(site: Site, node: str) -> t.Iterator[None]:
         back = site.run("back", node)
         assert back.returncode == 0, back.stderr
         done = sweep(site, node, "--boot")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 @contextlib.contextmanager
