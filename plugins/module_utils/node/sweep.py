@@ -292,7 +292,7 @@ def _take_away(
             if deadline.passed:
                 raise VTorqueError("no time was left for it")
             if one.verdict == "earlier":
-                things = _remove_earlier(start, settings)
+                things = _remove_earlier(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             else:
                 if start.remains and silent is not None and not guests.is_bare(*_named(start), settings):
                     raise silent
@@ -322,9 +322,18 @@ def _named(start: Start) -> tuple[str, int]:
     return start.job_id, start.number
 
 
-def _remove_earlier(start: Start, settings: NodeSettings) -> tuple[str, ...]:
+def _remove_earlier(start: Start, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     """Without libvirt: of a domain nothing but its files is left, and libvirt may not be up yet."""
     locks.bury(settings, start.key)
+    lock = locks.start_lock(settings, start.key)
+    # a mother superior who lives may be asking for the same at this moment
+    with locks.held(lock, settings, deadline):
+        things = _remove_files(start, settings)
+        lock.unlink()
+    return things
+
+
+def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
     directory = settings.start_dir(start.job_id, start.number)
     things = []
     if directory.is_dir():

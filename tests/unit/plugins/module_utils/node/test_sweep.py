@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -329,6 +330,25 @@ def test_the_console_of_a_guest_that_lost_its_power_is_kept(node: Node) -> None:
     (node.settings.start_dir("7.head", 1) / "vcn1-7" / "console.log").write_text("Kernel panic\x1b[2J\n")
     sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
     assert "Kernel panic" in (node.settings.record_dir("7.head", 1) / "vcn1-7.console.log").read_text()
+
+
+def test_what_is_of_an_earlier_boot_is_taken_away_by_one_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mother superior of its job may ask for the same: who comes second finds nothing, and no fault in that."""
+    key = node.start(7, domain=False, boot=EARLIER)
+    lock = locks.start_lock(node.settings, key)
+    alone: list[bool] = []
+    monkeypatch.setattr(sweep, "keep_console", lambda *_: alone.append(locks.is_held_alone(lock)))
+    former = locks.bury
+
+    def meanwhile(settings: NodeSettings, key: str) -> None:
+        former(settings, key)
+        shutil.rmtree(settings.start_dir("8.head", 1), ignore_errors=True)
+
+    node.start(8, domain=False, boot=EARLIER)
+    monkeypatch.setattr(locks, "bury", meanwhile)
+    swept = sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
+    assert (swept.left, alone) == ((), [True])
+    assert not lock.exists()
 
 
 def test_earlier_is_only_what_nobody_works_on_and_what_says_so_whole(node: Node) -> None:
