@@ -121,7 +121,8 @@ def leave_daemon(kept: dict[int, int]) -> None:
     for handled in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(handled, signal.SIG_DFL)
     for descriptor, number in kept.items():
-        os.dup2(descriptor, number, inheritable=False)
+        if descriptor != number:  # dup3(2) refuses that
+            os.dup2(descriptor, number, inheritable=False)
     first = 3
     for number in sorted(kept.values()):
         os.closerange(first, number)

@@ -271,7 +271,7 @@ def note_sweep(settings: NodeSettings, left: t.Sequence[str] = ()) -> None:
     """
     try:
         path = settings.run_dir / SWEPT
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as stream:
             stream.writelines(f"{' '.join(word.split())[:200]}\n" for word in left[:SAID])
             os.utime(fd)

@@ -158,7 +158,8 @@ def test_arrays_whose_members_all_fail_take_no_node_away(site: Site, attack: Att
     held = []
     for member in members:
         facts = site.facts(member)
-        assert facts["start_count"] == "1", f"{member}: {facts}"
+        logs = [site.kept(node, member, name="vtorque.log") for node in NODES]
+        assert facts["start_count"] == "1", f"{member}: {''.join(logs)}"
         assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
         held += [member] if facts["job_state"] == "H" else []
     if held:  # by the brake that array members meet
