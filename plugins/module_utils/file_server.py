@@ -53,6 +53,8 @@ def answers(directory: pathlib.Path, timeout_s: float) -> bool:
     pid = os.fork()
     if pid == 0:
         try:
+            # nothing of ours stays open in who may hang: no lock, and no pipe for whose end somebody waits
+            os.closerange(0, os.sysconf("SC_OPEN_MAX"))
             list(directory.iterdir())
         finally:
             os._exit(0)

@@ -329,7 +329,7 @@ def _remove_earlier(start: Start, settings: NodeSettings, deadline: Deadline) ->
     # a mother superior who lives may be asking for the same at this moment
     with locks.held(lock, settings, deadline):
         things = _remove_files(start, settings)
-        lock.unlink()
+        lock.unlink(missing_ok=True)
     return things
 
 

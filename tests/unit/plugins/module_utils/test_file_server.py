@@ -47,6 +47,20 @@ def test_one_that_hangs_is_told_and_nobody_hangs_with_it(
     assert children() == before
 
 
+def test_who_looks_keeps_nothing_of_ours_open(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Else one whom even SIGKILL does not end would hold a start's lock, or the pipe of a hook."""
+    reading, writing = os.pipe()
+
+    def hang(_directory: pathlib.Path) -> None:
+        os.close(reading)  # is closed already
+        signal.pause()
+
+    monkeypatch.setattr(pathlib.Path, "iterdir", hang)
+    assert file_server.answers(tmp_path, LONG_S)
+    os.close(reading)
+    os.close(writing)
+
+
 def test_a_pool_that_answers_is_not_what_held_anything_up(tmp_path: pathlib.Path) -> None:
     assert file_server.silent_pool(tmp_path, "the job was late") is None
 
