@@ -238,8 +238,8 @@ def verdict_time_s(until: float) -> float:
 
     A playbook that was ended by force is gone `SLACK_S` + `bounded.ENDING_S` after that, 7 of the reserve's 20 s.  The
     removal then needs `REMOVAL_LEAST_S` + `bounded.ENDING_S` + `WRITING_S`, 9 s: 4 s are left, which is eight calls
-    (job; nodes; offline: nodes, order, nodes; hold: order, job; comment) of half a second; they take 15 ms each.  A pool
-    that hangs takes `file_server.POOL_S` of these.
+    (job; nodes; offline: nodes, order, nodes; hold: order, job; comment) of half a second; they take 15 ms each.
+    A pool that hangs takes `file_server.POOL_S` of these.
     """
     killed = until + RESERVE_S
     return min(VERDICT_S, killed - REMOVAL_LEAST_S - bounded.ENDING_S - WRITING_S - time.monotonic())
