@@ -16,7 +16,7 @@ LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
 # labs in which end-to-end tests run side by side
 LABS ?= 2
 # end-to-end tests on nodes of the lab itself (docs/developer/testing.md says why); the others run where the roles have installed
-FURNISHED := $(patsubst %,tests/e2e/test_%.py,debian documentation image_trial long_names mpi x11)
+FURNISHED := $(patsubst %,tests/e2e/test_%.py,clones debian documentation image_trial long_names mpi x11)
 # other tests that run side by side: most of them wait
 TESTS ?= 3
 FRESH ?= make demo
@@ -154,8 +154,9 @@ test-soak: prepare-test runtime images ## many short jobs of several users, one 
 .PHONY: test-faults
 test-faults: prepare-test runtime images ## a fault at each step of a node, then of guests, nodes, site and batch server: nothing left, the verdict right
 	@echo "== faults"
-	@failed=; VTORQUE_FAULTS=1 $(PYTEST) -q tests/e2e/faults || failed=yes; \
-	$(PYTEST) -q -n $(LABS) --dist loadfile $(FAULTS) || failed=yes; [ -z "$$failed" ]
+	@rm -f build/test/faults-*.xml; failed=; VTORQUE_FAULTS=1 $(PYTEST) -q --junitxml=build/test/faults-steps.xml tests/e2e/faults || failed=yes; \
+	$(PYTEST) -q -n $(LABS) --dist loadfile --junitxml=build/test/faults-jobs.xml $(FAULTS) || failed=yes; \
+	$(PY) tests/tried.py count faults build/test/faults-*.xml && [ -z "$$failed" ]
 
 .PHONY: test-fresh
 test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian that has nothing but git and make

@@ -28,10 +28,15 @@ uptime_s() {
 }
 
 facts() {
+    uptime=$(uptime_s)
     echo "cloud-init $(cloud-init --version 2>&1 | head -n 1)"
     # the last one counts; a list of several lines is not told
     cat /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg 2>/dev/null | sed -n 's/^datasource_list: */sources /p' | tail -n 1
     command -v sshd | sed 's/^/sshd /'
+    for file in /etc/machine-id /etc/ssh/ssh_host_*_key; do
+        # older than this boot, and with something in it: the image has brought it
+        [ -s "$file" ] && [ "$(($(date +%s) - $(stat -c %Y "$file")))" -gt "$((${uptime%.*} + 2))" ] && echo "identity $file"
+    done
     awk -F: '$3 >= 1000 && $3 < 60000 { print "user " $1 }' /etc/passwd | head -n "$most"
 }
 

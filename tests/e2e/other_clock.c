@@ -2,14 +2,16 @@
  * GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * For LD_PRELOAD: the system's clock is as many seconds off as the file OTHER_CLOCK says at this moment.  All other clocks
- * are true.  libfaketime 0.9.10 would do, but for its clock_nanosleep, which fails where the monotonic clock is not faked.
+ * For LD_PRELOAD: the system's clock is as many seconds off as the file OTHER_CLOCK says at this moment, and kept by
+ * somebody as long as that is none.  All other clocks are true.  libfaketime 0.9.10 would do for the first, but for its
+ * clock_nanosleep, which fails where the monotonic clock is not faked.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <sys/timex.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,4 +61,10 @@ int gettimeofday(struct timeval *restrict there, void *restrict zone)
     there->tv_sec = now.tv_sec;
     there->tv_usec = now.tv_nsec / 1000;
     return 0;
+}
+
+int adjtimex(struct timex *there)
+{
+    (void)there;
+    return off() ? TIME_ERROR : TIME_OK;
 }

@@ -18,6 +18,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
+from .test_doctor import doctor, findings
 from .test_phases import PHASES, at_gates, open_gates
 from .trouble import (
     NODES,
@@ -105,3 +106,18 @@ def test_clock_that_is_set_under_a_job(site: Site, other_clock_so: bytes, hours_
         record = json.loads(site.kept(SUPERIOR, job_id))
         assert record["left"] == []
         assert all(0 <= phase["seconds"] < HOURS_S / 2 for phase in record["phases"].values()), record["phases"]
+
+
+@pytest.mark.full
+def test_doctor_warns_of_a_clock_that_nobody_keeps(site: Site, other_clock_so: bytes) -> None:
+    """A person is told what to do; a node is not ill for it."""
+    assert sweep(site, SUPERIOR).returncode == 0
+    with other_clock(site, other_clock_so, SUPERIOR) as set_clock:
+        for seconds, state in ((0, "ok"), (1, "warn")):
+            set_clock(seconds)
+            done = doctor(site, SUPERIOR, "--local", "--json")
+            assert done.returncode == 0, done.stdout
+            found = findings(done)["time"]
+            assert found["state"] == state
+    assert found["words"] == "the kernel says that nobody keeps this clock"
+    assert found["remedy"].startswith("start chrony")

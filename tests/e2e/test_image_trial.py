@@ -11,6 +11,8 @@ import typing as t
 import pytest
 
 from .conftest import Result, Site
+from .test_clones import HOST_KEY, SOURCE, give_identity
+from .trouble import image
 
 NODE = "cn1"
 CONFIG = "/etc/vtorque/vtorque.yml"
@@ -54,12 +56,25 @@ def test_debian_boots_and_tells_what_took_its_time(site: Site) -> None:
     assert found["name"] == "debian12@1"
     report = found["trial"]
     assert (report["booted"], report["good"]) == (True, True), report
-    assert {one["check"]: one["state"] for one in report["findings"]}["cloud-init"] == "ok"
+    states = {one["check"]: one["state"] for one in report["findings"]}
+    assert states["cloud-init"] == "ok"
+    assert "identity" not in states
     assert "(kernel)" in report["startup"]
     assert "cloud-init-local.service" in {cost["what"] for cost in report["costs"]}
     assert any(cost["what"].startswith("init-local/") for cost in report["costs"])
     assert site.root(NODE, "cat /opt/vm-images/debian12@*/disk.qcow2 | sha256sum") == before
     nothing_is_left(site)
+
+
+@pytest.mark.full
+def test_identity_that_an_image_brings_is_told(site: Site) -> None:
+    with image("cloned", of="debian12") as place:
+        give_identity(place, "eni", SOURCE)
+        done = site.on(NODE, "/bin/sh", "-c", f"{DEBIAN} --distro debian".replace("debian12", "cloned"))
+    assert done.returncode == 0, done.stderr
+    (found,) = (one for one in json.loads(done.stdout)["trial"]["findings"] if one["check"] == "identity")
+    assert found["state"] == "warn"
+    assert found["found"].endswith(f"of its own: /etc/machine-id, {HOST_KEY}")
 
 
 @pytest.mark.full

@@ -57,3 +57,26 @@ def test_node_lost_in_the_epilogue(site: Site, node: str) -> None:
         facts = site.wait_state(one.job_id, "CHQ")
         sweep_all(site)
     assert facts["job_state"] == "C"
+
+
+@pytest.mark.full
+def test_base_that_a_dead_host_has_locked(site: Site) -> None:
+    """A file server keeps the locks of a host that died: here those of a reader that does not end.
+
+    A guest's qemu locks the base of its disk as any reader does, so that none is in another's way.  The kernel of
+    the lab has no client of NFS: a program that takes the same locks, on another node, stands for the dead host.
+    """
+    base = site.root("fe", "ls -d /opt/vm-images/tiny@*/disk.qcow2 | sort -V | tail -n 1").strip()
+    inode = site.root("fe", f"stat -c %i {base}").strip()
+    locks = f"grep -c ':{inode} ' /proc/locks; :"
+    assert site.root("fe", locks) == "0\n"
+    wait = "<>/run/reader >/dev/null 2>&1"
+    pid = site.root("fe", f"mkfifo /run/reader && {{ setsid qemu-io -r {base} {wait} & echo $!; }}").strip()
+    try:
+        site.wait_for("the reader's locks", lambda: int(site.root("fe", locks)) > 0)
+        ended = site.job("-l", "nodes=2", "-vm", "fs_type=sharedfs", stdin="echo up\n")
+        held = int(site.root("fe", locks))
+    finally:
+        site.root("fe", f"kill {pid}; rm /run/reader")
+    assert (ended.exit_status, ended.out) == (0, "up\n"), ended.err
+    assert held > 0

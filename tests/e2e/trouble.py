@@ -138,23 +138,24 @@ def write_config(site: Site, node: str, text: str) -> None:
 
 
 @contextlib.contextmanager
-def image(name: str, *, fault: str = "") -> t.Iterator[pathlib.Path]:
-    """A copy of the tiny image under another name, to be spoiled.
+def image(name: str, *, fault: str = "", of: str = "tiny") -> t.Iterator[pathlib.Path]:
+    """A copy of an image under another name, to be spoiled.
 
     The labs of a run share the pool: who wants a name that another test has waits for its end.
 
     Args:
         fault: what goes wrong in it while it boots (lab/guests/rc.sh).
+        of: the image.
     """
     with (POOL.parent / f"image-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with _image(name, fault) as place:
+        with _image(name, fault, of) as place:
             yield place
 
 
 @contextlib.contextmanager
-def _image(name: str, fault: str) -> t.Iterator[pathlib.Path]:
-    newest = max(POOL.glob("tiny@*"), key=lambda path: int(path.name.partition("@")[2]))
+def _image(name: str, fault: str, of: str) -> t.Iterator[pathlib.Path]:
+    newest = max(POOL.glob(f"{of}@*"), key=lambda path: int(path.name.partition("@")[2]))
     place = POOL / f"{name}@1"
     shutil.rmtree(place, ignore_errors=True)  # of a run that was interrupted
     shutil.copytree(newest, place, symlinks=True)

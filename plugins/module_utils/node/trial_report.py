@@ -80,7 +80,7 @@ class TrialFinding:
     """What one check of a trial found.
 
     Attributes:
-        check: `boots`, `cloud-init`, `sources`, `sshd`, `users` or `time`.
+        check: `boots`, `cloud-init`, `sources`, `sshd`, `identity`, `users` or `time`.
         state: `ok`, `warn` or `bad`; with a bad one no job can run in the image.
         found: in one line.
         remedy: what to do about it, in one line, or "".
@@ -228,11 +228,14 @@ def _system(seen: Seen) -> list[TrialFinding]:
     found = (
         TrialFinding("sshd", OK, sshd) if sshd else TrialFinding("sshd", BAD, "is not there", "install openssh-server")
     )
-    users = seen.values("user")
-    if not users:
-        return [found]
-    words = f"has users of its own: {', '.join(users)}"
-    return [found, TrialFinding("users", WARN, words, "remove them: their ids may be those of your users")]
+    findings = [found]
+    if brought := seen.values("identity"):
+        words = f"brings what each guest has of its own: {', '.join(brought)}"
+        findings.append(TrialFinding("identity", WARN, words, "empty /etc/machine-id, remove host keys"))
+    if users := seen.values("user"):
+        words = f"has users of its own: {', '.join(users)}"
+        findings.append(TrialFinding("users", WARN, words, "remove them: their ids may be those of your users"))
+    return findings
 
 
 def _time(cost: Cost) -> TrialFinding:

@@ -76,7 +76,9 @@ def check(seen: dict[str, t.Any]) -> None:
         assert "Traceback" not in told["error"], seen
 
 
-def test_nothing_is_left_after_a_fault_at_a_step(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_left_after_a_fault_at_a_step(
+    site: Site, capsys: pytest.CaptureFixture[str], record_property: t.Callable[[str, object], None]
+) -> None:
     """On both nodes: each fault, the removal, and a look."""
     chance = random.Random(SEED)
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -86,6 +88,7 @@ def test_nothing_is_left_after_a_fault_at_a_step(site: Site, capsys: pytest.Capt
         assert faults
         assert set(steps["steps"]) - set(steps["reached"]) == NOT_REACHED
         for seen in faults:
+            record_property("tried", f"{seen['who']} {seen['kind']} {seen['when']} {seen['place']}")
             check(seen)
     tried = collections.Counter(f"{seen['who']} {seen['kind']}" for faults, steps in found for seen in faults)
     there = sum(steps["points"] for faults, steps in found)

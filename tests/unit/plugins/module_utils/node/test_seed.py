@@ -106,6 +106,8 @@ def test_the_address_is_asked_for_by_mac_address() -> None:
     """networkd asks by the machine-id else, which clones of an image may share: one address for all (systemd 9609)."""
     (card,) = _documents(SEED)["network-config"]["ethernets"].values()
     assert card["dhcp-identifier"] == "mac"
+    first = _documents(SEED)["user-data"]["bootcmd"][0]
+    assert first == ["sh", "-c", (COLLECTION_DIR / "guest/client_id.sh").read_text("utf-8")]
 
 
 def test_nobody_gets_a_password_or_more_power() -> None:
@@ -122,7 +124,7 @@ def test_nobody_gets_a_password_or_more_power() -> None:
 
 
 def test_readiness_is_a_unit_of_its_own_and_the_guest_speaks_to_its_node_early() -> None:
-    commands = _documents(SEED)["user-data"]["bootcmd"]
+    commands = _documents(SEED)["user-data"]["bootcmd"][1:]
     assert [command[-1].split()[0] for command in commands] == [
         "/usr/lib/vtorque/identity", "/usr/lib/vtorque/ready", "10.77.0.11",
     ]  # fmt: skip

@@ -84,17 +84,25 @@ def test_the_report_is_told_by_any_shell(shell: list[str], tmp_path: pathlib.Pat
     for old, new in (
         ('[ -c "/dev/$tty" ]', "true"), ('>"/dev/$tty"', f">>{tmp_path}/console"),
         ("/proc/sys/kernel/printk", f"{tmp_path}/printk"), ("timeout 60 systemctl", "true"),
+        ("/etc/machine-id", f"{tmp_path}/machine-id"), ("/etc/ssh/", f"{tmp_path}/"),
     ):  # fmt: skip
         assert old in program
         program = program.replace(old, new)
     (tmp_path / "printk").write_text("4 4 1 7\n")
     (tmp_path / "report").write_text(program)
+    # what is as old as the machine, or empty, is no identity of an image
+    brought = tmp_path / "ssh_host_ed25519_key"
+    for name, text, time_s in (("machine-id", "", 0), (brought.name, "x", 0), ("ssh_host_rsa_key", "x", None)):
+        (tmp_path / name).write_text(text)
+        if time_s is not None:
+            os.utime(tmp_path / name, (time_s, time_s))
     for when in ("begun", "up"):
         subprocess.run([*shell, tmp_path / "report", "abc", when], check=True, timeout=60)
     lines = [line for line in (tmp_path / "console").read_text().splitlines() if line]
     assert lines[0].startswith("vtorque-trial abc begun ")
     assert lines[1].startswith("vtorque-trial abc up ")
     assert lines[-1] == "vtorque-trial abc end"
+    assert [line for line in lines if " identity " in line] == [f"vtorque-trial abc identity {brought}"]
     assert all(line.startswith("vtorque-trial abc ") for line in lines)
     assert (tmp_path / "printk").read_text() == "4 4 1 7\n"
 

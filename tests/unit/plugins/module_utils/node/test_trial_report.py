@@ -57,6 +57,7 @@ def test_a_good_image_is_told_with_what_it_costs() -> None:
     [
         ({"told": [line for line in TOLD if "sshd " not in line]}, "sshd", "bad", "install openssh-server"),
         ({"told": [*TOLD, "user debian", "user x"]}, "users", "warn", "has users of its own: debian, x"),
+        ({"told": [*TOLD, "identity /etc/machine-id"]}, "identity", "warn", "of its own: /etc/machine-id | empty"),
         ({"told": [line.replace("NoCloud,", "NoCloud, Ec2, GCE,") for line in TOLD]}, "sources", "warn",
          "cloud-init may look for others than NoCloud: Ec2, GCE"),
         ({"emulated": "no kvm"}, "boots", "ok", "up after 24.5 s, by emulation"),
