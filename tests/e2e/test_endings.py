@@ -35,6 +35,7 @@ from .trouble import (
     check_refused,
     deleting,
     drop,
+    end_by_term,
     finish,
     guest_on,
     kill,
@@ -179,10 +180,7 @@ def test_job_deleted_while_it_runs(site: Site) -> None:
     """The sister cleans itself; both nodes are clean when the job is complete."""
     job_id = site.submit(*PAIR, stdin=SLEEPS)
     running(site, job_id)
-    # Torque's KILL comes a second after TERM otherwise, and a busy machine may be slower to end two guests' scripts
-    done = site.on("fe", "qdel", "-W", "600", job_id, user="alice")
-    assert done.returncode == 0, done.stderr
-    ended = site.end(job_id)
+    ended = end_by_term(site, job_id)
     assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out) == (271, "up\n")
     assert cleaned_itself(site, job_id)

@@ -15,7 +15,7 @@ import pytest
 
 from .conftest import Ended, Site
 from .terminal import Terminal
-from .trouble import NODES, WAITS, changed, drop, guest_on, wait_in_guest
+from .trouble import NODES, WAITS, changed, end_by_term, guest_on, wait_in_guest
 
 ODD = 'it\'s "q" $HOME `x` * \\ \u00fc\tand\nmore, a=b; {{ 7*7 }}\n'
 LOOK = r"""#!/bin/sh
@@ -361,8 +361,7 @@ def test_epilogue_of_the_user_runs_after_a_cancel_and_its_failure_is_noted(site:
     site.write("/home/alice/post.sh", "#!/bin/sh\necho post; exit 4\n")
     job_id = site.submit("-vm", "vm_epilogue=post.sh", stdin="echo up; sleep 600\n")
     node = wait_in_guest(site, job_id)
-    drop(site, job_id)
-    ended = site.end(job_id)
+    ended = end_by_term(site, job_id)
     assert (ended.exit_status, ended.out) == (271, "up\npost\n")
     assert "vm_epilogue /home/alice/post.sh: ended with status 4" in site.kept(node, job_id, name="vtorque.log")
     assert '"ended": "status 4"' in site.kept(node, job_id)

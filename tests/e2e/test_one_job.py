@@ -10,7 +10,7 @@ import re
 import pytest
 
 from .conftest import Site, cases
-from .trouble import wait_in_guest
+from .trouble import end_by_term, wait_in_guest
 
 
 def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:
@@ -130,8 +130,7 @@ def test_qdel_ends_the_job_in_its_guest(site: Site) -> None:
     """TERM reaches the guest before Torque's KILL ends the job's shell (271: ended by TERM, as on bare metal)."""
     job_id = site.submit(stdin="echo up; sleep 600\n")
     wait_in_guest(site, job_id)
-    assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
-    ended = site.end(job_id)
+    ended = end_by_term(site, job_id)
     assert (ended.exit_status, ended.out) == (271, "up\n")
 
 

@@ -18,6 +18,7 @@ import pytest
 from .conftest import Site
 from .trouble import (
     NODES,
+    PATIENT,
     SISTER,
     SUPERIOR,
     WAITS,
@@ -126,7 +127,7 @@ def test_jobs_deleted_while_a_script_runs_in_their_guests(site: Site, names: tup
     """A prologue is not interrupted, and the job's script is ended as it begins; an epilogue runs to its end."""
     phases = {node: PHASES[name] for node, name in zip(NODES, names, strict=True)}
     with at_gates(site, phases) as waiting:
-        with deleting(site, *(one.job_id for one in waiting)):
+        with deleting(site, *(one.job_id for one in waiting), options=PATIENT):
             open_gates(site, waiting)
         check_over(site, waiting)
         for one, phase in zip(waiting, phases.values(), strict=True):

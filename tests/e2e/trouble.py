@@ -36,6 +36,8 @@ SHOW_KVM = "[ ! -e /dev/kvm.away ] || mv /dev/kvm.away /dev/kvm"
 HOOK = "pgrep -f '[c]li.hook prologue'"
 PLAYBOOK = "pgrep -o -f '[c]li.play'"
 """Lines of shell that find a program on a node: the hook, and Ansible."""
+PATIENT = ("-W", "600")
+"""Of qdel: Torque's KILL comes a second after TERM otherwise, and a busy machine may be slower to end a script."""
 OVER = "#!/bin/sh\necho $1 >>/run/lab/over\n"
 
 
@@ -97,18 +99,24 @@ def check_nobody_blamed(site: Site) -> None:
     assert all(node.usable and not node.note for node in site.nodes().values())
 
 
-def drop(site: Site, *job_ids: str) -> None:
+def drop(site: Site, *job_ids: str, options: t.Sequence[str] = ()) -> None:
     """The owner takes back jobs that wait or are held."""
-    done = site.on("fe", "qdel", *job_ids, user="alice")
+    done = site.on("fe", "qdel", *options, *job_ids, user="alice")
     assert done.returncode == 0, done.stderr
 
 
+def end_by_term(site: Site, job_id: str) -> Ended:
+    """The owner takes back a job that runs; TERM alone ends it."""
+    drop(site, job_id, options=PATIENT)
+    return site.end(job_id)
+
+
 @contextlib.contextmanager
-def deleting(site: Site, *job_ids: str) -> t.Iterator[None]:
+def deleting(site: Site, *job_ids: str, options: t.Sequence[str] = ()) -> t.Iterator[None]:
     """`qdel` that waits: Torque answers when the prologue that runs has ended.  Inside, the server has heard of it."""
     heard = "{};Job deleted at request of alice@fe"
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        asked = [pool.submit(drop, site, job_id) for job_id in job_ids]
+        asked = [pool.submit(drop, site, job_id, options=options) for job_id in job_ids]
         for words in map(heard.format, job_ids):
             site.wait_for(words, lambda words=words: words in site.root("fe", "cat /var/spool/torque/server_logs/*"))
         yield
