@@ -11,7 +11,18 @@ import typing as t
 import pytest
 
 from .conftest import CHECKOUT, LAB, Site, cases
-from .trouble import NODES, POOL, changed, check_refused, encoded, forge, guest_on, wait_in_guest
+from .trouble import (
+    NODES,
+    POOL,
+    WAITS,
+    changed,
+    check_refused,
+    encoded,
+    finish,
+    forge,
+    guest_on,
+    wait_in_guest,
+)
 
 HOME = "/home/alice"
 OWN = f"{HOME}/own.qcow2"
@@ -47,13 +58,11 @@ def servers(site: Site, node: str) -> list[str]:
 def test_job_boots_from_a_copy_of_an_image_in_its_users_home(site: Site) -> None:
     """On two nodes, two guests of one of them at once; nobody owns, changes or writes the file but its user."""
     before = site.on("fe", "sh", "-c", SHOWS.format(path=OWN), user="alice").stdout
-    script = (
-        "echo up; cat /etc/os-release; for host in $(sort -u $PBS_NODEFILE); do ssh $host hostname; done; sleep 15\n"
-    )
+    script = f"cat /etc/os-release; for host in $(sort -u $PBS_NODEFILE); do ssh $host hostname; done\n{WAITS}"
     job_id = site.submit("-l", "nodes=2:ppn=3", "-vm", f"img={OWN},vms_per_node=2", stdin=script)
     node = wait_in_guest(site, job_id)
     assert [line.split()[1] for line in servers(site, node)] == ["alice", "alice"]
-    ended = site.end(job_id)
+    ended = finish(site, job_id)
     assert ended.exit_status == 0, ended.err
     assert "ID=vtorque-tiny" in ended.out
     assert sorted(set(ended.out.split()) & {f"vcn{n}-{slot}" for n in (1, 2) for slot in (1, 2)}) == [
