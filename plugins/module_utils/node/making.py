@@ -14,7 +14,6 @@ import pathlib
 import secrets
 import shutil
 import typing as t
-import uuid
 
 from .. import records
 from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
@@ -46,6 +45,8 @@ RESERVE_S = 8.0
 """Seconds of the deadline that are kept to undo what was begun, and to say so."""
 CALLS = 4
 """At most so many in flight on one connection to libvirt: more starve its keepalive, which then drops it."""
+NEW_UUID = pathlib.Path("/proc/sys/kernel/random/uuid")
+"""Another of version 4 at each reading (random(4)); Python's `uuid` would be loaded by each node for nothing else."""
 Step = t.Callable[[str], None]
 """Called before and after all that leaves something behind, with what comes next; it raises to end the making."""
 
@@ -181,8 +182,8 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
     guests = []
     for spec, slot in zip(part.guests, given, strict=True):
         kept = Kept(
-            spec.rank, slot, settings.guest_name(slot), settings.mac(slot), str(uuid.uuid4()), secrets.token_hex(16),
-            part.owner.uid, _digest(spec, part), boot, kind_of(spec.distro).name,
+            spec.rank, slot, settings.guest_name(slot), settings.mac(slot), NEW_UUID.read_text("ascii").strip(),
+            secrets.token_hex(16), part.owner.uid, _digest(spec, part), boot, kind_of(spec.distro).name,
         )  # fmt: skip
         directory = settings.start_dir(part.job_id, part.start) / kept.name
         _make_directory(settings, directory)
