@@ -41,7 +41,7 @@ LOOKS = frozenset({
     "Console", "Deadline.after", "DomainSpec", "Kept", "NodeFault", "SiteFault", "UserFault", "VTorqueError",
     "Timings", "broken_disk", "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
     "json.dumps", "kind_of", "job_key", "records.read_json", "records.boot_id", "records.starts_of",
-    "secrets.token_hex", "uuid.uuid4", "images.Image", "images.Boot", "images.find", "memory.limit_mib",
+    "secrets.token_hex", "images.Image", "images.Boot", "images.find", "memory.limit_mib",
     "neighbours.Candidate", "neighbours.ask_static_map", "neighbours.node_address", "network_rules.Guest",
     "seed.Seed", "seed.render", "render_xml", "sharing.Plan", "sharing.plan", "step", "checked", "written",
     "read_kept", "remains", "remains_without_libvirt", "domains.capabilities", "domains.facts", "domains.list",
