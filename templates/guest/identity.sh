@@ -15,7 +15,8 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 . /etc/vtorque/guest.env
 # awk reads them from its environment: its own -v would take backslashes for escapes
 export VTORQUE_USER VTORQUE_UID VTORQUE_GID VTORQUE_GROUP VTORQUE_GROUPS VTORQUE_HOME
-# who is in them has power over the system, where the image has them
+# who is in them has power over the system where it has them: where the image has one, and where root makes one in the
+# guest later (a package, the site's prologue), which would take a group of that name for its own
 STRONG='root adm admin backup disk docker incus incus-admin kmem libvirt lxd mem operator shadow staff sudo wheel'
 export STRONG
 # the groups that the user gets, decided once: later the image's own groups are no longer told from them
@@ -54,17 +55,24 @@ choose_groups() { # all of the user's that give no power here
                 n = split(ENVIRON["STRONG"], words, " ")
                 for (i = 1; i <= n; i++) strong[words[i]]
                 n = split(ENVIRON["VTORQUE_GROUPS"], lines, "\n")
+                for (i = 1; i <= n; i++) taken[substr(lines[i], index(lines[i], "\t") + 1)]
                 for (i = 1; i <= n; i++) {
                     tab = index(lines[i], "\t")
                     id = substr(lines[i], 1, tab - 1)
                     name = substr(lines[i], tab + 1)
-                    if (tab && (id == "0" || (name in strong) && (name in here))) print "without " name
-                    else if (tab) print lines[i]
+                    if (!tab) continue
+                    if (id == "0" || (name in strong) && (name in here)) print "without " name
+                    else if (name in strong) {
+                        for (other = "g" id; (other in taken) || (other in here); other = other "_");
+                        print "renamed " name " " other
+                        print id "\t" other
+                    } else print lines[i]
                 }
             }' /etc/group >"$decided" || die "$decided could not be written"
-        sed -n 's/^without \(.*\)/group \1 gives power in this image, and is left out/p' "$decided"
+        sed -n -e 's/^without \(.*\)/group \1 gives power in this image, and is left out/p' \
+            -e 's/^renamed \([^ ]*\) \(.*\)/group \1 would give power to its members if it were made here: it is \2/p' "$decided"
     fi
-    GIVEN=$(sed '/^without /d' "$decided")
+    GIVEN=$(grep '	' "$decided")
     export GIVEN
 }
 

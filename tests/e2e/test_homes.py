@@ -26,6 +26,8 @@ readlink /scratch
 echo new >/workspace/alice/new
 echo new 2>/dev/null >/workspace/there || echo not mine
 """
+READ_ONLY = "(echo new >%s/alice/new) 2>&1 | grep -o 'Read-only file system'\n"
+"""In a directory that is alice's own."""
 
 
 @contextlib.contextmanager
@@ -99,20 +101,23 @@ def home_server(site: Site) -> t.Iterator[None]:
 
 
 def test_home_by_nfs(site: Site) -> None:
-    """From the front end, mounted in the guest by its own root, and workspace and programs with it (vm_nfs_*)."""
+    """From the front end, mounted in the guest by its own root; workspace and programs with it, and one of the list."""
     export = "10.77.0.1:/home"
     exports = {"vm_nfs_home": export, "vm_nfs_ws": f"{export}/.ws", "vm_nfs_opt": f"{export}/.opt"}
     make = (
-        "cd /home && mkdir -p .ws/alice .opt && chown alice: .ws/alice && echo workspace >.ws/there && "
+        "cd /home && mkdir -p .ws/alice .opt/alice && chown alice: .[wo]*/alice && echo workspace >.ws/there && "
         "echo opt >.opt/there && chmod 755 .ws .opt"
     )
     site.root("fe", make)
     try:
-        with home_server(site), changed(site, home_via="nfs", **exports):
-            found = check_home(
-                site, "nfs4", f"{IN_PLACES}grep -E ' /(workspace|opt-hpc) ' /proc/mounts | cut -d' ' -f3\n"
-            )
-            assert found == ["workspace", "workspace", "opt", "/workspace", "not mine", "nfs4", "nfs4"]
+        mounts = [f"{export}/.opt /extra nfs ro"]
+        with home_server(site), changed(site, home_via="nfs", mounts=mounts, **exports):
+            look = "cat /extra/there; grep -E ' /(workspace|opt-hpc|extra) ' /proc/mounts | cut -d' ' -f3\n"
+            found = check_home(site, "nfs4", IN_PLACES + READ_ONLY % "/extra" + look)
+            assert found == [
+                "workspace", "workspace", "opt", "/workspace", "not mine", "Read-only file system", "opt",
+                *3 * ["nfs4"],
+            ]  # fmt: skip
             assert site.root("fe", "stat -c %U /home/.ws/alice/new") == "alice\n"
     finally:
         site.root("fe", "rm -rf /home/.ws /home/.opt")
@@ -132,14 +137,17 @@ def test_home_server_that_does_not_answer_is_the_sites_fault(site: Site) -> None
 def test_workspace_scratch_and_opt(site: Site) -> None:
     """The site's list of mounts; /scratch is the workspace; what is not his the user cannot change."""
     places = ["/srv/ws /workspace virtiofs", "/srv/opt /opt-hpc virtiofs ro"]
-    make = ("mkdir -p /srv/ws/alice /srv/opt && chown alice: /srv/ws/alice && "
+    make = ("mkdir -p /srv/ws/alice /srv/opt/alice && chown alice: /srv/*/alice && "
             "echo workspace >/srv/ws/there && echo opt >/srv/opt/there")  # fmt: skip
     for node in ("cn1", "cn2"):
         site.root(node, make)
     try:
         with changed(site, mounts=places):
-            ended = site.job(site.write("/home/alice/places.sh", f"#!/bin/sh{IN_PLACES}"))
-        assert ended.out.splitlines() == ["workspace", "workspace", "opt", "/workspace", "not mine"]
+            script = f"#!/bin/sh{IN_PLACES}{READ_ONLY % '/opt-hpc'}pwd\n"
+            ended = site.job("-d", "/workspace/alice", site.write("/home/alice/places.sh", script))
+        assert ended.out.splitlines() == [
+            "workspace", "workspace", "opt", "/workspace", "not mine", "Read-only file system", "/workspace/alice",
+        ]  # fmt: skip
         assert site.root(ended.node, "stat -c %U /srv/ws/alice/new") == "alice\n"
     finally:
         for node in ("cn1", "cn2"):

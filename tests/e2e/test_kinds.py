@@ -60,8 +60,17 @@ def test_batch_job_is_as_on_bare_metal(site: Site) -> None:
     """Arguments, directory, umask, an empty standard input, odd values, streams, background processes, status 255."""
     script = site.write("/home/alice/look.sh", LOOK)
     environment = {"ODD": ODD, "PYTHONHOME": "/nope", "PYTHONPATH": "/nope", "LD_LIBRARY_PATH": "/nope"}
-    guest, bare = both(site, "-V", "-v", 'A="q",B=it\'s', "-F", ARGUMENTS, environment=environment, script=script)
+    place = "/home/alice/a b"
+    site.root("fe", f"mkdir '{place}' && chown alice: '{place}'")
+    try:
+        guest, bare = both(
+            site, "-V", "-v", 'A="q",B=it\'s', "-F", ARGUMENTS, "-d", place, "-W", "umask=027",
+            environment=environment, script=script,
+        )  # fmt: skip
+    finally:
+        site.root("fe", f"rm -r '{place}'")
     assert "<4><a  b><*><it's><>" in bare.out
+    assert f"dir {place} umask 0027 zero SC" in bare.out
     assert ODD in bare.out
     assert guest == dataclasses.replace(bare, job_id=guest.job_id, node=guest.node)
     assert guest.exit_status == 255
@@ -200,9 +209,10 @@ def _check_array(site: Site, nodes: set[str]) -> None:
 @pytest.mark.full
 def test_interactive_job(site: Site) -> None:
     """The window's size, Ctrl-C, and the session's status; then a command with arguments."""
-    terminal = Terminal(site, "vsub", "-I", size=(33, 99))
+    terminal = Terminal(site, "vsub", "-I", "-v", "ODD=it's $HOME; a  b", "-W", "umask=027", size=(33, 99))
     terminal.expect("ready")
-    terminal.type('echo "name=$(hostname)"; stty size; PS1="ne""xt "; echo "en""ter"; cat')
+    terminal.type('echo "name=$(hostname)"; stty size; umask; echo "<$PBS_ENVIRONMENT $PBS_NP $PBS_JOBID $ODD>"')
+    terminal.type('echo "file $(cat "$PBS_NODEFILE")"; PS1="ne""xt "; echo "en""ter"; cat')
     terminal.expect("enter\r\n")  # all of it: what is typed before its end comes between
     terminal.type("again")
     terminal.expect("again\r\nagain\r\n")  # cat is there, and not only on its way
@@ -212,7 +222,9 @@ def test_interactive_job(site: Site) -> None:
     terminal.expect("after")
     terminal.close()
     assert "name=vcn" in terminal.seen
-    assert "\r\n33 99\r\n" in terminal.seen
+    assert "\r\n33 99\r\n0027\r\n" in terminal.seen
+    assert f"<PBS_INTERACTIVE 1 {terminal.job_id} it's $HOME; a  b>" in terminal.seen
+    assert "file vcn" in terminal.seen
     assert site.wait_state(terminal.job_id, "C")["exit_status"] == "9"
 
     terminal = Terminal(site, "vsub", "-I", "-x", "/usr/bin/printf", "'<%s>'", "'a  b'", "c", ";", "uname", "-n")

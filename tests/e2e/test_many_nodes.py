@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import typing as t
 
 import pytest
 
@@ -21,9 +23,9 @@ for from in $(sort -u "$PBS_NODEFILE"); do
     for to in $(sort -u "$PBS_NODEFILE"); do
         ssh "$from" "ssh $to 'echo way $from \\$(hostname) \\$(id -un)'" </dev/null
     done
+    ssh "$from" "echo file \\$(md5sum <'$PBS_NODEFILE'); echo who \\$(id)" </dev/null
 done
-ssh "$(sort -u "$PBS_NODEFILE" | tail -n 1)" "sort '$PBS_NODEFILE' | md5sum"
-sort "$PBS_NODEFILE" | md5sum
+echo file $(md5sum <"$PBS_NODEFILE"); echo who $(id)
 ssh nobody-else true
 echo "status $?"
 """
@@ -44,7 +46,11 @@ def test_guests_of_two_nodes_are_one_job(site: Site) -> None:
     assert lines[1] == f"np 12 nodes 4 ppn 3 file /var/spool/torque/aux//{ended.job_id}"
     ways = {tuple(line.split()[1:]) for line in lines if line.startswith("way ")}
     assert ways == {(one, other, "alice") for one in guests for other in guests}
-    assert lines[-3] == lines[-2]
+    for word in ("file", "who"):
+        said = [line for line in lines if line.startswith(f"{word} ")]
+        assert len(said) == len(guests) + 1
+        assert len(set(said)) == 1
+    assert "groups=1001(alice),2000(HPC Users)" in said[0]
     assert lines[-1] == "status 255"
     assert "Host key verification failed" in ended.err or "not known" in ended.err
     assert ended.exit_status == 0
@@ -70,36 +76,63 @@ def test_member_of_an_array_over_two_nodes(site: Site) -> None:
     assert ended.out.splitlines() == [member, "vcn1-1", "vcn2-1"]
 
 
-def test_the_sites_scripts_run_in_guests_as_root(site: Site) -> None:
-    """Rank 0 has its own, the others theirs; an epilogue that fails keeps nobody, and is told."""
-    before = '#!/bin/sh\nexport PATH=/usr/bin\necho "$1 $VTORQUE_RANK $PBS_JOBID $(id -u)" >/tmp/of-the-site\n'
-    scripts = {
-        "prologue": before.replace("$1", "first"),
-        "prologue.parallel": before.replace("$1", "other"),
-        "epilogue.parallel": "#!/bin/sh\necho sorry\nexit 5\n",
-    }
-    place = "/etc/vtorque/guest-hooks"
-    for node in ("cn1", "cn2"):
-        for name, text in scripts.items():
-            done = site.on(node, "/bin/sh", "-c", f"mkdir -p {place}; cat >{place}/{name}", stdin=text)
-            assert done.returncode == 0, done.stderr
+PLACE = "/etc/vtorque/guest-hooks"
+"""Of the site's scripts in guests."""
+
+
+@contextlib.contextmanager
+def scripts(site: Site, **texts: str) -> t.Iterator[None]:
+    """The site's scripts in guests, on both nodes; `_` in a name is a dot."""
+    nodes = ("cn1", "cn2")
     try:
-        look = 'for host in $(cat "$PBS_NODEFILE"); do ssh "$host" cat /tmp/of-the-site </dev/null; done\n'
+        for node in nodes:
+            for name, text in texts.items():
+                write = f"mkdir -p {PLACE}; cat >{PLACE}/{name.replace('_', '.')}"
+                done = site.on(node, "/bin/sh", "-c", write, stdin=text)
+                assert done.returncode == 0, done.stderr
+        yield
+    finally:
+        for node in nodes:
+            site.root(node, f"rm -r {PLACE}")
+
+
+def test_the_sites_scripts_run_in_guests_as_root(site: Site) -> None:
+    """Rank 0 has its own, the others theirs, each told of its job; an epilogue that fails keeps nobody, and is told."""
+    before = """#!/bin/sh
+exec >/tmp/of-site
+echo "$1 $VTORQUE_RANK $PBS_JOBID $VTORQUE_USER $VTORQUE_UID $(id -u) $(umask)" $(sort -u "$PBS_NODEFILE")
+"""
+    texts = {
+        "prologue": before.replace("$1", "first"),
+        "prologue_parallel": before.replace("$1", "other"),
+        "epilogue_parallel": "#!/bin/sh\necho sorry\nexit 5\n",
+    }
+    with scripts(site, **texts):
+        look = 'for host in $(cat "$PBS_NODEFILE"); do ssh "$host" cat /tmp/of-site </dev/null; done\n'
         ended = site.job("-l", "nodes=cn1+cn2", "-vm", "vcpus=1,ram=192M", stdin=look)
-        assert ended.out.splitlines() == [f"first 0 {ended.job_id} 0", f"other 1 {ended.job_id} 0"]
+        same = f"{ended.job_id} alice 1001 0 0022 vcn1-1 vcn2-1"
+        assert ended.out.splitlines() == [f"first 0 {same}", f"other 1 {same}"]
         said = site.root("cn2", f"cat /var/lib/vtorque/records/{ended.job_id}.1/vtorque.log")
         assert "the site's epilogue in guest vcn2-1: ended with status 5: sorry" in said
-        # one that fails is the site's own fault: tried again, then held, and no node is blamed
-        site.root("cn1", f"printf '#!/bin/sh\\necho no licence server; exit 3\\n' >{place}/prologue")
-        with changed(site, node_fault_retries=1):
-            job_id = site.submit("-l", "nodes=cn1", "-vm", "vcpus=1,ram=192M", stdin="echo RAN\n")
-            facts = check_held(
-                site, job_id, "the site's prologue in guest vcn1-1: ended with status 3: no licence server",
-                f"see {place}",
-            )  # fmt: skip
-            assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
-            drop(site, job_id)
-        assert all(node.usable and not node.note for node in site.nodes().values())
-    finally:
-        for node in ("cn1", "cn2"):
-            site.root(node, f"rm -r {place}")
+        _check_failing(site, "cn1", "prologue")
+
+
+@pytest.mark.full
+def test_a_script_of_the_sites_that_fails_in_a_sisters_guest(site: Site) -> None:
+    """As on the mother superior."""
+    with scripts(site, prologue="#!/bin/sh\n"):
+        _check_failing(site, "cn2", "prologue.parallel")
+
+
+def _check_failing(site: Site, node: str, name: str) -> None:
+    """One that fails is the site's own fault: tried again, then held, and no node is blamed."""
+    site.root(node, f"printf '#!/bin/sh\\necho no licence server; exit 3\\n' >{PLACE}/{name}")
+    with changed(site, node_fault_retries=1):
+        job_id = site.submit("-l", "nodes=cn1+cn2", "-vm", "vcpus=1,ram=192M", stdin="echo RAN\n")
+        facts = check_held(
+            site, job_id, f"the site's prologue in guest v{node}-1: ended with status 3: no licence server",
+            f"see {PLACE}",
+        )  # fmt: skip
+        assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
+        drop(site, job_id)
+    assert all(node.usable and not node.note for node in site.nodes().values())

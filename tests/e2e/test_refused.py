@@ -67,6 +67,13 @@ def test_forged_requests_are_refused_by_root(site: Site) -> None:
         check_refused(site.end(job_id), *words)
 
 
+def test_memory_that_the_scheduler_was_not_asked_for_is_refused_by_root(site: Site) -> None:
+    """It would be another job's as well."""
+    few, none = forge(site, request(), "-l", "mem=100mb"), forge(site, request(), "-l", "mem=")
+    check_refused(site.end(few), "mem=100mb", "its guests need")
+    check_refused(site.end(none), "mem", "its guests need")
+
+
 def test_jobtype_runs_nothing(site: Site) -> None:
     """`-T` lets a user choose which hooks run: ours refuse it, and where they did not run the job's shell does."""
     hooks = " ".join(f"/var/spool/torque/mom_priv/prologue.{name}" for name in ("orig", "precancel"))

@@ -53,7 +53,8 @@ def encoded(data: object) -> str:
 
 def forge(site: Site, x: str, *arguments: str) -> str:
     """Submit a VM job past vsub; its id."""
-    done = site.qsub("-S", "/opt/vtorque/bin/vtorque-shell", "-l", "other=vtorque", "-W", f"x={x}", *arguments,
+    done = site.qsub("-S", "/opt/vtorque/bin/vtorque-shell", "-l", "other=vtorque,mem=8gb", "-W", f"x={x}",
+                     *arguments,
                      stdin="echo RAN; hostname\n")  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -11,6 +11,7 @@ from ..frozen import frozen
 from .values import shown
 
 MAX_DEPTH = 8
+TOO_DEEP = f"more than {MAX_DEPTH} lists and mappings in one another"
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -95,7 +96,10 @@ def read(content: bytes) -> Plain | None:
         raise NotPlain(*_unread(text, error)) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise NotPlain(mark.line + 1 if mark else 0, f"not YAML: {_words(error.problem or error)}") from None
+        # a libyaml of 2026 (with PyYAML 6.0.4) has a bound of its own, at 1000, and looks ahead of what it tells
+        deep = error.problem == "exceeded maximum nesting depth"
+        why = TOO_DEEP if deep else f"not YAML: {_words(error.problem or error)}"
+        raise NotPlain(mark.line + 1 if mark else 0, why) from None
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, NotPlain):
             raise
@@ -120,7 +124,7 @@ def _look_through(text: str) -> None:
         line = event.start_mark.line + 1 if event.start_mark is not None else 0
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise NotPlain(line, f"more than {MAX_DEPTH} lists and mappings in one another")
+            raise NotPlain(line, TOO_DEEP)
         if getattr(event, "anchor", None):
             raise NotPlain(line, "references (& and *) are not read; write the value out")
 

@@ -43,12 +43,14 @@ from . import mixed, osv_jobs, start_directory
 from .batch import BatchJob, same_host
 from .keys import make_key
 from .policy import Offers, Policy, Resolved, demand, resolve
+from .qsub_arguments import mem_mib
 from .request import IMAGE, Request
-from .values import shown
+from .values import shown, size_text
 
 VERSION = 1
 MAX_JSON = 1 << 22
 NO_ADDITIONS = Additions()
+ASKS_BY_ITSELF = "vsub asks for enough by itself"
 
 
 def _text(pattern: str) -> t.Any:
@@ -170,7 +172,7 @@ def make_plan(
     resolved = resolve(request, policy, offers)
     nodes = _nodes(job, node_file)
     vm_nodes = _vm_nodes(job, resolved, nodes)
-    _check_slots(job, vm_nodes, resolved, policy)
+    _check_resources(job, vm_nodes, resolved, policy)
     owner = (find_owner or owner_of)(_owner_name(job), job.egroup)
     _check_start_directory(job, owner, policy)
     key = make_key(_comment("job", job))
@@ -248,13 +250,19 @@ def _nodes(job: BatchJob, node_file: str) -> tuple[str, ...]:
     return job.nodes
 
 
-def _check_slots(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy) -> None:
+def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy) -> None:
     need = demand(resolved, policy)
     for node in vm_nodes:
         slots = job.exec_host.count(node)
         if slots < need.cores:
             why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"
-            raise UserFault(f"ppn={slots}", why, "vsub asks for enough by itself")
+            raise UserFault(f"ppn={slots}", why, ASKS_BY_ITSELF)
+    asked = job.resource_list.get("mem", "")
+    # Torque's is that of the whole job; without any the scheduler would give the same memory to another job as well
+    if (mem_mib(asked) or 0) < need.mem_mib * len(vm_nodes):
+        each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""
+        why = f"its guests need {size_text(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
+        raise UserFault(f"mem={shown(asked)}" if asked else "no mem", why, ASKS_BY_ITSELF)
 
 
 def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...]) -> tuple[str, ...]:

@@ -44,7 +44,6 @@ from .request import (
 from .values import BadValue, KeyFault, shown, size_text
 
 COMMAND_LINE = "command line"
-SIZED = {"vcpus", "ram", "vms_per_node"}
 
 
 @frozen
@@ -54,7 +53,7 @@ class Site:
     Attributes:
         offers: images and architectures to choose from.
         broken: images that are there and cannot be used, by name, with the reason.
-        sizes: asks the batch server for the nodes' sizes; called only when the user gave sizes of his own.
+        sizes: asks the batch server for the nodes' sizes.
         disk: looks at a disk of the user's; raises `UserFault`.
         image: looks at an image of the user's, and says by a digest which it is (`own_image.py`); raises `UserFault`.
         look: reads a file of the user's, and says whether it is to be a script: its absolute path and its content, or
@@ -175,8 +174,7 @@ def prepare(
     faults += [*unread, *wrong, *bad_disk, *bad_image, *_too_long(request)]
     faults += _refused(asked, policy, home)
     nodes = _nodes(asked, faults)
-    given = {name for name in ("nodes", "mem") if asked.resource(name)} | (SIZED & set(request.values))
-    known = tuple(site.sizes()) if given else ()
+    known = tuple(site.sizes())
     faults += _more_than_any_node(asked, nodes, known)
     spoilt = {fault.key for fault in faults}
     try:

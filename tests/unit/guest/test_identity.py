@@ -122,12 +122,18 @@ def test_supplementary_groups_are_the_nodes(tmp_path: pathlib.Path) -> None:
     assert sorted((tmp_path / "etc/group").read_text().splitlines()) == sorted(first.splitlines())
 
 
-def test_group_that_would_give_power_is_kept_where_the_image_has_none_of_that_name(tmp_path: pathlib.Path) -> None:
-    """Nothing in the image belongs to it; done again it is not taken for the image's own."""
-    prepared(tmp_path, "root:x:0:\n", groups="998\tdocker\n")
+def test_group_that_would_give_power_is_kept_by_its_number_where_the_image_has_none_of_that_name(
+    tmp_path: pathlib.Path,
+) -> None:
+    """What root installs later takes a group of its name for its own: this user must not be in it."""
+    prepared(tmp_path, "root:x:0:\ng998:x:3:\n", groups="998\tdocker\n12\tg998_\n")
+    said = run(tmp_path)
+    assert "group docker would give power to its members if it were made here: it is g998__" in said
     for _time in range(2):
+        groups = (tmp_path / "etc/group").read_text().splitlines()
+        assert {"g998__:x:998:alice", "g998_:x:12:alice", "g998:x:3:"} <= set(groups)
+        assert not [line for line in groups if line.startswith("docker:")]
         run(tmp_path)
-        assert "docker:x:998:alice" in (tmp_path / "etc/group").read_text().splitlines()
 
 
 def test_directory_for_the_cookie_of_a_display_is_the_users_alone(tmp_path: pathlib.Path) -> None:

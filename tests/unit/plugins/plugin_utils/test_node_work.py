@@ -49,7 +49,8 @@ FACTS = guestspec.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"
 JOB = BatchJob(
     job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
     queue="batch", exec_host=("cn1", "cn1", "cn2"), start_count=2, x="", jobtype="", init_work_dir="/", session_id=0,
-    substate=41, interactive=False, walltime_s=0, variables={}, submit_args="", resource_list={}, account="",
+    substate=41, interactive=False, walltime_s=0, variables={}, submit_args="", account="",
+    resource_list={"mem": "1tb"},
     **{f.name: "" for f in dataclasses.fields(BatchJob) if f.name == "hold_types"},
 )  # fmt: skip
 

@@ -126,6 +126,7 @@ def test_what_is_allowed_is_read_in_its_order() -> None:
         ("1: b", 1, "a key is one word"),
         ("packages: !!python/object/apply:os.system ['id']", 1, "a tag"),
         ("runcmd: [!x id]", 1, "a tag"),
+        ("runcmd: " + "[" * 20, 1, "more than 8 lists and mappings in one another"),
         ("runcmd: " + "[" * 5000, 1, "more than 8 lists and mappings in one another"),
         ("runcmd: [id\n", 2, "not YAML"),
         ("a: b\n---\nc: d\n", 2, "not YAML"),

@@ -34,7 +34,7 @@ def planned(nodes: str, exec_host: t.Sequence[str], **policy: t.Any) -> JobPlan:
     known = dict.fromkeys((f.name for f in dataclasses.fields(BatchJob)), "")
     job = BatchJob(**{
         **known, "job_id": "4711.head", "owner_user": "alice", "euser": "alice", "egroup": "alice", "state": "R",
-        "x": x, "exec_host": tuple(exec_host), "start_count": 1, "variables": {}, "resource_list": {},
+        "x": x, "exec_host": tuple(exec_host), "start_count": 1, "variables": {}, "resource_list": {"mem": "1tb"},
     })  # fmt: skip
     site = Policy(host_os_core_count=1, **policy)
     return make_plan(job, site, OFFERS, node_file="\n".join(exec_host), timeout_s=60.0, find_owner=lambda *_: ALICE)

@@ -51,7 +51,7 @@ JOB = BatchJob(
     walltime_s=3600,
     variables={},
     submit_args="job.sh",
-    resource_list={"nodes": "1:ppn=3"},
+    resource_list={"nodes": "1:ppn=3", "mem": "100gb"},
     account="'; rm -rf /",
 )
 
@@ -210,6 +210,13 @@ def test_form_errors_do_not_repeat_secrets() -> None:
         ({"euser": "bob"}, "it would run as bob, and its owner is alice"),
         ({"exec_host": ("n1",)}, "the job has 1 of the 3 that its guests need on n1: 2 vcpus + 1 core for the host"),
         ({"exec_host": ("n1", "n1", "n1", "n2")}, "the job has 1 of the 3 that its guests need on n2"),
+        ({"resource_list": {}}, "no mem: its guests need 3G: 1G of ram + 2G for the host"),
+        ({"resource_list": {"mem": "3071mb"}}, "mem=3071mb: its guests need 3G: 1G of ram + 2G for the host"),
+        ({"resource_list": {"mem": "much"}}, "mem=much: its guests need 3G"),
+        (
+            {"resource_list": {"mem": "5gb"}, "exec_host": ("n1", "n1", "n1", "n2", "n2", "n2")},
+            "its guests need 6G: 1G of ram + 2G for the host, on each of 2 nodes",
+        ),
     ],
 )
 def test_what_a_vm_job_must_not_do_is_the_users_fault(changes: dict[str, t.Any], why: str) -> None:

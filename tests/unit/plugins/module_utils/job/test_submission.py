@@ -75,6 +75,12 @@ def test_start_directory_must_be_there_in_the_guest(words: list[str]) -> None:
     assert submission(["-d", "/home/alice/"])
 
 
+def test_sizes_that_are_all_the_sites_own_are_held_against_the_nodes_as_well() -> None:
+    """Nothing in the cluster would ever run the job; it would wait for ever."""
+    with pytest.raises(RequestErrors, match=r"more than any node of this site has \(16\)"):
+        submission([], policy=dataclasses.replace(POLICY, vcpus_default=16))
+
+
 def test_work_directory_is_only_a_variable() -> None:
     assert submission(["-w", "/usr"]).arguments.last("w") == "/usr"
 
