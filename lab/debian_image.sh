@@ -2,13 +2,13 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# debian_image.sh [POOL [stock]]: the Debian guest image by the collection's own playbook, as a site makes it, with Open MPI
-# and xauth; with "stock" the image debian12-stock, which is Debian as its own cloud image has it.
+# debian_image.sh [POOL [stock]]: the Debian guest image by the collection's own playbook, as a site makes it, with Open MPI,
+# sudo and xauth; with "stock" the image debian12-stock, which is Debian as its own cloud image has it.
 # Done again, it does nothing as long as nothing that goes into the image has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pool=$(realpath -m "${1:-build/pool}")
-what=(-e '{"guest_image_extra_packages": ["openmpi-bin", "xauth"]}')
+what=(-e '{"guest_image_extra_packages": ["openmpi-bin", "sudo", "xauth"]}')
 case ${2:-fast} in
     fast) ;;
     stock) what=(-e guest_image_name=debian12-stock -e guest_image_profile=stock) ;;

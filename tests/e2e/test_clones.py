@@ -9,7 +9,6 @@ was held, as somebody answered with another host key.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pathlib
 import subprocess
@@ -18,7 +17,7 @@ import tempfile
 import pytest
 
 from .conftest import Site
-from .trouble import image, replace
+from .trouble import edit_disk, image, replace
 
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -39,13 +38,12 @@ def give_identity(place: pathlib.Path, renderer: str, source: str) -> str:
         renderer: of cloud-init's, for its network.
         source: what its kernel is told of the seed; with `ds=nocloud` cloud-init applies it before the network.
     """
-    disk, record = place / "disk.qcow2", place / "record.json"
-    with tempfile.TemporaryDirectory(dir=place.parent.parent) as directory:
-        key, raw, machine_id, cloud = (pathlib.Path(directory) / name for name in ("key", "raw", "machine-id", "cloud"))
+    record = place / "record.json"
+    with tempfile.TemporaryDirectory() as directory:
+        key, machine_id, cloud = (pathlib.Path(directory) / name for name in ("key", "machine-id", "cloud"))
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "image", "-f", str(key)], check=True)
         machine_id.write_text(f"{MACHINE_ID}\n", encoding="ascii")
         cloud.write_text(f"system_info: {{network: {{renderers: [{renderer}]}}}}\n", encoding="ascii")
-        subprocess.run(["qemu-img", "convert", "-O", "raw", str(disk), str(raw)], check=True)
         orders = [
             "rm /etc/machine-id",
             f"write {machine_id} /etc/machine-id",
@@ -55,15 +53,9 @@ def give_identity(place: pathlib.Path, renderer: str, source: str) -> str:
             f"symlink {UNIT} /lib/systemd/system/systemd-networkd.service",
             *([] if source else ["rm /etc/systemd/system/cloud-init.service"]),  # its second stage is masked
         ]
-        subprocess.run(["/usr/sbin/debugfs", "-w", "-f", "-", str(raw)], input="\n".join(orders), text=True, check=True)
-        subprocess.run(["qemu-img", "convert", "-O", "qcow2", str(raw), f"{raw}.qcow2"], check=True)
-        pathlib.Path(f"{raw}.qcow2").replace(disk)
-        disk.chmod(0o444)
+        edit_disk(place, orders)
         public = " ".join(key.with_suffix(".pub").read_text(encoding="ascii").split()[:2])
-    with disk.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     told = json.loads(record.read_text())
-    told |= {"disk_sha256": digest, "disk_bytes": disk.stat().st_size}
     told["boot"]["cmdline"] = told["boot"]["cmdline"].replace(SOURCE, source)
     replace(record, json.dumps(told).encode())
     return public

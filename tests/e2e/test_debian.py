@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
 import typing as t
 
+import pytest
+
 from .conftest import Ended, Site
-from .trouble import NODES, changed
+from .trouble import NODES, changed, check_held, drop, edit_disk, file_of, image
 
 LOOK = r"""#!/bin/bash
 . /etc/os-release
@@ -18,6 +21,7 @@ echo "$ID $VERSION_ID"
 id -un; id -u; id -g
 cloud-init --version >/dev/null 2>&1 && echo cloud-init
 test -s "$PBS_NODEFILE" && echo node file
+command -v sudo >/dev/null && echo has sudo
 sudo -n true 2>/dev/null && echo reads sudo
 for file in /dev/vda /etc/shadow /run/log/journal/*/* /run/of-*; do
     head -c 1 "$file" >/dev/null 2>&1 && echo "reads $file"
@@ -37,7 +41,9 @@ exit 37
 SITE = r"""#!/bin/sh
 # udev does this whenever somebody has written to a disk; and a socket that a service makes when the guest is ready
 udevadm trigger --action=change --settle /dev/vda
-for group in adm disk docker shadow sudo systemd-journal; do
+# as a package does that the job's user did not ask for
+groupadd -r docker || exit
+for group in adm disk docker g120 shadow sudo systemd-journal; do
     echo "of $group" >"/run/of-$group" && chgrp "$group" "/run/of-$group" && chmod 640 "/run/of-$group" || exit
 done
 cd /run/systemd/system || exit
@@ -95,7 +101,8 @@ OF_THE_NODE = {
     "adm": 4, "sudo": 27, "disk": 121, "docker": 120,  # three that the image has too, and one that it has not
 }  # fmt: skip
 """alice's groups on the nodes, whose distribution numbers them in its own way."""
-GIVEN = {"physics", "biology", "chemistry", "docker"}
+GIVEN = {"physics": 6, "biology": 42, "chemistry": 999, "g120": 120}
+"""What of them he has in the guest: what would give power, and is not there, by its number alone."""
 
 
 @contextlib.contextmanager
@@ -133,11 +140,47 @@ def test_job_in_a_debian_guest(site: Site) -> None:
     assert ended.err == "complaint\n"
     _check_additions(lines)
     _check_updates(site, ended, lines)
-    assert lines[:6] == ["debian 12", "alice", "1001", "1001", "cloud-init", "node file"]
+    assert lines[:7] == ["debian 12", "alice", "1001", "1001", "cloud-init", "node file", "has sudo"]
     _check_groups(lines)
     _check_order(lines)
     assert _limits(ended.out) == _limits(bare.out)
     assert ended.exit_status == 37
+
+
+HIS = "/srv/his"
+SQUATTER = f"""
+id -un; id -u
+[ "$(id -u squatter)" != 1001 ] && stat -c '%U' {HIS}
+ls -l /proc/self/fd >/dev/null && touch "$HOME/mine" && stat -c '%U %u' "$HOME/mine"
+"""
+
+
+@pytest.mark.full
+def test_user_id_that_the_image_uses_for_somebody_else(site: Site, tmp_path: pathlib.Path) -> None:
+    """He and his files make way, and the job's user is who he is on the node."""
+    with image("squatted", of="debian12") as place:
+        accounts, his = tmp_path / "passwd", tmp_path / "his"
+        accounts.write_text(file_of(place, "/etc/passwd") + "squatter:x:1001:100::/srv:/bin/sh\n")
+        accounts.chmod(0o644)
+        his.touch()
+        edit_disk(place, [
+            "rm /etc/passwd", f"write {accounts} /etc/passwd", f"write {his} {HIS}", f"set_inode_field {HIS} uid 1001",
+        ])  # fmt: skip
+        ended = site.job("-vm", "img=squatted,ram=512M", stdin=SQUATTER)
+    assert (ended.out.splitlines(), ended.err) == (["alice", "1001", "squatter", "alice 1001"], "")
+
+
+@pytest.mark.full
+def test_image_in_which_the_user_may_use_sudo_is_refused(site: Site, tmp_path: pathlib.Path) -> None:
+    """The site hears why; nothing of the job is run."""
+    rule = tmp_path / "rule"
+    rule.write_text("alice ALL=(ALL) NOPASSWD: ALL\n")
+    rule.chmod(0o440)
+    with image("sudoer", of="debian12") as place, changed(site, ("fe", *NODES), node_fault_retries=1):
+        edit_disk(place, [f"write {rule} /etc/sudoers.d/alice"])
+        job_id = site.submit("-vm", "img=sudoer,ram=512M", stdin="echo RAN\n")
+        check_held(site, job_id, "alice may use sudo in this image")
+        drop(site, job_id)
 
 
 def _said(lines: list[str], word: str) -> list[str]:
@@ -149,17 +192,18 @@ def _check_groups(lines: list[str]) -> None:
     """Those of the node that give no power in the image; the image's own have gone from under their numbers."""
     (ids,), (names,) = _said(lines, "ids"), _said(lines, "names")
     # the lab's own group has a blank in its name, and the number 2000
-    assert sorted(map(int, ids.split())) == sorted([1001, 2000, *(OF_THE_NODE[name] for name in GIVEN)])
+    assert sorted(map(int, ids.split())) == sorted([1001, 2000, *GIVEN.values()])
     assert set(names.split()) == {"alice", "HPC", "Users", *GIVEN}
     # all but what is for a group that he is in: so the same look finds what it should
-    assert _said(lines, "reads") == ["/run/of-docker"]
+    assert _said(lines, "reads") == ["/run/of-g120"]
     groups = {name: (number, who) for name, _x, number, who in (line.split(":") for line in _said(lines, "group"))}
-    for name in GIVEN:
-        assert groups[name] == (str(OF_THE_NODE[name]), "alice")
+    for name, number in GIVEN.items():
+        assert groups[name] == (str(number), "alice")
+    assert (groups["docker"][1], groups["docker"][0] != "120") == ("", True)
     assert groups["adm"] == ("4", "")
     assert groups["sudo"] == ("27", "")
-    for name, number in (("disk", "6"), ("shadow", "42"), ("systemd-journal", "999")):
-        assert groups[name][0] not in (number, "121")
+    for name, used in (("disk", "6"), ("shadow", "42"), ("systemd-journal", "999")):
+        assert groups[name][0] not in (used, "121")
         assert "alice" not in groups[name][1]
     assert _said(lines, "left") == []
     assert (_said(lines, "socket"), _said(lines, "disk")) == (["660 disk"], ["660 disk"])

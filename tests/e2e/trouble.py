@@ -9,9 +9,12 @@ import base64
 import concurrent.futures
 import contextlib
 import fcntl
+import hashlib
 import json
 import pathlib
 import shutil
+import subprocess
+import tempfile
 import typing as t
 
 from .conftest import CHECKOUT, Ended, Node, Result, Site
@@ -184,6 +187,43 @@ def replace(path: pathlib.Path, content: bytes) -> None:
     path.chmod(0o644)
     path.write_bytes(content)
     path.chmod(0o444)
+
+
+@contextlib.contextmanager
+def _raw(place: pathlib.Path) -> t.Iterator[str]:
+    """The disk of an image as a file of its own that debugfs can read."""
+    with tempfile.TemporaryDirectory(dir=place.parent.parent) as directory:
+        raw = f"{directory}/raw"
+        subprocess.run(["qemu-img", "convert", "-O", "raw", str(place / "disk.qcow2"), raw], check=True)
+        yield raw
+
+
+def file_of(place: pathlib.Path, path: str) -> str:
+    """A text in the disk of an image."""
+    with _raw(place) as raw:
+        done = subprocess.run(
+            ["/usr/sbin/debugfs", "-R", f"cat {path}", raw], capture_output=True, text=True, check=True
+        )
+    return done.stdout
+
+
+def edit_disk(place: pathlib.Path, orders: t.Iterable[str]) -> None:
+    """Change the file system in the disk of an image's copy, and its record with it.
+
+    Args:
+        place: of the image.
+        orders: for debugfs, which knows nothing of accounts and owners but numbers.
+    """
+    disk, record = place / "disk.qcow2", place / "record.json"
+    with _raw(place) as raw:
+        subprocess.run(["/usr/sbin/debugfs", "-w", "-f", "-", raw], input="\n".join(orders), text=True, check=True)
+        subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, f"{raw}.qcow2"], check=True)
+        pathlib.Path(f"{raw}.qcow2").replace(disk)
+        disk.chmod(0o444)
+    with disk.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    told = json.loads(record.read_text()) | {"disk_sha256": digest, "disk_bytes": disk.stat().st_size}
+    replace(record, json.dumps(told).encode())
 
 
 def revive(daemon: str) -> str:
