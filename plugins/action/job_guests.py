@@ -26,7 +26,16 @@ from ..module_utils.job.verdict import gather
 from ..module_utils.records import Deadline
 from ..plugin_utils import early_line, early_node
 from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import bare_file, guests_file, keep_updates, keep_use, read_bare, read_guests, read_plan
+from ..plugin_utils.job_files import (
+    bare_file,
+    guests_file,
+    keep_consoles,
+    keep_updates,
+    keep_use,
+    read_bare,
+    read_guests,
+    read_plan,
+)
 from ..plugin_utils.job_map import hosts_of, map_of
 from ..plugin_utils.node_answer import Answer, read_answer, require_distinct
 from ..plugin_utils.node_calls import NodeCall, Reply, hear_all, local_command, ssh_command
@@ -139,6 +148,7 @@ class ActionModule(JobAction):
                 guests_file(place, node).unlink(missing_ok=True)
                 bare_file(place, node).unlink(missing_ok=True)
                 keep_use(place, node, answers[node].used)
+                keep_consoles(place, node, answers[node].consoles)
 
         for call in calls:
             call.ask(json.dumps(guestspec.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))

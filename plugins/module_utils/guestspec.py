@@ -235,6 +235,23 @@ NOT_KNOWN = -1
 _MOST = 2**63 - 1
 
 
+CONSOLE_LENGTH = 1 << 16
+"""Characters of a console's end that a node tells."""
+
+
+@frozen
+class GuestConsole:
+    """The end of a console of a guest that was taken away: the node's answer, and untrusted where it arrives.
+
+    Attributes:
+        name: host name of the guest.
+        end: the last lines.
+    """
+
+    name: str = _text(HOST_NAME)
+    end: str = _text(rf"(?s:.{{1,{CONSOLE_LENGTH}}})")
+
+
 @frozen
 class GuestUse:
     """What a guest had used when it was taken away: the node's answer, and untrusted where it arrives.

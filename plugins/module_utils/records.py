@@ -29,6 +29,8 @@ RUN_DIR = pathlib.Path("/run/vtorque")
 STATE_DIR = pathlib.Path("/var/lib/vtorque")
 CONSOLE = "console"
 """In the run directory of a start in OSv: the way to the console of its guest."""
+CONSOLE_END = ".console.log"
+"""Beside a record, behind a guest's name: the end of what it wrote on its console."""
 
 
 def job_key(job_id: str, start: int) -> str:

@@ -12,7 +12,7 @@ import typing as t
 from ..module_utils import records
 from ..module_utils.errors import VTorqueError
 from ..module_utils.guest_updates import GuestUpdates
-from ..module_utils.guestspec import BareHost, GuestFacts, GuestUse, from_dict, to_dict
+from ..module_utils.guestspec import BareHost, GuestConsole, GuestFacts, GuestUse, from_dict, to_dict
 from ..module_utils.job.plan import JobPlan
 from .action_module import JobPlace, keep
 from .planning import PLAN
@@ -99,6 +99,18 @@ def keep_use(place: JobPlace, node: str, used: t.Sequence[GuestUse]) -> None:
     """
     if used:
         keep(place.file(f"used.{node}.json"), {"used": [to_dict(one) for one in used]})
+
+
+def keep_consoles(place: JobPlace, node: str, consoles: t.Sequence[GuestConsole]) -> None:
+    """Keep what a node tells of its guests' consoles; the epilogue puts it beside the job's record.
+
+    Args:
+        place: the start of the job.
+        node: whose guests they were.
+        consoles: what it told; nothing: there may be an earlier answer that tells more.
+    """
+    if consoles:
+        keep(place.file(f"consoles.{node}.json"), {"consoles": [to_dict(one) for one in consoles]})
 
 
 def keep_updates(place: JobPlace, node: str, updates: t.Sequence[GuestUpdates]) -> None:

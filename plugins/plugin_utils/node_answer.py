@@ -15,7 +15,7 @@ import typing as t
 from ..module_utils.errors import NodeFault, VTorqueError, error_from_dict, printable
 from ..module_utils.frozen import frozen
 from ..module_utils.guest_updates import GuestUpdates
-from ..module_utils.guestspec import BareHost, FormError, GuestFacts, GuestUse, NodePart, from_dict
+from ..module_utils.guestspec import BareHost, FormError, GuestConsole, GuestFacts, GuestUse, NodePart, from_dict
 
 SSH_FAILED = 255
 LIMIT = 1 << 20
@@ -30,6 +30,7 @@ class Answer:
         guests: by rank.
         removed: what the node says it took away, as words for people.
         used: what the guests that went had used, where the node knows it.
+        consoles: the ends of their consoles.
         bare: what a host that stays bare says of itself; None: it was not asked.
         updates: what became of the guests' security updates, where the site wants some.
     """
@@ -39,6 +40,7 @@ class Answer:
     used: tuple[GuestUse, ...] = ()
     bare: BareHost | None = None
     updates: tuple[GuestUpdates, ...] = ()
+    consoles: tuple[GuestConsole, ...] = ()
 
 
 def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) -> Answer:
@@ -82,9 +84,11 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     _check_names(part, used, asked)
     updates = tuple(from_dict(GuestUpdates, item, "updates") for item in _list(data, "updates", asked))
     _check_names(part, updates, asked)
+    consoles = tuple(from_dict(GuestConsole, item, "consoles") for item in _list(data, "consoles", asked))
+    _check_names(part, consoles, asked)
     removed = _words(_list(data, "removed", asked))
     in_order = tuple(sorted(guests, key=lambda guest: guest.rank))
-    return Answer(in_order, removed, used, _bare_host(part, data, asked), updates)
+    return Answer(in_order, removed, used, _bare_host(part, data, asked), updates, consoles)
 
 
 def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost | None:
@@ -98,7 +102,9 @@ def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost |
     return told[0] if told else None
 
 
-def _check_names(part: NodePart, guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates], asked: str) -> None:
+def _check_names(
+    part: NodePart, guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates | GuestConsole], asked: str
+) -> None:
     """A node speaks of guests of its own, and of each once."""
     short = part.node.partition(".")[0]
     for guest in guests:

@@ -28,7 +28,18 @@ from ..module_utils.guestspec import BareHost, FormError, ImageOrder, JobMap, Lo
 from ..module_utils.job import policy_file, superior
 from ..module_utils.job.batch import kept, same_host
 from ..module_utils.job.parameters import Policy
-from ..module_utils.node import additions, data_disk, ending, front, guest_hooks, guests, joining, updates, use
+from ..module_utils.node import (
+    additions,
+    console_ends,
+    data_disk,
+    ending,
+    front,
+    guest_hooks,
+    guests,
+    joining,
+    updates,
+    use,
+)
 from ..module_utils.node.settings import NodeSettings
 from ..module_utils.records import Deadline, LostRecord, run_directory
 from .job_cores import cores_of
@@ -179,7 +190,8 @@ def respond(
             patience_s = max(0.5, deadline.left_s(LOOK_S))
             left = guests.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
             used = [to_dict(one) for one in use.read_use(settings.record_dir(part.job_id, part.start))]
-            return _good(removed=removed, left=left, used=used)
+            consoles = [to_dict(one) for one in console_ends.read_ends(settings.record_dir(part.job_id, part.start))]
+            return _good(removed=removed, left=left, used=used, consoles=consoles)
         if checked.superior:
             record = settings.record_dir(part.job_id, part.start)
             with guests.disk_judged(settings):

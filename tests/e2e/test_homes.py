@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import changed, check_held, drop, mounted, revive, wait_in_guest
+from .trouble import NODES, changed, check_held, drop, mounted, revive, wait_in_guest
 
 LOOK = """#!/bin/sh
 cat "$HOME/mine" && echo made >"$HOME/made" && mkdir "$HOME/made.d" && chgrp 2000 "$HOME/made.d"
@@ -142,7 +142,7 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
     for node in ("cn1", "cn2"):
         site.root(node, make)
     try:
-        with changed(site, mounts=places):
+        with changed(site, ("fe", *NODES), mounts=places):
             script = f"#!/bin/sh{IN_PLACES}{READ_ONLY % '/opt-hpc'}pwd\n"
             ended = site.job("-d", "/workspace/alice", site.write("/home/alice/places.sh", script))
         assert ended.out.splitlines() == [

@@ -31,6 +31,23 @@ def test_owner_is_told_what_happened_and_nobody_else_is(site: Site) -> None:
     )
 
 
+@pytest.mark.full
+def test_owner_is_told_of_the_guests_of_all_nodes(site: Site) -> None:
+    """What each used, and its console, on the first node and on the front end."""
+    job_id = site.submit("-l", "nodes=2", "-vm", "vcpus=1,ram=192M,vms_per_node=2", stdin=WORK)
+    ended = site.end(job_id)
+    site.wait_for("the record on the front end", lambda: site.kept("fe", job_id))
+    for host in (ended.node, "fe"):
+        guests = json.loads(site.on(host, "vmgr", "job", "show", job_id, "--json", user="alice").stdout)["guests"]
+        assert sorted(guest["name"] for guest in guests) == ["vcn1-1", "vcn1-2", "vcn2-1", "vcn2-2"]
+        assert all(guest["used"]["cpu_s"] > 0 for guest in guests)
+        for guest in guests:
+            done = site.on(host, "vmgr", "job", "console", job_id, "--guest", guest["name"], user="alice")
+            assert done.returncode == 0, done.stderr
+            assert f" {guest['address']}" in done.stdout.partition("vtorque-ready")[2]
+        refuses(site, host, job_id)
+
+
 def test_front_end_takes_no_record_but_of_the_jobs_first_node(site: Site) -> None:
     """Another node's root, who can reach the program, cannot write into a job's record."""
     ended = site.job(stdin="true\n")

@@ -69,9 +69,8 @@ def test_forged_requests_are_refused_by_root(site: Site) -> None:
 
 def test_memory_that_the_scheduler_was_not_asked_for_is_refused_by_root(site: Site) -> None:
     """It would be another job's as well."""
-    few, none = forge(site, request(), "-l", "mem=100mb"), forge(site, request(), "-l", "mem=")
-    check_refused(site.end(few), "mem=100mb", "its guests need")
-    check_refused(site.end(none), "mem", "its guests need")
+    job_id = forge(site, request(), "-l", "nodes=1:ppn=2,mem=100mb")
+    check_refused(site.end(job_id), "mem=100mb", "its guests need", "for the host")
 
 
 def test_jobtype_runs_nothing(site: Site) -> None:

@@ -14,8 +14,8 @@ import time
 import typing as t
 
 from .. import early_ssh, guestspec, installed, records, shell_links, spool
-from ..errors import VTorqueError
-from ..guestspec import GuestUse, NodePart
+from ..errors import VTorqueError, printable
+from ..guestspec import GuestConsole, GuestUse, NodePart
 from . import bounded, delivery, hook_call, lost_guest, playbook, user_scripts
 from . import policy as site_policy
 from .batch import kept
@@ -173,6 +173,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
             known[name] = records.read_json(start.directory / f"{name}.json")
     _add_job(known, start)
     _add_use(known, start)
+    _add_consoles(start, call.uid)
     phases = known.setdefault("phases", {})
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = records.read_json(start.directory / "phase.prologue.json")
@@ -204,6 +205,18 @@ def _add_use(known: dict[str, t.Any], start: Start) -> None:
     for guest in known.get("guests", ()):
         if guest.get("name") in used:
             guest["used"] = used[guest["name"]]
+
+
+def _add_consoles(start: Start, uid: int) -> None:
+    """Beside the record the ends of other nodes' consoles; those of this one are there, and longer."""
+    for told in sorted(start.directory.glob("consoles.*.json")):
+        with contextlib.suppress(OSError, VTorqueError):
+            for one in records.read_json(told).get("consoles", ()):
+                console = guestspec.from_dict(GuestConsole, one)
+                path = start.record_directory / f"{console.name}{records.CONSOLE_END}"
+                if not path.exists():
+                    lines = "\n".join(map(printable, console.end.splitlines()))
+                    records.write(path, f"{lines}\n", reader_uid=uid)
 
 
 def run_sister(call: HookCall, places: Places) -> None:

@@ -21,10 +21,11 @@ import typing as t
 from ..errors import VTorqueError
 from ..frozen import frozen
 from ..guestspec import HOST_NAME, JOB_ID, FormError
+from ..records import CONSOLE_END
 from . import record_form
 
 VERSION = 2
-RECORD, LOG, CONSOLE = "record.json", "vtorque.log", ".console.log"
+RECORD, LOG = "record.json", "vtorque.log"
 LINE_LIMIT = 1 << 14
 RECORD_LIMIT = 1 << 20
 TEXT_LIMIT = 1 << 18
@@ -61,7 +62,7 @@ def limit_of(name: str) -> int:
     """
     if name == RECORD:
         return RECORD_LIMIT
-    if name == LOG or (name.endswith(CONSOLE) and re.fullmatch(HOST_NAME, name.removesuffix(CONSOLE))):
+    if name == LOG or (name.endswith(CONSOLE_END) and re.fullmatch(HOST_NAME, name.removesuffix(CONSOLE_END))):
         return TEXT_LIMIT
     raise FormError("the record", f"holds a file {name[:80]!r}, which is none of a record's")
 
@@ -77,7 +78,7 @@ def pack(job_id: str, start: int, directory: pathlib.Path) -> Parcel:
     Raises:
         VTorqueError: there is no record, or it cannot be read.
     """
-    names = [RECORD, LOG, *sorted(path.name for path in directory.glob(f"*{CONSOLE}"))]
+    names = [RECORD, LOG, *sorted(path.name for path in directory.glob(f"*{CONSOLE_END}"))]
     files: dict[str, bytes] = {}
     try:
         for name in names[:MOST_FILES]:

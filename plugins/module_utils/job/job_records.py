@@ -23,7 +23,6 @@ from ..guest_updates import in_words
 
 RECORDS = records.STATE_DIR / "records"
 RECORD, LOG = "record.json", "vtorque.log"
-CONSOLE = ".console.log"
 LIMIT = 1 << 20
 LOG_LIMIT = 8 << 20
 """Bytes of a log or console that are read: its end, when it is longer."""
@@ -327,7 +326,8 @@ def consoles(record: JobRecord) -> Consoles:
     """Where the consoles of a start are."""
     here: dict[str, pathlib.Path] = {}
     with contextlib.suppress(OSError):
-        here = {path.name.removesuffix(CONSOLE): path for path in sorted(record.directory.glob(f"*{CONSOLE}"))}
+        kept = sorted(record.directory.glob(f"*{records.CONSOLE_END}"))
+        here = {path.name.removesuffix(records.CONSOLE_END): path for path in kept}
     elsewhere = {guest.name: guest.node for guest in record.guests if guest.name and guest.name not in here}
     return Consoles(here, elsewhere)
 

@@ -103,6 +103,6 @@ def keep_console(guest: pathlib.Path, target: pathlib.Path, settings: NodeSettin
         if text:
             records.make_record_directory(target, owner_uid)
             lines = "\n".join(map(plain, text.splitlines()))
-            records.write(target / f"{guest.name}.console.log", f"{lines}\n", reader_uid=owner_uid)
+            records.write(target / f"{guest.name}{records.CONSOLE_END}", f"{lines}\n", reader_uid=owner_uid)
     except (OSError, VTorqueError):
         return

@@ -194,6 +194,31 @@ def test_what_guests_used_is_not_believed_in_another_form(run_dir: pathlib.Path,
     assert not (run_dir / "used.n1.json").exists()
 
 
+TOLD = {"name": "vn1-3", "end": "one\ntwo\n"}
+
+
+def test_what_nodes_tell_of_consoles_is_kept_for_the_record(run_dir: pathlib.Path) -> None:
+    act(job_guests, run_dir, Node(good(consoles=[TOLD])), state="absent", timeout=60)
+    assert json.loads((run_dir / "consoles.n1.json").read_text()) == {"consoles": [TOLD]}
+    act(job_guests, run_dir, Node(good()), state="absent", timeout=60)  # asked again, it may know less
+    assert json.loads((run_dir / "consoles.n1.json").read_text()) == {"consoles": [TOLD]}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [{**TOLD, "name": "vn2-3"}],
+        [TOLD, TOLD],
+        [{**TOLD, "end": "x" * 65_537}],
+        [{**TOLD, "end": ""}],
+        [{"name": "vn1-3"}],
+    ],
+)
+def test_consoles_of_another_form_are_not_believed(run_dir: pathlib.Path, told: list[dict[str, str]]) -> None:
+    assert act(job_guests, run_dir, Node(good(consoles=told)), state="absent", timeout=60)["failed"]
+    assert not (run_dir / "consoles.n1.json").exists()
+
+
 def test_what_is_left_is_an_error(run_dir: pathlib.Path) -> None:
     result = act(job_guests, run_dir, Node(good(left=["domain vn1-3"])), state="absent", timeout=60)
     assert result["failed"]

@@ -144,7 +144,15 @@ def test_what_the_prologue_was_told_here_is_not_asked_again(
 def test_absent_by_the_nodes_own_root_needs_no_server(world: World) -> None:
     world.job = SiteFault("qstat", "no answer")
     answer = world.ask(dataclasses.replace(PART, do="absent", guests=()))
-    assert answer == {"version": 1, "ok": True, "guests": [], "removed": ["domain vcn1-1"], "left": [], "used": []}
+    assert answer == {
+        "version": 1,
+        "ok": True,
+        "guests": [],
+        "removed": ["domain vcn1-1"],
+        "left": [],
+        "used": [],
+        "consoles": [],
+    }
     assert world.asked == ["absent 7.head 2"]
 
 

@@ -197,6 +197,20 @@ def test_epilogue_without_a_prologue_does_nothing(site: Site) -> None:
     assert site.played() == []
 
 
+def test_epilogue_keeps_what_other_nodes_tell_of_consoles(site: Site) -> None:
+    """Harmless on a terminal, beside what this node itself has, which is longer; and no way out of the directory."""
+    assert site.prologue().returncode == 0
+    place = site.state_dir / "records" / KEY
+    records.write(place / "va-1.console.log", "own\n")
+    told = [{"name": "va-1", "end": "theirs"}, {"name": "vb-1", "end": "one\x1b[2J\ntwo\n"}]
+    records.write(site.directory / "consoles.b.json", json.dumps({"consoles": told}))
+    records.write(site.directory / "consoles.c.json", json.dumps({"consoles": [{"name": "../vc-1", "end": "x"}]}))
+    assert site.epilogue().returncode == 0
+    found = {path.name: path.read_text() for path in place.glob("*.console.log")}
+    assert found == {"va-1.console.log": "own\n", "vb-1.console.log": "one?[2J\ntwo\n"}
+    assert not [*place.parent.glob("*.console.log")]
+
+
 def test_epilogue_of_a_refused_job_leaves_the_reason_in_the_record(site: Site) -> None:
     site.play("printf '%s' '{}' >\"$run_dir/error.json\"; chmod 400 \"$run_dir/error.json\"; exit 2".replace(
         "{}", json.dumps(UserFault("img=x", "no such image").to_dict())))  # fmt: skip
