@@ -47,6 +47,18 @@ def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_image_that_boots_on_no_node_is_refused(site: Site) -> None:
+    """Where the guests of all nodes failed alike it is the image, and it is not tried again."""
+    with image("nowhere", fault="panic"), changed(site, timeout=60):
+        job_id = site.submit("-l", "nodes=2", "-vm", "img=nowhere,vcpus=1,ram=192M", stdin="echo RAN\n")
+        check_refused(
+            site.end(job_id), "the image boots on no node: the guests of 2 nodes failed alike", "Kernel panic"
+        )
+        assert site.facts(job_id)["start_count"] == "1"
+    check_nobody_blamed(site)
+
+
+@pytest.mark.full
 def test_image_whose_disk_is_garbage_is_refused(site: Site) -> None:
     """Every node would read the same: the job ends at once, and its owner knows which image."""
     with image("spoilt") as place:

@@ -226,7 +226,9 @@ def _offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
     # a name without a revision means the newest one, also when that is broken
     broken.update({stem: broken[name] for stem, name in newest.items() if name in broken})
     good = [i for i in found.values() if isinstance(i, images.Image) and i.name.partition("@")[0] not in broken]
-    return Offers(tuple(ImageFacts(i.name, i.distro, i.arch) for i in good), arch), broken
+    # the nodes may be other machines than this one: a site has images of those that it has, and root asks libvirt
+    archs = tuple(dict.fromkeys((*arch, *(image.arch for image in good if image.arch))))
+    return Offers(tuple(ImageFacts(i.name, i.distro, i.arch) for i in good), archs), broken
 
 
 def _sizes(call: Call) -> tuple[NodeSize, ...]:

@@ -595,3 +595,20 @@ def test_more_vm_nodes_than_hosts_are_refused(site: Site, nodes: tuple[str, ...]
     done = site.vsub(*nodes, "-vm", "vcpus=1,nodes=3", site.script(PLAIN))
     assert (done.status, done.seen) == (2, None)
     assert f"more VM nodes than the job has hosts ({hosts}); ask by -l nodes=3:ppn=N" in done.err
+
+
+def test_nodes_may_be_of_another_architecture_than_the_front_end(site: Site) -> None:
+    """A site has images for the machines that it has; what has none of its own is refused."""
+    other = "aarch64" if os.uname().machine != "aarch64" else "x86_64"
+    place = site.here / "pool/other@1"
+    place.mkdir(mode=0o755)
+    (place / "disk.qcow2").write_bytes(bytes(4096))
+    record = {
+        "version": 1, "name": "other", "revision": 1, "distro": "debian", "arch": other, "format": "qcow2",
+        "disk": "disk.qcow2", "disk_sha256": "0f" * 32, "disk_bytes": 4096, "virtual_bytes": 1 << 20,
+        "boot": {"mode": "uefi"}, "description": "", "created": "2026-01-01T00:00:00+00:00",
+    }  # fmt: skip
+    (place / "record.json").write_text(json.dumps(record))
+    done = site.vsub("-vm", f"img=other,arch={other}", site.script(PLAIN))
+    assert done.status == 0, done.err
+    assert f"the nodes offer {os.uname().machine}, {other}" in site.vsub("-vm", "arch=riscv64", site.script(PLAIN)).err
