@@ -75,4 +75,8 @@ def test_somebody_who_answers_in_a_guests_place(site: Site) -> None:
         facts = check_held(site, job_id, "another host key")
         assert facts["start_count"] == "1"
         assert any("another host key" in site.kept(node, job_id, name="vtorque.log") for node in ("cn1", "cn2"))
+        site.wait_for("the record on the front end", lambda: site.kept("fe", job_id))
+        shown = site.on("fe", "vmgr", "job", "show", job_id, user="alice").stdout
+        assert "held" in shown
+        assert "another host key" in shown
         drop(site, job_id)

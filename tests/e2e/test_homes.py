@@ -138,7 +138,8 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
     """The site's list of mounts; /scratch is the workspace; what is not his the user cannot change."""
     places = ["/srv/ws /workspace virtiofs", "/srv/opt /opt-hpc virtiofs ro"]
     make = ("mkdir -p /srv/ws/alice /srv/opt/alice && chown alice: /srv/*/alice && "
-            "echo workspace >/srv/ws/there && echo opt >/srv/opt/there")  # fmt: skip
+            "echo workspace >/srv/ws/there && echo opt >/srv/opt/there && "
+            "ln -s /srv/ws /workspace")  # fmt: skip
     for node in ("cn1", "cn2"):
         site.root(node, make)
     try:
@@ -151,7 +152,7 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
         assert site.root(ended.node, "stat -c %U /srv/ws/alice/new") == "alice\n"
     finally:
         for node in ("cn1", "cn2"):
-            site.root(node, "rm -rf /srv/ws /srv/opt")
+            site.root(node, "rm -rf /srv/ws /srv/opt /workspace")
 
 
 @pytest.mark.full

@@ -59,6 +59,11 @@ def ranks(out: str) -> list[tuple[int, int, str]]:
     return [(rank, size, host) for rank, size, host, _got in found]
 
 
+STALE = """
+mkdir -p "$HOME/.ssh" && ssh-keygen -q -t ed25519 -N '' -f /tmp/other || exit
+for host in $(sort -u "$PBS_NODEFILE"); do echo "$host $(cat /tmp/other.pub)"; done >"$HOME/.ssh/known_hosts"
+"""
+"""What the user's own file says of guests that had these names before."""
 WAYS = """
 hosts=$(cat "$PBS_NODEFILE")
 for from in $hosts; do
@@ -75,9 +80,10 @@ def test_mpirun_over_two_nodes(site: Site, ring: str, with_tm: str) -> None:
     """As an ordinary user, over the node file and without any: a process a virtual processor, in both guests.
 
     A component for Torque is asked only without what the job's environment says of it.  OpenSSH goes each way,
-    to nobody that answers in another's place, and not to root, from a guest or from the node.
+    whatever the user's own known_hosts says, to nobody that answers in another's place, and not to root, from a guest
+    or from the node.
     """
-    script = f"""{ring}{with_tm}
+    script = f"""{STALE}{ring}{with_tm}
 mpirun --hostfile "$PBS_NODEFILE" /tmp/ring || exit
 echo again
 mpirun /tmp/ring || exit
