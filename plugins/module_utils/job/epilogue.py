@@ -207,7 +207,7 @@ def _add_use(known: dict[str, t.Any], start: Start) -> None:
             guest["used"] = used[guest["name"]]
 
 
-def _add_consoles(start: Start, uid: int) -> None:
+def _add_consoles(start: Start, uid: int | None) -> None:
     """Beside the record the ends of other nodes' consoles; those of this one are there, and longer."""
     for told in sorted(start.directory.glob("consoles.*.json")):
         with contextlib.suppress(OSError, VTorqueError):
