@@ -374,6 +374,20 @@ def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_mom_of_the_sister_restarts_under_the_job(site: Site) -> None:
+    """She no longer knows the job, which goes on; her guest lives until the epilogue asks her."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    restart_mom(site, SISTER)
+    assert site.root(SISTER, "ls /var/spool/torque/mom_priv/jobs") == ""
+    assert guest_on(site, SISTER)
+    ended = finish(site, job_id)
+    assert site.left_on_nodes() == []
+    assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
+    assert site.facts(job_id)["start_count"] == "1"
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("first", "second", "found_out"),
     [(SUPERIOR, SISTER, "Unknown job id on server"), (SISTER, SUPERIOR, "Job is being killed from pbs_server.")],
