@@ -319,6 +319,23 @@ def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_mother_superior_lost_for_good(site: Site) -> None:
+    """The sister keeps her guest for a job that runs, as far as is known, and is clean soon after `qdel -p`."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    files = f"ls -d /var/spool/torque/mom_priv/jobs/{job_id}.*"
+    with lost(site, SUPERIOR):
+        assert sweep(site, SISTER).returncode == 0
+        assert guest_on(site, SISTER)
+        assert site.on(SISTER, "/bin/sh", "-c", files).returncode == 0
+        assert site.on("fe", "qdel", "-p", job_id).returncode == 0
+        site.wait_for("her MOM to drop the job", lambda: site.on(SISTER, "/bin/sh", "-c", files).returncode != 0)
+        site.wait_for("the second look", lambda: sweep(site, SISTER).returncode == 0)
+        assert left_on(site, SISTER) == []
+    assert site.left_on_nodes() == []
+
+
+@pytest.mark.full
 def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     """Her guest lives on without it, and is taken away with it."""
     job_id = site.submit(*PAIR, stdin=WAITS)
