@@ -24,6 +24,7 @@ from .trouble import (
     HOOK,
     NODES,
     PAIR,
+    PATIENT,
     PLAYBOOK,
     PRESETUP,
     SISTER,
@@ -424,3 +425,33 @@ def test_job_purged_from_the_server(site: Site, first: str, second: str, found_o
     finally:
         site.on(second, "sh", "-c", "kill -CONT $(cat /var/spool/torque/mom_priv/mom.lock)")
     site.wait_for("both nodes to be clean", lambda: not site.left_on_nodes())
+
+
+def array_of_two(site: Site) -> tuple[str, list[str]]:
+    """An array with a member on each node, whose scripts run in their guests; the ids of parent and members."""
+    parent = site.submit("-t", "1-2", stdin=WAITS)
+    members = [parent.replace("[]", f"[{number}]") for number in (1, 2)]
+    assert {wait_in_guest(site, member) for member in members} == {*NODES}
+    return parent, members
+
+
+@pytest.mark.full
+def test_array_deleted_while_its_members_run(site: Site) -> None:
+    """By the name of its parent: each member ends as a job of its own would."""
+    parent, members = array_of_two(site)
+    drop(site, parent, options=PATIENT)
+    ended = [site.end(member) for member in members]
+    assert site.left_on_nodes() == []
+    assert [(one.exit_status, one.out) for one in ended] == [(271, "up\n")] * 2
+
+
+@pytest.mark.full
+def test_member_of_an_array_deleted_beside_another(site: Site) -> None:
+    """The other one notices nothing."""
+    _parent, (deleted, stays) = array_of_two(site)
+    first = end_by_term(site, deleted)
+    assert left_on(site, first.node) == []
+    assert (first.exit_status, first.out) == (271, "up\n")
+    second = finish(site, stays)
+    assert site.left_on_nodes() == []
+    assert (second.exit_status, second.out, second.err) == (0, "up\non\n", "")
