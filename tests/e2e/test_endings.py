@@ -19,6 +19,7 @@ import pytest
 from lab.leftovers import MAY_STAY
 
 from .conftest import Site
+from .terminal import Terminal
 from .trouble import (
     GATE,
     HOOK,
@@ -455,3 +456,52 @@ def test_member_of_an_array_deleted_beside_another(site: Site) -> None:
     second = finish(site, stays)
     assert site.left_on_nodes() == []
     assert (second.exit_status, second.out, second.err) == (0, "up\non\n", "")
+
+
+@contextlib.contextmanager
+def session(site: Site) -> t.Iterator[Terminal]:
+    """An interactive job of both nodes, with a prompt in its guest; in the end its terminal is closed."""
+    terminal = Terminal(site, "vsub", "-I", *PAIR)
+    terminal.expect("ready")
+    terminal.type('echo "name=$(hostname)"')
+    terminal.expect("name=vcn1")
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+@pytest.mark.full
+def test_interactive_job_deleted(site: Site) -> None:
+    """TERM ends the session, and its terminal is given back."""
+    with session(site) as terminal:
+        drop(site, terminal.job_id, options=PATIENT)
+    facts = site.wait_state(terminal.job_id, "CQH")
+    assert site.left_on_nodes() == []
+    assert (facts["job_state"], facts["start_count"], facts["exit_status"]) == ("C", "1", "271")
+    assert f"qsub: job {terminal.job_id} completed" in terminal.seen
+
+
+@pytest.mark.full
+def test_terminal_of_an_interactive_job_is_gone(site: Site) -> None:
+    """Nobody deletes the job: the session ends by the HUP of its terminal."""
+    with session(site) as terminal:
+        kill(site, "fe", "pgrep -u alice -f '[q]sub'")
+    facts = site.wait_state(terminal.job_id, "CQH")
+    assert site.left_on_nodes() == []
+    assert (facts["job_state"], facts["start_count"], facts["exit_status"]) == ("C", "1", "257")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_guest_of_an_interactive_job_is_lost(site: Site, node: str) -> None:
+    """The terminal says which one it was, and why."""
+    with session(site) as terminal:
+        guest = guest_on(site, node)
+        site.root(node, f"virsh destroy {guest}")
+    facts = site.wait_state(terminal.job_id, "CQH")
+    assert site.left_on_nodes() == []
+    assert (facts["job_state"], facts["exit_status"]) == ("C", "69")
+    said = terminal.seen.partition("vtorque: ")[2]
+    assert guest in said
+    assert "destroyed" in said
