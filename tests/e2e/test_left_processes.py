@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import typing as t
 
 import pytest
@@ -103,7 +104,7 @@ def test_nothing_is_ended_on_a_node_that_another_job_has_too(site: Site) -> None
             with in_cgroup_of(site, job_id, left):
                 assert finish(site, job_id).exit_status == 0
                 log = lambda: site.kept(node, job_id, name="vtorque.log")  # noqa: E731
-                site.wait_for("what its end says", lambda: f"left on {node}" in log(), seen=log)
+                site.wait_for("what its end says", lambda: re.search(f"(left|ended) on {node}", log()), seen=log)
                 assert f"left on {node}, which the job does not have for itself (job {beside}" in log()
                 assert f"{left[node]} (sleep)" in log()
                 assert f"ended on {node}" not in log()
