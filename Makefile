@@ -27,7 +27,7 @@ SOAK ?= 500
 FUZZ ?= 1000000
 # faults in what happens to jobs, beside those at each step of a node
 FAULTS := $(patsubst %,tests/e2e/test_%.py,endings phases killed guest_faults node_faults site_faults batch_server swept lost_node lost_guest \
-many_verdicts left_processes hung clock untrue)
+many_verdicts left_processes hung clock untrue mixed)
 PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
 # a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet

@@ -19,19 +19,23 @@ import pytest
 from lab.leftovers import MAY_STAY
 
 from .conftest import Site
+from .terminal import Terminal
 from .trouble import (
     GATE,
     HOOK,
     NODES,
     PAIR,
+    PATIENT,
     PLAYBOOK,
     PRESETUP,
     SISTER,
     SUPERIOR,
     WAITS,
+    WELL,
     check_held,
     check_message,
     check_nobody_blamed,
+    check_offline,
     check_refused,
     deleting,
     drop,
@@ -39,9 +43,11 @@ from .trouble import (
     finish,
     guest_on,
     kill,
+    left_on,
     never_ready,
     open_gate,
-    revive,
+    restart_libvirt,
+    restart_mom,
     sweep,
     wait_in_guest,
 )
@@ -299,10 +305,7 @@ def test_sister_lost_while_the_job_runs(site: Site) -> None:
     with lost(site, SISTER):
         ended = finish(site, job_id)
         assert (ended.exit_status, ended.out) == (0, "up\non\n")
-        assert site.root(SUPERIOR, "virsh list --name; ls /var/lib/vtorque/guests /run/vtorque/jobs -1q").split() == [
-            "/run/vtorque/jobs:",
-            "/var/lib/vtorque/guests:",
-        ]
+        assert left_on(site, SUPERIOR) == []
 
 
 @pytest.mark.full
@@ -318,15 +321,50 @@ def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_mother_superior_lost_for_good(site: Site) -> None:
+    """The sister keeps her guest for a job that runs, as far as is known, and is clean soon after `qdel -p`."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    files = f"ls -d /var/spool/torque/mom_priv/jobs/{job_id}.*"
+    with lost(site, SUPERIOR):
+        assert sweep(site, SISTER).returncode == 0
+        assert guest_on(site, SISTER)
+        assert site.on(SISTER, "/bin/sh", "-c", files).returncode == 0
+        assert site.on("fe", "qdel", "-p", job_id).returncode == 0
+        site.wait_for("her MOM to drop the job", lambda: site.on(SISTER, "/bin/sh", "-c", files).returncode != 0)
+        site.wait_for("the second look", lambda: sweep(site, SISTER).returncode == 0)
+        assert left_on(site, SISTER) == []
+    assert site.left_on_nodes() == []
+
+
+@pytest.mark.full
 def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     """Her guest lives on without it, and is taken away with it."""
     job_id = site.submit(*PAIR, stdin=WAITS)
     running(site, job_id)
-    site.root(SISTER, "kill -9 $(cat /run/libvirtd.pid)")
-    site.root(SISTER, revive("libvirt"))
+    restart_libvirt(site, SISTER)
     ended = finish(site, job_id)
     assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
+
+
+@pytest.mark.full
+def test_libvirt_of_the_sister_restarts_while_guests_boot(site: Site) -> None:
+    """The job is held, as its bound is, both nodes undo it; the sister bears our note until a sweep finds her well."""
+    with never_ready(site) as request:
+        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        booting(site, job_id)
+        restart_libvirt(site, SISTER)
+        facts = check_held(site, job_id, f"{SISTER}: libvirt was lost while guests were starting")
+        assert site.left_on_nodes() == []
+    assert facts["start_count"] == "1"
+    assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
+    nodes = site.nodes()
+    check_offline(nodes[SISTER], "libvirt", job_id)
+    assert nodes[SUPERIOR] == WELL
+    assert sweep(site, SISTER).returncode == 0
+    check_nobody_blamed(site)
+    drop(site, job_id)
 
 
 @pytest.mark.full
@@ -335,10 +373,7 @@ def test_moms_that_restart_and_let_jobs_go_on(site: Site) -> None:
     job_id = site.submit(*PAIR, stdin=WAITS.replace("exit 0", "exit 6"))
     running(site, job_id)
     for node in NODES:
-        site.root(node, "kill $(cat /run/lab/mom.pid)")
-        site.wait_for(f"the server to miss {node}", lambda node=node: "down" in site.nodes()[node].states)
-        site.root(node, revive("batch -p"))
-        site.wait_for(f"the server to have {node}", lambda node=node: "down" not in site.nodes()[node].states)
+        restart_mom(site, node, "-p")
     ended = finish(site, job_id)
     assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
@@ -351,11 +386,24 @@ def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
     """It kills what an earlier one ran; the server starts the job again, which clears the first start away."""
     job_id = site.submit(*PAIR, stdin=WAITS)
     running(site, job_id)
-    site.root(SUPERIOR, "kill $(cat /run/lab/mom.pid)")
-    site.root(SUPERIOR, revive("batch"))
+    restart_mom(site, SUPERIOR)
     again(site, job_id)
     assert finish(site, job_id).exit_status == 0
     assert site.left_on_nodes() == []
+
+
+@pytest.mark.full
+def test_mom_of_the_sister_restarts_under_the_job(site: Site) -> None:
+    """She no longer knows the job, which goes on; her guest lives until the epilogue asks her."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    running(site, job_id)
+    restart_mom(site, SISTER)
+    assert site.root(SISTER, "ls /var/spool/torque/mom_priv/jobs") == ""
+    assert guest_on(site, SISTER)
+    ended = finish(site, job_id)
+    assert site.left_on_nodes() == []
+    assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
+    assert site.facts(job_id)["start_count"] == "1"
 
 
 @pytest.mark.full
@@ -378,3 +426,82 @@ def test_job_purged_from_the_server(site: Site, first: str, second: str, found_o
     finally:
         site.on(second, "sh", "-c", "kill -CONT $(cat /var/spool/torque/mom_priv/mom.lock)")
     site.wait_for("both nodes to be clean", lambda: not site.left_on_nodes())
+
+
+def array_of_two(site: Site) -> tuple[str, list[str]]:
+    """An array with a member on each node, whose scripts run in their guests; the ids of parent and members."""
+    parent = site.submit("-t", "1-2", stdin=WAITS)
+    members = [parent.replace("[]", f"[{number}]") for number in (1, 2)]
+    assert {wait_in_guest(site, member) for member in members} == {*NODES}
+    return parent, members
+
+
+@pytest.mark.full
+def test_array_deleted_while_its_members_run(site: Site) -> None:
+    """By the name of its parent: each member ends as a job of its own would."""
+    parent, members = array_of_two(site)
+    drop(site, parent, options=PATIENT)
+    ended = [site.end(member) for member in members]
+    assert site.left_on_nodes() == []
+    assert [(one.exit_status, one.out) for one in ended] == [(271, "up\n")] * 2
+
+
+@pytest.mark.full
+def test_member_of_an_array_deleted_beside_another(site: Site) -> None:
+    """The other one notices nothing."""
+    _parent, (deleted, stays) = array_of_two(site)
+    first = end_by_term(site, deleted)
+    assert left_on(site, first.node) == []
+    assert (first.exit_status, first.out) == (271, "up\n")
+    second = finish(site, stays)
+    assert site.left_on_nodes() == []
+    assert (second.exit_status, second.out, second.err) == (0, "up\non\n", "")
+
+
+@contextlib.contextmanager
+def session(site: Site) -> t.Iterator[Terminal]:
+    """An interactive job of both nodes, with a prompt in its guest; in the end its terminal is closed."""
+    terminal = Terminal(site, "vsub", "-I", *PAIR)
+    terminal.expect("ready")
+    terminal.type('echo "name=$(hostname)"')
+    terminal.expect("name=vcn1")
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+@pytest.mark.full
+def test_interactive_job_deleted(site: Site) -> None:
+    """TERM ends the session, and its terminal is given back."""
+    with session(site) as terminal:
+        drop(site, terminal.job_id, options=PATIENT)
+    facts = site.wait_state(terminal.job_id, "CQH")
+    assert site.left_on_nodes() == []
+    assert (facts["job_state"], facts["start_count"], facts["exit_status"]) == ("C", "1", "271")
+    assert f"qsub: job {terminal.job_id} completed" in terminal.seen
+
+
+@pytest.mark.full
+def test_terminal_of_an_interactive_job_is_gone(site: Site) -> None:
+    """Nobody deletes the job: the session ends by the HUP of its terminal."""
+    with session(site) as terminal:
+        kill(site, "fe", "pgrep -u alice -f '[q]sub'")
+    facts = site.wait_state(terminal.job_id, "CQH")
+    assert site.left_on_nodes() == []
+    assert (facts["job_state"], facts["start_count"], facts["exit_status"]) == ("C", "1", "257")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_guest_of_an_interactive_job_is_lost(site: Site, node: str) -> None:
+    """The terminal says which one it was, and why."""
+    with session(site) as terminal:
+        guest = guest_on(site, node)
+        site.root(node, f"virsh destroy {guest}")
+    facts = site.wait_state(terminal.job_id, "CQH")
+    assert site.left_on_nodes() == []
+    assert (facts["job_state"], facts["exit_status"]) == ("C", "69")
+    said = terminal.seen.partition("vtorque: ")[2]
+    assert guest in said
+    assert "destroyed" in said

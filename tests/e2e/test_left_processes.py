@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import typing as t
 
 import pytest
@@ -87,3 +88,29 @@ def test_nothing_is_ended_where_the_site_does_not_want_it(site: Site) -> None:
                 assert site.on(node, "kill", "-9", left[node]).returncode == 0
         finally:
             site.on(node, "kill", "-9", left[node])
+
+
+@pytest.mark.full
+def test_nothing_is_ended_on_a_node_that_another_job_has_too(site: Site) -> None:
+    """Bob's bare job came when alice's had begun: what she left stays, and the log of her job says why."""
+    node = "cn1"
+    with changed(site, ("fe",), pbs_exclusive_node_alloc=False, kill_user_processes_after_job=False):
+        job_id = site.submit("-l", f"nodes={node}:ppn=1", stdin=WAITS)
+        wait_in_guest(site, job_id)
+        beside = site.qsub("-l", f"nodes={node}:ppn=1", stdin="sleep 86400\n", user="bob").stdout.strip()
+        left = {node: leave(site, node)}
+        try:
+            assert site.runs(beside) == node
+            with in_cgroup_of(site, job_id, left):
+                assert finish(site, job_id).exit_status == 0
+                log = lambda: site.kept(node, job_id, name="vtorque.log")  # noqa: E731
+                site.wait_for("what its end says", lambda: re.search(f"(left|ended) on {node}", log()), seen=log)
+                assert f"left on {node}, which the job does not have for itself (job {beside}" in log()
+                assert f"{left[node]} (sleep)" in log()
+                assert f"ended on {node}" not in log()
+                assert lives(site, node, left[node])
+                assert site.facts(beside)["job_state"] == "R"
+                assert site.on(node, "kill", "-9", left[node]).returncode == 0
+        finally:
+            site.on(node, "kill", "-9", left[node])
+            site.on("fe", "qdel", beside)

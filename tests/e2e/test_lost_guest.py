@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Site
-from .trouble import WAITS, check_message, guest_on, kill, revive, wait_in_guest
+from .trouble import WAITS, check_message, guest_on, kill, left_on, restart_libvirt, wait_in_guest
 
 
 def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
@@ -20,6 +20,7 @@ def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
         guest = guest_on(site, node)
         site.root(node, f"virsh {act} {guest}")
         ended = site.end(job_id)
+        assert left_on(site, node) == []
         assert (ended.exit_status, ended.out) == (69, "up\n")
         check_message(ended.err, guest, "destroyed" if act == "destroy" else "paused")
         assert '"lost"' in site.kept(node, job_id)
@@ -33,6 +34,7 @@ def test_mount_that_dies_under_its_job(site: Site) -> None:
     guest = guest_on(site, node)
     kill(site, node, "pgrep -f '^vtorque-virtiofsd:'")
     ended = site.end(job_id)
+    assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out) == (69, "up\n")
     check_message(ended.err, guest, "its mount /home/alice is dead")
     assert '"lost"' in site.kept(node, job_id)
@@ -43,9 +45,9 @@ def test_libvirt_that_dies_under_a_job(site: Site) -> None:
     """The guest lives on without it, and its job ends well when it is back by then."""
     job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin=WAITS)
     node = wait_in_guest(site, job_id)
-    site.root(node, "kill -9 $(cat /run/libvirtd.pid)")
-    site.root(node, revive("libvirt"))
+    restart_libvirt(site, node)
     assert site.facts(job_id)["job_state"] == "R"
     assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
+    assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")

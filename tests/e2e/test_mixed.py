@@ -11,7 +11,8 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, WAITS, changed, check_held, drop, finish, revive, wait_in_guest
+from .test_endings import lost
+from .trouble import NODES, WAITS, changed, check_held, drop, finish, left_on, revive, wait_in_guest
 
 VM_NODE, BARE = "cn1", "cn2"
 MIXED = ("-l", f"nodes={VM_NODE}:ppn=2+{BARE}:ppn=2", "-vm", "vcpus=1,ram=192M,nodes=1")
@@ -121,6 +122,47 @@ def test_a_job_that_is_cancelled_leaves_nothing_on_its_bare_host(site: Site, hos
     drop(site, job_id)
     site.wait_state(job_id, "C")
     site.wait_for("the end of what the job began", lambda: site.on(BARE, "test", "-d", f"/proc/{pid}").returncode != 0)
+
+
+def accepted(site: Site, key: str = "key") -> bool:
+    """Does a key that a start has saved open the bare host, from there itself?"""
+    options = (
+        *("-F", "none", "-o", "UserKnownHostsFile=none", "-o", "StrictHostKeyChecking=no"),  # nothing of a later start
+        *("-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-i", f"/home/alice/.mixed-{key}"),
+    )
+    done = site.on(BARE, "ssh", *options, BARE, "true", user="alice")
+    assert done.returncode == 0 or "Permission denied" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+@pytest.mark.full
+def test_a_job_that_is_queued_again_has_another_key_on_its_bare_host(site: Site, hostile: None) -> None:
+    """The first start's opens nothing any more while the second one runs, and neither does after the job."""
+    job_id = site.submit(*MIXED, stdin=f"[ ! -e ~/.mixed-key ] || mv ~/.mixed-key ~/.mixed-first\n{SAVE}{WAITS}")
+    wait_in_guest(site, job_id)
+    assert accepted(site)
+    assert site.on("fe", "qrerun", job_id).returncode == 0
+    site.wait_for("the second start", lambda: site.on("fe", "test", "-e", "/home/alice/.mixed-first").returncode == 0)
+    wait_in_guest(site, job_id)
+    assert [accepted(site, key) for key in ("first", "key")] == [False, True]
+    ended = finish(site, job_id)
+    assert site.left_on_nodes() == []
+    assert [accepted(site, key) for key in ("first", "key")] == [False, False]
+    assert (ended.exit_status, ended.out) == (0, "up\non\n")
+
+
+@pytest.mark.full
+def test_a_bare_host_that_is_lost_opens_to_nobody_when_it_is_back(site: Site, hostile: None) -> None:
+    """The job goes on in its guest; the host that lost its power has forgotten the key."""
+    job_id = site.submit(*MIXED, stdin=SAVE + WAITS)
+    wait_in_guest(site, job_id)
+    assert accepted(site)
+    with lost(site, BARE):
+        ended = finish(site, job_id)
+        assert left_on(site, VM_NODE) == []
+    assert site.left_on_nodes() == []
+    assert not accepted(site)
+    assert (ended.exit_status, ended.out) == (0, "up\non\n")
 
 
 @pytest.mark.full

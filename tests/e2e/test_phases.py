@@ -22,9 +22,14 @@ from .trouble import (
     SISTER,
     SUPERIOR,
     WAITS,
+    changed,
+    check_held,
+    check_nobody_blamed,
     deleting,
+    drop,
     finish,
-    revive,
+    guest_on,
+    restart_libvirt,
     wait_in_guest,
 )
 
@@ -59,6 +64,7 @@ PHASES = {
     "the user's prologue in the guest": Phase(key="vm_prologue"),
     "the user's epilogue in the guest": Phase(key="vm_epilogue", after=True),
     "the site's epilogue in the guest": Phase(f"{GUEST_HOOKS}/epilogue", after=True),
+    "the prologue on the node": Phase(f"{NODE_HOOKS}/prologue"),
     "the epilogue on the node": Phase(f"{NODE_HOOKS}/epilogue", after=True),
 }
 
@@ -164,8 +170,7 @@ def test_libvirt_restarts_in_the_prologue(site: Site) -> None:
     with at_gates(site, {SUPERIOR: PHASES["the site's prologue in the guest"]}, pair=True) as waiting:
         (one,) = waiting
         for node in NODES:
-            site.root(node, "kill -9 $(cat /run/libvirtd.pid)")
-            site.root(node, revive("libvirt"))
+            restart_libvirt(site, node)
         open_gates(site, waiting)
         assert wait_in_guest(site, one.job_id) == SUPERIOR
         ended = finish(site, one.job_id)
@@ -186,3 +191,50 @@ def test_job_queued_again_and_job_purged_in_their_prologues(site: Site) -> None:
         ended = finish(site, stays.job_id)
         assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
         site.wait_for("the purged job's node to be clean", lambda: not site.left_on_nodes(), seen=site.left_on_nodes)
+
+
+@pytest.mark.full
+def test_job_deleted_in_the_prologue_on_its_node(site: Site) -> None:
+    """The site's own prologue goes to its end, and nothing of the job runs."""
+    with at_gates(site, {SUPERIOR: PHASES["the prologue on the node"]}, pair=True) as waiting:
+        with deleting(site, waiting[0].job_id, options=PATIENT):
+            open_gates(site, waiting)
+        check_over(site, waiting)
+        assert site.end(waiting[0].job_id).out == ""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "name",
+    ["the user's epilogue in the guest", "the site's epilogue in the guest", "the epilogue on the node"],
+)
+@pytest.mark.parametrize("act", ["queued again", "purged"])
+def test_job_queued_again_or_purged_in_an_epilogue(site: Site, name: str, act: str) -> None:
+    """A job that is over is not queued again; one that the server has forgotten has its epilogue all the same."""
+    with at_gates(site, {SUPERIOR: PHASES[name]}, pair=True) as waiting:
+        (one,) = waiting
+        if act == "queued again":
+            assert site.on("fe", "qrerun", one.job_id).returncode != 0
+        else:
+            assert site.on("fe", "qdel", "-p", one.job_id).returncode == 0
+        open_gates(site, waiting)
+        if act == "queued again":
+            check_over(site, waiting)
+            assert site.end(one.job_id).out == "up\n"
+        site.wait_for("both nodes to be clean", lambda: not site.left_on_nodes(), seen=site.left_on_nodes)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_guest_is_lost_before_the_script(site: Site, node: str) -> None:
+    """No fault of the user's, whose prologue runs, nor of a node: the job is held, with the guest that ended."""
+    phases = {SUPERIOR: PHASES["the user's prologue in the guest"]}
+    with changed(site, node_fault_retries=1), at_gates(site, phases, pair=True) as waiting:
+        (one,) = waiting
+        guest = guest_on(site, node)
+        site.root(node, f"virsh destroy {guest}")
+        facts = check_held(site, one.job_id, guest)
+        assert site.left_on_nodes() == []
+        assert facts["start_count"] == "1"
+        check_nobody_blamed(site)
+        drop(site, one.job_id)

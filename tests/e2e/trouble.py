@@ -231,6 +231,20 @@ def revive(daemon: str) -> str:
     return f"env PYTHONPATH=/opt/vtorque-lab /opt/vtorque-lab/venv/bin/python -m lab.revive {daemon}"
 
 
+def restart_libvirt(site: Site, node: str) -> None:
+    """It dies without a word, and is there again."""
+    site.root(node, "kill -9 $(cat /run/libvirtd.pid)")
+    site.root(node, revive("libvirt"))
+
+
+def restart_mom(site: Site, node: str, *options: str) -> None:
+    """She is ended, missed, and there again."""
+    site.root(node, "kill $(cat /run/lab/mom.pid)")
+    site.wait_for(f"the server to miss {node}", lambda: "down" in site.nodes()[node].states)
+    site.root(node, revive(" ".join(("batch", *options))))
+    site.wait_for(f"the server to have {node}", lambda: "down" not in site.nodes()[node].states)
+
+
 @contextlib.contextmanager
 def mounted(site: Site, node: str, place: str, *, options: str, then: str = "true") -> t.Iterator[None]:
     """An empty file system lies over a directory of a node.
@@ -296,6 +310,11 @@ def sweep_all(site: Site) -> None:
         lambda: all([sweep(site, node).returncode == 0 for node in NODES]) and not site.left_on_nodes(),
         seen=site.left_on_nodes,
     )
+
+
+def left_on(site: Site, *nodes: str) -> list[str]:
+    """What there is of jobs on these nodes at this moment."""
+    return [thing for thing in site.left_on_nodes() if thing.partition(": ")[0] in nodes]
 
 
 def wait_in_guest(site: Site, job_id: str) -> str:
