@@ -460,15 +460,13 @@ def test_member_of_an_array_deleted_beside_another(site: Site) -> None:
 
 @contextlib.contextmanager
 def session(site: Site) -> t.Iterator[Terminal]:
-    """An interactive job of both nodes, with a prompt in its guest; in the end its terminal is closed."""
+    """An interactive job of both nodes, with a prompt in its guest; what is done inside ends it, terminal and all."""
     terminal = Terminal(site, "vsub", "-I", *PAIR)
     terminal.expect("ready")
     terminal.type('echo "name=$(hostname)"')
     terminal.expect("name=vcn1")
-    try:
-        yield terminal
-    finally:
-        terminal.close()
+    yield terminal
+    terminal.close()
 
 
 @pytest.mark.full
