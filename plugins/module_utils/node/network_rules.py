@@ -4,7 +4,8 @@
 """What a guest may send: as itself alone, and to whom its job or the site lets it speak.
 
 One table of the kernel's packet filter, on the bridge, with a chain for each guest that is entered by its network
-device; what does not come from a guest of ours is not looked at.  The rules are there before the device is, and know no
+device; what does not come from a guest of ours is not looked at, but for answers of servers of addresses to it: until
+one is proven, the addresses in these are the guest's.  The rules are there before the device is, and know no
 connections: an answer is whatever TCP does not begin with, so that MPI costs no tracking.  Where a guest was not let
 go is kept in a set of its own, which whoever takes the rules away puts into words.
 """
@@ -24,12 +25,20 @@ from ..errors import NodeFault, SiteFault
 from ..records import Deadline
 from .settings import NodeSettings
 
-FAMILY, TABLE, BY_DEVICE = "bridge", "vtorque", "guests"
+FAMILY, TABLE, BY_DEVICE, ANSWERED = "bridge", "vtorque", "guests", "answered"
+"""Ours, and the maps that lead from a guest's device to the chain of what it sends, and of what DHCP answers it."""
 ASKED_S = 10.0
 NAMES_S = 5.0
 BATCH_AND_LIBVIRT = "{ 15001-15004, 16509, 16514 }"
 """Ports that no guest's business are: of Torque's server, scheduler and MOMs, of libvirt's daemons."""
+_ANSWERED_MAP = f"add map {FAMILY} {TABLE} {ANSWERED} {{ type ifname : verdict; }}"
 _HOOK = "type filter hook prerouting priority -300; policy accept;"
+_TO_GUESTS = {
+    "to_guests": "type filter hook forward priority -300; policy accept;",
+    "from_node": "type filter hook output priority -300; policy accept;",  # whose own may be the server of addresses
+}
+LEASES = 4
+"""So many addresses a guest may be given before one is proven: by each server of addresses, or again after a while."""
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _OF_A_GUEST = re.compile(r"vtq([0-9]{1,3})")
 KEPT = 64
@@ -46,7 +55,7 @@ class Guest(t.NamedTuple):
     Attributes:
         device: its network device; names its chain, too.
         mac: its own.
-        address: its own, IPv4; "" before it is proven.
+        address: its own, IPv4; "" before it is proven, when it is held to what servers of addresses give it.
     """
 
     device: str
@@ -136,7 +145,8 @@ def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None
     """Hold guests to these rules from now on, in place of those that they had.
 
     Args:
-        guests: before they boot; their addresses are bound when they are proven (`bind`).
+        guests: before they boot; their addresses are bound to what servers of addresses answer them, and to the one
+            that is proven (`bind`).
         whom: they may reach.
         settings: this node's own word.
 
@@ -155,29 +165,50 @@ def _text(guests: t.Sequence[Guest], whom: Reach) -> str:
         f"add chain {FAMILY} {TABLE} from_guests {{ {_HOOK} }}",
         f"flush chain {FAMILY} {TABLE} from_guests",
         f"add rule {FAMILY} {TABLE} from_guests iifname vmap @{BY_DEVICE}",
+        _ANSWERED_MAP,
     ]
+    for chain, hook in _TO_GUESTS.items():
+        lines += [
+            f"add chain {FAMILY} {TABLE} {chain} {{ {hook} }}",
+            f"flush chain {FAMILY} {TABLE} {chain}",
+            f"add rule {FAMILY} {TABLE} {chain} udp sport 67 udp dport 68 oifname vmap @{ANSWERED}",
+        ]
     for guest in guests:
         lines += [
             *(f"add set {FAMILY} {TABLE} {name} {{ type ipv4_addr; }}" for name in _sets(guest.device)),
-            f"add set {FAMILY} {TABLE} {_own(guest.device)} {{ type ipv4_addr; flags interval; }}",
+            f"add set {FAMILY} {TABLE} {_own(guest.device)} {{ type ipv4_addr; size {1 + LEASES}; flags dynamic; }}",
             *_addresses_of(guest),
             f"add set {FAMILY} {TABLE} {_dropped(guest.device)} {_PLACES}",
             *_chain(_dropped(guest.device), _last_rules(guest.device)),
             *_chain(guest.device, rules(guest, whom)),
-            _element("add", guest.device),
+            _element("add", BY_DEVICE, guest.device, guest.device),
+            _element("add", ANSWERED, guest.device, _answers(guest.device)),
         ]
     return "\n".join(lines)
 
 
-def _addresses_of(guest: Guest) -> tuple[str, str]:
-    """What a guest may call itself: before its address is proven, as it likes.
+def _addresses_of(guest: Guest) -> tuple[str, ...]:
+    """What a guest may call itself: what it is given, until one of that is proven to be its own.
 
-    Nothing but the image has run in it then, which is the site's.  0.0.0.0 is before a lease, and when it looks whether
-    an address is somebody's (RFC 5227).
+    An image of its user's may be hostile from its first instruction on.  0.0.0.0 is before a lease, and when it looks
+    whether an address is somebody's (RFC 5227).
     """
-    own = f"0.0.0.0, {guest.address}" if guest.address else "0.0.0.0/0"
-    name = _own(guest.device)
-    return f"flush set {FAMILY} {TABLE} {name}", f"add element {FAMILY} {TABLE} {name} {{ {own} }}"
+    own, chain = _own(guest.device), _answers(guest.device)
+    proven = f", {guest.address}" if guest.address else ""
+    return (
+        *_chain(chain, () if guest.address else _given(guest)),
+        f"flush set {FAMILY} {TABLE} {own}",
+        f"add element {FAMILY} {TABLE} {own} {{ 0.0.0.0{proven} }}",
+    )
+
+
+def _given(guest: Guest) -> tuple[str, ...]:
+    """The kernel learns the address from an answer before the guest has it (RFC 2131: op, chaddr, yiaddr).
+
+    Guests answer nobody (`rules`), so that whoever does is the site's.
+    """
+    mac = guest.mac.replace(":", "")
+    return (f"@th,64,8 2 @th,288,48 0x{mac} add @{_own(guest.device)} {{ @th,192,32 }}",)
 
 
 def _chain(name: str, its_rules: t.Iterable[str]) -> t.Iterator[str]:
@@ -294,8 +325,13 @@ def _places(elements: t.Sequence[t.Any]) -> str:
 
 
 def _removal(device: str) -> t.Iterator[str]:
-    yield _element("delete", device)
-    yield from (f"delete chain {FAMILY} {TABLE} {name}" for name in (device, _dropped(device)))
+    # a guest that was made before an update of ours may lack some, and what is not there cannot be deleted
+    yield _ANSWERED_MAP
+    yield f"add chain {FAMILY} {TABLE} {_answers(device)}"
+    yield _element("add", ANSWERED, device, _answers(device))
+    for name, chain in ((BY_DEVICE, device), (ANSWERED, _answers(device))):
+        yield _element("delete", name, device, chain)
+    yield from (f"delete chain {FAMILY} {TABLE} {name}" for name in (device, _dropped(device), _answers(device)))
     yield from (f"delete set {FAMILY} {TABLE} {name}" for name in (*_sets(device), _own(device), _dropped(device)))
 
 
@@ -331,7 +367,7 @@ def check(settings: NodeSettings) -> None:
         NodeFault: it would not.
     """
     nowhere = Reach("192.0.2.1", (), (), (), ())  # RFC 5737: nobody's
-    _nft(_text([Guest("vtq-check", "02:00:00:00:00:00", "192.0.2.2")], nowhere), settings, "--check", "-f", "-")
+    _nft(_text([Guest("vtq-check", "02:00:00:00:00:00")], nowhere), settings, "--check", "-f", "-")
 
 
 def _sets(device: str) -> tuple[str, str]:
@@ -348,8 +384,13 @@ def _dropped(device: str) -> str:
     return f"{device}_dropped"
 
 
-def _element(do: str, device: str) -> str:
-    return f'{do} element {FAMILY} {TABLE} {BY_DEVICE} {{ "{device}" : goto {device} }}'
+def _answers(device: str) -> str:
+    """The name of the chain that learns from answers of servers of addresses."""
+    return f"{device}_answers"
+
+
+def _element(do: str, name: str, device: str, chain: str) -> str:
+    return f'{do} element {FAMILY} {TABLE} {name} {{ "{device}" : goto {chain} }}'
 
 
 def _marker(settings: NodeSettings) -> pathlib.Path:
