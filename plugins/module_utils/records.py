@@ -260,13 +260,15 @@ def starts_of(job_id: str, directory: pathlib.Path) -> tuple[int, ...]:
     return tuple(sorted(int(m[1]) for name in names if (m := re.fullmatch(spelled + r"([0-9]{1,10})", name))))
 
 
-def make_directory(path: pathlib.Path) -> None:
-    """Make a directory of root's, and those above it that are missing, with mode 0711 whatever the umask is.
+def make_directory(path: pathlib.Path, mode: int = 0o711) -> None:
+    """Make a directory of root's, and those above it that are missing, whatever the umask is.
 
+    It is never open to more than its mode, not for a moment: who opened it then would keep what he had.
     Torque runs `prologue` with umask 0077 (torque.md), and the job's owner must pass through.
 
     Args:
         path: absolute.
+        mode: its own; those above it get 0711.  One that is there keeps what it has.
 
     Raises:
         VTorqueError: it is not there and was not made.
@@ -274,8 +276,10 @@ def make_directory(path: pathlib.Path) -> None:
     try:
         for part in reversed([path, *path.parents]):
             if not part.is_dir():
-                part.mkdir(exist_ok=True)
-                part.chmod(0o711)
+                wanted = mode if part == path else 0o711
+                part.mkdir(wanted, exist_ok=True)
+                if stat.S_IMODE(part.stat().st_mode) != wanted:  # the umask is narrow
+                    part.chmod(wanted)
     except OSError as error:
         raise VTorqueError(f"{path} was not made", str(error)) from error
 

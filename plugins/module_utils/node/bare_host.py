@@ -54,8 +54,8 @@ def present(part: NodePart, settings: NodeSettings, deadline: Deadline, reached_
     key = job_key(part.job_id, part.start)
     with _kept_when_whole(key, settings, deadline):
         directory = settings.bare_dir / key
-        _make_directory(settings.bare_dir, 0o755)
-        _make_directory(directory, 0o711)
+        records.make_directory(settings.bare_dir, 0o755)
+        records.make_directory(directory)
         records.write(directory / OWNER, json.dumps(to_dict(part.owner)))
         return own_sshd.look(part.owner.user, settings, reached_at, deadline)
 
@@ -193,7 +193,7 @@ def tidy(settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
 def _write_keys(owner: Owner, settings: NodeSettings, deadline: Deadline) -> None:
     """Let sshd read the lines of all of one user's starts."""
     with _keys_held(settings, deadline):
-        _make_directory(settings.authorized_keys_dir, 0o711)
+        records.make_directory(settings.authorized_keys_dir)
         lines = [line for other, some in _wanted(settings) for line in some if other.user == owner.user]
         # sshd reads it as the user
         records.write(settings.authorized_keys_dir / owner.user, "".join(lines), reader_uid=owner.uid)
@@ -263,11 +263,6 @@ def authorized_line(job_map: JobMap, key: str) -> str:
     addresses = ",".join(dict.fromkeys(host.address for host in job_map.hosts))
     kind, public = job_map.job_key.public.split()[:2]
     return f'restrict,pty,from="{addresses}" {kind} {public} vtorque:{key}\n'
-
-
-def _make_directory(path: pathlib.Path, mode: int) -> None:
-    records.make_directory(path)
-    path.chmod(mode)
 
 
 def _content(path: pathlib.Path) -> str:

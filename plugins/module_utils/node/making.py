@@ -16,10 +16,10 @@ import shutil
 import typing as t
 
 from .. import records
-from ..errors import NodeFault, SiteFault, UserFault, VTorqueError
+from ..errors import SiteFault, UserFault, VTorqueError
 from ..guest_kinds import kind_of
 from ..guestspec import GuestFacts, GuestSpec, NodePart, from_dict, to_dict
-from ..records import Deadline, Timings, job_key
+from ..records import Deadline, Timings, job_key, make_directory
 from . import (
     additions,
     disk_server,
@@ -186,7 +186,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             secrets.token_hex(16), part.owner.uid, _digest(spec, part), boot, kind_of(spec.distro).name,
         )  # fmt: skip
         directory = settings.start_dir(part.job_id, part.start) / kept.name
-        _make_directory(settings, directory)
+        make_directory(directory)
         write_kept(directory, kept)
         guests.append(_Guest(spec, kept, directory, Timings(), found[spec.image], found[spec.image].boot))
     return guests
@@ -197,16 +197,6 @@ def _image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:
     if spec.own_image:
         return images.Image(spec.image, pathlib.Path(spec.image), "raw", images.Boot())
     return images.find(spec.image, settings.pool)
-
-
-def _make_directory(settings: NodeSettings, directory: pathlib.Path) -> None:
-    """Root's alone, and passable: qemu's own user reaches what libvirt gives it, and lists nothing."""
-    try:
-        for path in (settings.state_dir, settings.guests_dir, directory.parent, directory):
-            path.mkdir(mode=0o711, parents=True, exist_ok=True)
-            path.chmod(0o711)
-    except OSError as error:
-        raise NodeFault(f"{directory} was not made", error.strerror or str(error), cause="disk") from error
 
 
 def _digest(spec: GuestSpec, part: NodePart) -> str:

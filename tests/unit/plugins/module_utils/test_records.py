@@ -41,3 +41,27 @@ def test_a_record_that_somebody_may_read_is_there_whole_or_not_at_all(
     with pytest.raises(VTorqueError, match="not supported"):
         records.write(tmp_path / "ready.json", "{}", reader_uid=4242)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("mode", [0o711, 0o755])
+def test_a_directory_is_never_open_to_more_than_it_is_to_be(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
+) -> None:
+    """Who opened it in between would go on listing it."""
+    before = []
+    really = pathlib.Path.chmod
+
+    def look(path: pathlib.Path, wanted: int) -> None:
+        before.append(path.stat().st_mode & 0o777 & ~wanted)
+        really(path, wanted)
+
+    monkeypatch.setattr(pathlib.Path, "chmod", look)
+    old = os.umask(umask)
+    try:
+        records.make_directory(tmp_path / "above" / "one", mode)
+    finally:
+        os.umask(old)
+    assert (tmp_path / "above").stat().st_mode & 0o777 == 0o711
+    assert (tmp_path / "above" / "one").stat().st_mode & 0o777 == mode
+    assert before == ([0, 0] if umask == 0o077 else [])

@@ -36,7 +36,7 @@ if t.TYPE_CHECKING:
 STEPS = {
     "image": (images, "find"),
     "slot": (slots, "take"),
-    "guest's directory": (making, "_make_directory"),
+    "guest's directory": (making, "make_directory"),
     "what it says": (making, "write_kept"),
     "address of the node": (neighbours, "node_address"),
     "overlay": (overlays, "make_overlay"),
