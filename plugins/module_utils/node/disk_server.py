@@ -22,7 +22,7 @@ from ..errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError, 
 from ..frozen import frozen
 from ..guestspec import Owner
 from ..records import Deadline
-from . import ending, own_image, qemu_socket
+from . import ending, memory, own_image, qemu_socket
 from .cores import Cores
 from .disk_header import DiskHeader, read_header
 from .settings import NodeSettings
@@ -248,6 +248,7 @@ class _Child:
             os.closerange(telling + 1, 1100)
             os.setsid()
             ending.die_with_nobody()
+            memory.bound_server()
             words = [name, "--fork", "--shared", "1", *self.work.options(header)]
             environment = {
                 "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid()),

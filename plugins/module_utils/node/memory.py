@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import resource
 import typing as t
 
 from ..guestspec import GuestSpec
@@ -15,6 +17,18 @@ BASE_MIB, VCPU_MIB, SHARE_OF_RAM = 256, 8, 64
 this kind reckon with a little less (KubeVirt: 8 MiB a processor, 1/512 of the memory, some 200 MiB)."""
 EMULATION_MIB = 1024
 """Software emulation keeps what it has translated, at most so much (qemu: DEFAULT_CODE_GEN_BUFFER_SIZE)."""
+
+
+SERVER_MIB = 1024
+"""What a virtiofsd or qemu-nbd may keep for itself: a bound for a guest's root, who has it open files without end.
+What it shares with the guest is the guest's (RLIMIT_DATA counts private memory alone, setrlimit(2))."""
+
+
+def bound_server() -> None:
+    """Hold this process, which is about to serve a guest, to `SERVER_MIB`."""
+    wanted = SERVER_MIB << 20
+    with contextlib.suppress(ValueError, OSError):  # who was given less keeps that
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, wanted))
 
 
 def overhead_mib(spec: GuestSpec) -> int:

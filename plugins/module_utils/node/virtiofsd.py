@@ -26,7 +26,7 @@ from .. import records
 from ..errors import NodeFault, SiteFault, VTorqueError
 from ..guestspec import Owner
 from ..records import Deadline
-from . import ending, qemu_socket
+from . import ending, memory, qemu_socket
 from .cores import Cores
 from .settings import NodeSettings
 
@@ -242,6 +242,7 @@ class _Child:
                 os.dup2(source, number)
             os.chdir("/")
             _raise_limit()
+            memory.bound_server()
             os.setgroups(self.gids)
             if self.confined:
                 what = "namespace"

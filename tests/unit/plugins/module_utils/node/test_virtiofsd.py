@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import resource
 import signal
 import socket
 import stat
@@ -19,7 +20,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Group, Owner
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import remains, virtiofsd
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import memory, remains, virtiofsd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
@@ -69,6 +70,7 @@ def test_it_is_the_users_with_his_groups_and_no_others(sharer: Node) -> None:
     sharer.start()
     (pid,) = sharer.processes()
     seen = status(pid)
+    assert resource.prlimit(pid, resource.RLIMIT_DATA) == (memory.SERVER_MIB << 20,) * 2
     assert set(seen["Uid"].split()) == {"54321"}
     assert set(seen["Gid"].split()) == {"54322"}
     assert os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")
