@@ -204,7 +204,12 @@ def _is_key(text: str) -> bool:
 def _has_open(process: pathlib.Path, directory: str, file: str) -> bool:
     # the kernel adds a word where the file was removed
     path = re.compile(re.escape(directory) + rf"/[^/]+/{file}( \(deleted\))?")
-    return any(path.fullmatch(str(descriptor.readlink())) for descriptor in (process / "fd").iterdir())
+    for descriptor in (process / "fd").iterdir():
+        # one that is closed meanwhile, as a process at work does all the time, says nothing of the others
+        with contextlib.suppress(OSError):
+            if path.fullmatch(str(descriptor.readlink())):
+                return True
+    return False
 
 
 def end_processes(settings: NodeSettings, key: str) -> tuple[int, ...]:

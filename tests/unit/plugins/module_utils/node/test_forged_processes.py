@@ -214,6 +214,19 @@ def test_a_number_with_too_many_digits_is_none() -> None:
     assert remains._is_key("72-1.head.12")
 
 
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = node.qemu(RUNNING, node.guest(RUNNING))
+    real = pathlib.Path.readlink
+
+    def readlink(path: pathlib.Path) -> pathlib.Path:
+        if path.parent.name == "fd" and path.name != "3":
+            raise FileNotFoundError(path)
+        return real(path)
+
+    monkeypatch.setattr(pathlib.Path, "readlink", readlink)
+    assert node.processes == ((process, RUNNING),)
+
+
 @pytest.mark.parametrize("uid", [0, QEMU_UID])
 def test_a_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int) -> None:
     disk = node.guest(RUNNING)
