@@ -16,7 +16,7 @@ import time
 import typing as t
 
 from .. import spool
-from ..errors import NodeFault, SiteFault, VTorqueError
+from ..errors import NodeFault, SiteFault, VTorqueError, printable
 from ..findings import BAD, NONE, OK, WARN, Finding
 from ..records import Deadline
 from . import health, image_places, image_wants, images, network_rules, own_sshd, sweep, virtiofsd
@@ -273,7 +273,7 @@ def note_sweep(settings: NodeSettings, left: t.Sequence[str] = ()) -> None:
         path = settings.run_dir / SWEPT
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as stream:
-            stream.writelines(f"{' '.join(word.split())[:200]}\n" for word in left[:SAID])
+            stream.writelines(f"{printable(' '.join(word.split()))[:200]}\n" for word in left[:SAID])
             os.utime(fd)
     except OSError:
         return

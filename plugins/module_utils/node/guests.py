@@ -12,7 +12,7 @@ from .. import records
 from ..errors import NodeFault, VTorqueError, broken_disk
 from ..guestspec import GuestFacts, NodePart
 from ..records import Deadline, job_key
-from . import locks
+from . import locks, qemu_user
 from .cores import Cores
 from .domain import CONNECT_S, Domains
 from .remains import Remain, remains, remains_without_libvirt
@@ -69,7 +69,9 @@ def present(
             found = living(part, settings, domains)
             if found:
                 return found
-            preflight(part, settings, domains.capabilities())
+            offered = domains.capabilities()
+            preflight(part, settings, offered)
+            qemu_user.remember(offered.qemu_ids[0], settings)
             remove(part.job_id, part.start, settings, domains)
             return make(part, settings, domains, deadline, checked, cores)
 

@@ -55,7 +55,7 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
     """
     guests = sorted(directory.iterdir()) if directory.is_dir() else []
     found = {guest: {QEMU: Lifeline("its process ended"), **_shares(guest, settings, owner)} for guest in guests}
-    for pid, key in remains.processes(settings.guests_dir):
+    for pid, key in remains.processes(settings):
         if key == directory.name:
             with contextlib.suppress(OSError):  # it ended meanwhile
                 _hold(pid, found)

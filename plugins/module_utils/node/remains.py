@@ -6,23 +6,28 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import re
 import select
 import signal
+import typing as t
 
-from ..errors import NodeFault
+from ..errors import NodeFault, VTorqueError, printable
 from ..frozen import frozen
-from ..records import job_key
-from . import disk_server, network_rules, slots, virtiofsd
+from ..records import job_key, start_of
+from . import disk_server, network_rules, qemu_user, slots, virtiofsd
 from .domain import Domains
+from .kept import read_kept
 from .neighbours import SYS_NET
 from .settings import NodeSettings
 
 PROC = pathlib.Path("/proc")
 KILLED_S = 10.0
 BARE = "ssh access"
+_UIDS = re.compile(rb"^Uid:\t([0-9]+)\t([0-9]+)\t([0-9]+)\t", re.MULTILINE)
+"""The kernel writes a process's own name, which comes before, without line ends."""
 
 
 @frozen
@@ -41,7 +46,8 @@ class Remain:
     key: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}" + (f" of {self.key}" if self.key not in ("", self.name) else "")
+        of = f" of {self.key}" if self.key not in ("", self.name) else ""
+        return printable(f"{self.kind} {self.name}{of}")
 
 
 def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:
@@ -65,7 +71,7 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
         found += [Remain("directory", path.name, path.name) for path in sorted(settings.guests_dir.iterdir())]
     if settings.bare_dir.is_dir():
         found += [Remain(BARE, path.name, path.name) for path in sorted(settings.bare_dir.iterdir())]
-    found += [Remain("process", str(pid), key) for pid, key in processes(settings.guests_dir)]
+    found += [Remain("process", str(pid), key) for pid, key in processes(settings)]
     for device in sorted(SYS_NET.glob("vtq[0-9]*")):
         owner = owners.get(int(device.name[3:]), "") if device.name[3:].isdecimal() else ""
         found.append(Remain("network device", device.name, owner.partition("/")[0]))
@@ -77,50 +83,150 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     return tuple(found)
 
 
-def processes(guests_dir: pathlib.Path) -> tuple[tuple[int, str], ...]:
+def processes(settings: NodeSettings) -> tuple[tuple[int, str], ...]:
     """Every qemu that has a guest's disk open, every virtiofsd and qemu-nbd of ours, with the key of the guest's start.
 
-    Its arguments only say where to look: anybody can write any.  The open disk proves it, for nobody but root and
-    qemu's own user can open one; so does the log of the others, which only root can open.  Other files of a guest are
-    open to all who know their names.
+    Nothing that a process says of itself is believed for its own sake: anybody can write any arguments, open what he
+    may not read (O_PATH), and in a mount namespace of his own make any path, which the kernel tells us as it is there.
+    What he cannot choose are his uids, which the kernel tells in our numbers, whatever user namespace he is in.  So:
+
+    * A qemu is root's or the user's as whom libvirt runs it (`qemu_user.py`), and the program is a qemu: one that
+      becomes root for whoever calls it (sudo) keeps its caller's words and descriptors.
+    * virtiofsd and qemu-nbd are the job's user.  He is believed of the guests that are here and are his by root's
+      record of them, and of no other; without that record they are not found, and end with their qemu.
+
+    The descriptors are only read as paths: the files may lie on a file system of the user's, which need not answer.
     """
-    pattern = re.compile(re.escape(f"{guests_dir}/") + r"([^/\0]+)/")
+    known = _Known(qemu_user.remembered(settings), _guests_here(settings))
     found = []
     for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
         # a process may end while it is looked at
         with contextlib.suppress(OSError):
-            arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
-            owner = pattern.search(arguments)
-            program = arguments.partition("\0")[0]
-            kinds = ((virtiofsd.NAME, r"vtorque[0-9]+\.log"), (disk_server.NAME, disk_server.LOGS))
-            file = next((name for word, name in kinds if program.startswith(word)), "")
-            file = file or (r"disk\.qcow2" if "qemu" in program else "")
-            if owner and file and _has_open(process, f"{guests_dir}/{owner[1]}", file):
-                found.append((int(process.name), owner[1]))
+            # first of all: who is root is so already when his words are read
+            uid = _uid(process)
+            if uid in known.uids and (key := _key_of(process, uid, known, settings.guests_dir)):
+                found.append((int(process.name), key))
     return tuple(found)
+
+
+@frozen
+class _Guest:
+    """Whose the processes of a guest are; None: that is not known.
+
+    Attributes:
+        owner_uid: the job's user.
+        disk_uid: who has its disk: libvirt gives it to qemu's user.
+    """
+
+    owner_uid: int | None
+    disk_uid: int | None
+
+
+@frozen
+class _Known:
+    """Who may have processes of guests.
+
+    Attributes:
+        qemu_uids: as whom libvirt runs qemu.
+        guests: that are here, by the names of their start and their own.
+    """
+
+    qemu_uids: frozenset[int]
+    guests: t.Mapping[tuple[str, str], _Guest]
+
+    @functools.cached_property
+    def uids(self) -> frozenset[int | None]:
+        """All of them; of others' processes nothing is read but whose they are."""
+        uids = self.qemu_uids.union(*((guest.owner_uid, guest.disk_uid) for guest in self.guests.values()))
+        return uids - {None}
+
+
+def _key_of(process: pathlib.Path, uid: int | None, known: _Known, guests_dir: pathlib.Path) -> str:
+    """The key of the start whose guest's a process is; "" when it is none's, or that is not proved."""
+    arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
+    named = re.search(re.escape(f"{guests_dir}/") + r"([^/\0]+)/([^/\0]+)", arguments)
+    if not named or not _is_key(named[1]):
+        return ""
+    guest = known.guests.get((named[1], named[2]), _Guest(None, None))
+    program = arguments.partition("\0")[0]
+    kinds = ((virtiofsd.NAME, r"vtorque[0-9]+\.log"), (disk_server.NAME, disk_server.LOGS))
+    file = next((name for word, name in kinds if program.startswith(word)), "")
+    if file:
+        believed = uid == guest.owner_uid
+    else:
+        file = r"disk\.qcow2"
+        believed = (uid in known.qemu_uids or uid == guest.disk_uid) and _is_qemu(process, program)
+    return named[1] if believed and _has_open(process, f"{guests_dir}/{named[1]}", file) else ""
+
+
+def _guests_here(settings: NodeSettings) -> dict[tuple[str, str], _Guest]:
+    """As their directories tell, where only root writes."""
+    found = {}
+    for directory in (guest for start in _entries(settings.guests_dir) for guest in _entries(start)):
+        kept, disk_uid = None, None
+        with contextlib.suppress(OSError):
+            kept = read_kept(directory)
+        with contextlib.suppress(OSError):
+            disk_uid = (directory / "disk.qcow2").lstat().st_uid
+        found[directory.parent.name, directory.name] = _Guest(kept.owner_uid if kept else None, disk_uid)
+    return found
+
+
+def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []  # it is taken away meanwhile
+
+
+def _uid(process: pathlib.Path) -> int | None:
+    """Whose a process is; None: its real, effective and saved uids differ.
+
+    Not by the owner of the directory, which is root where a process may not be dumped.
+    """
+    found = _UIDS.search((process / "status").read_bytes())
+    uids = set(map(int, found.groups())) if found else set()
+    return uids.pop() if len(uids) == 1 else None
+
+
+def _is_qemu(process: pathlib.Path, program: str) -> bool:
+    return "qemu" in program and "qemu" in str((process / "exe").readlink())
+
+
+def _is_key(text: str) -> bool:
+    """Whatever names a start is shown, sorted and removed by its name."""
+    with contextlib.suppress(VTorqueError, ValueError):  # a number may have too many digits to be one
+        named = start_of(text)
+        return named is not None and job_key(*named) == text
+    return False
 
 
 def _has_open(process: pathlib.Path, directory: str, file: str) -> bool:
     # the kernel adds a word where the file was removed
     path = re.compile(re.escape(directory) + rf"/[^/]+/{file}( \(deleted\))?")
-    return any(path.fullmatch(str(descriptor.readlink())) for descriptor in (process / "fd").iterdir())
+    for descriptor in (process / "fd").iterdir():
+        # one that is closed meanwhile, as a process at work does all the time, says nothing of the others
+        with contextlib.suppress(OSError):
+            if path.fullmatch(str(descriptor.readlink())):
+                return True
+    return False
 
 
-def end_processes(guests_dir: pathlib.Path, key: str) -> tuple[int, ...]:
+def end_processes(settings: NodeSettings, key: str) -> tuple[int, ...]:
     """End what of a start libvirt does not know: a qemu that outlived libvirt's memory of it, virtiofsd.
 
     Raises:
         NodeFault: one did not end.
     """
     ended = []
-    for pid in [pid for pid, owner in processes(guests_dir) if owner == key]:
+    for pid in [pid for pid, owner in processes(settings) if owner == key]:
         try:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
         try:
             # the number may have become another's before we had the handle
-            if (pid, key) in processes(guests_dir):
+            if (pid, key) in processes(settings):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 if not select.select([handle], [], [], KILLED_S)[0]:
                     raise NodeFault(f"process {pid} of {key}", f"did not end within {KILLED_S:.0f} s of a KILL")

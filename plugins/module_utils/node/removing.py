@@ -49,7 +49,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         macs |= set(facts.macs)
         if domains.destroy(facts.name):
             removed.append(f"domain {facts.name}")
-    removed += [f"process {pid}" for pid in end_processes(settings.guests_dir, key)]
+    removed += [f"process {pid}" for pid in end_processes(settings, key)]
     for path in _guests(directory):
         kept = read_kept(path)
         if kept is not None:

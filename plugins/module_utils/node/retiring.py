@@ -11,7 +11,7 @@ import pathlib
 import re
 import typing as t
 
-from ..errors import UserFault
+from ..errors import UserFault, printable
 from ..guestspec import IMAGE_NAME
 from . import images
 from .disk_header import backing_file
@@ -86,7 +86,7 @@ def _open_files() -> t.Iterator[tuple[str, str]]:
 
 def _command(number: str) -> str:
     try:
-        return (PROC / number / "comm").read_text(encoding="ascii", errors="replace").strip()
+        return printable((PROC / number / "comm").read_text(encoding="ascii", errors="replace").strip())
     except OSError:
         return "gone"
 

@@ -15,7 +15,7 @@ import syslog
 import typing as t
 
 from ...module_utils import records, spool
-from ...module_utils.errors import VTorqueError
+from ...module_utils.errors import VTorqueError, printable
 from ...module_utils.frozen import frozen
 from ...module_utils.job import delivery, living, own_note, retention
 from ...module_utils.job import policy as site_policy
@@ -243,7 +243,8 @@ def _wants(report: Report) -> t.Iterator[str]:
 
 
 def _line(kind: str, key: str, text: str) -> str:
-    return f"{kind:<8} {key}: {text}" if key else f"{kind:<8} {text}"
+    # names of jobs, files and processes: whoever gave them, a terminal of root's shows them
+    return printable(f"{kind:<8} {key}: {text}" if key else f"{kind:<8} {text}")
 
 
 def _show(report: Report, *, always: bool) -> None:

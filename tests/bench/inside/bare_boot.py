@@ -35,6 +35,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.console import Console
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import Domains, DomainSpec, render_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.kept import Kept, write_kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.readiness import (
     Awaited,
     SshProbe,
@@ -67,7 +68,8 @@ def prepare(
     copies: dict[str, t.Any] = {
         kind: pathlib.Path(shutil.copyfile(path, directory / kind)) for kind, path in boot.items() if path
     }
-    owner, name = owner_of(user), settings.guest_name(slot)
+    owner, name, guest_id = owner_of(user), settings.guest_name(slot), str(uuid.uuid4())
+    write_kept(directory, Kept(slot - 1, slot, name, settings.mac(slot), guest_id, TOKEN, owner.uid, ""))
     host_key = make_key("bench")
     shared = sharing.plan(settings, owner)
     homes = tuple(
@@ -76,7 +78,7 @@ def prepare(
         if one.kind == "virtiofs"
     )
     told = seed.Seed(
-        name=name, instance_id=str(uuid.uuid4()), mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,
+        name=name, instance_id=guest_id, mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,
         token=TOKEN, node_address=neighbours.node_address(settings.bridge), torque_home=str(settings.torque_home),
         owner=owner, host_key=host_key, authorized_key=make_key("bench").public,
         mounts=shared.mounts, mount_s=settings.mount_s,
@@ -131,7 +133,7 @@ def main() -> None:
         finally:
             for slot in slots:
                 domains.destroy(settings.guest_name(slot))
-            end_processes(settings.guests_dir, records.job_key(JOB, START))
+            end_processes(settings, records.job_key(JOB, START))
             shutil.rmtree(settings.start_dir(JOB, START), ignore_errors=True)
     print(json.dumps({"seconds": seconds}), flush=True)
 

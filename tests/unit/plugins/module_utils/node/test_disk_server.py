@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Owner
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import disk_server, own_image, remains
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.kept import Kept, write_kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
@@ -42,22 +43,25 @@ class Node:
         path.chmod(0o600)
         return path
 
-    def serve(self, path: pathlib.Path, **changes: t.Any) -> pathlib.Path:
+    def guest(self) -> pathlib.Path:
         self.guests += 1
         guest = self.settings.guests_dir / KEY / f"vn1-{self.guests}"
         guest.mkdir(parents=True)
+        write_kept(guest, Kept(0, self.guests, guest.name, "52:54:00:00:01:01", "u", "f00d", ALICE.uid, "d"))
+        return guest
+
+    def serve(self, path: pathlib.Path, **changes: t.Any) -> pathlib.Path:
+        guest = self.guest()
         settings = self.settings if not changes else NodeSettings("n1", 1, **changes)
         return disk_server.serve(str(path), guest, ALICE, settings, (0, 0), Deadline.after(60))
 
     def serve_image(self, path: pathlib.Path, digest: str = "") -> tuple[pathlib.Path, int]:
-        self.guests += 1
-        guest = self.settings.guests_dir / KEY / f"vn1-{self.guests}"
-        guest.mkdir(parents=True)
+        guest = self.guest()
         return disk_server.serve_image(str(path), digest, guest, ALICE, self.settings, (0, 0), Deadline.after(60))
 
     @property
     def servers(self) -> list[int]:
-        return [pid for pid, key in remains.processes(self.settings.guests_dir) if key == KEY]
+        return [pid for pid, key in remains.processes(self.settings) if key == KEY]
 
 
 @pytest.fixture
@@ -66,7 +70,7 @@ def node() -> t.Iterator[Node]:
         pathlib.Path(place).chmod(0o755)
         here = Node(pathlib.Path(place))
         yield here
-        remains.end_processes(here.settings.guests_dir, KEY)
+        remains.end_processes(here.settings, KEY)
 
 
 def size_at(place: pathlib.Path) -> str:
@@ -97,7 +101,7 @@ def test_one_at_a_time_has_a_disk_and_a_death_lets_go_of_it(node: Node) -> None:
     with pytest.raises(UserFault, match="is in use, by another job or by a program of yours"):
         node.serve(disk)
     assert node.servers == [pid]
-    assert remains.end_processes(node.settings.guests_dir, KEY) == (pid,)
+    assert remains.end_processes(node.settings, KEY) == (pid,)
     node.serve(disk)
     assert len(node.servers) == 1
 

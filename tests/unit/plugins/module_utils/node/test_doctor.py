@@ -204,10 +204,10 @@ def test_timer_of_the_sweep(settings: NodeSettings, systemctl: str, expected: tu
 
 def test_what_the_last_sweep_left_is_told(settings: NodeSettings) -> None:
     """Until one leaves nothing."""
-    doctor.note_sweep(settings, ["4.fe.1: still\nhere", *map(str, range(9))])
+    doctor.note_sweep(settings, ["4.fe.1: still\nhere\x1b[2J", *map(str, range(9))])
     finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
     assert seen(finding) == ("warn", "left")
-    assert finding.words == "the last one left: 4.fe.1: still here; 0; 1; 2; 3"
+    assert finding.words == "the last one left: 4.fe.1: still here?[2J; 0; 1; 2; 3"
     doctor.note_sweep(settings)
     assert seen(doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")) == ("ok", "ok")
 

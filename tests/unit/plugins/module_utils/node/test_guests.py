@@ -11,8 +11,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import typing as t
 import xml.etree.ElementTree as ET
 
@@ -32,6 +30,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     memory,
     neighbours,
     overlays,
+    qemu_user,
     seed,
     slots,
     use,
@@ -301,27 +300,24 @@ def test_a_libvirt_that_does_not_answer_is_not_nothing(node: Node) -> None:
     assert "slot 1 of 7.head.1" in left
 
 
-QEMU = "import os, sys; os.open(sys.argv[1], os.O_RDONLY); print('up', flush=True); sys.stdin.read()"
-
-
-def qemu_that_libvirt_forgot(path: pathlib.Path, opens: pathlib.Path) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        ["qemu-system-test", "-c", QEMU, str(opens), str(path)], executable=sys.executable,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"up\n"
-    return process
-
-
 def test_a_qemu_that_libvirt_forgot_is_seen_and_ended(node: Node) -> None:
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
-    with qemu_that_libvirt_forgot(disk, disk) as process:
+    with node.qemu_that_libvirt_forgot(disk, disk) as process:
         node.hypervisor.forget()
         assert f"process {process.pid} of 7.head.1" in guests.left(node.settings, JOB)
         assert f"process {process.pid}" in node.absent()
         assert process.wait(60) == -9
+
+
+def test_as_whom_libvirt_runs_guests_is_kept_before_the_first_is_made(node: Node) -> None:
+    """A qemu is known by it when libvirt has forgotten the guest and its directory has gone."""
+    node.hypervisor.qemu_ids = (64055, 64055)
+    node.settings.run_dir.mkdir()
+    node.patch.setattr(making, "make", _raise)
+    with pytest.raises(KeyboardInterrupt):
+        node.present()
+    assert qemu_user.remembered(node.settings) == {0, 64055}
 
 
 @pytest.mark.parametrize("opens", ["/dev/null", "known_hosts"])
@@ -329,7 +325,7 @@ def test_a_process_that_only_names_a_guests_disk_is_left_alone(node: Node, opens
     """Any user of the node can write such arguments, and open what is no secret of a guest's."""
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
-    with qemu_that_libvirt_forgot(disk, disk.parent / opens) as process:
+    with node.qemu_that_libvirt_forgot(disk, disk.parent / opens) as process:
         assert not any("process" in line for line in guests.left(node.settings, JOB))
         assert not any("process" in line for line in node.absent())
         assert process.poll() is None

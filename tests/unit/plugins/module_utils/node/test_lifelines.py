@@ -31,14 +31,14 @@ def sharing(node: Node) -> t.Iterator[Node]:
     node.open_log()
     (node.run_directory / "ready.json").write_text("{}")
     yield node
-    remains.end_processes(node.settings.guests_dir, "7.head.1")
+    remains.end_processes(node.settings, "7.head.1")
     shared.rmdir()
 
 
 def virtiofsd_of(node: Node, guest: str) -> int:
     """The process that serves a guest's mount."""
     (pid,) = [
-        pid for pid, _key in remains.processes(node.settings.guests_dir)
+        pid for pid, _key in remains.processes(node.settings)
         if f"/{guest}/vtorque0\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()
     ]  # fmt: skip
     return pid
@@ -91,7 +91,7 @@ def test_a_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
     try:
         front.present(node.part(2, image=str(path)), node.settings, node.soon())
         node.wait_for_words("watches the guests")
-        served = dict(remains.processes(node.settings.guests_dir))
+        served = dict(remains.processes(node.settings))
         assert len(served) == 2
         (pid,) = [pid for pid in served if "vcn1-2/image" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
         os.kill(pid, signal.SIGKILL)
@@ -100,7 +100,7 @@ def test_a_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
             "vcn1-2", "its image is out of reach: the qemu-nbd of it on cn1 ended",
         )  # fmt: skip
         node.absent()
-        assert remains.processes(node.settings.guests_dir) == ()
+        assert remains.processes(node.settings) == ()
     finally:
-        remains.end_processes(node.settings.guests_dir, "7.head.1")
+        remains.end_processes(node.settings, "7.head.1")
         shutil.rmtree(path.parent)

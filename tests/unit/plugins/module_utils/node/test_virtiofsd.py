@@ -21,6 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Group, Owner
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import memory, remains, virtiofsd
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.kept import Kept, write_kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
@@ -36,6 +37,7 @@ class Node:
         self.settings = NodeSettings("cn1", 1, state_dir=place / "state", run_dir=place / "run")
         self.guest = self.settings.guests_dir / KEY / "vcn1-1"
         self.guest.mkdir(parents=True)
+        write_kept(self.guest, Kept(0, 1, "vcn1-1", "52:54:00:00:01:01", "u", "f00d", OWNER.uid, "d"))
         self.home = place / "home, with a comma"
         self.home.mkdir(mode=0o700)
         os.chown(self.home, OWNER.uid, OWNER.gid)
@@ -46,7 +48,7 @@ class Node:
         return virtiofsd.start("vtorque0", directory, self.guest, OWNER, settings, QEMU, Deadline.after(60))
 
     def processes(self) -> list[int]:
-        return [pid for pid, key in remains.processes(self.settings.guests_dir) if key == KEY]
+        return [pid for pid, key in remains.processes(self.settings) if key == KEY]
 
 
 @pytest.fixture
@@ -93,14 +95,14 @@ def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
             assert len(answer.read(20)) == 20
         assert status(pid)["Groups"].split() == ["54322", "54323"]
     # and ends with the connection, or is ended
-    remains.end_processes(sharer.settings.guests_dir, KEY)
+    remains.end_processes(sharer.settings, KEY)
     assert sharer.processes() == []
 
 
 def test_what_outlives_its_guest_is_ended(sharer: Node) -> None:
     sharer.start()
     (pid,) = sharer.processes()
-    assert remains.end_processes(sharer.settings.guests_dir, KEY) == (pid,)
+    assert remains.end_processes(sharer.settings, KEY) == (pid,)
     assert sharer.processes() == []
 
 
@@ -186,12 +188,12 @@ def test_a_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> 
         assert {told.mounts for told in node.seeds} == {
             (Mount("virtiofs", "vtorque0", "/workspace", "nosuid,nodev"),)
         }  # fmt: skip
-        assert len(remains.processes(node.settings.guests_dir)) == 2
+        assert len(remains.processes(node.settings)) == 2
         removed = node.absent()
         assert len([thing for thing in removed if thing.startswith("process ")]) == 2
-        assert remains.processes(node.settings.guests_dir) == ()
+        assert remains.processes(node.settings) == ()
     finally:
-        remains.end_processes(node.settings.guests_dir, KEY)
+        remains.end_processes(node.settings, KEY)
         shared.rmdir()
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import subprocess
-import sys
 import typing as t
 
 import inotify_simple
@@ -135,9 +133,6 @@ def test_what_ended_while_libvirt_was_away_is_seen_when_it_is_back(running: Node
     assert lost["reason"] in ("libvirt no longer knows it", "it was destroyed")
 
 
-QEMU = "import os, sys; os.open(sys.argv[1], os.O_RDONLY); print('up', flush=True); sys.stdin.read()"
-
-
 def test_the_kernels_word_counts_when_libvirt_has_none(node: Node) -> None:
     """The guest's process ends while libvirt is away."""
     node.open_log()
@@ -145,12 +140,7 @@ def test_the_kernels_word_counts_when_libvirt_has_none(node: Node) -> None:
     node.patch.setattr(watching, "FIRST_PAUSE_S", 3600.0)
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
-    with subprocess.Popen(
-        ["qemu-system-test", "-c", QEMU, str(disk), str(disk)], executable=sys.executable,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
+    with node.qemu_that_libvirt_forgot(disk, disk) as process:
         front.present(node.part(), node.settings, node.soon())
         node.wait_for_words("watches the guests")
         node.hypervisor.dead = True

@@ -119,6 +119,14 @@ def test_a_suspect_is_left_at_the_first_look_and_gone_after_the_second(site: Sit
     assert site.logged[-1] == out[-1]
 
 
+def test_no_name_of_whomever_moves_a_terminal(site: Site, capsys: Capture) -> None:
+    (site.settings.guests_dir / "4712.\x1b[2J\x9bhead.1").mkdir(parents=True)
+    assert site.run() == 1
+    shown = capsys.readouterr().out
+    assert "4712.?[2J?head.1" in shown
+    assert all(line.isprintable() for line in (*shown.splitlines(), *site.logged))
+
+
 def test_the_part_of_it_that_is_asked_for(site: Site, capsys: Capture) -> None:
     site.leave()
     assert site.run("--query", "left[].key") == 1
