@@ -12,7 +12,6 @@ import hashlib
 import json
 import pathlib
 import secrets
-import shutil
 import typing as t
 
 from .. import records
@@ -350,9 +349,9 @@ def _own_kernel(image: images.Image, directory: pathlib.Path) -> images.Boot:
     """Copies of kernel and initrd: libvirt chowns the files that a domain boots from, and knows no exception."""
     kernel, initrd = image.boot.kernel, image.boot.initrd
     if kernel is not None:
-        kernel = pathlib.Path(shutil.copyfile(kernel, directory / "vmlinuz"))
+        kernel = images.copy_file(image, kernel, directory / "vmlinuz")
     if initrd is not None:
-        initrd = pathlib.Path(shutil.copyfile(initrd, directory / "initrd"))
+        initrd = images.copy_file(image, initrd, directory / "initrd")
     return dataclasses.replace(image.boot, kernel=kernel, initrd=initrd)
 
 
