@@ -45,7 +45,7 @@ LOOKS = frozenset({
     "neighbours.Candidate", "neighbours.ask_static_map", "neighbours.node_address", "network_rules.Guest",
     "seed.Seed", "seed.render", "render_xml", "sharing.Plan", "sharing.plan", "step", "checked", "written",
     "read_kept", "remains", "remains_without_libvirt", "domains.capabilities", "domains.facts", "domains.list",
-    "preflight", "Awaited", "virtiofsd.is_missed", "virtiofsd.last_words", "overlays.taken_by_guests",
+    "preflight", "Awaited", "virtiofsd.is_missed", "virtiofsd.last_words",
     "slots.taken", "contextlib.suppress", "concurrent.futures.ThreadPoolExecutor", "pool.submit", "future.result",
     "pathlib.Path", "GuestFacts", "itertools.islice", "locks.start_lock", "locks.refuse_if_over", "is_bare",
     "bare_host.absent", "bare_host.remove", "disk_judged", "asked_for", "works[0]", "all", "any", "dict",
