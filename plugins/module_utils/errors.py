@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import pathlib
 import typing as t
 
 
@@ -78,19 +80,49 @@ class NodeFault(VTorqueError):
 
 
 _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+_DISK_FAULTS_OF_FILES = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO})
+"""Of a disk that has gone, where a file is named; of a connection, where none is."""
+
+
+def unjudged(error: BaseException) -> OSError | None:
+    """The system's word, in an error or in what caused it, of which nobody has said whose fault it is.
+
+    Args:
+        error: what was raised.
+
+    Returns:
+        None: it is no error of the system's, or its class says whose it is.
+    """
+    if isinstance(error, OSError):
+        return error
+    cause = error.__cause__
+    if isinstance(error, NodeFault):
+        blames = error.cause not in ("", "disk")
+    else:
+        blames = isinstance(error, VTorqueError) and error.fault != VTorqueError.fault
+    return cause if isinstance(cause, OSError) and not blames else None
+
+
+def files_of(error: OSError) -> tuple[pathlib.Path, ...]:
+    """The files that an error of the system's names; (): it is of a file that was open, as a full disk's often is."""
+    names = (error.filename, error.filename2)  # a number, where a descriptor was given
+    return tuple(pathlib.Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes | os.PathLike))
 
 
 def broken_disk(error: BaseException) -> OSError | None:
-    """The system's word that a local disk is full or broken, in an error or in what caused it.
+    """The system's word that a disk is full or broken, in an error or in what caused it.
 
     Args:
         error: what was raised while something was written.
 
     Returns:
-        None: it is something else.
+        None: it is something else, or somebody has said already whose fault it is (`unjudged`).
     """
-    cause = error if isinstance(error, OSError) else error.__cause__
-    return cause if isinstance(cause, OSError) and cause.errno in _DISK_FAULTS else None
+    cause = unjudged(error)
+    if cause is None:
+        return None
+    found = cause.errno in _DISK_FAULTS or (cause.errno in _DISK_FAULTS_OF_FILES and bool(files_of(cause)))
+    return cause if found else None
 
 
 class SiteFault(VTorqueError):

@@ -16,7 +16,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import gu
 from tests.e2e.faults import strike
 
 MODULES = {"slots": slots, "removing": removing, "making": making, "guests": guests}
-EFFECTS = {"write_iso", "create", "symlink_to", "mkdir", "rmtree", "unlink", "copyfile", "touch", "write", "hold",
+EFFECTS = {"write_iso", "create", "symlink_to", "mkdir", "rmtree", "unlink", "copy_file", "touch", "write", "hold",
            "bind", "let_go", "destroy", "end_processes", "flush", "bury", "start", "make_overlay", "free"}  # fmt: skip
 CALLER = """
 def present(part):

@@ -12,7 +12,7 @@ import contextlib
 import pathlib
 
 from .. import records
-from .images import Image
+from .images import Image, unreadable
 from .settings import NodeSettings
 
 
@@ -42,6 +42,9 @@ def note(image: Image, settings: NodeSettings) -> None:
 
 
 def _mark(image: Image, settings: NodeSettings) -> pathlib.Path:
-    facts = image.path.lstat()
+    try:
+        facts = image.path.lstat()
+    except OSError as error:
+        raise unreadable(image, image.path, error) from error
     content = f"{facts.st_ino}.{facts.st_size}.{facts.st_mtime_ns}.{facts.st_ctime_ns}"
     return settings.images_dir / "checked" / f"{image.name}:{content}"

@@ -25,6 +25,7 @@ from ..records import Deadline
 from . import ending, memory, own_image, qemu_socket
 from .cores import Cores
 from .disk_header import DiskHeader, read_header
+from .image_check import OUT_OF_REACH
 from .settings import NodeSettings
 
 NAME = "vtorque-disk"
@@ -50,6 +51,7 @@ def look(path: str) -> DiskHeader:
 
     Raises:
         UserFault: it cannot be read and written, or is no disk that stands on nothing else.
+        SiteFault: the file is out of reach.
     """
     what = f"disk {printable(path)}"
     try:
@@ -62,7 +64,8 @@ def look(path: str) -> DiskHeader:
     except ImageFault as error:
         raise UserFault(what, error.why, "vmgr disk create makes one") from None
     except OSError as error:
-        raise UserFault(what, f"cannot be opened to read and write: {error.strerror}") from error
+        kind: type[VTorqueError] = SiteFault if error.errno in OUT_OF_REACH else UserFault
+        raise kind(what, f"cannot be opened to read and write: {error.strerror}") from error
     if header.virtual_bytes < LEAST_BYTES:
         raise UserFault(what, f"is smaller than {LEAST_BYTES >> 20} MiB")
     return header

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import typing as t
 
 from .. import records
-from ..errors import NodeFault, VTorqueError, broken_disk
+from ..errors import NodeFault, SiteFault, VTorqueError, broken_disk, files_of, unjudged
 from ..guestspec import GuestFacts, NodePart
 from ..records import Deadline, job_key
 from . import locks, qemu_user
@@ -225,11 +226,21 @@ def left(
 
 @contextlib.contextmanager
 def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
-    """Tell a local disk that is full or broken, which is the node's fault, from whatever else the system refuses."""
+    """Tell a local disk that is full or broken, which is the node's fault, from whatever else the system refuses.
+
+    Blame needs proof: an error that names a file is this disk's when the file is this node's own, and the site's when
+    it is the pool's; of any other (a user's, one of a server that nobody thought of here) it proves nothing.  One that
+    names none is of a file that was open, as a write's on a full disk: whoever reads what is the site's or a user's
+    says so himself (`images.unreadable`), and those errors stay as they are.
+    """
     try:
         yield
     except (OSError, VTorqueError) as error:
-        if disk := broken_disk(error):
+        said = unjudged(error)
+        files = files_of(said) if said else ()
+        if any(file.is_relative_to(settings.pool) for file in files):
+            raise SiteFault(f"image pool {settings.pool}", str(said), "see to the image pool") from error
+        if (disk := broken_disk(error)) and (not files or _any_here(files, settings)):
             raise NodeFault(
                 f"the disk of {settings.state_dir} on {settings.node_name}",
                 str(disk),
@@ -239,3 +250,8 @@ def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
         if isinstance(error, OSError):
             raise VTorqueError(f"{settings.node_name} could not do it", str(error)) from error
         raise
+
+
+def _any_here(files: t.Iterable[pathlib.Path], settings: NodeSettings) -> bool:
+    """Is one of these on the node's own disk?  A ramdisk is memory, whose bound the site has set."""
+    return any(file.is_relative_to(place) for file in files for place in (settings.state_dir, settings.run_dir))

@@ -111,11 +111,15 @@ class Cache:
     Args:
         place: where they are; made when it is needed.
         guests_dir: of this node; its overlays say which copies are in use.
+        kept_in: of the node; see `images.Image`.
     """
 
-    def __init__(self, place: pathlib.Path, guests_dir: pathlib.Path) -> None:
+    def __init__(
+        self, place: pathlib.Path, guests_dir: pathlib.Path, kept_in: t.Literal["disk", "memory"] = "disk"
+    ) -> None:
         self.place = place
         self.guests_dir = guests_dir
+        self.kept_in = kept_in
 
     # -- what is here
 
@@ -140,7 +144,7 @@ class Cache:
             kept = told["files"].get(name)
             if kept is None or kept["size"] != source.size or source.sha256 not in ("", kept["sha256"]):
                 return None
-        return _standing_in(image, directory)
+        return dataclasses.replace(_standing_in(image, directory), kept_in=self.kept_in)
 
     def copy(self, name: str) -> Copy | None:
         """What is here of an image by its full name, believed or not."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import typing as t
 from ..errors import ImageFault, NodeFault, VTorqueError
 from ..records import Deadline
 from .disk_header import DiskHeader, read_header
-from .images import Image
+from .images import NOT_THERE, Image, unreadable
 
 QEMU_IMG = pathlib.Path("/usr/bin/qemu-img")
 MEMORY_BYTES = 2 << 30
@@ -32,6 +33,8 @@ _BOUNDS = (
     (resource.RLIMIT_FSIZE, WORDS_BYTES),
     (resource.RLIMIT_CORE, 0),
 )
+OUT_OF_REACH = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EREMOTEIO, errno.EHOSTDOWN})
+"""Errors of a disk or a file server that fails, where others are of the path or of the reader's rights."""
 
 
 def open_disk(path: pathlib.Path) -> t.BinaryIO:
@@ -106,14 +109,17 @@ def inspect(image: Image) -> DiskHeader:
     """What a disk's own header says, read in the format that the pool gives it, never in a format it claims.
 
     Raises:
-        ImageFault: the disk cannot be read, or leans on a file outside the pool's hands (a backing or data file).
+        ImageFault: the disk is not there, or leans on a file outside the pool's hands (a backing or data file).
+        VTorqueError: it cannot be read; see `images.unreadable`.
     """
     what = f"image {image.name}"
     try:
         with open_disk(image.path) as stream:
             header = look(stream, what, format=image.format)
     except OSError as error:
-        raise ImageFault(what, f"{image.path}: {error.strerror or error}") from error
+        if image.kept_in == "pool" and error.errno in NOT_THERE:
+            raise ImageFault(what, f"{image.path}: {error.strerror or error}") from error
+        raise unreadable(image, image.path, error) from error
     if image.virtual_bytes and header.virtual_bytes != image.virtual_bytes:
         raise ImageFault(what, f"holds {header.virtual_bytes} bytes, its record says {image.virtual_bytes}")
     return header
@@ -124,10 +130,19 @@ def blame(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG
 
     Raises:
         ImageFault: it cannot, or sees more in it than its header says.
+        VTorqueError: the pool or the disk fails under it; see `images.unreadable`.
     """
     # -U: a guest may be running on it; the image is never written, so what is read is true
     argv: list[str | pathlib.Path] = [qemu_img, "info", "-U", "--output=json", "-f", image.format, image.path]
-    _whole(f"image {image.name}", _told(run_qemu_img(argv, deadline, ImageFault), image.path))
+    try:
+        told = run_qemu_img(argv, deadline, ImageFault)
+    except ImageFault as error:
+        # its status is the same for what is damaged and for what does not answer: its words are the system's
+        for number in OUT_OF_REACH:
+            if os.strerror(number) in error.why:
+                raise unreadable(image, image.path, OSError(number, error.why)) from None
+        raise
+    _whole(f"image {image.name}", _told(told, image.path))
 
 
 def _told(text: str, path: pathlib.Path) -> dict[str, t.Any]:

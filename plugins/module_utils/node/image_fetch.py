@@ -18,11 +18,11 @@ import time
 import typing as t
 
 from .. import records
-from ..errors import ImageFault, NodeFault, SiteFault, VTorqueError, broken_disk
+from ..errors import ImageFault, NodeFault, VTorqueError, broken_disk
 from .image_cache import Cache, Source, sources_of
-from .images import Image
+from .images import READ_BYTES as CHUNK
+from .images import Image, read
 
-CHUNK = 4 << 20
 _ZEROS = bytes(CHUNK)
 BEHIND_S = 1.0
 TRIES = 2
@@ -98,14 +98,14 @@ def check(image: Image, pace: Pace, tell: Tell) -> dict[str, str]:
 
     Raises:
         ImageFault: they are not what the record says.
-        SiteFault: a file cannot be read.
+        VTorqueError: a file cannot be read; see `images.unreadable`.
     """
     sources = sources_of(image)
     progress = _Progress(sources, tell)
     found = {}
     for source in sources:
         digest = hashlib.sha256()
-        for chunk in _chunks(source.path, 0, image.name):
+        for chunk in read(image, source.path):
             digest.update(chunk)
             progress.add(len(chunk))
             pace.spent(len(chunk))
@@ -145,7 +145,7 @@ def _copy(image: Image, source: Source, target: pathlib.Path, pace: Pace, progre
         for begin in range(0, there, CHUNK):
             digest.update(os.pread(fd, min(CHUNK, there - begin), begin))
         progress.add(there)
-        for chunk in _chunks(source.path, there, image.name):
+        for chunk in read(image, source.path, there):
             digest.update(chunk)
             _write(fd, chunk, there)
             there += len(chunk)
@@ -166,29 +166,6 @@ def _write(fd: int, chunk: bytes, at: int) -> None:
     while chunk:
         count = os.pwrite(fd, chunk, at)
         chunk, at = chunk[count:], at + count
-
-
-def _chunks(path: pathlib.Path, begin: int, name: str) -> t.Iterator[bytes]:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as error:
-        raise _unreadable(name, path, error) from None
-    try:
-        while True:
-            try:
-                chunk = os.pread(fd, CHUNK, begin)
-            except OSError as error:
-                raise _unreadable(name, path, error) from None
-            if not chunk:
-                return
-            begin += len(chunk)
-            yield chunk
-    finally:
-        os.close(fd)
-
-
-def _unreadable(name: str, path: pathlib.Path, error: OSError) -> SiteFault:
-    return SiteFault(f"image {name} cannot be read", f"{path}: {error.strerror or error}", "see to the image pool")
 
 
 def _right(image: Image, source: Source, digest: str) -> str:

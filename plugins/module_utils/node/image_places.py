@@ -22,8 +22,9 @@ def cache_of(settings: NodeSettings, fs_type: str = "local") -> Cache:
     Args:
         fs_type: `local` or `ramdisk`.
     """
-    place = ramdisk.place_of(settings) if fs_type == RAMDISK else settings.images_dir / "copies"
-    return Cache(place, settings.guests_dir)
+    if fs_type == RAMDISK:
+        return ramdisk.cache_of(settings)
+    return Cache(settings.images_dir / "copies", settings.guests_dir)
 
 
 def limit_bytes(settings: NodeSettings, fs_type: str = "local") -> int:

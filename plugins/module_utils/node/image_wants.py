@@ -31,7 +31,7 @@ from ..guestspec import FS_TYPES, IMAGE_NAME
 from ..records import Deadline
 from . import locks
 from .image_cache import facts_of
-from .images import Image
+from .images import Image, unreadable
 from .settings import NodeSettings
 
 SYSTEMD = pathlib.Path("/run/systemd/system")
@@ -174,14 +174,25 @@ def failure(settings: NodeSettings, what: Want) -> VTorqueError | None:
 
 
 def refusal(settings: NodeSettings, image: Image) -> ImageFault | None:
-    """Was just this content of the pool found not to be what its record says?  Then it need not be read again."""
+    """Was just this content of the pool found not to be what its record says?  Then it need not be read again.
+
+    Raises:
+        SiteFault: the pool does not tell what its content is.
+    """
     for fs_type in FS_TYPES:
         note = _note(settings, Want(fs_type, image.name))
-        if note and note["source"] == facts_of(image.path):
+        if note and note["source"] == _source(image):
             error = error_from_dict(note["error"])
             if isinstance(error, ImageFault):
                 return error
     return None
+
+
+def _source(image: Image) -> dict[str, int]:
+    try:
+        return facts_of(image.path)
+    except OSError as error:
+        raise unreadable(image, image.path, error) from error
 
 
 def failures(settings: NodeSettings) -> tuple[tuple[Want, VTorqueError], ...]:

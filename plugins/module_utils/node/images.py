@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import re
 import stat
 import typing as t
 
-from ..errors import ImageFault, SiteFault, UserFault, VTorqueError
+from ..errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError, broken_disk
 from ..frozen import frozen
 from ..guestspec import IMAGE_NAME
 from ..records import read_json
@@ -45,6 +46,10 @@ OPTIONAL_FORMS = {
     "inputs": r"[^\x00-\x1f\x7f]{0,200}",
 }
 """What an image that was made before they were kept does not have: who made it, how, and of what."""
+READ_BYTES = 4 << 20
+"""At once, of a file that is read whole."""
+NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR})
+"""The pool answers, and has no such file.  Whatever else it says, or does not, is no word about the image."""
 _RECORD_NUMBERS = ("version", "revision", "disk_bytes", "virtual_bytes")
 
 
@@ -68,6 +73,7 @@ class Image:
         format: `qcow2` or `raw`; never found out by looking into the file.
         virtual_bytes: size that a guest sees; 0 when no record says it.
         record: what the image's record says, or {}.
+        kept_in: whose the files are: the `pool`'s, or this node's, on its `disk` or in its `memory`.
     """
 
     name: str
@@ -79,6 +85,7 @@ class Image:
     virtual_bytes: int = 0
     # pylint: disable=invalid-field-call  # it knows the library's own decorator alone
     record: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    kept_in: t.Literal["pool", "disk", "memory"] = "pool"
 
 
 def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
@@ -91,7 +98,7 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
 
     Raises:
         UserFault: there is no such image; names the nearest one.
-        SiteFault: the pool could have been written by others, or leads elsewhere.
+        SiteFault: the pool could have been written by others, leads elsewhere, or cannot be read.
         ImageFault: the image could have been, does, or is not what its record says: no node would believe it.
     """
     if not re.fullmatch(IMAGE_NAME, name):
@@ -125,13 +132,100 @@ def _stem(name: str) -> str:
 def _entry(name: str, pool: pathlib.Path) -> pathlib.Path | None:
     """The entry of the pool that a name means; a link counts, so that it is refused and not passed over."""
     if "@" in name:
-        return pool / name if os.path.lexists(pool / name) else None
+        return pool / name if _is_there(pool / name) else None
     revisions = [known for known in list_names(pool) if re.fullmatch(re.escape(name) + r"@[0-9]+", known)]
     if revisions:
         return pool / max(revisions, key=lambda known: int(known.rpartition("@")[2]))
     plain = [pool / name] if pathlib.PurePath(name).suffix in PLAIN_SUFFIXES else []
     plain += [pool / f"{name}{suffix}" for suffix in PLAIN_SUFFIXES]
-    return next((path for path in plain if os.path.lexists(path)), None)
+    return next((path for path in plain if _is_there(path)), None)
+
+
+def _is_there(path: pathlib.Path) -> bool:
+    """`os.path.lexists` would take a pool that does not answer for one that lacks the image, by the user's fault."""
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno in NOT_THERE:
+            return False
+        raise _pool_fails(f"{path}", error) from error
+    return True
+
+
+def _pool_fails(what: str, error: OSError, why: str = "") -> SiteFault:
+    return SiteFault(what, why or error.strerror or str(error), "see to the image pool")
+
+
+def unreadable(image: Image, path: pathlib.Path, error: OSError) -> VTorqueError:
+    """Whose fault it is that a file of an image cannot be read: of who keeps it.
+
+    Args:
+        image: of the pool, or a copy.
+        path: of the file.
+        error: what the system says.
+
+    Returns:
+        A SiteFault; of a copy on this node's disk a NodeFault, or, where that proves nothing of the disk, an error that
+        blames nobody.
+    """
+    what, why = f"image {image.name} cannot be read", f"{path}: {error.strerror or error}"
+    if image.kept_in == "pool":
+        return _pool_fails(what, error, why)
+    if image.kept_in == "memory":
+        return SiteFault(what, why, "see ramdisk_dir in vtorque.yml")
+    of_a_file = OSError(error.errno, error.strerror, str(path))
+    return NodeFault(what, why, "see to the disk", cause="disk") if broken_disk(of_a_file) else VTorqueError(what, why)
+
+
+def read(image: Image, path: pathlib.Path, begin: int = 0) -> t.Iterator[bytes]:
+    """A file of an image, in pieces.
+
+    Args:
+        image: of the pool, or a copy.
+        path: of the file.
+        begin: the first byte that is read.
+
+    Raises:
+        VTorqueError: it cannot be read; see `unreadable`.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise unreadable(image, path, error) from None
+    try:
+        while piece := _piece(image, path, fd, begin):
+            begin += len(piece)
+            yield piece
+    finally:
+        os.close(fd)
+
+
+def _piece(image: Image, path: pathlib.Path, fd: int, begin: int) -> bytes:
+    try:
+        return os.pread(fd, READ_BYTES, begin)
+    except OSError as error:
+        raise unreadable(image, path, error) from None
+
+
+def copy_file(image: Image, path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    """Copy a file of an image; an error says which of the two it is of, as `shutil.copyfile`'s do not.
+
+    Args:
+        image: of the pool, or a copy.
+        path: of the file.
+        target: where to; what is there is replaced.
+
+    Returns:
+        `target`.
+
+    Raises:
+        VTorqueError: the file cannot be read; see `unreadable`.
+        OSError: the target cannot be written.
+    """
+    with target.open("wb") as stream:
+        for piece in read(image, path):
+            stream.write(piece)
+    return target
 
 
 def list_names(pool: pathlib.Path) -> tuple[str, ...]:
@@ -181,7 +275,7 @@ def _trusted_directory(path: pathlib.Path, owner_uid: int, fault: type[VTorqueEr
     _only_owner_writes(path, facts, owner_uid, fault)
 
 
-def _trusted_file(path: pathlib.Path, owner_uid: int) -> None:
+def _trusted_file(path: pathlib.Path, owner_uid: int) -> os.stat_result:
     facts = _facts(path)
     if stat.S_ISLNK(facts.st_mode):
         raise ImageFault(
@@ -190,16 +284,17 @@ def _trusted_file(path: pathlib.Path, owner_uid: int) -> None:
     if not stat.S_ISREG(facts.st_mode):
         raise ImageFault(f"image file {path}", "is not a regular file")
     _only_owner_writes(path, facts, owner_uid, ImageFault)
+    return facts
 
 
 def _facts(path: pathlib.Path, fault: type[VTorqueError] = ImageFault) -> os.stat_result:
     try:
         return path.lstat()
-    except FileNotFoundError:
+    except OSError as error:
+        if error.errno not in NOT_THERE:
+            raise _pool_fails(f"{path}", error) from error
         why = "is missing from the image pool" if fault is ImageFault else "is missing on this node"
         raise fault(f"{path}", why, "" if fault is ImageFault else "see vm_img_dir in vtorque.yml") from None
-    except OSError as error:
-        raise SiteFault(f"{path}", error.strerror or str(error)) from error
 
 
 def _only_owner_writes(path: pathlib.Path, facts: os.stat_result, owner_uid: int, fault: type[VTorqueError]) -> None:
@@ -218,11 +313,12 @@ def _with_record(directory: pathlib.Path, owner_uid: int) -> Image:
         # `read_json` believes root's files alone; another owner is for images that are not the site's
         record = read_json(record_file) if owner_uid == 0 else json.loads(record_file.read_text(encoding="utf-8"))
     except (OSError, ValueError, VTorqueError) as error:
+        if isinstance(error, OSError) and error.errno not in NOT_THERE:
+            raise _pool_fails(what, error) from error
         raise ImageFault(what, str(error)) from error
     _check_record(what, directory.name, record)
     disk = directory / record["disk"]
-    _trusted_file(disk, owner_uid)
-    size = disk.stat().st_size
+    size = _trusted_file(disk, owner_uid).st_size
     if size != record["disk_bytes"]:
         raise ImageFault(
             f"image {directory.name}", f"{disk.name} has {size} bytes, its record says {record['disk_bytes']}"

@@ -12,7 +12,6 @@ import hashlib
 import json
 import pathlib
 import secrets
-import shutil
 import typing as t
 
 from .. import records
@@ -220,17 +219,23 @@ def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
 def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
     """The disk, and what the guest boots from."""
     step(f"the disk of {guest.kept.name}")
-    overlay, taken = guest.directory / "disk.qcow2", overlays.taken_by_guests(settings.guests_dir)
-    if guest.served is not None:
-        with guest.timings.phase("disk"):
-            overlays.make_overlay_on_socket(
-                *guest.served, overlay, deadline, taken=taken, qemu_img=settings.qemu_img
-            )  # fmt: skip
-        return
-    with guest.timings.phase("disk"), staging.base_of(guest.image, guest.spec.fs_type, settings) as base:
-        guest.image = base
-        overlays.make_overlay(guest.image, overlay, deadline, taken=taken, qemu_img=settings.qemu_img)
-        guest.boot = _own_kernel(guest.image, guest.directory)
+    with guest.timings.phase("disk"):
+        if guest.served is not None:
+            _put_overlay(guest, settings, deadline)
+            return
+        with staging.base_of(guest.image, guest.spec.fs_type, settings) as base:
+            guest.image = base
+            _put_overlay(guest, settings, deadline)
+            guest.boot = _own_kernel(guest.image, guest.directory)
+
+
+def _put_overlay(guest: _Guest, settings: NodeSettings, deadline: Deadline) -> None:
+    overlay, qemu_img = guest.directory / "disk.qcow2", settings.qemu_img
+    with overlays.counted(settings, deadline) as taken:
+        if guest.served is not None:
+            overlays.make_overlay_on_socket(*guest.served, overlay, deadline, taken=taken, qemu_img=qemu_img)
+        else:
+            overlays.make_overlay(guest.image, overlay, deadline, taken=taken, qemu_img=qemu_img)
 
 
 def _start(
@@ -340,9 +345,9 @@ def _own_kernel(image: images.Image, directory: pathlib.Path) -> images.Boot:
     """Copies of kernel and initrd: libvirt chowns the files that a domain boots from, and knows no exception."""
     kernel, initrd = image.boot.kernel, image.boot.initrd
     if kernel is not None:
-        kernel = pathlib.Path(shutil.copyfile(kernel, directory / "vmlinuz"))
+        kernel = images.copy_file(image, kernel, directory / "vmlinuz")
     if initrd is not None:
-        initrd = pathlib.Path(shutil.copyfile(initrd, directory / "initrd"))
+        initrd = images.copy_file(image, initrd, directory / "initrd")
     return dataclasses.replace(image.boot, kernel=kernel, initrd=initrd)
 
 

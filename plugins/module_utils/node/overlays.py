@@ -9,12 +9,15 @@ import contextlib
 import os
 import pathlib
 import shutil
+import typing as t
 
 from ..errors import NodeFault, SiteFault, UserFault
 from ..frozen import frozen
 from ..records import Deadline
+from . import locks
 from .image_check import QEMU_IMG, blame, inspect, run_qemu_img
 from .images import Image
+from .settings import NodeSettings
 
 
 @frozen
@@ -122,6 +125,26 @@ def _make_file(path: pathlib.Path) -> None:
     # qemu-img makes a new file readable by all, and whoever has it open once reads the guest's disk for good
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)
+
+
+@contextlib.contextmanager
+def counted(settings: NodeSettings, deadline: Deadline) -> t.Iterator[Taken]:
+    """Make an overlay in here: until it is there, nobody else on this node is promised what it may take.
+
+    A start holds a lock of its own alone, and on a shared node two may begin in the same second.
+
+    Args:
+        settings: this node's own word.
+        deadline: of the wait for another's overlay, which is a matter of milliseconds where the pool answers.
+
+    Yields:
+        What is taken by the overlays of this node.
+
+    Raises:
+        locks.HeldTooLong: another start made its overlay until the deadline.
+    """
+    with locks.held(settings.run_dir / "locks" / "disk", settings, deadline):
+        yield taken_by_guests(settings.guests_dir)
 
 
 def taken_by_guests(guests_dir: pathlib.Path) -> Taken:

@@ -8,7 +8,6 @@ Only processes of his own uid open it: at submission, and on each node again whe
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import pathlib
@@ -16,11 +15,9 @@ import pathlib
 from ..errors import ImageFault, SiteFault, UserFault, VTorqueError, printable
 from ..frozen import frozen
 from .disk_header import READ_BYTES, DiskHeader, read_header
-from .image_check import open_disk
+from .image_check import OUT_OF_REACH, open_disk
 
 SWITCHED_OFF = "this site does not allow images of one's own (allow_user_images)"
-_SERVERS = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EREMOTEIO, errno.EHOSTDOWN})
-"""Errors of a file server, where others are of the path or of the user's rights."""
 
 
 @frozen
@@ -57,7 +54,7 @@ def look(path: str, max_mib: int) -> OwnImage:
     except ImageFault as error:
         raise UserFault(what, error.why, error.hint) from None
     except OSError as error:
-        kind: type[VTorqueError] = SiteFault if error.errno in _SERVERS else UserFault
+        kind: type[VTorqueError] = SiteFault if error.errno in OUT_OF_REACH else UserFault
         raise kind(what, f"cannot be read: {error.strerror}") from error
     if header.format == "raw" and not header.partitioned:
         raise UserFault(what, "is no qcow2, and no disk with a table of partitions: nothing boots from it")

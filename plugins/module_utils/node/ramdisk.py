@@ -65,7 +65,7 @@ def _kind_of(place: pathlib.Path, mounts: pathlib.Path) -> str:
 
 def held_bytes(settings: NodeSettings) -> int:
     """The memory that copies take now."""
-    return sum(copy.held_bytes for copy in _cache(settings).copies()) if place_of(settings).is_dir() else 0
+    return sum(copy.held_bytes for copy in cache_of(settings).copies()) if place_of(settings).is_dir() else 0
 
 
 def missing_bytes(image: Image, settings: NodeSettings) -> int:
@@ -74,7 +74,7 @@ def missing_bytes(image: Image, settings: NodeSettings) -> int:
     Raises:
         VTorqueError: it has no record, or the pool does not tell.
     """
-    return 0 if _cache(settings).find(image) is not None else sum(source.size for source in sources_of(image))
+    return 0 if cache_of(settings).find(image) is not None else sum(source.size for source in sources_of(image))
 
 
 def make_way(settings: NodeSettings, keep: frozenset[str], at_most_bytes: int) -> int:
@@ -88,7 +88,7 @@ def make_way(settings: NodeSettings, keep: frozenset[str], at_most_bytes: int) -
     Returns:
         The memory that copies take now.
     """
-    cache = _cache(settings)
+    cache = cache_of(settings)
     held = held_bytes(settings)
     if held <= at_most_bytes:
         return held
@@ -104,5 +104,6 @@ def make_way(settings: NodeSettings, keep: frozenset[str], at_most_bytes: int) -
     return held
 
 
-def _cache(settings: NodeSettings) -> Cache:
-    return Cache(place_of(settings), settings.guests_dir)
+def cache_of(settings: NodeSettings) -> Cache:
+    """The copies in memory."""
+    return Cache(place_of(settings), settings.guests_dir, "memory")

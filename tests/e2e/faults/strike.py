@@ -45,7 +45,7 @@ LOOKS = frozenset({
     "neighbours.Candidate", "neighbours.ask_static_map", "neighbours.node_address", "network_rules.Guest",
     "seed.Seed", "seed.render", "render_xml", "sharing.Plan", "sharing.plan", "step", "checked", "written",
     "read_kept", "remains", "remains_without_libvirt", "domains.capabilities", "domains.facts", "domains.list",
-    "preflight", "Awaited", "virtiofsd.is_missed", "virtiofsd.last_words", "overlays.taken_by_guests",
+    "preflight", "Awaited", "virtiofsd.is_missed", "virtiofsd.last_words",
     "slots.taken", "contextlib.suppress", "concurrent.futures.ThreadPoolExecutor", "pool.submit", "future.result",
     "pathlib.Path", "GuestFacts", "itertools.islice", "locks.start_lock", "locks.refuse_if_over", "is_bare",
     "bare_host.absent", "bare_host.remove", "disk_judged", "asked_for", "works[0]", "all", "any", "dict",
@@ -122,9 +122,15 @@ def wrapped(sources: t.Mapping[str, str]) -> dict[str, tuple[ast.Module, list[st
 
 
 class Faults:
-    """What fails, in every process that comes of ours."""
+    """What fails, in every process that comes of ours.
 
-    def __init__(self, places: t.Sequence[str]) -> None:
+    Args:
+        places: of the steps.
+        disk: where the node's own disk is.
+    """
+
+    def __init__(self, places: t.Sequence[str], disk: pathlib.Path) -> None:
+        self.disk = disk
         self.places = {place: number for number, place in enumerate(places)}
         # before the fork: all see the same
         self.memory = mmap.mmap(-1, 2 + MOST_PLACES)
@@ -175,7 +181,9 @@ class Faults:
         if self.kind == "hangs":
             time.sleep(3600)
         if self.kind == "disk":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a fault on purpose")
+            # a call that opens a file names it, a write into one that is open does not
+            named = (str(self.disk / "a fault on purpose"),) if self.when == "before" else ()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *named)
         raise RuntimeError("a fault on purpose")
 
 
@@ -252,7 +260,7 @@ class Node:
             for name, one in self.modules.items()
         }
         found = wrapped(sources)
-        faults = Faults([place for tree, places in found.values() for place in places])
+        faults = Faults([place for tree, places in found.values() for place in places], self.settings.state_dir)
         for name, (tree, _places) in found.items():
             module: types.ModuleType = self.modules[name]
             module.__dict__["strike_"] = faults.strike

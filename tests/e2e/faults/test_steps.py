@@ -40,7 +40,7 @@ NOT_REACHED = {
     "guests.find: Domains #1",
     "guests.left: Domains #1",
     "guests.take_away: Domains #1",
-    "making._furnish: overlays.make_overlay_on_socket #1",
+    "making._put_overlay: overlays.make_overlay_on_socket #1",
     "making._serve_disks: disk_server.serve #1",
     "making._serve_images: disk_server.serve_image #1",
     "making._start: (directory / additions.HAS).touch #1",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import select
@@ -124,6 +125,23 @@ def test_roots_rights_open_nothing(node: Node) -> None:
             node.serve(path)
     with pytest.raises(UserFault, match="No such file"):
         node.serve(node.home / "gone")
+    assert node.servers == []
+
+
+@pytest.mark.parametrize(
+    ("number", "fault"),
+    [(errno.EIO, SiteFault), (errno.ESTALE, SiteFault), (errno.ETIMEDOUT, SiteFault), (errno.EROFS, UserFault)],
+)
+def test_a_file_server_that_fails_is_no_fault_of_the_users(
+    node: Node, monkeypatch: pytest.MonkeyPatch, number: int, fault: type
+) -> None:
+    def fails(*_words: object) -> t.NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    disk = node.disk()
+    monkeypatch.setattr(disk_server, "read_header", fails)
+    with pytest.raises(fault, match=f"cannot be opened to read and write: {os.strerror(number)}"):
+        node.serve(disk)
     assert node.servers == []
 
 

@@ -1,20 +1,30 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests of a start are made side by side, and libvirt is not flooded."""
+"""Guests of a start are made side by side, libvirt is not flooded, and the disk is promised once."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
+import pathlib
+import shutil
 import threading
 import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import disk_server, guests, locks, overlays
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
 if t.TYPE_CHECKING:
     from .conftest import Node
 
 MOST = 4
 """Of more than five in flight on one connection libvirt's keepalive starves (shakenfist 3304)."""
+
+OWN = "/home/alice/own.qcow2"
 
 
 class Counted:
@@ -58,3 +68,44 @@ def test_four_calls_are_in_flight_on_a_connection_and_no_more(node: Node) -> Non
     node.settings = dataclasses.replace(node.settings, max_guests=5)
     assert len(node.present(node.part(5))) == 5
     assert (counted.peak, len(connections)) == (MOST, 1)
+
+
+@pytest.mark.parametrize("images_of_two", [("tiny", "tiny"), (OWN, OWN), ("tiny", OWN)])
+def test_two_starts_in_the_same_second_are_not_promised_the_same_room(
+    node: Node, monkeypatch: pytest.MonkeyPatch, images_of_two: tuple[str, str]
+) -> None:
+    """On a shared node, where each has a lock of its own; the disk has room for one of them."""
+    both_have_looked = threading.Barrier(2)
+    look = overlays.taken_by_guests
+
+    def slow(guests_dir: pathlib.Path) -> overlays.Taken:
+        taken = look(guests_dir)
+        # the other one has looked, or stands before a lock and cannot
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_have_looked.wait(1)
+        return taken
+
+    def start(job_id: str, image: str) -> VTorqueError | None:
+        try:
+            node.present(node.part(job_id=job_id, image=image))
+        except VTorqueError as error:
+            return error
+        return None
+
+    node.settings = dataclasses.replace(node.settings, own_images_mib=64)
+    monkeypatch.setattr(overlays, "taken_by_guests", slow)
+    monkeypatch.setattr(disk_server, "serve_image", lambda *_words, **_more: (pathlib.Path("/run/image.sock"), 1 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1 << 30, 0, 3 << 19))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        said = list(pool.map(start, ("7.head", "8.head"), images_of_two))
+    assert sorted(type(one) for one in said if one) == [SiteFault], said
+    assert "promised to other guests" in str(next(filter(None, said)))
+
+
+def test_a_lock_on_the_disk_that_is_never_let_go_blames_nobody(node: Node) -> None:
+    """Who holds it may hang on a pool that does not answer."""
+    late = pytest.raises(VTorqueError, match="held it for too long")
+    with locks.held(node.settings.run_dir / "locks/disk", node.settings, Deadline.after(60)), late as caught:
+        guests.present(node.part(), node.settings, Deadline.after(1))
+    assert caught.value.fault == VTorqueError.fault
+    assert node.present(node.part(start=2))
