@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Site
-from .trouble import check_refused, gates, open_gate, revive
+from .trouble import NODES, PAIR, WAITS, check_refused, gates, guest_on, left_on, open_gate, revive, wait_in_guest
 
 HANGS = ("kill -STOP $(cat /run/lab/server.pid)", "kill -CONT $(cat /run/lab/server.pid)")
 GONE = ("kill $(cat /run/lab/server.pid); rm /run/lab-torque/cn1.sock", revive("batch"))
@@ -38,6 +38,24 @@ def test_bare_job_passes_all_hooks_without_the_server(site: Site, breaks: str, m
             site.root("fe", mends)
         ended = site.end(job_id)
     assert (ended.exit_status, ended.out, ended.err) == (0, "bare\n", "")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("breaks", "mends"), [pytest.param(*HANGS, id="hangs"), pytest.param(*GONE, id="gone")])
+def test_guests_go_when_their_job_ends_without_the_server(site: Site, breaks: str, mends: str) -> None:
+    """On both nodes, while nobody can say of it that it is over; then the server is told of its end."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    superior = wait_in_guest(site, job_id)
+    site.root("fe", breaks)
+    try:
+        # nobody can have the server send it
+        site.root(superior, "pkill -URG -u alice -f '[c]li.vtorque_shell'")
+        site.wait_for("the guests to go", lambda: not any(guest_on(site, node) for node in NODES))
+        site.wait_for("nothing to be left", lambda: not left_on(site, *NODES), seen=lambda: left_on(site, *NODES))
+    finally:
+        site.root("fe", mends)
+    ended = site.end(job_id)
+    assert (ended.exit_status, ended.out) == (0, "up\non\n")
 
 
 def test_vm_job_is_told_that_the_server_did_not_answer(site: Site) -> None:
