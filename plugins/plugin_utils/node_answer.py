@@ -60,15 +60,26 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     if len(output) > LIMIT:
         raise VTorqueError(asked, f"answered with {len(output)} bytes, more than {LIMIT}: not read")
     try:
-        data = json.loads(output)
+        return _read(part, json.loads(output), asked)
+    except RecursionError:  # by JSON's reader, or where something is shown that it just could follow
+        raise FormError(asked, "its answer is nested deeper than anybody can follow") from None
     except ValueError:
-        last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if status == SSH_FAILED:
-            # a connection that breaks or falls silent is told at a level that is not asked for (clientloop.c)
-            last = last or "the connection broke off: the node stopped answering, or went down"
-            raise VTorqueError(f"{part.node} was not reached", printable(last[:500])) from None
-        why = f"exit status {status}, and no answer"
-        raise VTorqueError(asked, f"{why}: {printable(last[:500])}" if last else why, _hint(status)) from None
+        raise _no_answer(part, status, complaint) from None
+
+
+def _no_answer(part: NodePart, status: int, complaint: bytes) -> VTorqueError:
+    """What was written is no JSON: what its standard error says of that."""
+    last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if status == SSH_FAILED:
+        # a connection that breaks or falls silent is told at a level that is not asked for (clientloop.c)
+        last = last or "the connection broke off: the node stopped answering, or went down"
+        return VTorqueError(f"{part.node} was not reached", printable(last[:500]))
+    why = f"exit status {status}, and no answer"
+    why = f"{why}: {printable(last[:500])}" if last else why
+    return VTorqueError(f"vtorque-node on {part.node}", why, _hint(status))
+
+
+def _read(part: NodePart, data: object, asked: str) -> Answer:
     if not isinstance(data, dict) or data.get("version") != 1 or not isinstance(data.get("ok"), bool):
         raise FormError(asked, "its answer is not of the form of version 1")
     if not data["ok"]:

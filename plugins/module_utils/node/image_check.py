@@ -133,7 +133,7 @@ def blame(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG
 def _told(text: str, path: pathlib.Path) -> dict[str, t.Any]:
     try:
         return t.cast("dict[str, t.Any]", json.loads(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ImageFault(f"{path}", f"what qemu-img says of it is no JSON: {error}") from error
 
 
