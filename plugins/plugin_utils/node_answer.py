@@ -116,12 +116,12 @@ def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost |
 def _check_names(
     part: NodePart, guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates | GuestConsole], asked: str
 ) -> None:
-    """A node speaks of guests of its own, and of each once."""
+    """A node speaks of guests of its own, and of each once; it spells its name its own way, and so it names them."""
     short = part.node.partition(".")[0]
     for guest in guests:
-        if not re.fullmatch(rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name):
+        if not re.fullmatch(rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name, re.IGNORECASE):
             raise FormError(asked, f"guest name {guest.name!r} is not v{short}-<slot>")
-    if len({guest.name for guest in guests}) != len(guests):
+    if len({guest.name.lower() for guest in guests}) != len(guests):
         raise FormError(asked, "it speaks twice of one guest")
 
 
@@ -158,7 +158,7 @@ def require_distinct(
         if addresses[host.address] > 1:
             raise FormError(asked, f"the bare host {node} says {host.address}, which is another's address")
     for what in ("name", "mac", "address"):
-        for value, times in collections.Counter(getattr(guest, what) for guest in guests).items():
+        for value, times in collections.Counter(getattr(guest, what).lower() for guest in guests).items():
             if times > 1:
                 raise FormError(asked, f"{times} guests have the {what} {value}")
 
