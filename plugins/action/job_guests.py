@@ -122,7 +122,8 @@ class ActionModule(JobAction):
         program = program_of(prefix)
         if variables.get("ansible_connection", "ssh") != "local":
             host = str(variables.get("ansible_host", part.node))
-            return NodeCall(part.node, ssh_command(program, host, int(_setting("DEFAULT_TIMEOUT"))))
+            command = ssh_command(program, host, int(_setting("DEFAULT_TIMEOUT")))
+            return NodeCall(part.node, command, far=True)
         begun = asked_already(place, part) if part.do == "present" and prefix is None else None
         return NodeCall(part.node, local_command(program), begun)
 

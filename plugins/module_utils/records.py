@@ -20,7 +20,7 @@ import struct
 import time
 import typing as t
 
-from .errors import VTorqueError
+from .errors import VTorqueError, printable
 from .frozen import frozen
 from .guest_kinds import SLG
 from .guestspec import JOB_ID
@@ -420,13 +420,24 @@ def read_json(path: pathlib.Path, *, limit: int = 1 << 20) -> dict[str, t.Any]:
     return data
 
 
+MORE = "  | "
+"""Before each further line of what is said at one time: none but the first can look as if it had a time."""
+
+
 def log_line(text: str) -> bytes:
-    """A line of a log, with the time before it.
+    """A line of a log, with the time before it; of a text of several lines (a traceback) the others are marked.
+
+    All that is said in a log goes through here: much of it holds words of users, of guests and of other nodes.
 
     Args:
-        text: of any characters.
+        text: of any characters; those that do not print become `?`, and tabs blanks.
+
+    Returns:
+        One line or several, the last ended.
     """
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n".encode(errors="replace")
+    lines = [printable(line.expandtabs()) for line in text.rstrip("\n").split("\n")]
+    words = f"\n{MORE}".join(lines)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {words}\n".encode(errors="replace")
 
 
 class Timings:

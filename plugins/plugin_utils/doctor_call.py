@@ -32,7 +32,7 @@ from ..module_utils.findings import (
 )
 from ..module_utils.job import alike, living, site_doctor
 from ..module_utils.job import doctor as job_doctor
-from ..module_utils.job.batch import BatchNode, BatchSystem, mom_files, open_batch
+from ..module_utils.job.batch import BatchNode, BatchSystem, mom_files, open_batch, same_host
 from ..module_utils.job.parameters import Policy
 from ..module_utils.job.policy_file import load_usable
 from ..module_utils.job.request import is_path
@@ -128,7 +128,12 @@ def judge_together(
     """
     settings, collection = alike.digests(policy), installed.identity()
     compared = (site_doctor.compare(report, settings, collection, here) for report in reports)
-    return tuple(site_doctor.with_servers_word(report, known.get(report.node)) for report in compared)
+    return tuple(site_doctor.with_servers_word(report, _known_as(report.node, known)) for report in compared)
+
+
+def _known_as(host: str, known: t.Mapping[str, BatchNode]) -> BatchNode | None:
+    found = known.get(host)
+    return found or next((node for name, node in known.items() if same_host(name, host)), None)
 
 
 def _broken(error: VTorqueError) -> Finding:

@@ -60,15 +60,26 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     if len(output) > LIMIT:
         raise VTorqueError(asked, f"answered with {len(output)} bytes, more than {LIMIT}: not read")
     try:
-        data = json.loads(output)
+        return _read(part, json.loads(output), asked)
+    except RecursionError:  # by JSON's reader, or where something is shown that it just could follow
+        raise FormError(asked, "its answer is nested deeper than anybody can follow") from None
     except ValueError:
-        last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if status == SSH_FAILED:
-            # a connection that breaks or falls silent is told at a level that is not asked for (clientloop.c)
-            last = last or "the connection broke off: the node stopped answering, or went down"
-            raise VTorqueError(f"{part.node} was not reached", printable(last[:500])) from None
-        why = f"exit status {status}, and no answer"
-        raise VTorqueError(asked, f"{why}: {printable(last[:500])}" if last else why, _hint(status)) from None
+        raise _no_answer(part, status, complaint) from None
+
+
+def _no_answer(part: NodePart, status: int, complaint: bytes) -> VTorqueError:
+    """What was written is no JSON: what its standard error says of that."""
+    last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if status == SSH_FAILED:
+        # a connection that breaks or falls silent is told at a level that is not asked for (clientloop.c)
+        last = last or "the connection broke off: the node stopped answering, or went down"
+        return VTorqueError(f"{part.node} was not reached", printable(last[:500]))
+    why = f"exit status {status}, and no answer"
+    why = f"{why}: {printable(last[:500])}" if last else why
+    return VTorqueError(f"vtorque-node on {part.node}", why, _hint(status))
+
+
+def _read(part: NodePart, data: object, asked: str) -> Answer:
     if not isinstance(data, dict) or data.get("version") != 1 or not isinstance(data.get("ok"), bool):
         raise FormError(asked, "its answer is not of the form of version 1")
     if not data["ok"]:
@@ -105,12 +116,12 @@ def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost |
 def _check_names(
     part: NodePart, guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates | GuestConsole], asked: str
 ) -> None:
-    """A node speaks of guests of its own, and of each once."""
+    """A node speaks of guests of its own, and of each once; it spells its name its own way, and so it names them."""
     short = part.node.partition(".")[0]
     for guest in guests:
-        if not re.fullmatch(rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name):
+        if not re.fullmatch(rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name, re.IGNORECASE):
             raise FormError(asked, f"guest name {guest.name!r} is not v{short}-<slot>")
-    if len({guest.name for guest in guests}) != len(guests):
+    if len({guest.name.lower() for guest in guests}) != len(guests):
         raise FormError(asked, "it speaks twice of one guest")
 
 
@@ -147,7 +158,7 @@ def require_distinct(
         if addresses[host.address] > 1:
             raise FormError(asked, f"the bare host {node} says {host.address}, which is another's address")
     for what in ("name", "mac", "address"):
-        for value, times in collections.Counter(getattr(guest, what) for guest in guests).items():
+        for value, times in collections.Counter(getattr(guest, what).lower() for guest in guests).items():
             if times > 1:
                 raise FormError(asked, f"{times} guests have the {what} {value}")
 

@@ -21,6 +21,7 @@ import typing as t
 from ..module_utils.errors import VTorqueError
 from ..module_utils.frozen import frozen
 from ..module_utils.key_exchange import KEX_ALGORITHMS
+from ..module_utils.leash import WORDS, WORDS_BYTES, leash
 from ..module_utils.records import Deadline
 from .early_node import EarlyNode
 
@@ -79,12 +80,16 @@ class NodeCall:
         node: its name.
         command: calls the program.
         begun: the program that the hook has begun, and asked the same question already.
+        far: it is an ssh to another node, which might say anything; our own program writes files of any size.
     """
 
-    def __init__(self, node: str, command: t.Sequence[str], begun: EarlyNode | None = None) -> None:
+    def __init__(
+        self, node: str, command: t.Sequence[str], begun: EarlyNode | None = None, *, far: bool = False
+    ) -> None:
         self.node = node
         self._command = list(command)
         self._begun = begun
+        self._far = far
         self._asked = b""
         self._waiting = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -113,6 +118,8 @@ class NodeCall:
             except OSError as error:
                 self.__exit__()
                 raise VTorqueError(f"vtorque-node on {self.node} was not run", str(error)) from error
+        if self._far:
+            leash(self._process.pid, WORDS)
 
     def _begin_again(self) -> None:
         """What the hook began has ended without an answer; asked again, a node answers the same."""
@@ -204,6 +211,8 @@ class NodeCall:
         if self._complaint is None:
             return b""
         size = os.fstat(self._complaint).st_size
+        if self._far and size >= WORDS_BYTES:
+            return b"its standard error has no end"
         return os.pread(self._complaint, COMPLAINT, max(0, size - COMPLAINT))
 
 

@@ -45,7 +45,7 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
         VTorqueError: it is not; says what disagrees.
         SiteFault: the batch server does not answer, or does not know the job; a package is not on this node's list.
     """
-    if part.node.partition(".")[0] != settings.node_name:
+    if not same_host(part.node, settings.node_name):
         raise VTorqueError(f"node {part.node} is asked", f"this is {settings.node_name}")
     connection = environment.get("SSH_CONNECTION", "")
     if part.do == "absent" and not connection:

@@ -22,7 +22,11 @@ LIBVIRT_LEASES = pathlib.Path("/var/lib/libvirt/dnsmasq")
 
 
 def host_name() -> str:
-    """This node's short name."""
+    """This node's short name, spelled as the node itself spells it: so begin the names of its guests.
+
+    The batch system may spell it in another case; names of hosts are compared without it (`batch.same_host`), also by
+    ssh in known_hosts and by whoever reads a hosts file.
+    """
     return socket.gethostname().partition(".")[0]
 
 

@@ -20,6 +20,7 @@ from .. import records
 from ..errors import UserFault, VTorqueError, printable
 from ..frozen import frozen
 from ..guest_updates import in_words
+from .batch import same_host
 
 RECORDS = records.STATE_DIR / "records"
 RECORD, LOG = "record.json", "vtorque.log"
@@ -346,9 +347,7 @@ def choose_consoles(record: JobRecord, *, guest: str | None, node: str | None) -
     known = consoles(record)
 
     def wanted(name: str, its_node: str) -> bool:
-        return (guest is None or name == guest) and (
-            node is None or its_node.partition(".")[0] == node.partition(".")[0]
-        )
+        return (guest is None or name.lower() == guest.lower()) and (node is None or same_host(its_node, node))
 
     nodes = {one.name: one.node for one in record.guests}
     found = {

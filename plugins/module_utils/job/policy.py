@@ -24,10 +24,13 @@ SITE_DEFAULT = "site default"
 
 
 def host_matches(expression: str | None, host: str) -> bool:
-    """Does a host fit one of the site's host expressions (None: no host does), by its full name or by its short one?"""
+    """Does a host fit one of the site's host expressions (None: no host does), by its full name or by its short one?
+
+    In any case, as names of hosts are compared (`batch.same_host`).
+    """
     if expression is None:
         return False
-    return any(re.fullmatch(expression, name) for name in (host, host.partition(".")[0]))
+    return any(re.fullmatch(expression, name, re.IGNORECASE) for name in (host, host.partition(".")[0]))
 
 
 @frozen

@@ -10,6 +10,7 @@ import shlex
 from ..errors import printable
 from ..findings import BAD, NONE, OK, WARN, Finding
 from ..frozen import frozen
+from .batch import same_host
 from .job_records import JobRecord
 from .parameters import Policy
 
@@ -220,11 +221,11 @@ def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None)
     guests = [guest.name for guest in came.record.guests] if came.record else []
     if not host:
         return _bad("machine", "the job did not say where it ran")
-    if any(host.partition(".")[0] == node.partition(".")[0] for node in expected.nodes):
+    if any(same_host(host, node) for node in expected.nodes):
         return _bad(
             "machine", f"the job ran on {host}, a node, and in no virtual machine", "see the hooks: vmgr doctor"
         )
-    if guests and host != guests[0]:
+    if guests and host.lower() != guests[0].lower():
         return _bad("machine", f"the job ran on {host}, and its first guest is {guests[0]}")
     return Finding("machine", shown=host[:64])
 

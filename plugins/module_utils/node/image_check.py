@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -16,6 +15,7 @@ import subprocess
 import typing as t
 
 from ..errors import ImageFault, NodeFault, VTorqueError
+from ..leash import leash
 from ..records import Deadline
 from .disk_header import DiskHeader, read_header
 from .images import NOT_THERE, Image, unreadable
@@ -148,7 +148,7 @@ def blame(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG
 def _told(text: str, path: pathlib.Path) -> dict[str, t.Any]:
     try:
         return t.cast("dict[str, t.Any]", json.loads(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ImageFault(f"{path}", f"what qemu-img says of it is no JSON: {error}") from error
 
 
@@ -197,7 +197,7 @@ def run_qemu_img(
             raise NodeFault(what, str(error), cause="programs") from error
         with process:
             try:
-                _leash(process.pid)
+                leash(process.pid, _BOUNDS)
                 process.wait(timeout=timeout_s)
             except subprocess.TimeoutExpired as error:
                 process.kill()
@@ -221,10 +221,3 @@ def _unseen(name: str) -> t.BinaryIO:
 def _written(stream: t.BinaryIO, count: int) -> str:
     stream.seek(0)
     return stream.read(count).decode("utf-8", "replace")
-
-
-def _leash(pid: int) -> None:
-    """From outside, since threads of ours run: nothing may happen in a child between fork and exec."""
-    with contextlib.suppress(ProcessLookupError):
-        for kind, most in _BOUNDS:
-            resource.prlimit(pid, kind, (most, most))

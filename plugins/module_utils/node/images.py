@@ -312,7 +312,7 @@ def _with_record(directory: pathlib.Path, owner_uid: int) -> Image:
     try:
         # `read_json` believes root's files alone; another owner is for images that are not the site's
         record = read_json(record_file) if owner_uid == 0 else json.loads(record_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, VTorqueError) as error:
+    except (OSError, ValueError, RecursionError, VTorqueError) as error:
         if isinstance(error, OSError) and error.errno not in NOT_THERE:
             raise _pool_fails(what, error) from error
         raise ImageFault(what, str(error)) from error

@@ -18,6 +18,7 @@ import signal
 import time
 import typing as t
 
+from ..errors import printable
 from ..frozen import frozen
 from ..records import Deadline, ProcessId
 
@@ -157,7 +158,8 @@ def _seen(pid: int, marks: Marks, session: int) -> Seen | None:
     if state in _ENDED or marks.uid == 0:
         return None
     ours = (session > 0 and int(its_session) == session) or in_cgroup(cgroups, marks.job_id)
-    return Seen(pid, name.partition("(")[2][:COMMAND_LIMIT], ours)
+    # its name is what it likes, line ends among it
+    return Seen(pid, printable(name.partition("(")[2][:COMMAND_LIMIT]), ours)
 
 
 def in_cgroup(text: str, job_id: str) -> bool:

@@ -16,7 +16,7 @@ import typing as t
 from ..errors import VTorqueError
 from ..frozen import frozen
 from ..guestspec import NodePart, to_dict
-from ..records import Deadline, ProcessId, job_key
+from ..records import Deadline, ProcessId, job_key, log_line
 from . import ending, guests, locks
 from .cores import Cores
 from .settings import NodeSettings
@@ -112,7 +112,7 @@ def _work(order: Order, lock: locks.Lock, saying: int, worker: int) -> t.NoRetur
     except ending.Told:
         pass
     except BaseException:  # nobody above us would say it
-        os.write(2, traceback.format_exc().encode(errors="replace"))
+        os.write(2, log_line(traceback.format_exc()))
     finally:
         os._exit(0)
 

@@ -6,6 +6,11 @@
 Ready is a line with the guest's token on its console, and the expected host key answering at its address.  OpenSSH
 itself judges the key: it is asked to log in without any means to do so, and says whether it got as far as being
 refused.  Nothing of the user's is touched by that.
+
+Its words are believed, and a peer can put words of its own into them before it has proved any key: the text of a
+disconnect is shown with its line ends (log.c of OpenSSH 8.0 to 10.5 lets them pass to standard error).  No message of
+ssh's begins with a peer's words, though, before the key is proven.  So the refusal counts when standard error holds it
+from its first byte on and nothing else; the last line alone can be a peer's.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import select
 import subprocess
 import time
@@ -28,6 +34,8 @@ from .neighbours import Candidate, Neighbours, usable_address
 
 PROBE_USER = "vtorque-probe"
 _RETRY_FIRST_S, _RETRY_LAST_S = 0.1, 2.0
+_SAID_LIMIT = 8192
+"""Bytes of ssh's words that are kept: the first, for these are its own."""
 _OVER = {"stopped", "shutdown", "crashed", "undefined"}
 
 
@@ -96,7 +104,7 @@ class SshProbe:
             "UserKnownHostsFile": known_hosts, "GlobalKnownHostsFile": "/dev/null", "HostKeyAlias": "vtorque-guest",
             "HostKeyAlgorithms": "ssh-ed25519", "CheckHostIP": "no", "UpdateHostKeys": "no",
             "VerifyHostKeyDNS": "no", "ConnectTimeout": max(1, int(timeout_s)), "LogLevel": "ERROR",
-            "KexAlgorithms": KEX_ALGORITHMS,
+            "KexAlgorithms": KEX_ALGORITHMS, "IdentityFile": "none", "IdentityAgent": "none",
         }  # fmt: skip
         argv = [
             str(ssh),
@@ -120,7 +128,7 @@ class SshProbe:
         """See `Probe`; what is not yet are ssh's own words."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.fileno(), 4096):
-                self.said = (self.said + data)[-8192:]
+                self.said = (self.said + data)[:_SAID_LIMIT]
             self.process.wait()  # it has closed its standard error: it is ending
         if self.process.poll() is None:
             if not self.deadline.passed:
@@ -128,7 +136,7 @@ class SshProbe:
             self.process.kill()
         self.end()
         words = self.said.decode("utf-8", "replace")
-        if "Permission denied" in words or self.process.returncode == 0:
+        if self._refused(words) or self.process.returncode == 0:
             return "right"
         if (
             "Host key verification failed" in words
@@ -137,7 +145,16 @@ class SshProbe:
         ):
             return "wrong"
         lines = [plain(line) for line in words.splitlines() if line.strip()]
-        return lines[-1][:200] if lines else f"ssh ended with status {self.process.returncode}"
+        return "; ".join(lines)[:200] or f"ssh ended with status {self.process.returncode}"
+
+    def _refused(self, words: str) -> bool:
+        """Did ssh get as far as being refused, which is behind the proof of the key?
+
+        The form is that of `userauth` (sshconnect2.c, the same in OpenSSH 7.9 to 10.5); a banner of the guest's sshd
+        is not shown at this level of the log, and ssh looks at no key of root's that it could complain of.
+        """
+        refusal = rf"{PROBE_USER}@{re.escape(self.address)}: Permission denied \([^\r\n]*\)\."
+        return re.fullmatch(refusal, words.rstrip("\r\n")) is not None
 
     def end(self) -> None:
         """See `Probe`."""

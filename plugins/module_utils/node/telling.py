@@ -11,18 +11,24 @@ import subprocess
 import time
 import typing as t
 
+from ..errors import printable
 from ..guestspec import LostGuest, to_dict
+from ..leash import WORDS, leash
+from ..records import Deadline
 
 PAUSES_S = (2.0, 10.0, 60.0)
 """Before it is tried again.  A mother superior that never answers has lost the job anyway."""
+ANSWER_S = 60.0
+"""For an answer: a mother superior that takes the word and says nothing has not been told."""
 ANSWER_LIMIT = 4096
+SHOWN = 500
 
 
 class Telling:
     """A command at work that takes the word, and what comes when it fails.
 
     Args:
-        command: reads a `LostGuest` on standard input; writes an answer as `vtorque-node` does.
+        command: an ssh that takes a `LostGuest` on standard input, and writes an answer as `vtorque-node` does.
         lost: which guest.
         log: takes a line for the job's log.
     """
@@ -34,10 +40,12 @@ class Telling:
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = -1
         self._again_at: float | None = None
+        self._until = Deadline.after(ANSWER_S)
         self._begin()
 
     def _begin(self) -> None:
         self._again_at = None
+        self._until = Deadline.after(ANSWER_S)
         try:
             with (
                 os.fdopen(os.memfd_create("vtorque-lost"), "w+b") as said,
@@ -50,6 +58,7 @@ class Telling:
                     self._command, stdin=said, stdout=heard, stderr=heard, cwd="/",
                     env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"},
                 )  # fmt: skip
+                leash(self._process.pid, WORDS)
                 self._answer = os.dup(heard.fileno())
             self._ended = os.pidfd_open(self._process.pid)
         except OSError as error:
@@ -66,15 +75,23 @@ class Telling:
 
     def due_s(self) -> float:
         """Seconds until `go_on` has something to do by itself."""
+        if self._process is not None:
+            return self._until.left_s()
         return float("inf") if self._again_at is None else max(0.0, self._again_at - time.monotonic())
 
     def go_on(self) -> None:
         """Look at what has ended, and try again when it is time."""
-        if self._process is not None and self._process.poll() is not None:
-            status, answer = self._process.returncode, os.pread(self._answer, ANSWER_LIMIT, 0)
-            self.close()
-            if status != 0 or b'"ok":true' not in answer:
-                self._failed(answer.decode(errors="replace").strip() or f"status {status}")
+        if self._process is not None:
+            status = self._process.poll()
+            if status is not None:
+                answer = os.pread(self._answer, ANSWER_LIMIT, 0)
+                self.close()
+                if status != 0 or b'"ok":true' not in answer:
+                    words = printable(answer.decode(errors="replace").strip()[:SHOWN])
+                    self._failed(words or f"status {status}")
+            elif self._until.passed:
+                self.close()
+                self._failed(f"no answer within {ANSWER_S:.0f} s")
         if self._again_at is not None and time.monotonic() >= self._again_at:
             self._begin()
 

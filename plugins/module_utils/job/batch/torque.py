@@ -75,7 +75,7 @@ class Torque:
         return parse_nodes(self._run("pbsnodes", "-x"))
 
     def node(self, name: str) -> BatchNode:
-        """One node, by its long or short name.
+        """One node, by its long or short name, in any case.
 
         Raises:
             SiteFault: the server knows none, or more than one, of that name.
@@ -104,7 +104,7 @@ class Torque:
         """
         _demand(HOST_NAME, node, "node")
         with contextlib.suppress(Refused):
-            found = [one for one in parse_nodes(self._run("pbsnodes", "-x", node)) if one.name == node]
+            found = [one for one in parse_nodes(self._run("pbsnodes", "-x", node)) if one.name.lower() == node.lower()]
             if len(found) == 1:
                 return found[0]
         return self.node(node)
@@ -232,7 +232,8 @@ def _demand(pattern: str, text: str, what: str) -> None:
 
 
 def _short(host: str) -> str:
-    return host.partition(".")[0]
+    """Wider than `same_host`: of a host with two domains the server knows one, and two nodes so called are refused."""
+    return host.partition(".")[0].lower()
 
 
 def _tree(data: bytes, tool: str) -> ET.Element:

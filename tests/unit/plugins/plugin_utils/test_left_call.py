@@ -26,6 +26,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import alone_n
 UID = 61000 + os.getpid() % 4000
 JOB = "7.head"
 FAR = 1e12
+PROGRAM = """
+import ctypes, sys
+print("up", flush=True)
+for line in sys.stdin:
+    ctypes.CDLL(None).prctl(15, bytes.fromhex(line), 0, 0, 0)
+    print("named", flush=True)
+"""
+"""Takes names (PR_SET_NAME), until it is ended."""
 KNOWN = pwd.getpwnam
 
 
@@ -67,7 +75,7 @@ class Place:
         patch.setattr(left_call.hook_call, "hook_began", lambda: FAR)
         self.log = self.start.open_log(None)
         self.process = subprocess.Popen(
-            ["/usr/bin/python3", "-I", "-c", "import sys; print('up', flush=True); sys.stdin.read()"], user=UID,
+            ["/usr/bin/python3", "-I", "-c", PROGRAM], user=UID,
             start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert self.process.stdout
@@ -84,6 +92,14 @@ class Place:
         policy = dataclasses.replace(self.policy, **changes)
         left_call.end_left(call, self.start, policy, FAR, self.log)
         return (self.start.record_directory / "vtorque.log").read_text()
+
+    def name(self, name: bytes) -> None:
+        """Let the process call itself so."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(name.hex().encode() + b"\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == b"named\n"
 
     @property
     def lives(self) -> bool:
@@ -102,6 +118,16 @@ def test_what_is_left_is_ended_and_told(place: Place) -> None:
     place.was()
     assert f"ended on cn1: {place.process.pid} (python3)" in place.end()
     assert place.process.wait() == -signal.SIGTERM
+
+
+def test_a_process_that_calls_itself_a_line_of_the_log_is_one_harmless_line(place: Place) -> None:
+    place.was()
+    name = b"a\x1b[2J\n202601("
+    place.name(name)
+    log = place.end()
+    (line,) = (line for line in log.splitlines() if "ended on cn1" in line)
+    assert line.endswith(f"ended on cn1: {place.process.pid} (a?[2J?202601()")
+    assert "\x1b" not in log
 
 
 @pytest.mark.parametrize(

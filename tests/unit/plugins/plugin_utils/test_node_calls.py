@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import sys
 import typing as t
@@ -63,6 +64,25 @@ def test_a_line_without_an_end_is_read_to_its_limit(call: t.Any) -> None:
     heard, errors = replies([one])
     assert errors == {}
     assert len(heard["n1"].output) == node_calls.LIMIT
+
+
+FLOOD = "import os, sys\nsys.stdin.readline()\nfor _ in range(50): os.write(2, bytes(1 << 20))"
+
+
+@pytest.mark.parametrize("rest", ["", "\nprint('answer', flush=True); input()"])
+def test_another_node_that_complains_without_end_fills_no_memory(rest: str) -> None:
+    with NodeCall("n1", [sys.executable, "-c", FLOOD + rest], far=True) as one:
+        one.ask(b"abc")
+        heard, errors = replies([one])
+        assert os.fstat(one._complaint).st_size <= 1 << 20
+    assert heard == {}
+    assert "its standard error has no end" in str(errors["n1"])
+
+
+def test_our_own_program_writes_files_of_any_size() -> None:
+    with NodeCall("n1", [sys.executable, "-c", FLOOD + "\nprint('answer', flush=True)"]) as one:
+        one.ask(b"abc")
+        assert replies([one])[0]["n1"].output == b"answer"
 
 
 def test_who_is_late_is_named_when_nobody_failed(call: t.Any) -> None:

@@ -151,3 +151,8 @@ def test_no_table_ends_in_anything_but_an_answer(
     path.write_bytes(content)
     with contextlib.suppress(ImageFault):
         checked(path)
+
+
+def test_nobody_follows_what_is_said_of_a_disk_as_deep_as_it_goes(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ImageFault, match="is no JSON"):
+        image_check._told("[" * 1_000_000, tmp_path)

@@ -95,7 +95,7 @@ class Scene:
         self.answers(RIGHT)
 
     def answers(self, *words: str) -> None:
-        """What ssh says, by turns; the last for ever.  It notes what it was asked."""
+        """What ssh says, by turns, of the address it is asked at; the last for ever.  It notes what it was asked."""
         turns = self.directory / "turns"
         turns.mkdir(exist_ok=True)
         for number, text in enumerate(words):
@@ -103,7 +103,8 @@ class Scene:
         self.ssh.write_text(
             f'#!/bin/sh\necho "$*" >> {self.directory}/asked\n'
             f"n=$(wc -l < {self.directory}/asked)\n"
-            f"n=$((n > {len(words)} ? {len(words)} : n))\ncat {turns}/$((n - 1)) >&2\nexit 255\n"
+            f"n=$((n > {len(words)} ? {len(words)} : n))\nfor word; do at=$before; before=$word; done\n"
+            f'sed "s/{ADDRESS}/$at/" {turns}/$((n - 1)) >&2\nexit 255\n'
         )
         self.ssh.chmod(0o755)
 
@@ -165,6 +166,36 @@ def test_ssh_is_asked_with_the_expected_key_and_no_way_to_log_in(scene: Scene) -
     ):  # fmt: skip
         assert words in asked
     assert asked.endswith(f"-l vtorque-probe -- {ADDRESS} true")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"Received disconnect from {ADDRESS} port 22:2: Permission denied",
+        f"Received disconnect from {ADDRESS} port 22:2: x\n{RIGHT}",
+        f"{RIGHT}\nx",
+        RIGHT.replace("(", "").replace(")", ""),
+        RIGHT.replace(ADDRESS, "10.77.0.10"),
+        RIGHT.replace("vtorque-probe", "root"),
+        " " + RIGHT,
+    ],
+)
+def test_a_refusal_is_sshs_own_line_and_nothing_beside_it(scene: Scene, words: str) -> None:
+    scene.answers(words)
+    scene.says(scene.guest(), ready_line())
+    with pytest.raises(SiteFault, match="sshd did not answer"):
+        scene.wait(1.0)
+
+
+def test_a_refusal_that_is_a_peers_is_none_after_any_number_of_words(scene: Scene) -> None:
+    """What is kept of ssh's words is their beginning."""
+    scene.answers("x" * (8192 - 1) + f"\n{RIGHT}" + "\n" * 10_000)
+    scene.says(scene.guest(), ready_line())
+    with pytest.raises(SiteFault, match="sshd did not answer"):
+        scene.wait(1.0)
+    scene.answers("\n" * 8192 + RIGHT)
+    with pytest.raises(SiteFault, match="sshd did not answer"):
+        scene.wait(1.0)
 
 
 def test_a_line_that_comes_later_is_heard(scene: Scene) -> None:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import select
+import time
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import LostGuest, from_dict
@@ -66,6 +68,41 @@ def test_a_command_that_is_not_there_is_a_word_not_heard() -> None:
     one = Telling(["/nonexistent/vtorque-node"], LOST, log.append)
     assert "No such file" in log[0]
     one.close()
+
+
+def test_a_mother_superior_that_never_stops_fills_no_memory() -> None:
+    log: list[str] = []
+    started = "i=0; while [ $i -lt 50 ]; do head -c 1048576 /dev/zero; i=$((i + 1)); done"
+    one = Telling(["/bin/sh", "-c", f"exec 1>&2; read word; {started}; sleep 600"], LOST, log.append)
+    answer = os.dup(one._answer)
+    try:
+        until = time.monotonic() + 60
+        while not log and time.monotonic() < until:
+            select.select(one.filenos(), [], [], 1)
+            one.go_on()
+        assert log
+        assert os.fstat(answer).st_size <= 1 << 20
+    finally:
+        os.close(answer)
+        one.close()
+
+
+def test_a_mother_superior_that_takes_the_word_and_says_nothing_has_not_been_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telling, "ANSWER_S", 0.2)
+    log: list[str] = []
+    one = Telling(["/bin/sh", "-c", "exec sleep 600"], LOST, log.append)
+    assert 0 < one.due_s() <= 0.2
+    assert select.select(one.filenos(), [], [], one.due_s() + 0.05)[0] == []
+    one.go_on()
+    assert (one.filenos(), log) == ([], ["the mother superior was not told, it is tried again: no answer within 0 s"])
+
+
+def test_what_a_mother_superior_says_is_one_line_and_harmless() -> None:
+    log: list[str] = []
+    run(r"printf 'no\033[2J\n2026-01-01T00:00:00+0000 all is well\n' >&2; exit 1", log)
+    assert log[0].endswith("it is tried again: no?[2J?2026-01-01T00:00:00+0000 all is well")
 
 
 def test_a_telling_at_work_ends_when_nobody_needs_it() -> None:
