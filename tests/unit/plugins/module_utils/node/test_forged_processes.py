@@ -100,7 +100,6 @@ class Node:
         self.ends.callback(process.kill)
         return process.pid
 
-    @property
     def processes(self) -> tuple[tuple[int, str], ...]:
         return remains.processes(self.settings)
 
@@ -129,7 +128,7 @@ def test_a_path_in_a_users_own_mount_namespace_proves_nothing(node: Node) -> Non
         node.forge(key)
         node.forge(key, "vtorque0.log", as_words(virtiofsd.NAME, key, "vtorque0", node.settings))
         node.forge(key, disk_server.LOG, as_words(disk_server.NAME, key, disk_server.DATA, node.settings))
-    assert node.processes == ()
+    assert node.processes() == ()
     assert not any("process" in line for line in guests.left(node.settings))
     assert remains.end_processes(node.settings, RUNNING) == ()
 
@@ -144,7 +143,7 @@ def test_a_disk_that_is_open_as_a_path_alone_proves_nothing(node: Node) -> None:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )
     )  # fmt: skip
-    assert node.processes == ()
+    assert node.processes() == ()
 
 
 def test_a_start_that_has_not_happened_is_not_buried(node: Node) -> None:
@@ -184,29 +183,29 @@ def test_a_user_is_believed_of_his_own_starts_alone(node: Node) -> None:
     node.guest(RUNNING, NOBODY)
     mine = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
     process = node.forge(RUNNING, "vtorque0.log", mine)
-    assert node.processes == ((process, RUNNING),)
+    assert node.processes() == ((process, RUNNING),)
     node.forge(RUNNING)  # but no qemu is his
-    assert node.processes == ((process, RUNNING),)
+    assert node.processes() == ((process, RUNNING),)
     shutil.rmtree(node.settings.guests_dir / RUNNING)
-    assert node.processes == ()
+    assert node.processes() == ()
 
 
 def test_a_program_that_is_root_for_its_caller_is_no_qemu(node: Node) -> None:
     """It keeps his words and descriptors, as sudo does while it asks for a password."""
     node.qemu(RUNNING, node.guest(RUNNING), executable="/bin/sh")
-    assert node.processes == ()
+    assert node.processes() == ()
 
 
 def test_who_is_root_in_part_is_not_root(node: Node) -> None:
     node.qemu(RUNNING, node.guest(RUNNING), preexec_fn=lambda: os.setresuid(NOBODY, 0, 0))
-    assert node.processes == ()
+    assert node.processes() == ()
 
 
 @pytest.mark.parametrize("key", ["7.\x1b[2Jhead.1", "7.head.01", "7.head", "x", "7.a b.1", "7-a.head.1"])
 def test_what_names_no_start_is_nobodys(node: Node, key: str) -> None:
     """Not even of root's."""
     node.qemu(key, node.guest(key))
-    assert node.processes == ()
+    assert node.processes() == ()
 
 
 def test_a_number_with_too_many_digits_is_none() -> None:
@@ -224,7 +223,7 @@ def test_a_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monk
         return real(path)
 
     monkeypatch.setattr(pathlib.Path, "readlink", readlink)
-    assert node.processes == ((process, RUNNING),)
+    assert node.processes() == ((process, RUNNING),)
 
 
 @pytest.mark.parametrize("uid", [0, QEMU_UID])
@@ -234,9 +233,9 @@ def test_a_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int
     qemu_user.remember(uid, node.settings)
     process = node.qemu(RUNNING, disk, user=uid)
     shutil.rmtree(disk.parent.parent)
-    assert node.processes == ((process, RUNNING),)
+    assert node.processes() == ((process, RUNNING),)
     assert remains.end_processes(node.settings, RUNNING) == (process,)
-    assert node.processes == ()
+    assert node.processes() == ()
 
 
 def test_whose_a_guests_disk_is_its_qemu_is_where_nothing_else_tells(node: Node) -> None:
@@ -244,9 +243,9 @@ def test_whose_a_guests_disk_is_its_qemu_is_where_nothing_else_tells(node: Node)
     disk = node.guest(RUNNING)
     os.chown(disk, QEMU_UID, QEMU_UID)
     process = node.qemu(RUNNING, disk, user=QEMU_UID)
-    assert node.processes == ((process, RUNNING),)
+    assert node.processes() == ((process, RUNNING),)
     os.chown(disk, 0, 0)
-    assert node.processes == ()
+    assert node.processes() == ()
 
 
 def test_every_user_is_kept_as_whom_guests_were_run(node: Node) -> None:

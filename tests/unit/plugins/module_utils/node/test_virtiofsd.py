@@ -52,15 +52,15 @@ class Node:
 
 
 @pytest.fixture
-def sharer(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Node]:
-    place = tmp_path_factory.mktemp("n")
-    for path in (place, place.parent, place.parent.parent):
-        path.chmod(0o711)
-    one = Node(place)
-    yield one
-    for pid in one.processes():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+def sharer() -> t.Iterator[Node]:
+    # the ways to pytest's own are closed to others; to open them would change whatever they lead through, /tmp too
+    with tempfile.TemporaryDirectory() as place:
+        pathlib.Path(place).chmod(0o711)
+        one = Node(pathlib.Path(place))
+        yield one
+        for pid in one.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def status(pid: int) -> dict[str, str]:
