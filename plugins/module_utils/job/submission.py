@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import types
 import typing as t
 
@@ -44,6 +45,8 @@ from .request import (
 from .values import BadValue, KeyFault, shown, size_text
 
 COMMAND_LINE = "command line"
+OUR_WORD = re.compile(rf"""(^|[\s,;="']){re.escape(PREFIX)}""")
+"""Where an attribute begins, or a part of one; not in the name of a host (`stageout=/o@myvtorque:/p`)."""
 
 
 @frozen
@@ -315,7 +318,7 @@ def _refused(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
         yield KeyFault("procs", shown(found[0]), f"with VMs {NOT_AVAILABLE_YET}: ask by -l nodes=1:ppn=N", found[1])
     yield from _start_directory(asked, policy, home)
     for value, where in asked.every("W"):
-        if PREFIX in value:
+        if OUR_WORD.search(value):
             yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
     if asked.arguments.all("x"):
         yield from _command(asked, policy, home)

@@ -81,6 +81,19 @@ def test_sizes_that_are_all_the_sites_own_are_held_against_the_nodes_as_well() -
         submission([], policy=dataclasses.replace(POLICY, vcpus_default=16))
 
 
+@pytest.mark.parametrize(
+    "value", ["vtorque:e30", "x=vtorque:e30", "x=a;vtorque:e30", "x=a; vtorque:e30", "a=b,x='vtorque:"]
+)
+def test_a_request_that_another_made_is_not_the_users_to_give(value: str) -> None:
+    with pytest.raises(RequestErrors, match="vtorque: is what vsub itself puts there"):
+        submission(["-W", value])
+
+
+@pytest.mark.parametrize("value", ["stageout=/o@myvtorque:/p", "stagein=/a@vtorque:/b", "x=my-vtorque:1"])
+def test_a_host_may_be_named_as_the_product(value: str) -> None:
+    assert value in submission(["-W", value]).arguments.words
+
+
 def test_work_directory_is_only_a_variable() -> None:
     assert submission(["-w", "/usr"]).arguments.last("w") == "/usr"
 
