@@ -385,11 +385,11 @@ def _more_than_any_node(
     ppn = max(chunk.ppn for chunk in nodes)
     if known and ppn > most:
         yield KeyFault("ppn", str(ppn), f"more than any node of this site has ({most})", found[1] if found else "")
-    memory = asked.resource("mem")
-    most = max((size.mem_mib for size in known), default=0) * sum(chunk.count for chunk in nodes)
+    memory, hosts = asked.resource("mem"), _hosts(nodes)
+    most = max((size.mem_mib for size in known), default=0) * hosts
     if memory and most and (mem_mib(memory[0]) or 0) > most:
-        message = f"more than any node of this site has ({size_text(most)})"
-        yield KeyFault("mem", shown(memory[0]), message, memory[1])
+        whose = f"{hosts} nodes of this site have together" if hosts > 1 else "any node of this site has"
+        yield KeyFault("mem", shown(memory[0]), f"more than {whose} ({size_text(most)})", memory[1])
 
 
 def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> tuple[_Asked, tuple[str, ...]]:

@@ -82,6 +82,20 @@ def test_sizes_that_are_all_the_sites_own_are_held_against_the_nodes_as_well() -
 
 
 @pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("1:ppn=4", "more than any node of this site has (64G)"),
+        ("2:ppn=4", "more than 2 nodes of this site have together (128G)"),
+        ("n1:ppn=4+n1:ppn=4", "more than any node of this site has (64G)"),
+    ],
+)
+def test_memory_of_the_job_is_held_against_that_of_all_its_nodes(nodes: str, message: str) -> None:
+    with pytest.raises(RequestErrors) as refused:
+        submission(["-l", f"nodes={nodes},mem=200gb"])
+    assert [fault.message for fault in refused.value.faults] == [message]
+
+
+@pytest.mark.parametrize(
     "value", ["vtorque:e30", "x=vtorque:e30", "x=a;vtorque:e30", "x=a; vtorque:e30", "a=b,x='vtorque:"]
 )
 def test_a_request_that_another_made_is_not_the_users_to_give(value: str) -> None:
