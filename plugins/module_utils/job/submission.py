@@ -376,13 +376,23 @@ def _hosts(nodes: tuple[NodeChunk, ...]) -> int:
     return sum(chunk.count for chunk in nodes if not chunk.host) + len({chunk.host for chunk in nodes if chunk.host})
 
 
+def _parts(nodes: tuple[NodeChunk, ...], chunk: NodeChunk) -> tuple[NodeChunk, ...]:
+    """All that is asked of the hosts of this part; of a host that is named twice Torque takes the sum."""
+    return tuple(other for other in nodes if other.host == chunk.host) if chunk.host else (chunk,)
+
+
+def _cores(parts: tuple[NodeChunk, ...]) -> int:
+    """Their sum on each host; 0: nothing is said."""
+    return parts[0].ppn if len(parts) == 1 else sum(max(part.ppn, 1) for part in parts)
+
+
 def _more_than_any_node(
     asked: _Asked, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]
 ) -> t.Iterator[KeyFault]:
     """Sizes that the user gave himself, against the biggest node."""
     most = max((size.cores for size in known), default=0)
     found = asked.resource("nodes")
-    ppn = max(chunk.ppn for chunk in nodes)
+    ppn = max(_cores(_parts(nodes, chunk)) for chunk in nodes)
     if known and ppn > most:
         yield KeyFault("ppn", str(ppn), f"more than any node of this site has ({most})", found[1] if found else "")
     memory, hosts = asked.resource("mem"), _hosts(nodes)
@@ -394,12 +404,12 @@ def _more_than_any_node(
 
 def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> tuple[_Asked, tuple[str, ...]]:
     """Add what is absent, raise what is too small, say what was raised."""
-    small = sorted({chunk.ppn for chunk in nodes if chunk.ppn and chunk.ppn < need.cores})
+    small = sorted({cores for chunk in nodes if 0 < (cores := _cores(_parts(nodes, chunk))) < need.cores})
     notices = [f"ppn raised from {ppn} to {need.cores} ({need.cores_sum})" for ppn in small]
-    wanted = tuple(_fit(chunk, need, policy) for chunk in nodes)
+    wanted = tuple(_fit(chunk, _parts(nodes, chunk), need, policy) for chunk in nodes)
     if wanted != nodes or asked.resource("nodes") is None:
         asked = asked.raised("nodes", "+".join(map(str, wanted)))
-    hosts = sum(chunk.count for chunk in nodes)
+    hosts = _hosts(nodes)
     memory = asked.resource("mem")
     mib = mem_mib(memory[0]) if memory else 0
     if mib is not None and mib < need.mem_mib * hosts:  # Torque's is that of the whole job
@@ -410,9 +420,14 @@ def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Po
     return asked, tuple(notices)
 
 
-def _fit(chunk: NodeChunk, need: Demand, policy: Policy) -> NodeChunk:
-    """A part of the node request with the cores and the property that each of its nodes must have."""
-    chunk = dataclasses.replace(chunk, ppn=max(chunk.ppn, need.cores))
+def _fit(chunk: NodeChunk, parts: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> NodeChunk:
+    """A part of the node request with the property that each of its nodes must have, and the cores.
+
+    What a host lacks that several parts name, the first of them gets.
+    """
+    if parts[0] is chunk:
+        others = sum(max(part.ppn, 1) for part in parts[1:])
+        chunk = dataclasses.replace(chunk, ppn=max(chunk.ppn, need.cores - others))
     if not policy.vm_node_property or policy.vm_node_property in chunk.properties:
         return chunk
     return dataclasses.replace(chunk, properties=(*chunk.properties, policy.vm_node_property))

@@ -82,6 +82,32 @@ def test_sizes_that_are_all_the_sites_own_are_held_against_the_nodes_as_well() -
 
 
 @pytest.mark.parametrize(
+    ("asked", "given", "hosts", "notices"),
+    [
+        ("n1:ppn=2+n1:ppn=2", "n1:ppn=2+n1:ppn=2", 1, []),
+        ("n1:ppn=1+n1:ppn=2", "n1:ppn=2+n1:ppn=2", 1, ["ppn raised from 3 to 4 (3 vcpus + 1 core for the host)"]),
+        ("n1+n1", "n1:ppn=3+n1", 1, ["ppn raised from 2 to 4 (3 vcpus + 1 core for the host)"]),
+        ("n1:ppn=8+n1", "n1:ppn=8+n1", 1, []),
+        ("n1:ppn=2+n2:ppn=4+n1:ppn=2", "n1:ppn=2+n2:ppn=4+n1:ppn=2", 2, []),
+        ("n1+n2", "n1:ppn=4+n2:ppn=4", 2, []),
+        ("1:ppn=4+1:ppn=4", "1:ppn=4+1:ppn=4", 2, []),
+    ],
+)
+def test_a_host_that_is_named_twice_gives_the_sum_and_counts_once(
+    asked: str, given: str, hosts: int, notices: list[str]
+) -> None:
+    done = submission(["-l", f"nodes={asked}", "-vm", "vcpus=3"])
+    resources = done.arguments.resources()
+    assert (resources["nodes"], resources["mem"]) == (given, f"{hosts * (512 + 2048)}mb")
+    assert list(done.notices) == notices
+
+
+def test_a_host_that_is_named_twice_may_not_be_asked_for_more_than_it_has() -> None:
+    with pytest.raises(RequestErrors, match=r"ppn=18: more than any node of this site has \(16\)"):
+        submission(["-l", "nodes=n1:ppn=9+n1:ppn=9"])
+
+
+@pytest.mark.parametrize(
     ("nodes", "message"),
     [
         ("1:ppn=4", "more than any node of this site has (64G)"),
