@@ -380,6 +380,19 @@ def test_epilogue_of_the_user_runs_after_a_cancel_and_its_failure_is_noted(site:
 
 
 @pytest.mark.full
+def test_epilogue_of_the_user_that_does_not_end_is_ended(site: Site) -> None:
+    """In the time that the site gives it; the job keeps its status, and nothing of it is left."""
+    site.write("/home/alice/post.sh", "#!/bin/sh\necho post\nsleep 600\necho NEVER\n")
+    with changed(site, vm_epilogue_timeout=2):
+        ended = site.job("-vm", "vm_epilogue=post.sh", stdin="echo job; exit 5\n")
+    assert ended.exit_status == 5
+    assert ended.out in ("job\n", "job\npost\n")  # a slow guest may need all of the time to begin it
+    log = site.kept(ended.node, ended.job_id, name="vtorque.log")
+    assert "vm_epilogue /home/alice/post.sh: was not done in 2 s" in log
+    assert '"ended": "not done in time"' in site.kept(ended.node, ended.job_id)
+
+
+@pytest.mark.full
 def test_prologue_of_the_user_that_fails_is_his_fault(site: Site) -> None:
     """The job ends, with the script's status and its last words; it runs nothing, and nothing is tried again."""
     site.write("/home/alice/pro.sh", "#!/bin/sh\necho no licence; exit 3\n")
