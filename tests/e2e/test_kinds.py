@@ -350,6 +350,20 @@ def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
 SHOWS = '#!/bin/sh\nprintf \'%s|\' "$PBS_JOBID" "$WORDS" "$NOTHING" "$PBS_O_WORKDIR" "$PBS_NP"; echo\n'
 
 
+TICKS = "#!/bin/sh\nsetsid sh -c 'while echo tick; do sleep 1; done' &\nsleep 2\nexit {}\n"
+
+
+@pytest.mark.full
+def test_daemons_that_go_on_printing_hold_neither_the_job_nor_the_scripts_around_it(site: Site) -> None:
+    """As on bare metal, where nobody waits for what has left the job's session."""
+    for name in ("pro.sh", "post.sh"):
+        site.write(f"/home/alice/{name}", TICKS.format(0))
+    ended = site.job("-vm", "vm_prologue=pro.sh,vm_epilogue=post.sh", stdin=f"echo job\n{TICKS.format(7)}")
+    assert ended.exit_status == 7
+    assert set(ended.out.split()) == {"job", "tick"}
+    assert '"ended": "status 0"' in site.kept(ended.node, ended.job_id)
+
+
 @pytest.mark.full
 def test_scripts_of_the_user_have_the_variables_of_the_job(site: Site) -> None:
     """What was passed with `-v` is the same in all three, byte for byte."""
