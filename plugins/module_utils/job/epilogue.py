@@ -16,7 +16,7 @@ import typing as t
 from .. import early_ssh, guestspec, installed, records, shell_links, spool
 from ..errors import VTorqueError, printable
 from ..guestspec import GuestConsole, GuestUse, NodePart
-from . import bounded, delivery, hook_call, lost_guest, playbook, user_scripts
+from . import bounded, delivery, hand_over, hook_call, lost_guest, playbook, user_scripts
 from . import policy as site_policy
 from .batch import kept
 from .hook_call import HookCall
@@ -126,6 +126,8 @@ def _end(
             _close_record(call, start, began, left)
         except VTorqueError as error:
             left = left or error
+        if (host := delivery.front_end(policy)) is not None and (more := hand_over.staying(start.record_directory)):
+            playbook.note(log, f"consoles that are too many for {host} and stay in {start.record_directory}: {more}")
     try:
         shell_links.remove_run(start.directory, start.places.run_dir)
     except VTorqueError as error:
