@@ -17,7 +17,8 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export VTORQUE_USER VTORQUE_UID VTORQUE_GID VTORQUE_GROUP VTORQUE_GROUPS VTORQUE_HOME
 # who is in them has power over the system where it has them: where the image has one, and where root makes one in the
 # guest later (a package, the site's prologue), which would take a group of that name for its own
-STRONG='root adm admin backup disk docker incus incus-admin kmem libvirt lxd mem operator shadow staff sudo wheel'
+STRONG="root adm admin backup disk docker incus incus-admin kmem libvirt lxd mem operator shadow staff sudo \
+systemd-journal wheel"
 export STRONG
 # the groups that the user gets, decided once: later the image's own groups are no longer told from them
 decided=/etc/vtorque/groups

@@ -77,12 +77,17 @@ know_thyself() {
     grep -qxF "$address $names" /etc/hosts || echo "$address $names" >>/etc/hosts
 }
 
+die_in_the_open() { # a kernel that panics would hang, and its job with it: not every guest has what tells the host (pvpanic)
+    echo 1 >/proc/sys/kernel/panic # it restarts after 1 s, which libvirt makes the guest's end (on_reboot)
+} 2>/dev/null
+
 be_the_users
 await network-online.target || fail "network: not online"
 greet
 share
 open_the_door
 know_thyself
+die_in_the_open
 said=ready
 say "vtorque-ready $VTORQUE_TOKEN $address"
 exec /usr/lib/vtorque/agent

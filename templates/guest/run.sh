@@ -19,8 +19,16 @@ PATH=/usr/bin:/bin:/usr/sbin:/sbin
 shell_of_user=${SHELL:-/bin/sh}
 unset TMOUT # of a bash, it ends every read, and with the line of control the job
 
-say() { # word...: on fd 4, the standard error of the connection, in one write
-    printf 'vtorque-%s-%s\n' "$token" "$*" >&4
+say() { # word...: on both streams of the connection, as each keeps its order: what the job wrote there is before it
+    mark "$@"
+    mark "$@" >&4
+}
+
+mark() { # word...: in one write; a job may have left the pipe non-blocking, and full
+    for _try in 1 2 3 4 5 6 7 8 9 10; do
+        printf 'vtorque-%s-%s\n' "$token" "$*" && return
+        sleep 1
+    done
 }
 
 give_up() { # what
@@ -36,7 +44,6 @@ take() { # bytes file: exactly that many of standard input
 receive() { # the job: two lengths, the settings, the script, a last word
     exec 4>&2
     umask 077
-    printf 'vtorque-%s-begin\n' "$token"
     say begin
     read -r settings script || exit 1
     place=$(mktemp -d /tmp/vtorque.XXXXXX) || give_up "no directory could be made in the guest's /tmp"

@@ -350,6 +350,20 @@ def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
 SHOWS = '#!/bin/sh\nprintf \'%s|\' "$PBS_JOBID" "$WORDS" "$NOTHING" "$PBS_O_WORKDIR" "$PBS_NP"; echo\n'
 
 
+TICKS = "#!/bin/sh\nsetsid sh -c 'while echo tick; do sleep 1; done' &\nsleep 2\nexit {}\n"
+
+
+@pytest.mark.full
+def test_daemons_that_go_on_printing_hold_neither_the_job_nor_the_scripts_around_it(site: Site) -> None:
+    """As on bare metal, where nobody waits for what has left the job's session."""
+    for name in ("pro.sh", "post.sh"):
+        site.write(f"/home/alice/{name}", TICKS.format(0))
+    ended = site.job("-vm", "vm_prologue=pro.sh,vm_epilogue=post.sh", stdin=f"echo job\n{TICKS.format(7)}")
+    assert ended.exit_status == 7
+    assert set(ended.out.split()) == {"job", "tick"}
+    assert '"ended": "status 0"' in site.kept(ended.node, ended.job_id)
+
+
 @pytest.mark.full
 def test_scripts_of_the_user_have_the_variables_of_the_job(site: Site) -> None:
     """What was passed with `-v` is the same in all three, byte for byte."""
@@ -377,6 +391,19 @@ def test_epilogue_of_the_user_runs_after_a_cancel_and_its_failure_is_noted(site:
     assert (ended.exit_status, ended.out) == (271, "up\npost\n")
     assert "vm_epilogue /home/alice/post.sh: ended with status 4" in site.kept(node, job_id, name="vtorque.log")
     assert '"ended": "status 4"' in site.kept(node, job_id)
+
+
+@pytest.mark.full
+def test_epilogue_of_the_user_that_does_not_end_is_ended(site: Site) -> None:
+    """In the time that the site gives it; the job keeps its status, and nothing of it is left."""
+    site.write("/home/alice/post.sh", "#!/bin/sh\necho post\nsleep 600\necho NEVER\n")
+    with changed(site, vm_epilogue_timeout=2):
+        ended = site.job("-vm", "vm_epilogue=post.sh", stdin="echo job; exit 5\n")
+    assert ended.exit_status == 5
+    assert ended.out in ("job\n", "job\npost\n")  # a slow guest may need all of the time to begin it
+    log = site.kept(ended.node, ended.job_id, name="vtorque.log")
+    assert "vm_epilogue /home/alice/post.sh: was not done in 2 s" in log
+    assert '"ended": "not done in time"' in site.kept(ended.node, ended.job_id)
 
 
 @pytest.mark.full

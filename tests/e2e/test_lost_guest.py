@@ -8,7 +8,22 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Site
-from .trouble import WAITS, check_message, guest_on, kill, left_on, restart_libvirt, wait_in_guest
+from .trouble import (
+    PAIR,
+    SISTER,
+    WAITS,
+    check_message,
+    guest_on,
+    kill,
+    left_on,
+    restart_libvirt,
+    wait_in_guest,
+)
+
+HOOKS = "/etc/vtorque/guest-hooks"
+PANICS = """#!/bin/sh
+setsid sh -c 'until [ -e /tmp/now ]; do sleep 1; done; echo c >/proc/sysrq-trigger' </dev/null >/dev/null 2>&1 &
+"""
 
 
 def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
@@ -24,6 +39,27 @@ def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
         assert (ended.exit_status, ended.out) == (69, "up\n")
         check_message(ended.err, guest, "destroyed" if act == "destroy" else "paused")
         assert '"lost"' in site.kept(node, job_id)
+
+
+@pytest.mark.full
+def test_guest_of_a_sister_whose_kernel_panics_under_its_job(site: Site) -> None:
+    """Also where nothing in the guest tells the host of it, as in the tiny one: it restarts, and that is its end."""
+    write = f"mkdir -p {HOOKS} && cat >{HOOKS}/prologue.parallel"
+    done = site.on(SISTER, "/bin/sh", "-c", write, stdin=PANICS)
+    assert done.returncode == 0, done.stderr
+    try:
+        job_id = site.submit(
+            *PAIR, stdin='echo up; ssh "$(tail -n 1 "$PBS_NODEFILE")" "touch /tmp/now" </dev/null; sleep 600\n'
+        )
+        wait_in_guest(site, job_id)
+        ended = site.end(job_id)
+    finally:
+        site.root(SISTER, f"rm -r {HOOKS}")
+    guest = f"v{SISTER}-1"
+    assert site.left_on_nodes() == []
+    assert (ended.exit_status, ended.out) == (69, "up\n")
+    check_message(ended.err, f"guest {guest} on {SISTER} was lost")
+    assert "Kernel panic" in site.kept(SISTER, job_id, name=f"{guest}.console.log")
 
 
 @pytest.mark.full

@@ -24,6 +24,7 @@ for from in $(sort -u "$PBS_NODEFILE"); do
         ssh "$from" "ssh $to 'echo way $from \\$(hostname) \\$(id -un)'" </dev/null
     done
     ssh "$from" "echo file \\$(md5sum <'$PBS_NODEFILE'); echo who \\$(id)" </dev/null
+    ssh "$from" 'echo size $(nproc) $(sed -n "s/^MemTotal: *//p" /proc/meminfo)' </dev/null
 done
 echo file $(md5sum <"$PBS_NODEFILE"); echo who $(id)
 ssh nobody-else true
@@ -51,6 +52,10 @@ def test_guests_of_two_nodes_are_one_job(site: Site) -> None:
         assert len(said) == len(guests) + 1
         assert len(set(said)) == 1
     assert "groups=1001(alice),2000(HPC Users)" in said[0]
+    sizes = [line.split()[1:] for line in lines if line.startswith("size ")]
+    assert len(sizes) == len(guests)
+    # of its memory a kernel keeps a part for itself
+    assert all(vcpus == "3" and 96 << 10 < int(kib) <= 192 << 10 for vcpus, kib, _unit in sizes), sizes
     assert lines[-1] == "status 255"
     assert "Host key verification failed" in ended.err or "not known" in ended.err
     assert ended.exit_status == 0
@@ -115,6 +120,18 @@ echo "$1 $VTORQUE_RANK $PBS_JOBID $VTORQUE_USER $VTORQUE_UID $(id -u) $(umask)" 
         said = site.root("cn2", f"cat /var/lib/vtorque/records/{ended.job_id}.1/vtorque.log")
         assert "the site's epilogue in guest vcn2-1: ended with status 5: sorry" in said
         _check_failing(site, "cn1", "prologue")
+
+
+@pytest.mark.full
+def test_the_sites_scripts_have_run_when_the_users_prologue_begins(site: Site) -> None:
+    """In every guest, also in those that he goes to from there."""
+    look = 'for host in $(cat "$PBS_NODEFILE"); do ssh "$host" cat /tmp/of-site </dev/null; done\n'
+    site.write("/home/alice/pro.sh", f"#!/bin/sh\n{look}")
+    texts = {name: f"#!/bin/sh\necho {name} >/tmp/of-site\n" for name in ("prologue", "prologue_parallel")}
+    with scripts(site, **texts):
+        ended = site.job("-l", "nodes=cn1+cn2", "-vm", "vcpus=1,ram=192M,vm_prologue=pro.sh", stdin="echo job\n")
+    assert (ended.exit_status, ended.err) == (0, "")
+    assert ended.out.splitlines() == ["prologue", "prologue_parallel", "job"]
 
 
 @pytest.mark.full

@@ -76,7 +76,10 @@ def test_environment_of_the_job(site: Site) -> None:
 
 @pytest.mark.full
 def test_directives_of_the_script_count(site: Site) -> None:
-    """`#PBS -vm` in the script; the command line wins; the job keeps its name."""
+    """`#PBS -vm` in the script, of any prefix, and on standard input; the command line wins; the job keeps its name.
+
+    qsub's own reading of such a line (`-v m`) leaves no variable.
+    """
     script = site.write(
         "/home/alice/direct.sh", "#!/bin/sh\n#PBS -vm vcpus=2\n#PBS -l walltime=600\ngrep -c . $PBS_NODEFILE\n"
     )
@@ -84,6 +87,10 @@ def test_directives_of_the_script_count(site: Site) -> None:
     assert from_script.out == "2\n"
     assert site.job("-vm", "vcpus=1", script).out == "1\n"
     assert site.facts(from_script.job_id)["Job_Name"] == "direct.sh"
+    piped = "#PBS -vm vcpus=2\n#X -vm vcpus=3\ngrep -c . $PBS_NODEFILE; env | grep '^m=' || echo none\n"
+    assert site.job(stdin=piped).out == "2\nnone\n"
+    assert site.job("-C", "#X", stdin=piped).out == "3\nnone\n"
+    assert site.job("-C", "#X", site.write("/home/alice/other.sh", piped)).out == "3\nnone\n"
 
 
 @pytest.mark.full

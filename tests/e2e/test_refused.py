@@ -110,12 +110,16 @@ def test_virtualisation_that_nobody_promised(site: Site) -> None:
 
 @pytest.mark.full
 def test_too_few_cores_are_raised(site: Site) -> None:
-    """One line says so and why; the job gets what its guest needs."""
-    done = site.vsub("-h", "-l", "nodes=1:ppn=1", "-vm", "vcpus=2", stdin="true\n")
+    """And too little memory; one line each says so and why; the job gets what its guest needs."""
+    done = site.vsub("-h", "-l", "nodes=1:ppn=1,mem=100mb", "-vm", "vcpus=2,ram=192M", stdin="true\n")
     job_id = done.stdout.strip()
-    assert (done.returncode, done.stderr) == (0, "vsub: ppn raised from 1 to 3 (2 vcpus + 1 core for the host)\n")
+    assert (done.returncode, done.stderr.splitlines()) == (0, [
+        "vsub: ppn raised from 1 to 3 (2 vcpus + 1 core for the host)",
+        "vsub: mem raised from 100mb to 704mb (192M of ram + 512M for the host)",
+    ])  # fmt: skip
     shown = site.on("fe", "qstat", "-x", "-f", job_id).stdout
     assert "<nodes>1:ppn=3</nodes>" in shown
+    assert "<mem>704mb</mem>" in shown
     drop(site, job_id)
 
 

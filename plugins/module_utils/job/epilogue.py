@@ -16,7 +16,7 @@ import typing as t
 from .. import early_ssh, guestspec, installed, records, shell_links, spool
 from ..errors import VTorqueError, printable
 from ..guestspec import GuestConsole, GuestUse, NodePart
-from . import bounded, delivery, hook_call, lost_guest, playbook, user_scripts
+from . import bounded, delivery, hand_over, hook_call, lost_guest, playbook, user_scripts
 from . import policy as site_policy
 from .batch import kept
 from .hook_call import HookCall
@@ -28,6 +28,9 @@ from .values import written
 READY = "ready.json"
 SISTER_S = 60.0
 """For the removal on a sister, which its MOM does not wait for."""
+REMOVED_S = 30.0
+"""Kept of the hook's time, whatever a user's own epilogue is given, for the playbook that ends the guests of all nodes:
+the reserve behind it is enough for those of this node alone."""
 COPIED = ("refusal", "verdict", "lost", user_scripts.PROLOGUE, user_scripts.EPILOGUE)
 """Records of the run directory that the job's record keeps, each under its own name."""
 LEFT_LENGTH = 2000
@@ -123,6 +126,8 @@ def _end(
             _close_record(call, start, began, left)
         except VTorqueError as error:
             left = left or error
+        if (host := delivery.front_end(policy)) is not None and (more := hand_over.staying(start.record_directory)):
+            playbook.note(log, f"consoles that are too many for {host} and stay in {start.record_directory}: {more}")
     try:
         shell_links.remove_run(start.directory, start.places.run_dir)
     except VTorqueError as error:
@@ -150,7 +155,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         playbook.note(log, f"{user_scripts.EPILOGUE}: {error}")
         return
     if job is not None and script is not None:
-        timeout_s = min(policy.vm_epilogue_timeout, until - time.monotonic())
+        timeout_s = max(0.0, min(policy.vm_epilogue_timeout, until - REMOVED_S - time.monotonic()))
         user_scripts.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 

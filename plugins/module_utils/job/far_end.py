@@ -25,8 +25,6 @@ from . import line, ssh_call
 from .line import Line
 from .lost_guest import GuestLost, LostWatch, ends_with
 
-QUIET_S = 5.0
-"""How long after the job's end its output may be silent and still open: a daemon of the job's may hold it."""
 SILENT_S = 30.0
 """For the far end over an early line to speak: a start file that reads on would wait for our word, as we for its."""
 WORD_S = 3.0
@@ -171,9 +169,9 @@ class Conversation:
 
     def _listen(self, streams: dict[int, int], wakeup: int) -> None:
         quiet_since = time.monotonic()
-        while streams:
+        while streams and not self._over():
             self._offer()
-            timeout = self._patience_s()
+            timeout = SILENT_S if self._silent and not self._begun() else None
             ready = collections.deque(key.fd for key, _events in self._selector.select(timeout))
             if any(fd in streams for fd in ready):
                 quiet_since = time.monotonic()
@@ -190,11 +188,17 @@ class Conversation:
                     self._selector.unregister(fd)
                     del streams[fd]
 
-    def _patience_s(self) -> float | None:
-        """For the next word of the far end; None: it has all the time that the job has."""
-        if self._silent and not self._begun():
-            return SILENT_S
-        return QUIET_S if self._marks[1].end else None
+    def _over(self) -> bool:
+        """Has all arrived that the job printed?
+
+        A daemon that left the job's session lives on and holds the streams; it may be silent or print for ever.  So
+        neither their end nor silence tells, but the mark does: the far end writes it to each stream when the job has
+        ended and its session is dead, and whatever those wrote was in the pipe before it.  A pipe, ssh's channel and
+        our own pipe keep the order of one stream; between the two there is none (the mark of one may come while
+        megabytes of the other are on their way), so it must have come on both.  Nothing else ends the wait: a slow
+        guest loses nothing.  What a daemon prints later is lost, as it is bare when Torque has taken the files.
+        """
+        return all(marks.end for marks in self._marks)
 
     def _begun(self) -> bool:
         return all(marks.begun for marks in self._marks)
@@ -239,7 +243,7 @@ class Conversation:
 
     def _ended(self) -> End:
         out, err = self._marks
-        end = err.end
+        end = err.end or out.end
         if end is not None and end.kind != "broken":
             # the far end's shell is silent about a death by INT, and `exit 130` looks the same: what we sent tells
             interrupted = end == End("exit", str(128 + signal.SIGINT)) and signal.SIGINT in self.signals

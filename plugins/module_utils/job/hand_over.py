@@ -31,6 +31,7 @@ RECORD_LIMIT = 1 << 20
 TEXT_LIMIT = 1 << 18
 """Bytes of a log or console that are handed over: its end, where it is longer; the node keeps more."""
 MOST_FILES = 34
+"""The record, the log, and the consoles of 32 guests, by their names; of a bigger job the others stay on the node."""
 
 
 @frozen
@@ -78,7 +79,7 @@ def pack(job_id: str, start: int, directory: pathlib.Path) -> Parcel:
     Raises:
         VTorqueError: there is no record, or it cannot be read.
     """
-    names = [RECORD, LOG, *sorted(path.name for path in directory.glob(f"*{CONSOLE_END}"))]
+    names = [RECORD, LOG, *_consoles(directory)]
     files: dict[str, bytes] = {}
     try:
         for name in names[:MOST_FILES]:
@@ -87,6 +88,19 @@ def pack(job_id: str, start: int, directory: pathlib.Path) -> Parcel:
     except OSError as error:
         raise VTorqueError(f"the record of job {job_id}", str(error)) from error
     return Parcel(job_id, start, files)
+
+
+def staying(directory: pathlib.Path) -> int:
+    """How many consoles of a record are not handed over.
+
+    Args:
+        directory: of the record.
+    """
+    return max(0, len(_consoles(directory)) + len((RECORD, LOG)) - MOST_FILES)
+
+
+def _consoles(directory: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in directory.glob(f"*{CONSOLE_END}"))
 
 
 def _end_of(path: pathlib.Path, limit: int) -> bytes:

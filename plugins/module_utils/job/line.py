@@ -18,7 +18,7 @@ from ..errors import VTorqueError
 from ..records import Deadline
 from . import ssh_call
 
-END_S = 5.0
+END_S = 1.0
 """For ssh to end when nobody speaks any more: a daemon of the job's may hold the connection."""
 
 
@@ -105,7 +105,8 @@ class EarlyLine:
 
     def _ends(self, deadline: Deadline) -> bool:
         """It is the only writer of what comes back: the end of that is its own."""
-        while select.select([self.out], [], [], deadline.left_s())[0]:
+        # a daemon of the job's may print faster than this reads
+        while not deadline.passed and select.select([self.out], [], [], deadline.left_s())[0]:
             if not os.read(self.out, 1 << 16):
                 return True
         return False

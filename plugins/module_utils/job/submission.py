@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import types
 import typing as t
 
@@ -44,6 +45,8 @@ from .request import (
 from .values import BadValue, KeyFault, shown, size_text
 
 COMMAND_LINE = "command line"
+OUR_WORD = re.compile(rf"""(^|[\s,;="']){re.escape(PREFIX)}""")
+"""Where an attribute begins, or a part of one; not in the name of a host (`stageout=/o@myvtorque:/p`)."""
 
 
 @frozen
@@ -315,7 +318,7 @@ def _refused(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
         yield KeyFault("procs", shown(found[0]), f"with VMs {NOT_AVAILABLE_YET}: ask by -l nodes=1:ppn=N", found[1])
     yield from _start_directory(asked, policy, home)
     for value, where in asked.every("W"):
-        if PREFIX in value:
+        if OUR_WORD.search(value):
             yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
     if asked.arguments.all("x"):
         yield from _command(asked, policy, home)
@@ -373,30 +376,40 @@ def _hosts(nodes: tuple[NodeChunk, ...]) -> int:
     return sum(chunk.count for chunk in nodes if not chunk.host) + len({chunk.host for chunk in nodes if chunk.host})
 
 
+def _parts(nodes: tuple[NodeChunk, ...], chunk: NodeChunk) -> tuple[NodeChunk, ...]:
+    """All that is asked of the hosts of this part; of a host that is named twice Torque takes the sum."""
+    return tuple(other for other in nodes if other.host == chunk.host) if chunk.host else (chunk,)
+
+
+def _cores(parts: tuple[NodeChunk, ...]) -> int:
+    """Their sum on each host; 0: nothing is said."""
+    return parts[0].ppn if len(parts) == 1 else sum(max(part.ppn, 1) for part in parts)
+
+
 def _more_than_any_node(
     asked: _Asked, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]
 ) -> t.Iterator[KeyFault]:
     """Sizes that the user gave himself, against the biggest node."""
     most = max((size.cores for size in known), default=0)
     found = asked.resource("nodes")
-    ppn = max(chunk.ppn for chunk in nodes)
+    ppn = max(_cores(_parts(nodes, chunk)) for chunk in nodes)
     if known and ppn > most:
         yield KeyFault("ppn", str(ppn), f"more than any node of this site has ({most})", found[1] if found else "")
-    memory = asked.resource("mem")
-    most = max((size.mem_mib for size in known), default=0) * sum(chunk.count for chunk in nodes)
+    memory, hosts = asked.resource("mem"), _hosts(nodes)
+    most = max((size.mem_mib for size in known), default=0) * hosts
     if memory and most and (mem_mib(memory[0]) or 0) > most:
-        message = f"more than any node of this site has ({size_text(most)})"
-        yield KeyFault("mem", shown(memory[0]), message, memory[1])
+        whose = f"{hosts} nodes of this site have together" if hosts > 1 else "any node of this site has"
+        yield KeyFault("mem", shown(memory[0]), f"more than {whose} ({size_text(most)})", memory[1])
 
 
 def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> tuple[_Asked, tuple[str, ...]]:
     """Add what is absent, raise what is too small, say what was raised."""
-    small = sorted({chunk.ppn for chunk in nodes if chunk.ppn and chunk.ppn < need.cores})
+    small = sorted({cores for chunk in nodes if 0 < (cores := _cores(_parts(nodes, chunk))) < need.cores})
     notices = [f"ppn raised from {ppn} to {need.cores} ({need.cores_sum})" for ppn in small]
-    wanted = tuple(_fit(chunk, need, policy) for chunk in nodes)
+    wanted = tuple(_fit(chunk, _parts(nodes, chunk), need, policy) for chunk in nodes)
     if wanted != nodes or asked.resource("nodes") is None:
         asked = asked.raised("nodes", "+".join(map(str, wanted)))
-    hosts = sum(chunk.count for chunk in nodes)
+    hosts = _hosts(nodes)
     memory = asked.resource("mem")
     mib = mem_mib(memory[0]) if memory else 0
     if mib is not None and mib < need.mem_mib * hosts:  # Torque's is that of the whole job
@@ -407,9 +420,14 @@ def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Po
     return asked, tuple(notices)
 
 
-def _fit(chunk: NodeChunk, need: Demand, policy: Policy) -> NodeChunk:
-    """A part of the node request with the cores and the property that each of its nodes must have."""
-    chunk = dataclasses.replace(chunk, ppn=max(chunk.ppn, need.cores))
+def _fit(chunk: NodeChunk, parts: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> NodeChunk:
+    """A part of the node request with the property that each of its nodes must have, and the cores.
+
+    What a host lacks that several parts name, the first of them gets.
+    """
+    if parts[0] is chunk:
+        others = sum(max(part.ppn, 1) for part in parts[1:])
+        chunk = dataclasses.replace(chunk, ppn=max(chunk.ppn, need.cores - others))
     if not policy.vm_node_property or policy.vm_node_property in chunk.properties:
         return chunk
     return dataclasses.replace(chunk, properties=(*chunk.properties, policy.vm_node_property))

@@ -122,6 +122,14 @@ def test_supplementary_groups_are_the_nodes(tmp_path: pathlib.Path) -> None:
     assert sorted((tmp_path / "etc/group").read_text().splitlines()) == sorted(first.splitlines())
 
 
+def test_who_is_in_the_group_of_the_journal_on_the_node_reads_that_of_no_guest(tmp_path: pathlib.Path) -> None:
+    """It has what root's own programs said there, as adm has the logs."""
+    prepared(tmp_path, "root:x:0:\nsystemd-journal:x:999:\n", groups="101\tsystemd-journal\n12\tchem\n")
+    assert "group systemd-journal gives power in this image, and is left out" in run(tmp_path)
+    groups = (tmp_path / "etc/group").read_text().splitlines()
+    assert {"systemd-journal:x:999:", "chem:x:12:alice"} <= set(groups)
+
+
 def test_group_that_would_give_power_is_kept_by_its_number_where_the_image_has_none_of_that_name(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -81,6 +81,59 @@ def test_sizes_that_are_all_the_sites_own_are_held_against_the_nodes_as_well() -
         submission([], policy=dataclasses.replace(POLICY, vcpus_default=16))
 
 
+@pytest.mark.parametrize(
+    ("asked", "given", "hosts", "notices"),
+    [
+        ("n1:ppn=2+n1:ppn=2", "n1:ppn=2+n1:ppn=2", 1, []),
+        ("n1:ppn=1+n1:ppn=2", "n1:ppn=2+n1:ppn=2", 1, ["ppn raised from 3 to 4 (3 vcpus + 1 core for the host)"]),
+        ("n1+n1", "n1:ppn=3+n1", 1, ["ppn raised from 2 to 4 (3 vcpus + 1 core for the host)"]),
+        ("n1:ppn=8+n1", "n1:ppn=8+n1", 1, []),
+        ("n1:ppn=2+n2:ppn=4+n1:ppn=2", "n1:ppn=2+n2:ppn=4+n1:ppn=2", 2, []),
+        ("n1+n2", "n1:ppn=4+n2:ppn=4", 2, []),
+        ("1:ppn=4+1:ppn=4", "1:ppn=4+1:ppn=4", 2, []),
+    ],
+)
+def test_a_host_that_is_named_twice_gives_the_sum_and_counts_once(
+    asked: str, given: str, hosts: int, notices: list[str]
+) -> None:
+    done = submission(["-l", f"nodes={asked}", "-vm", "vcpus=3"])
+    resources = done.arguments.resources()
+    assert (resources["nodes"], resources["mem"]) == (given, f"{hosts * (512 + 2048)}mb")
+    assert list(done.notices) == notices
+
+
+def test_a_host_that_is_named_twice_may_not_be_asked_for_more_than_it_has() -> None:
+    with pytest.raises(RequestErrors, match=r"ppn=18: more than any node of this site has \(16\)"):
+        submission(["-l", "nodes=n1:ppn=9+n1:ppn=9"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("1:ppn=4", "more than any node of this site has (64G)"),
+        ("2:ppn=4", "more than 2 nodes of this site have together (128G)"),
+        ("n1:ppn=4+n1:ppn=4", "more than any node of this site has (64G)"),
+    ],
+)
+def test_memory_of_the_job_is_held_against_that_of_all_its_nodes(nodes: str, message: str) -> None:
+    with pytest.raises(RequestErrors) as refused:
+        submission(["-l", f"nodes={nodes},mem=200gb"])
+    assert [fault.message for fault in refused.value.faults] == [message]
+
+
+@pytest.mark.parametrize(
+    "value", ["vtorque:e30", "x=vtorque:e30", "x=a;vtorque:e30", "x=a; vtorque:e30", "a=b,x='vtorque:"]
+)
+def test_a_request_that_another_made_is_not_the_users_to_give(value: str) -> None:
+    with pytest.raises(RequestErrors, match="vtorque: is what vsub itself puts there"):
+        submission(["-W", value])
+
+
+@pytest.mark.parametrize("value", ["stageout=/o@myvtorque:/p", "stagein=/a@vtorque:/b", "x=my-vtorque:1"])
+def test_a_host_may_be_named_as_the_product(value: str) -> None:
+    assert value in submission(["-W", value]).arguments.words
+
+
 def test_work_directory_is_only_a_variable() -> None:
     assert submission(["-w", "/usr"]).arguments.last("w") == "/usr"
 

@@ -15,7 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import install
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import record_form
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hand_over, record_form
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 
@@ -83,6 +83,21 @@ def test_epilogue_hands_the_closed_record_over(site: Site) -> None:
     assert called == f"--send {JOB_ID} 3"
     assert json.loads(content)["exit_status"] == 5
     assert (record.parent / "vtorque.log").read_text().endswith("gone\n")
+
+
+@pytest.mark.parametrize(("consoles", "more"), [(32, 0), (33, 1), (40, 8)])
+def test_epilogue_says_how_many_consoles_the_front_end_does_not_get(site: Site, consoles: int, more: int) -> None:
+    site.policy("record_host: fe\n")
+    assert site.prologue().returncode == 0
+    place = site.state_dir / "records" / KEY
+    for number in range(consoles):
+        (place / f"vt1-{number}.console.log").write_text("Linux\n")
+    assert site.epilogue("0").returncode == 0
+    words = f"consoles that are too many for fe and stay in {place}: "
+    said = [line for line in (place / "vtorque.log").read_text().splitlines() if words in line]
+    assert [line.rpartition(words)[2] for line in said] == ([str(more)] if more else [])
+    handed = [name for name in hand_over.pack(JOB_ID, 3, place).files if name.startswith("vt1-")]
+    assert len(handed) == consoles - more
 
 
 def test_epilogue_marks_its_record_before_it_is_announced(site: Site) -> None:

@@ -9,10 +9,12 @@ import json
 import os
 import pathlib
 import pwd
+import re
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import shell_links
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import epilogue, hook_call
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 
@@ -133,6 +135,19 @@ def test_epilogue_of_the_user_that_fails_is_noted_and_hinders_nothing(site: Site
     assert site.record()["vm_epilogue"]["ended"] == words
     log = (site.state_dir / "records/12-1.th.3/vtorque.log").read_text()
     assert "vm_epilogue /home/vm_epilogue it's: " in log
+
+
+def test_epilogue_of_the_user_leaves_time_for_the_removal(site: Site) -> None:
+    """Whatever the site gives it: Torque's alarm ends the whole hook, and with it the removal."""
+    site.policy("vm_epilogue_timeout: 3600\n")
+    (site.torque_home / "mom_priv/config").write_text("$prologalarm 120\n")
+    ask(site, "vm_epilogue")
+    assert site.prologue().returncode == 0
+    assert site.epilogue("0").returncode == 0
+    log = (site.state_dir / "records/12-1.th.3/vtorque.log").read_text()
+    (given,) = re.findall("vm_epilogue .*: begins, for ([0-9]+) s at most", log)
+    left_s = 120 - hook_call.ALARM_MARGIN_S - hook_call.RESERVE_S
+    assert 1 <= int(given) <= left_s - epilogue.REMOVED_S
 
 
 @pytest.mark.parametrize("why", ["never ready", "lost", "no word of the job"])

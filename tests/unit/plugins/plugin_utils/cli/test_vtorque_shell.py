@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 import resource
+import shlex
 import signal
 import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_words
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_words, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, RefusalRecord
 
 if t.TYPE_CHECKING:
@@ -239,6 +242,43 @@ def test_processes_left_in_the_background_do_not_hold_the_job(job_place: JobPlac
     answer = job_place.batch(b"sleep 1000 & setsid sleep 15 & echo done; exit 6\n")
     assert (answer.status, answer.out) == (6, b"done\n")
     assert not job_place.processes(b"sleep\x001000")
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+@pytest.mark.parametrize("program", ["while echo tick; do sleep 1; done", "yes"])
+def test_a_daemon_that_goes_on_printing_does_not_hold_the_job(job_place: JobPlace, program: str, stream: int) -> None:
+    """What the job itself printed is there before it, whole; how much comes of the daemon, nobody promised."""
+    script = f"seq 200000; seq 200000 >&2\nsetsid sh -c {shlex.quote(program)} >&{stream} &\nsleep 0.2; exit 6\n"
+    answer = job_place.batch(script.encode())
+    own = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
+    assert answer.status == 6
+    for number, said in enumerate((answer.out, answer.err), 1):
+        assert said.startswith(own)
+        assert set(said[len(own) :]) <= (set(b"tick y\n") if number == stream else set())
+    job_place.wait_until(lambda: not job_place.processes(program.encode()))
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+@pytest.mark.parametrize("stream", [1, 2])
+def test_the_far_end_waits_for_room_in_a_pipe_that_does_not_block(shell: str, stream: int) -> None:
+    """A job may leave its streams so (ssh and node.js do), and full; without the mark its end would not be known."""
+    out, into = os.pipe()
+    os.set_blocking(into, False)
+    full = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            full += os.write(into, b"x" * 4096)
+    program = [*shell.split(), str(templates.COLLECTION_DIR / "guest/run.sh"), "bring", "token"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {("stdout", "stderr")[stream - 1]: into}
+    with subprocess.Popen(program, stdin=subprocess.DEVNULL, **streams) as process:
+        os.close(into)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text():  # it has found the pipe full, and sleeps until it tries again
+            assert process.poll() is None
+        with os.fdopen(out, "rb") as reader:
+            assert set(reader.read(full)) == {ord("x")}
+            process.communicate(timeout=PATIENCE_S)
+            assert b"vtorque-token-begin\n" in reader.read()
 
 
 def started(process: subprocess.Popen[bytes]) -> None:
