@@ -1,7 +1,10 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A guest has what is its job's on the node and on the network, and no more; our own processes are not the job's."""
+"""A guest has what is its job's on the node and on the network, and no more; our own processes are not the job's.
+
+Seen to fail: with guests of which all packets pass; without qemu's seccomp filter (`seccomp_sandbox` in qemu.conf).
+"""
 
 from __future__ import annotations
 
@@ -63,6 +66,23 @@ def test_a_guest_stays_on_the_cores_of_its_job_and_our_processes_do_not_live_the
         assert groups("^vtorque-virtiofsd:") == {"/vtorque"}
         assert finish(site, job_id).exit_status == 0
     assert not site.root("cn1", "find /sys/fs/cgroup -type d -path '*/torque/*'")
+
+
+STATUS = """
+for process in $(pgrep -f '^[^ ]*qemu-system'); do grep -hE '^(Uid|Seccomp):' /proc/$process/task/*/status; done
+"""
+
+
+@pytest.mark.full
+def test_qemu_is_not_root_and_is_held_by_seccomp(site: Site) -> None:
+    """Each of its threads, as the kernel tells it: what breaks out of a guest may call what qemu needs, and no more."""
+    job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin=WAITS)
+    wait_in_guest(site, job_id)
+    told = [line.split() for line in site.root("cn1", STATUS).splitlines()]
+    assert finish(site, job_id).exit_status == 0
+    assert len(told) >= 4  # two threads at least
+    assert {words[1] for words in told if words[0] == "Seccomp:"} == {"2"}
+    assert "0" not in {number for name, *numbers in told if name == "Uid:" for number in numbers}
 
 
 @pytest.mark.full

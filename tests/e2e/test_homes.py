@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, changed, check_held, drop, mounted, revive, wait_in_guest
+from .trouble import NODES, changed, check_held, drop, home_server, mounted, wait_in_guest
 
 LOOK = """#!/bin/sh
 cat "$HOME/mine" && echo made >"$HOME/made" && mkdir "$HOME/made.d" && chgrp 2000 "$HOME/made.d"
@@ -88,16 +88,6 @@ def test_the_process_that_shares_a_home_is_the_users_and_ends_with_the_guest(sit
     assert all(one == ["1001", "2000"] for one in groups)
     assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
     site.end(job_id)
-
-
-@contextlib.contextmanager
-def home_server(site: Site) -> t.Iterator[None]:
-    """NFS of the front end's /home, in user space."""
-    site.root("fe", revive("nfs"))
-    try:
-        yield
-    finally:
-        site.root("fe", "kill $(cat /run/ganesha.pid)")
 
 
 def test_home_by_nfs(site: Site) -> None:

@@ -1,7 +1,10 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests that cannot be: told at once by vsub, and by root to whoever went past vsub."""
+"""Requests that cannot be: told at once by vsub, and by root to whoever went past vsub.
+
+Seen to fail: with a reader of requests that takes the first of two.
+"""
 
 from __future__ import annotations
 
@@ -130,6 +133,29 @@ def test_hostile_names_stay_data(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (0, name)
     for node in NODES:
         assert site.root(node, "ls /tmp/vtq2 /tmp/vtq /var/spool/torque/mom_priv/vtq 2>/dev/null || true") == ""
+
+
+CONTROLS = "a\n- [$(touch /tmp/vtq3)]\r\x1b]0;b\x07"
+
+
+@pytest.mark.full
+def test_control_characters_in_names_are_refused_or_stay_data(site: Site) -> None:
+    """A line of its own, or an order to a terminal: qsub takes none in a job's name, and in an account it does nothing.
+
+    What is shown of the job to others holds none.
+    """
+    for call in (site.vsub, site.qsub):
+        done = call("-N", CONTROLS, stdin="echo RAN\n")
+        assert (done.returncode == 0, done.stdout) == (False, "")
+    ended = site.job("-A", CONTROLS, stdin="hostname\n")
+    assert (ended.exit_status, ended.err) == (0, "")
+    assert ended.out.startswith(f"v{ended.node}-")
+    for words in (("job", "show"), ("job", "log"), ("job", "console")):
+        shown = site.on(ended.node, "vmgr", *words, ended.job_id)
+        assert shown.returncode == 0, shown.stderr
+        assert not [char for char in shown.stdout + shown.stderr if not (char.isprintable() or char in "\n\t")]
+    for node in ("fe", *NODES):
+        assert site.on(node, "test", "-e", "/tmp/vtq3").returncode != 0
 
 
 def spoil_owner(place: pathlib.Path) -> None:

@@ -231,6 +231,16 @@ def revive(daemon: str) -> str:
     return f"env PYTHONPATH=/opt/vtorque-lab /opt/vtorque-lab/venv/bin/python -m lab.revive {daemon}"
 
 
+@contextlib.contextmanager
+def home_server(site: Site) -> t.Iterator[None]:
+    """NFS of the front end's /home, in user space."""
+    site.root("fe", revive("nfs"))
+    try:
+        yield
+    finally:
+        site.root("fe", "kill $(cat /run/ganesha.pid)")
+
+
 def restart_libvirt(site: Site, node: str) -> None:
     """It dies without a word, and is there again."""
     site.root(node, "kill -9 $(cat /run/libvirtd.pid)")
@@ -326,11 +336,11 @@ def wait_in_guest(site: Site, job_id: str) -> str:
     return node
 
 
-def finish(site: Site, job_id: str) -> Ended:
+def finish(site: Site, job_id: str, user: str = "alice") -> Ended:
     """Let a script end that waits for it; what comes before it listens is lost on it."""
 
     def ended() -> bool:
-        site.on("fe", "qsig", "-s", "URG", job_id, user="alice")
+        site.on("fe", "qsig", "-s", "URG", job_id, user=user)
         return site.facts(job_id)["job_state"] == "C"
 
     site.wait_for("the end of the script", ended)

@@ -187,13 +187,14 @@ def read_leases(file: pathlib.Path, now: float | None = None) -> tuple[tuple[str
     """Pairs of MAC address and address of the leases that are still valid; a missing file has none."""
     now = time.time() if now is None else now
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = file.read_bytes().decode("utf-8", "replace")
     except OSError:
         return ()
     if text.lstrip().startswith("["):
         rows = _libvirt_leases(text)
     else:
-        rows = [(words[0], words[1], words[2]) for words in map(str.split, text.splitlines()) if len(words) >= 4]
+        # names are the guests' own, and no other character of theirs ends a line
+        rows = [(words[0], words[1], words[2]) for words in map(str.split, text.split("\n")) if len(words) >= 4]
     found = []
     for expiry, mac, address in rows:
         usable = usable_address(address)

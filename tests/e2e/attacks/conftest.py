@@ -27,9 +27,11 @@ def attack(record_property: t.Callable[[str, object], None]) -> Attack:
 
 
 @contextlib.contextmanager
-def guest_of(site: Site, *arguments: str, script: str = WAITS) -> t.Iterator[tuple[str, str]]:
+def guest_of(
+    site: Site, *arguments: str, script: str = WAITS, user: str = "alice"
+) -> t.Iterator[tuple[str, str]]:  # fmt: skip
     """A job whose script runs in its guest: its id and its node.  It ends with an attack that has succeeded."""
-    job_id = site.submit(*arguments, stdin=script)
+    job_id = site.submit(*arguments, stdin=script, user=user)
     try:
         yield job_id, wait_in_guest(site, job_id)
     except BaseException:

@@ -16,6 +16,7 @@ import pytest
 from ..conftest import Site
 from ..trouble import (
     HOOK,
+    PAIR,
     WAITS,
     WELL,
     check_refused,
@@ -28,7 +29,7 @@ from ..trouble import (
     request,
     wait_in_guest,
 )
-from .conftest import Attack, guest_of
+from .conftest import Attack, check_untouched, guest_of
 
 GOOD = request(img="tiny")
 REFUSED: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -59,6 +60,28 @@ def test_changed_while_it_is_held(site: Site, attack: Attack) -> None:
     assert site.on("fe", "qrls", *jobs.values(), user="alice").returncode == 0
     for words, job_id in jobs.items():
         check_refused(site.end(job_id), *REFUSED[words])
+    assert set(site.nodes().values()) == {WELL}
+
+
+@pytest.mark.full
+def test_changed_while_it_waits_for_nodes(site: Site, attack: Attack) -> None:
+    """Nobody holds it: it is read when nodes are free, as it is then, and root never saw what it was before."""
+    with guest_of(site, *PAIR) as (busy, _node):
+        jobs = {words: forge(site, GOOD) for words in REFUSED}
+        other = forge(site, GOOD, "-l", "nodes=1:ppn=2")
+        for words, job_id in jobs.items():
+            attack(f"qalter {' '.join(words)} of a job that waits for nodes")
+            assert alter(site, job_id, *words) == 0
+        attack("qalter of a job that waits for nodes to other memory, by a request as vsub would make it")
+        assert alter(site, other, "-W", f"x={request(img='tiny', ram='256M')}") == 0
+        assert {site.facts(job_id)["job_state"] for job_id in (*jobs.values(), other)} == {"Q"}
+        check_untouched(finish(site, busy))
+    for words, job_id in jobs.items():
+        check_refused(site.end(job_id), *REFUSED[words])
+    ended = site.end(other)
+    assert (ended.exit_status, ended.out.splitlines()[0]) == (0, "RAN")
+    assert ended.out.splitlines()[1].startswith(f"v{ended.node}-")
+    assert json.loads(site.kept(ended.node, other))["guests"][0]["ram_mib"] == 256
     assert set(site.nodes().values()) == {WELL}
 
 

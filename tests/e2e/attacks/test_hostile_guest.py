@@ -4,18 +4,21 @@
 """Root in a guest, and a user in one, against the node, its other jobs and other people's files; all bounded.
 
 Root of a guest is played by the site's own script in guests, which is root there.
-Seen to fail: with a disk of a user's that is mounted without `nosuid`.
+Seen to fail: with a disk of a user's that is mounted without `nosuid`; with an overlay that may grow beyond its image's
+size; with guests of which all packets pass (homes by NFS, the other job's guest).  The guest that lies would be
+believed by a node file, or a job's map, that takes the names that guests give themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import typing as t
 
 import pytest
 
 from ..conftest import Site
-from ..trouble import NODES, WELL, changed, finish, wait_in_guest
+from ..trouble import NODES, PAIR, WELL, changed, finish, home_server, wait_in_guest
 from .conftest import Attack, check_untouched, guest_of
 
 HOOK = "/etc/vtorque/guest-hooks/prologue"
@@ -82,10 +85,41 @@ TAKEN = "for pid in $(pgrep -f '^[^ ]*qemu-system'); do sed -n '/^VmRSS:/s/[^0-9
 LIMIT_MIB = 192 + 512 + 1024
 """What a guest may take: its memory, the host's share of a node with two jobs, what software emulation needs."""
 COUNTS = "echo up; n=0; while [ ! -e ~/enough ]; do n=$((n + 1)); sleep 1; done; echo counted\n"
+FILL = """#!/bin/sh
+# root of the guest: all of its disk, twice, what lies behind its end, and its seed
+exec >/dev/console 2>&1 </dev/null
+[ -b /dev/vda ] && [ -b /dev/vdb ] || exit 1
+for pass in 1 2; do dd if=/dev/zero of=/dev/vda bs=1M; sync; done
+dd if=/dev/zero of=/dev/vda bs=1M seek=4096 count=1 conv=fsync && echo GOT more than the disk
+dd if=/dev/zero of=/dev/vdb bs=4k count=1 conv=fsync && echo GOT the seed
+exit 0
+"""
+DISK = "/var/lib/vtorque/guests/*/*/disk.qcow2"
+DISK_MIB = 64
+"""Of the tiny image, by its record."""
+TABLES_MIB = 4
+"""What a disk may take besides what is on it, for qcow2's own tables."""
+
+
+@pytest.mark.full
+def test_guest_that_writes_over_all_of_its_disk(site: Site, attack: Attack) -> None:
+    """The node loses what it has promised, the size of the image's disk, and no more; the guest's job goes on."""
+    for what in ("all of its disk, twice", "behind the end of its disk", "its seed"):
+        attack(f"root of a guest writes {what}")
+    with root_of_guests(site, FILL), guest_of(site, "-l", "nodes=cn1:ppn=2") as (job_id, node):
+        promised = json.loads(site.root(node, f"qemu-img info -U --output=json {DISK}"))["virtual-size"]
+        taken = int(site.root(node, f"du -B 1 {DISK} | cut -f 1"))
+        check_untouched(finish(site, job_id))
+    assert promised == DISK_MIB * MIB
+    assert promised - MIB <= taken <= promised + TABLES_MIB * MIB
+    assert "GOT" not in site.kept(node, job_id, name="vcn1-1.console.log")
+    assert set(site.nodes().values()) == {WELL}
+
+
 BOMBS = {
     "a fork bomb": "echo up; bomb() { bomb | bomb & }; bomb; while :; do sleep 1; done\n",
     "a memory hog": "echo up; exec awk 'BEGIN { x = \"0123456789abcdef\"; while (1) x = x x }'\n",
-    "a full disk": "echo up; for x in /tmp /dev/shm; do head -c 300m /dev/zero >$x/full & done; wait; sleep 600\n",
+    "files in memory": "echo up; for x in /tmp /dev/shm; do head -c 300m /dev/zero >$x/full & done; wait; sleep 600\n",
 }
 
 
@@ -127,13 +161,17 @@ def used(site: Site, node: str, job_id: str) -> int:
 GRASP = """#!/bin/sh
 # root of the guest: other shares, other people's homes, files that are root's on the node
 exec >/dev/console 2>&1 </dev/null
+while read -r module; do insmod "/lib/modules/$module"; done </lib/modules/order-nfs
 mkdir -p /mnt/x
 tries=0
 for tag in vtorque1 vtorque2 bob home root /home/bob ../bob vtorque0/../../bob; do
     mount -t virtiofs "$tag" /mnt/x && echo "GOT $tag" && cp -r /mnt/x /dev/console && umount /mnt/x
 done
-for share in 10.77.0.1:/home 10.77.0.1:/ 10.77.0.11:/ 10.77.0.11:/home; do
-    timeout 3 mount -t nfs4 "$share" /mnt/x && echo "GOT $share" && umount /mnt/x
+nc -w 1 10.77.0.1 2049 </dev/null && echo "GOT the port"
+for share in 10.77.0.1:/home 10.77.0.1:/home/bob 10.77.0.11:/home; do
+    timeout -s KILL 5 mount -t nfs4 -o "vers=4.2,addr=${share%%:*}" "$share" /mnt/x || continue
+    echo "GOT $share" && cat /mnt/x/secret /mnt/x/bob/secret
+    umount /mnt/x
 done
 cd /home/alice || exit 0
 ls ../bob/secret /home/bob/secret && echo "GOT the secret"
@@ -151,15 +189,19 @@ exit 0
 
 @pytest.mark.full
 def test_root_of_a_guest_and_files_of_others(site: Site, attack: Attack) -> None:
-    """No share but the job's, no home but the user's; what he makes there is his on the node."""
-    for word in ("other shares", "another's home", "a setuid file of root's", "a file given away", "devices", "links"):
+    """No share but the job's, no home but the user's; what he makes there is his on the node.
+
+    All homes are served by NFS, too, to whoever asks as root: he does not get there.
+    """
+    for word in ("other shares", "another's home", "another's home by NFS", "a setuid file of root's",
+                 "a file given away", "devices", "links"):  # fmt: skip
         attack(f"root of a guest: {word}")
     secret = "what bob keeps for himself"
     site.write("/home/bob/secret", secret, user="bob")
     site.root("fe", "chmod 600 /home/bob/secret")
     made = "bash given own own.d disk memory link hard"
     try:
-        with root_of_guests(site, GRASP):
+        with home_server(site), root_of_guests(site, GRASP):
             ended = site.job("-l", "nodes=cn1:ppn=2", stdin="ls ~/bash && ~/bash -p -c 'echo $EUID'; ls /home\n")
         console = site.kept("cn1", ended.job_id, name="vcn1-1.console.log")
         owners = site.root("fe", f"cd /home/alice && stat -c '%u %n' {made} 2>/dev/null; true").split("\n")
@@ -171,6 +213,7 @@ def test_root_of_a_guest_and_files_of_others(site: Site, attack: Attack) -> None
     assert ended.out.splitlines() == ["/home/alice/bash", "1001", "alice"]
     assert "GOT" not in console
     assert secret not in console
+    assert "(it was not let go to 10.77.0.1 tcp 2049" in site.kept("cn1", ended.job_id, name="vtorque.log")
     assert {line for line in owners if line} == {"1001 bash", "1001 given"}
     assert (powers, kept) == ("", secret)
 
@@ -228,3 +271,91 @@ def test_user_in_a_guest_is_not_its_root(site: Site, attack: Attack) -> None:
     script = "".join(f"printf '%s|' \"$({look})\"\n" for look in looks.values())
     ended = site.job(stdin=f"{script}id -u\n")
     assert (ended.exit_status, ended.out) == (0, "|" * len(looks) + "1001\n")
+
+
+NEIGHBOUR = """#!/bin/sh
+# root of alice's guest: into a guest of bob's, in his place, and as his network card
+exec >/dev/console 2>&1 </dev/null
+[ "$VTORQUE_USER" = alice ] || exit 0
+dev=$(ls /sys/class/net | grep -v '^lo$' | head -n 1)
+mac=$(cat /sys/class/net/$dev/address)
+nc -w 2 {address} 22 </dev/null && echo GOT his sshd
+ip addr add {address}/24 dev $dev
+for way in -U -A; do arping $way -c 2 -w 2 -I $dev {address}; done
+ping -c 1 -W 1 -I {address} 10.77.0.11 && echo GOT an answer in his place
+ip addr del {address}/24 dev $dev
+ip link set $dev down; ip link set $dev address {mac}; ip link set $dev up
+arping -U -c 2 -w 2 -I $dev {address}
+ping -c 1 -W 1 10.77.0.11 && echo GOT an answer as his card
+ip link set $dev down; ip link set $dev address $mac; ip link set $dev up
+exit 0
+"""
+MONITORS = "/run/lab/monitors"
+
+
+@contextlib.contextmanager
+def moves(site: Site, node: str) -> t.Iterator[list[str]]:
+    """What a node learns anew of cards, addresses and ports of its bridge; the lines are there when it ends."""
+    lines: list[str] = []
+    for what in ("ip monitor neigh", "bridge monitor fdb"):
+        site.root(node, f"setsid {what} >>{MONITORS}.seen 2>&1 </dev/null & echo $! >>{MONITORS}")
+    try:
+        yield lines
+    finally:
+        site.root(node, f"kill $(cat {MONITORS})")
+        lines += site.root(node, f"cat {MONITORS}.seen; rm {MONITORS} {MONITORS}.seen").splitlines()
+
+
+@pytest.mark.full
+def test_root_of_a_guest_against_the_guest_of_another_job_on_its_node(site: Site, attack: Attack) -> None:
+    """He is not let in there; nobody takes him for it; and the other job ends as if he had not been there."""
+    for what in ("to log in to", "to have the address of", "to have the network card of"):
+        attack(f"root of a guest: {what} another job's guest")
+    asks = ("-l", "nodes=cn1:ppn=1")
+    with changed(site, ("fe", *NODES), **SHARED), guest_of(site, *asks, user="bob") as (his, node):
+        (guest,) = json.loads(site.kept(node, his))["guests"]
+        names = {"address": guest["address"], "mac": guest["mac"]}
+        with moves(site, node) as moved, root_of_guests(site, NEIGHBOUR.format(**names)):
+            ended = site.job(*asks, stdin="echo ran\n")
+        check_untouched(finish(site, his, user="bob"))
+    assert (ended.exit_status, ended.out, ended.err) == (0, "ran\n", "")
+    assert any("vtq2" in line for line in moved), moved  # his own card is seen
+    his_card = [line for line in moved if line.startswith(f"{guest['mac']} ") and "vtq1" not in line]
+    his_address = [line for line in moved if line.startswith(f"{guest['address']} ") and "lladdr" in line]
+    assert his_card == [line for line in his_address if guest["mac"] not in line] == []
+    assert "GOT" not in site.kept(node, ended.job_id, name="vcn1-2.console.log")
+    log = site.kept(node, ended.job_id, name="vtorque.log")
+    assert f"(it was not let go to {guest['address']} tcp 22" in log
+    assert set(site.nodes().values()) == {WELL}
+
+
+LIAR = """#!/bin/sh
+# root of the guest: its name is that of a node, for whoever asks it, and for the server of addresses
+hostname cn2 && echo cn2 >/etc/hostname
+udhcpc -i eth0 -s /bin/true -t 5 -T 1 -n -q -x hostname:cn2 >/dev/null 2>&1
+exit 0
+"""
+BY_NAME = """
+hostname; sort -u $PBS_NODEFILE
+for guest in $(sort -u $PBS_NODEFILE); do ssh $guest hostname </dev/null; done
+ssh cn2 hostname </dev/null 2>/dev/null || echo 'nobody by the lie'
+"""
+TOLD_NAME = "grep -c 'client provides name: cn2' /var/log/dnsmasq.log || true"
+
+
+@pytest.mark.full
+def test_guest_that_lies_in_its_name(site: Site, attack: Attack) -> None:
+    """It is called what its node calls it, in the node file, in the record, and by the other guests of its job."""
+    attack("root of a guest: the name of a node for its own")
+    attack("root of a guest: the name of a node to the DHCP server")
+    before = int(site.root("fe", TOLD_NAME))
+    with root_of_guests(site, LIAR):
+        ended = site.job(*PAIR, stdin=BY_NAME)
+    assert int(site.root("fe", TOLD_NAME)) > before
+    assert (ended.exit_status, ended.err) == (0, "")
+    assert ended.out.splitlines() == ["cn2", "vcn1-1", "vcn2-1", "cn2", "vcn2-1", "nobody by the lie"]
+    record = json.loads(site.kept("cn1", ended.job_id))
+    assert [guest["name"] for guest in record["guests"]] == ["vcn1-1", "vcn2-1"]
+    shown = site.on("cn1", "vmgr", "job", "show", ended.job_id).stdout
+    assert "vcn1-1" in shown
+    assert set(site.nodes().values()) == {WELL}

@@ -3,15 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a user may say to qsub, made to harm: hooks of his choice, variables for root's programs, many faults at once.
 
-Seen to fail: with a plan that does not ask for the job's type.
+Seen to fail: with a plan that does not ask for the job's type; with a reader of requests that takes any shell; with
+additions that may be written at any path.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import typing as t
+
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import FILES, KEYS
 
 from ..conftest import Site
-from ..trouble import NODES, check_refused, drop, encoded, forge, request
+from ..trouble import NODES, check_nobody_blamed, check_refused, drop, encoded, forge, request
 from .conftest import Attack
 
 HITS = "/home/alice/hits"
@@ -165,3 +171,162 @@ def test_arrays_whose_members_all_fail_take_no_node_away(site: Site, attack: Att
     if held:  # by the brake that array members meet
         drop(site, *held)
     assert all(node.usable for node in site.nodes().values()), NODES
+
+
+CANARY = "/tmp/vtq-canary"
+PAYLOADS = (
+    f"$(touch {CANARY})",
+    "]]><x/>",
+    "a: [&x",
+    "{{7*7}}",
+    "../../etc/passwd",
+    f"-oProxyCommand=touch {CANARY}",
+    "%s%n",
+    f"a\nb: `touch {CANARY}`",
+)
+"""For a shell, XML, YAML, Jinja2, a path, ssh's words, a format and what reads lines."""
+BESIDE_KEYS = ("-S", "digest", "file of a digest", "key", "log", "version")
+FIELDS = (*KEYS, *BESIDE_KEYS)
+"""Whatever in a request is a text of the user's."""
+PATHS = ("img", "vcpu_pinning", "disk", *FILES, "-S")
+"""Those of them that may be a path, so that a reader lets more pass."""
+ENOUGH = ("-l", "nodes=1:ppn=2")
+"""What a guest needs, so that nothing is refused for want of it."""
+WHOLE = "0" * 64
+DECODE = """
+import json, sys
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.values import written
+told = []
+for x in json.load(sys.stdin):
+    try:
+        request = Request.decode(x)
+    except UserFault as error:
+        told.append(str(error))
+    else:
+        told.append({"k": {k: written(v) for k, v in request.values.items()}, "s": request.shell,
+                     "d": dict(request.digests)})
+print(json.dumps(told))
+"""
+"""Root's own reader on a node: the words of a refusal, or what it has read."""
+
+
+def wire_of(field: str, payload: str) -> dict[str, t.Any]:
+    """A request that is as it should be but for one field."""
+    wire: dict[str, t.Any] = {"v": 1, "k": {}, "s": ""}
+    if field in KEYS:
+        wire["k"] = {field: payload}
+        if field in FILES or (field == "img" and payload.startswith("/")):
+            wire["d"] = {field: WHOLE}
+        return wire
+    return (
+        wire
+        | {
+            "-S": {"s": payload},
+            "digest": {"k": {"metadata": "/home/alice/more.yml"}, "d": {"metadata": payload}},
+            "file of a digest": {"d": {payload: WHOLE}},
+            "key": {"k": {payload: "1"}},
+            "log": {"l": {payload: True}},
+            "version": {"v": payload},
+        }[field]
+    )
+
+
+def check_no_canary(site: Site) -> None:
+    """No host has run anything of what was tried."""
+    for host in ("fe", *NODES):
+        assert site.on(host, "test", "-e", CANARY).returncode != 0, host
+
+
+def test_every_field_with_every_payload_is_refused_or_exact_data_to_roots_reader(site: Site, attack: Attack) -> None:
+    """As it stands, and as the end of a path, which some fields take; a refusal shows it without control characters."""
+    tried = [(field, text) for field in FIELDS for one in PAYLOADS for text in (one, f"/home/alice/{one}")]
+    for field, text in tried:
+        attack(f"{field}={text!r} to root's reader")
+    wires = [wire_of(field, text) for field, text in tried]
+    done = site.on("cn1", "/opt/vtorque/venv/bin/python", "-I", "-c", DECODE, stdin=json.dumps([*map(encoded, wires)]))
+    assert done.returncode == 0, done.stderr
+    taken = set()
+    for (field, text), wire, told in zip(tried, wires, json.loads(done.stdout), strict=True):
+        if isinstance(told, str):
+            assert told.isprintable(), (field, text)
+            continue
+        taken.add(field)
+        assert told == {"k": wire["k"], "s": wire["s"], "d": wire.get("d", {})}
+        assert text.startswith("/"), (field, text)
+        assert text.isprintable(), (field, text)
+    assert taken == {*PATHS}
+    check_no_canary(site)
+
+
+@pytest.mark.full
+def test_hostile_texts_in_requests_run_nothing_anywhere(site: Site, attack: Attack) -> None:
+    """From the batch server to the end of the job: each field with two of them in turn; paths also with a shell's."""
+    jobs = {}
+    for number, field in enumerate(FIELDS):
+        bare, behind = (PAYLOADS[(number + more) % len(PAYLOADS)] for more in (0, 3))
+        texts = [bare, f"/home/alice/{behind}", *([f"/home/alice/{PAYLOADS[0]}"] if field in PATHS else [])]
+        for text in dict.fromkeys(texts):
+            attack(f"{field}={text!r} in a job's request")
+            jobs[field, text] = forge(site, encoded(wire_of(field, text)), *ENOUGH)
+    for (field, text), job_id in jobs.items():
+        ended = site.end(job_id)
+        assert "49" not in ended.err, (field, text)
+        if field == "vm_epilogue" and text.startswith("/"):  # it is looked for when the job's script is over
+            assert ended.out.startswith(f"RAN\nv{ended.node}-"), (field, text)
+        elif field == "-S" and text.startswith("/"):  # in the guest there is no such shell
+            assert (ended.exit_status in (0, -999), ended.out) == (False, ""), (field, text)
+        else:
+            check_refused(ended)
+    check_no_canary(site)
+    check_nobody_blamed(site)
+
+
+WRITES = "write_files: [{{path: {path}, content: 'alice ALL=(ALL) NOPASSWD: ALL', permissions: '{mode}'}}]\n"
+ROOTS = {
+    "/etc/sudoers.d/x": "0440",
+    "/etc/vtorque/x": "0644",
+    "/home/alice/../../etc/x": "0644",
+    "/tmp/x": "4755",
+}
+"""Files that a user may not write in his guest, and modes that he may not give."""
+LINK, MADE = "/home/alice/way", "/tmp/made"
+
+
+def with_additions(site: Site, text: str) -> str:
+    """A job past vsub whose additions have this text, and their right digest; its id."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    path = site.write(f"/home/alice/more-{digest[:8]}.yml", text)
+    return forge(site, encoded({"v": 1, "k": {"metadata": path}, "s": "", "d": {"metadata": digest}}), *ENOUGH)
+
+
+@pytest.mark.full
+def test_files_that_the_user_adds_are_refused_or_his(site: Site, attack: Attack) -> None:
+    """Not below /etc by name, nor through a link in his home; where he may write himself they are his."""
+    refused = {}
+    for path, mode in ROOTS.items():
+        attack(f"metadata= that writes {path} with mode {mode}")
+        refused[path] = with_additions(site, WRITES.format(path=path, mode=mode))
+    for directory in ("etc", "etc/vtorque"):
+        attack(f"metadata= that writes in /{directory} through a link in the home")
+    try:
+        for path, job_id in refused.items():
+            check_refused(site.end(job_id), "more-", "permissions" if path == "/tmp/x" else path)
+        assert site.on("fe", "ln", "-s", "/etc", LINK, user="alice").returncode == 0
+        for path in (f"{LINK}/sudoers.d/x", f"{LINK}/vtorque/x"):
+            check_refused(
+                site.end(with_additions(site, WRITES.format(path=path, mode="0644"))), path, "ermission denied"
+            )
+        # the same way to where he may write
+        assert site.on("fe", "ln", "-sfn", MADE.rpartition("/")[0], LINK, user="alice").returncode == 0
+        text = WRITES.format(path=f"{LINK}/{MADE.rpartition('/')[2]}", mode="0700")
+        ended = site.end(with_additions(site, f"{text}runcmd: ['id -u >~/who; stat -c \"%u %a\" {MADE} >>~/who']\n"))
+        assert ended.out.startswith("RAN\n"), ended.err
+        assert site.read("/home/alice/who") == "1001\n1001 700\n"
+    finally:
+        site.root("fe", f"rm -f {LINK} /home/alice/who /home/alice/more-*.yml")
+    for host in ("fe", *NODES):
+        gone = f"ls -d /etc/sudoers.d/x /etc/vtorque/x /etc/x {MADE} /tmp/x 2>/dev/null || true"
+        assert site.root(host, gone) == ""
+    check_nobody_blamed(site)

@@ -120,6 +120,20 @@ def test_the_seed_is_read_only_and_nothing_is_offered_that_a_job_has_no_use_for(
     assert root.find("devices/memballoon").get("model") == "none"  # type: ignore[union-attr]
 
 
+def test_disks_are_files_or_come_from_a_process_of_the_users() -> None:
+    """None is a volume of a pool of libvirt's, which libvirt would look through again and again."""
+    for changes in VARIANTS.values():
+        for disk in parse(render(**changes)).iter("disk"):
+            assert disk.get("type") in ("file", "network")
+            assert disk.find("source").get("pool") is None  # type: ignore[union-attr]
+
+
+def test_the_channel_is_our_own_and_no_guest_agents() -> None:
+    """Distributions bound what a guest agent of theirs may be asked for (Enterprise Linux: no guest-exec)."""
+    names = [target.get("name") for target in parse(render()).iterfind("devices/channel/target")]
+    assert names == ["org.vtorque.0"]
+
+
 @pytest.mark.parametrize("cores", ["", "2-5"])
 def test_a_guest_has_all_its_processors_pinned_or_not(cores: str) -> None:
     """Without the element libvirt gives one."""

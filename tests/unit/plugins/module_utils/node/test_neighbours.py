@@ -44,6 +44,25 @@ def test_only_leases_that_are_valid_count(
     assert neighbours.read_leases(tmp_path / "leases", now=1795175000.0) == found
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cn2",
+        "52:54:00:00:01:02",
+        "10.77.0.12",
+        "$(reboot)",
+        "\x1b]0;x\x07",
+        "x\r0 52:54:00:00:01:02 10.77.0.12 y",
+        "[",
+        "0 52:54:00:00:01:02 10.77.0.12 x",
+    ],
+)
+def test_a_name_in_a_lease_says_nothing(tmp_path: pathlib.Path, name: str) -> None:
+    """A guest chooses it, and it may be anything: the card and the address before it are the server's word."""
+    (tmp_path / "leases").write_bytes(f"0 {MAC} 10.77.0.100 {name} 01:{MAC}\n".encode())
+    assert neighbours.read_leases(tmp_path / "leases") == ((MAC, "10.77.0.100"),)
+
+
 def test_a_missing_file_of_leases_has_none(tmp_path: pathlib.Path) -> None:
     assert neighbours.read_leases(tmp_path / "none") == ()
 

@@ -102,6 +102,13 @@ def test_user_data_is_cloud_config_without_any_user_of_the_images() -> None:
     assert data["package_update"] is False
 
 
+def test_no_guest_fetches_packages_while_it_boots() -> None:
+    """What the site or a user wants of them is installed when the guest is ready, in a time that is bounded."""
+    data = _documents(SEED)["user-data"]
+    assert (data["package_update"], data["package_upgrade"]) == (False, False)
+    assert not {"packages", "apt", "yum_repos", "snap"} & set(data)
+
+
 def test_the_address_is_asked_for_by_mac_address() -> None:
     """networkd asks by the machine-id else, which clones of an image may share: one address for all (systemd 9609)."""
     (card,) = _documents(SEED)["network-config"]["ethernets"].values()
