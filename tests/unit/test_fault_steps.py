@@ -11,11 +11,22 @@ import pathlib
 import re
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import guests, making, removing, slots
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
+    disk_server,
+    guests,
+    making,
+    removing,
+    slots,
+    virtiofsd,
+    worker,
+)
 
 from tests.e2e.faults import strike
 
-MODULES = {"slots": slots, "removing": removing, "making": making, "guests": guests}
+MODULES = {
+    "slots": slots, "removing": removing, "virtiofsd": virtiofsd, "disk_server": disk_server, "making": making,
+    "guests": guests, "worker": worker,
+}  # fmt: skip
 EFFECTS = {"write_iso", "create", "symlink_to", "mkdir", "rmtree", "unlink", "copyfile", "touch", "write", "hold",
            "bind", "let_go", "destroy", "end_processes", "flush", "bury", "start", "make_overlay", "free"}  # fmt: skip
 CALLER = """
