@@ -123,6 +123,7 @@ def _end(
             _close_record(call, start, began, left)
         except VTorqueError as error:
             left = left or error
+        _tidy_record(start, log)
     try:
         shell_links.remove_run(start.directory, start.places.run_dir)
     except VTorqueError as error:
@@ -184,6 +185,15 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
     records.write(path, json.dumps(known), reader_uid=call.uid)
+
+
+def _tidy_record(start: Start, log: t.IO[bytes]) -> None:
+    """A prologue that failed has ended whoever still noted something; the sweep looks for what would not go."""
+    try:
+        for name in records.remove_halves(start.record_directory):
+            playbook.note(log, f"half a file removed: {name}")
+    except OSError as error:
+        playbook.note(log, f"half a file may be left: {error}")
 
 
 def _add_job(known: dict[str, t.Any], start: Start) -> None:
