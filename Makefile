@@ -25,7 +25,7 @@ FULL ?=
 SHORT := $(if $(FULL),,-m "not full")
 SOAK ?= 500
 FUZZ ?= 1000000
-# faults in what happens to jobs, beside those at each step of a node
+# faults in what happens to jobs, beside those at each step (tests/e2e/faults)
 FAULTS := $(patsubst %,tests/e2e/test_%.py,endings phases killed guest_faults node_faults site_faults batch_server swept lost_node lost_guest \
 many_verdicts left_processes hung clock untrue mixed)
 PY := build/venv/bin/python
@@ -153,9 +153,9 @@ test-soak: prepare-test runtime images ## many short jobs of several users, one 
 	@VTORQUE_SOAK=$(SOAK) $(PYTEST) -q tests/e2e/soak
 
 .PHONY: test-faults
-test-faults: prepare-test runtime images ## a fault at each step of a node, then of guests, nodes, site and batch server: nothing left, the verdict right
+test-faults: prepare-test runtime images ## a fault at each step of a node and of a mother superior, then of guests, nodes, site and batch server: nothing left, the verdict right
 	@echo "== faults"
-	@rm -f build/test/faults-*.xml; failed=; VTORQUE_FAULTS=1 $(PYTEST) -q --junitxml=build/test/faults-steps.xml tests/e2e/faults || failed=yes; \
+	@rm -f build/test/faults-*.xml; failed=; VTORQUE_FAULTS=1 $(PYTEST) -q -n $(LABS) --dist loadfile --junitxml=build/test/faults-steps.xml tests/e2e/faults || failed=yes; \
 	$(PYTEST) -q -n $(LABS) --dist loadfile --junitxml=build/test/faults-jobs.xml $(FAULTS) || failed=yes; \
 	$(PY) tests/tried.py count faults build/test/faults-*.xml && [ -z "$$failed" ]
 

@@ -53,6 +53,8 @@ def job_key(job_id: str, start: int) -> str:
     return f"{job_id.replace('[', '-').replace(']', '')}.{int(start)}"
 
 
+HALF = re.compile(r"\..+\.([0-9]+)")
+"""What a file is called while it is written, with the number of the process (`write`, `shell_links.point`)."""
 _KEY = re.compile(r"([0-9]+)(?:-([0-9]+))?\.(.+)\.([0-9]+)")
 
 
@@ -375,6 +377,27 @@ def write(path: pathlib.Path, content: str, *, reader_uid: int | None = None, mo
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise VTorqueError(f"{path} was not written", str(error)) from error
+
+
+def remove_halves(directory: pathlib.Path) -> tuple[str, ...]:
+    """Take away what `write` began here in processes that are gone: a kill cut them short.
+
+    Args:
+        directory: root's.
+
+    Returns:
+        Names of the files.
+
+    Raises:
+        OSError: one would not go.
+    """
+    removed = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        half = HALF.fullmatch(path.name)
+        if half and not pathlib.Path("/proc", half[1]).exists():
+            path.unlink(missing_ok=True)
+            removed.append(path.name)
+    return tuple(removed)
 
 
 def write_json(path: pathlib.Path, thing: t.Any, *, reader_uid: int | None = None) -> None:

@@ -159,4 +159,5 @@ def _keep(places: Places, call: str, text: str) -> None:
 def tell_unexpected(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
     """A fault of ours: the user reads one line, the administrator the rest."""
     os.write(2, f"vtorque: a fault in vTorque itself: {kind.__name__}: tell the administrator\n".encode())
-    _keep(Places(), " ".join(map(repr, sys.argv[1:6])), "".join(traceback.format_exception(kind, error, trace)))
+    with contextlib.suppress(Exception):  # else Python would tell the user of this one, too, and of all that led to it
+        _keep(Places(), " ".join(map(repr, sys.argv[1:6])), "".join(traceback.format_exception(kind, error, trace)))

@@ -128,6 +128,7 @@ def _end(
             left = left or error
         if (host := delivery.front_end(policy)) is not None and (more := hand_over.staying(start.record_directory)):
             playbook.note(log, f"consoles that are too many for {host} and stay in {start.record_directory}: {more}")
+        _tidy_record(start, log)
     try:
         shell_links.remove_run(start.directory, start.places.run_dir)
     except VTorqueError as error:
@@ -189,6 +190,15 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
     records.write(path, json.dumps(known), reader_uid=call.uid)
+
+
+def _tidy_record(start: Start, log: t.IO[bytes]) -> None:
+    """A prologue that failed has ended whoever still noted something; the sweep looks for what would not go."""
+    try:
+        for name in records.remove_halves(start.record_directory):
+            playbook.note(log, f"half a file removed: {name}")
+    except OSError as error:
+        playbook.note(log, f"half a file may be left: {error}")
 
 
 def _add_job(known: dict[str, t.Any], start: Start) -> None:

@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 
-from .. import shell_links
+from .. import records, shell_links
 from ..errors import VTorqueError
 from ..records import Deadline, ProcessId
 from .locks import STONE_KEPT_S
@@ -23,7 +23,6 @@ LOCK_KEPT_S = 86_400.0
 """An empty file that nobody holds does no harm for a day."""
 WRITING_S = 3600.0
 """No file of ours takes that long to write: whoever has the writer's number by then is another process."""
-_HALF = re.compile(r"\..+\.([0-9]+)")
 _PLAYBOOK = re.compile(r"ansible-local-([0-9]+)[a-z0-9_]{8}")
 _SHELL = re.compile(r"([0-9]{1,10})\.([0-9]{1,20})")
 
@@ -81,7 +80,7 @@ def _half_files(settings: NodeSettings) -> list[str]:
     places += [path for path in _entries(settings.state_dir / "records") if _changed(path) > recently]
     removed = []
     for path in (path for place in places for path in _entries(place)):
-        half = _HALF.fullmatch(path.name)
+        half = records.HALF.fullmatch(path.name)
         if half and not path.is_dir() and not _writes_still(int(half[1]), path):
             with contextlib.suppress(OSError):  # a disk that takes nothing keeps no start from being swept
                 path.unlink(missing_ok=True)

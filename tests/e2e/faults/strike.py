@@ -6,10 +6,12 @@
 The steps are taken from the installed collection: each call in the functions of `WALKED`, but for `LOOKS`, which leave
 nothing, and for functions of those modules, whose own calls are steps.  In processes of ours alone, each such call is
 compiled anew inside of one that may fail.  Guests are real domains whose firmware stops the processor, and count as
-ready at once.
+ready at once.  Steps that a plain guest does not come to are tried with one of the user's own image, disk and
+additions, and with a worker that hangs.
 
 Arguments, as JSON: the kinds of fault; of how many points one is tried; who is told of lost guests (a sister's way).
-Says a line of JSON for each point, and at last one with all `steps`, and those that were `reached`.
+Says a line of JSON with how many `points` there are and how many of them are `tried`, one for each of these, and at
+last one with all `steps`, and those that were `reached`.
 """
 
 from __future__ import annotations
@@ -35,8 +37,20 @@ import typing as t
 
 BASE = "ansible_collections.mikelangelo.vtorque.plugins"
 NODE = f"{BASE}.module_utils.node"
-WALKED = ("slots", "removing", "making", "guests")
+WALKED = ("slots", "removing", "virtiofsd", "disk_server", "making", "guests", "worker")
 """In the order in which they import each other."""
+PROCESSES = ("virtiofsd", "disk_server", "worker")
+"""Modules that start processes, and mend nothing themselves: there an error of nobody's is as a kill, and a step that
+hangs as a process that does (`stuck`)."""
+OF_THE_WORKER = ("worker._stay", "worker._end_politely", "worker._bury")
+"""What it does when it is told to end."""
+CHILDREN = (
+    "virtiofsd._become", "virtiofsd._keep", "virtiofsd._raise_limit", "disk_server._become", "disk_server._tell",
+)  # fmt: skip
+"""What a child does before it is the user's program, and takes back when it ends."""
+OF_THE_END = ("removing.", "slots.", *OF_THE_WORKER, "worker.log")
+NO_AFTER = frozenset({"os.fork", "os.execve", "self._become", "os._exit"})
+"""What comes after these comes never, or twice."""
 LOOKS = frozenset({
     "Console", "Deadline.after", "DomainSpec", "Kept", "NodeFault", "SiteFault", "UserFault", "VTorqueError",
     "Timings", "broken_disk", "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
@@ -49,6 +63,20 @@ LOOKS = frozenset({
     "slots.taken", "contextlib.suppress", "concurrent.futures.ThreadPoolExecutor", "pool.submit", "future.result",
     "pathlib.Path", "GuestFacts", "itertools.islice", "locks.start_lock", "locks.refuse_if_over", "is_bare",
     "bare_host.absent", "bare_host.remove", "disk_judged", "asked_for", "works[0]", "all", "any", "dict",
+    "locks.StartOver", "locks.StartOver(self.settings, self.order.key).to_dict", "ProcessId.of", "Watching", "bool",
+    "directory.replace", r"directory.replace('\\', '\\\\').replace", "ending.Noted", "ending.held_back", "enumerate",
+    "error_from_dict", "error.to_dict", "fault.to_dict", "why.to_dict", "file_server.silent_pool", "float",
+    "gc.enable", "gc.freeze", "guests.disk_judged", "json.loads",
+    "log.read_text(encoding='utf-8', errors='replace').split",
+    "over.over", "own_image.look", "own_image.what_of", "poll.poll", "poll.register", "printable", "read_header",
+    "readable", "records.log_line", "self._hear", "self._reason", "self._waited", "self.work.look",
+    "self.work.options", "time.monotonic", "traceback.format_exc", "type", "watching.run", "OSError",
+    "ctypes.CDLL", "ctypes.addressof", "ctypes.create_string_buffer", "ctypes.get_errno", "libc.capget",
+    "resource.getrlimit", "select.poll", "select.select", "stat.S_ISREG", "struct.pack", "struct.unpack",
+    # a process's own descriptors and signals, which go with it
+    "ending.hear_again", "ending.settle", "one.detach", "os.chdir", "os.close", "os.closerange", "os.dup", "os.dup2",
+    "os.fdopen", "os.fstat", "os.getpid", "os.pidfd_open", "os.pipe2", "os.set_inheritable", "os.strerror",
+    "os.sysconf", "os.uname", "os.waitstatus_to_exitcode", "socket.socketpair", "os._exit",
     "dict.fromkeys", "int", "isinstance", "len", "list", "map", "max", "min", "next", "range", "round", "set",
     "sorted", "str", "tuple", "zip",
 })  # fmt: skip
@@ -58,7 +86,7 @@ LOOKING_METHODS = frozenset({
     "iterdir", "join", "keys", "left_s", "partition", "phase", "read", "read_text", "rpartition", "seek",
     "settings", "splitlines", "start_dir", "record_dir", "guest_name", "agent_socket", "tap_name", "mac", "update",
     "values", "startswith", "strip", "isdecimal", "is_symlink", "stat", "read_link", "readlink", "listen", "open",
-    "glob",
+    "glob", "fileno", "told", "hear", "current",
 })  # fmt: skip
 HALT = b"\xfa\xf4\xeb\xfd"
 """cli, hlt, jmp to the hlt: where an x86 processor begins, 16 bytes below the end of its ROM."""
@@ -69,12 +97,14 @@ END_S = 20.0
 """For a removal that must end a worker that hangs, which it does after two thirds."""
 PATIENCE_S = 3.0
 """How long a removal may hang before it is killed, as its caller's ssh would be."""
+STUCK_S = 6.0
+"""For a removal that finds its worker stopped."""
 MOST_PLACES = 4096
 
 
-def is_step(name: str, own: t.Container[str]) -> bool:
+def is_step(name: str, own: t.Container[str], looks: t.Container[str] = LOOKS) -> bool:
     """May this call leave something behind, or take something away?"""
-    return not (name in LOOKS or name in own or name.rpartition(".")[2] in LOOKING_METHODS)
+    return not (name in looks or name in own or name.rpartition(".")[2] in LOOKING_METHODS)
 
 
 def functions_of(trees: t.Iterable[ast.Module]) -> set[str]:
@@ -85,8 +115,8 @@ def functions_of(trees: t.Iterable[ast.Module]) -> set[str]:
 class Wrapper(ast.NodeTransformer):
     """Puts each step of a module into a call of `strike_`, with its place: `module.function: callee #n`."""
 
-    def __init__(self, module: str, own: t.Container[str]) -> None:
-        self.module, self.own = module, own
+    def __init__(self, module: str, own: t.Container[str], looks: t.Container[str] = LOOKS) -> None:
+        self.module, self.own, self.looks = module, own, looks
         self.where: list[str] = []
         self.places: list[str] = []
 
@@ -101,7 +131,7 @@ class Wrapper(ast.NodeTransformer):
         """A step, inside of what may fail."""
         name = ast.unparse(node.func)
         self.generic_visit(node)
-        if not self.where or not is_step(name, self.own):
+        if not self.where or not is_step(name, self.own, self.looks):
             return node
         place = f"{self.module}.{self.where[-1]}: {name}"
         number = sum(one.partition(" #")[0] == place for one in self.places) + 1
@@ -110,13 +140,13 @@ class Wrapper(ast.NodeTransformer):
         return ast.Call(ast.Name("strike_", ast.Load()), [ast.Constant(self.places[-1]), ast.Lambda(empty, node)], [])
 
 
-def wrapped(sources: t.Mapping[str, str]) -> dict[str, tuple[ast.Module, list[str]]]:
+def wrapped(sources: t.Mapping[str, str], looks: t.Container[str] = LOOKS) -> dict[str, tuple[ast.Module, list[str]]]:
     """By module: its tree, with all steps wrapped, and their places."""
     trees = {name: ast.parse(text) for name, text in sources.items()}
     own = functions_of(trees.values())
     found = {}
     for name, tree in trees.items():
-        wrapper = Wrapper(name, own)
+        wrapper = Wrapper(name, own, looks)
         found[name] = (ast.fix_missing_locations(wrapper.visit(tree)), wrapper.places)
     return found
 
@@ -240,16 +270,19 @@ class Node:
 
     def __init__(self, tell: t.Sequence[str], templates: pathlib.Path) -> None:
         self.tell = tuple(tell)
-        for name in ("making", "preflight", "front", "guests", "removing", "slots", "locks"):
+        for name in (*WALKED, "preflight", "front", "locks"):
             importlib.import_module(f"{NODE}.{name}")
         self.spec = importlib.import_module(f"{BASE}.module_utils.guestspec")
         self.records = importlib.import_module(f"{BASE}.module_utils.records")
         self.modules = {name: sys.modules[f"{NODE}.{name}"] for name in WALKED}
+        self.alice = pwd.getpwnam("alice")
         self.front, self.locks = sys.modules[f"{NODE}.front"], sys.modules[f"{NODE}.locks"]
         found = importlib.import_module(f"{BASE}.plugin_utils.node_settings")
         policy = importlib.import_module(f"{BASE}.module_utils.job.policy_file").load()
         self.name = found.host_name()
-        self.settings = dataclasses.replace(found.settings_of(policy, self.name), template_dir=templates)
+        settings = found.settings_of(policy, self.name)
+        self.settings = dataclasses.replace(settings, template_dir=templates, own_images_mib=1 << 10)
+        self.own_files = {name: f"{self.alice.pw_dir}/fault-{name}-{self.name}.qcow2" for name in ("image", "disk")}
         self.faults = self._compile()
         self.key = self._key()
 
@@ -277,24 +310,44 @@ class Node:
             words = path.with_suffix(".pub").read_text(encoding="utf-8").split()
             return self.spec.KeyPair(path.read_text(encoding="utf-8"), " ".join(words[:2]))
 
-    def part(self, job_id: str, timeout_s: float) -> t.Any:
-        """A guest of alice's."""
-        alice = pwd.getpwnam("alice")
+    @contextlib.contextmanager
+    def files_of_alices(self) -> t.Iterator[None]:
+        """An image and a disk of alice's own, which hold nothing."""
+        try:
+            for path in self.own_files.values():
+                subprocess.run(
+                    ["/usr/bin/qemu-img", "create", "-q", "-f", "qcow2", path, "64M"],
+                    user=self.alice.pw_uid, group=self.alice.pw_gid, extra_groups=[], check=True,
+                )  # fmt: skip
+            yield
+        finally:
+            for path in self.own_files.values():
+                pathlib.Path(path).unlink(missing_ok=True)
+
+    def part(self, job_id: str, timeout_s: float, *, own: bool = False) -> t.Any:
+        """A guest of alice's, of the pool's image, or with all that may be her own."""
+        alice = self.alice
         owner = self.spec.Owner("alice", alice.pw_uid, alice.pw_gid, "alice", alice.pw_dir, alice.pw_shell)
         guest = self.spec.GuestSpec(
             0, 0, "tiny", "debian", os.uname().machine, 1, 64, "qemu", "sharedfs", self.key, self.key.public
         )
-        return self.spec.NodePart(self.spec.VERSION, "present", job_id, 1, self.name, timeout_s, owner, (guest,))
+        additions = self.spec.Additions()
+        if own:
+            guest = dataclasses.replace(guest, image=self.own_files["image"], data_disk=self.own_files["disk"])
+            additions = self.spec.Additions(commands=(self.spec.Command("true"),))
+        return self.spec.NodePart(
+            self.spec.VERSION, "present", job_id, 1, self.name, timeout_s, owner, (guest,), additions=additions
+        )
 
     def present(
-        self, job_id: str, within_s: float = MAKE_S, fault: tuple[str, str, str] | None = None
+        self, job_id: str, within_s: float = MAKE_S, fault: tuple[str, str, str] | None = None, *, own: bool = False
     ) -> dict[str, t.Any]:
         """Make a part, with what fails in it."""
 
         def work() -> list[str]:
             if fault:
                 self.faults.arm(*fault)
-            part = self.part(job_id, within_s)
+            part = self.part(job_id, within_s, own=own)
             found = self.front.present(part, self.settings, self.records.Deadline.after(within_s), tell=self.tell)
             return [one.name for one in found]
 
@@ -348,55 +401,92 @@ def try_one(node: Node, job_id: str, who: str, fault: tuple[str, str, str]) -> d
     """One fault, then the epilogue's removal, then a look.
 
     Args:
-        who: `present`; `worker`, whose removal fails when it is told to end; or `absent`, alone.
+        who: `present`; `own`, the same with what is the user's own; `worker`, whose removal fails when it is told to
+            end; `absent`, alone; or `stuck`, the same with a worker that is stopped.
     """
     kind = fault[2]
+    making, hangs = who in ("present", "own"), kind == "hangs"
     told: dict[str, t.Any] = {"who": who, "place": fault[0], "when": fault[1], "kind": kind}
-    node.faults.live = who == "present"
+    node.faults.live = making
     told["present"] = node.present(
-        job_id, HANG_S if who == "present" and kind == "hangs" else MAKE_S, fault if who != "absent" else None
+        job_id, HANG_S if making and hangs else MAKE_S, fault if making or who == "worker" else None, own=who == "own"
     )
     node.say(job_id)
-    if who == "present":
+    if making:
         told["undone"] = node.left(job_id)
-    if who == "absent":
-        node.end_worker(job_id)
+    if who in ("absent", "stuck"):
+        stuck = who == "stuck"
+        node.end_worker(job_id, signal.SIGSTOP if stuck else signal.SIGKILL, wait=not stuck)
         node.faults.live = True
-        told["failed"] = node.absent(job_id, PATIENCE_S if kind == "hangs" else None, fault)
+        patience_s = (STUCK_S if stuck else 0) + PATIENCE_S
+        told["failed"] = node.absent(job_id, patience_s if hangs else None, fault, STUCK_S if stuck else MAKE_S)
     if who == "worker":
         node.faults.live = True
-        node.end_worker(job_id, signal.SIGTERM, wait=kind != "hangs")
+        node.end_worker(job_id, signal.SIGTERM, wait=not hangs)
         # what hangs must have begun to
-        while kind == "hangs" and not node.faults.memory[-1]:
+        while hangs and not node.faults.memory[-1]:
             time.sleep(0.01)
     # in the end all of them are well, but for a worker that still hangs: that is ended
-    told["absent"] = node.absent(job_id, deadline_s=END_S if kind == "hangs" else MAKE_S)
+    told["absent"] = node.absent(job_id, deadline_s=END_S if hangs or who == "stuck" else MAKE_S)
     node.faults.live = False
     told["struck"] = node.faults.struck
     told["left"] = node.left(job_id)
     return told
 
 
+def ways_of(place: str, kinds: t.Sequence[str]) -> list[tuple[str, str]]:
+    """When and how a step fails."""
+    callee = place.partition(": ")[2].partition(" #")[0]
+    whens = ("before",) if callee in NO_AFTER else ("before", "after")
+    if place.startswith(CHILDREN):
+        return [("before", kind) for kind in ("killed", "disk") if kind in kinds]
+    if place.partition(".")[0] in PROCESSES:
+        return [
+            (when, kind) for kind in ("killed", "disk") if kind in kinds
+            for when in whens if (when, kind) != ("after", "disk")
+        ]  # fmt: skip
+    return [(when, kind) for kind in kinds for when in whens if kind != "hangs" or when == "before"]
+
+
 def points_of(node: Node, numbers: t.Iterator[int], kinds: t.Sequence[str]) -> list[tuple[str, tuple[str, str, str]]]:
-    """Every fault that there is, by what a job without one comes to."""
-    job_id = f"{next(numbers)}.fe"
-    node.faults.reached()
-    if not node.present(job_id).get("answer"):
-        raise SystemExit("not even without a fault is a guest made")
-    node.say(job_id)
-    made = node.faults.reached()
+    """Every fault that there is, by what jobs without one come to."""
+
+    def made(*, own: bool = False) -> tuple[str, set[str]]:
+        """A job with its guest, and what was reached."""
+        job_id = f"{next(numbers)}.fe"
+        node.faults.reached()
+        if not node.present(job_id, own=own).get("answer"):
+            raise SystemExit("not even without a fault is a guest made")
+        node.say(job_id)
+        return job_id, {one for one in node.faults.reached() if not one.startswith(OF_THE_WORKER)}
+
+    def gone(job_id: str, deadline_s: float = MAKE_S) -> set[str]:
+        """What a removal reached."""
+        if "answer" not in node.absent(job_id, deadline_s=deadline_s):
+            raise SystemExit("not even without a fault does a guest go")
+        return node.faults.reached()
+
+    gone(made()[0])  # what a node does for its first guest, it does once
+    job_id, making = made()
+    node.end_worker(job_id, signal.SIGTERM)
+    ending = {place for place in node.faults.reached() if place.startswith(OF_THE_END)}
+    gone(job_id)
+    job_id, _same = made()
     node.end_worker(job_id)
-    if "answer" not in node.absent(job_id):
-        raise SystemExit("not even without a fault does a guest go")
-    gone = node.faults.reached()
-    of = {"present": made, "worker": {one for one in gone if one.startswith(("removing.", "slots."))}, "absent": gone}
+    removing = gone(job_id)
+    job_id, own = made(own=True)
+    gone(job_id)
+    job_id, _same = made()
+    node.end_worker(job_id, signal.SIGSTOP, wait=False)
+    stuck = gone(job_id, STUCK_S)
+    of = {
+        "present": making, "worker": ending, "absent": removing, "own": own - making, "stuck": stuck - removing,
+    }  # fmt: skip
     return [
         (who, (place, when, kind))
-        for kind in kinds
         for who, places in of.items()
         for place in sorted(places)
-        for when in ("before", "after")
-        if kind != "hangs" or when == "before"
+        for when, kind in ways_of(place, kinds)
     ]
 
 
@@ -412,16 +502,19 @@ def main() -> None:
         # a record of an earlier run must not stand for a job of ours
         numbers = itertools.count(int(time.time()) % 1_000_000 * 1000 + 1_000_000_000)
         beside = f"{next(numbers)}.fe"
-        points = points_of(node, numbers, kinds)
-        reached = sorted({fault[0] for who, fault in points})
-        try:
-            node.present(beside)
-            for who, fault in points[first::every]:
-                seen = try_one(node, f"{next(numbers)}.fe", who, fault)
-                print(json.dumps({**seen, "beside": node.lives(beside)}), flush=True)
-        finally:
-            node.absent(beside)
-        print(json.dumps({"steps": sorted(node.faults.places), "reached": reached, "points": len(points)}), flush=True)
+        with node.files_of_alices():
+            points = points_of(node, numbers, kinds)
+            reached = sorted({fault[0] for who, fault in points})
+            tried = points[first::every]
+            print(json.dumps({"points": len(points), "tried": len(tried)}), flush=True)
+            try:
+                node.present(beside)
+                for who, fault in tried:
+                    seen = try_one(node, f"{next(numbers)}.fe", who, fault)
+                    print(json.dumps({**seen, "beside": node.lives(beside)}), flush=True)
+            finally:
+                node.absent(beside)
+        print(json.dumps({"steps": sorted(node.faults.places), "reached": reached}), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import subprocess
 import time
 
 import pytest
@@ -64,6 +65,19 @@ def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
     assert record["guests"] == [{"name": "vt1-1"}]
     assert set(record["phases"]) == {"plan", "prologue", "epilogue"}
     assert (record["exit_status"], record["ended"]) == (-11, 5.0)
+
+
+def test_epilogue_takes_the_half_of_a_file_whose_writer_is_gone(site: Site) -> None:
+    """A prologue that failed ended what noted something for the job's record; who still writes is let alone."""
+    assert site.prologue().returncode == 0
+    record = site.state_dir / "records" / KEY
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for pid in (gone.pid, os.getpid()):
+        (record / f".alone.json.{pid}").touch()
+    assert site.epilogue().returncode == 0
+    assert [path.name for path in record.glob(".*")] == [f".alone.json.{os.getpid()}"]
+    assert f"half a file removed: .alone.json.{gone.pid}" in (record / "vtorque.log").read_text()
 
 
 def test_epilogue_hands_the_closed_record_over(site: Site) -> None:

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of a run of many faults while it lasts, and which of them it tries."""
+
+from __future__ import annotations
+
+import collections
+import os
+import sys
+import time
+import typing as t
+
+EVERY = int(os.environ.get("VTORQUE_FAULTS", "60"))
+"""Of so many faults one is tried."""
+SEED = int(os.environ.get("VTORQUE_SEED", "0"))
+STEP_S = 20.0
+"""Between two lines."""
+
+
+class Progress:
+    """How many of how many, where it is tried; a line now and then.
+
+    On standard error: of tests that run side by side nobody hears another word before they end.
+
+    Args:
+        where: the node, or what else tells two of them apart.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.tried: collections.Counter[str] = collections.Counter()
+        self.of = self.there = 0
+        self._began = self._said = time.monotonic()
+
+    def begin(self, of: int, there: int) -> None:
+        """So many are tried, of so many that there are."""
+        self.of, self.there = of, there
+        self._say()
+
+    def one(self, kind: str) -> None:
+        """One was."""
+        self.tried[kind] += 1
+        if time.monotonic() - self._said >= STEP_S or self.tried.total() == self.of:
+            self._say()
+
+    def _say(self) -> None:
+        self._said = time.monotonic()
+        print(
+            f"\n  {self.where}: {self.tried.total()} of {self.of} faults tried, {self._said - self._began:.0f} s",
+            end="", file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
+def end(progress: t.Sequence[Progress]) -> None:
+    """The last line: how many of all that there are, and of which kinds."""
+    tried = sum((one.tried for one in progress), collections.Counter[str]())
+    there = sum(one.there for one in progress)
+    print(
+        f"\n  {tried.total()} of {there} fault points were tried (VTORQUE_SEED={SEED}): {dict(tried)}",
+        file=sys.stderr,
+        flush=True,
+    )
