@@ -131,7 +131,9 @@ def test_step_fails_in_the_program_that_is_meant(
     with pytest.raises(OSError, match="No space left"):
         step("a.b: c #1", lambda: done.append(2))
     assert done == [1]
-    assert reached.read_text().splitlines() == [point.word] * 4
+    armed.write_text(superior.armed(point._replace(kind="hangs")))
+    assert step("a.b: c #1", lambda: 7) == 7, "it has struck already"
+    assert reached.read_text().splitlines() == [point.word] * 5
 
 
 def test_step_of_another_program_is_let_alone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
