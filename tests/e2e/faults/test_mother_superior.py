@@ -139,7 +139,13 @@ def hasty(site: Site) -> t.Iterator[None]:
 
 def arm(site: Site, node: str, *faults: Point) -> None:
     """From now on these steps fail on a node; a whole file or none."""
-    done = site.on(node, "/bin/sh", "-c", f"cat >{ARMED}.new && mv {ARMED}.new {ARMED}", stdin=superior.armed(*faults))
+    done = site.on(
+        node,
+        "/bin/sh",
+        "-c",
+        f"rm -f {STRUCK}; cat >{ARMED}.new && mv {ARMED}.new {ARMED}",
+        stdin=superior.armed(*faults),
+    )
     assert done.returncode == 0, done.stderr
 
 
