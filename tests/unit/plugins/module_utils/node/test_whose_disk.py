@@ -198,7 +198,7 @@ def test_a_copy_that_cannot_be_read_is_the_fault_of_who_keeps_it(
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOENT], ids=errno.errorcode.get)
 def test_what_proves_nothing_of_the_disk_blames_nobody(node: Node, number: int) -> None:
     copy = dataclasses.replace(images.find(IMAGE, node.settings.pool), kept_in="disk")
-    assert type(images.unreadable(copy, copy.path, error_of(number))) is VTorqueError
+    assert images.unreadable(copy, copy.path, error_of(number)).__class__ is VTorqueError
 
 
 # -- the node's own disk
@@ -248,16 +248,16 @@ def test_a_real_full_disk_is_the_nodes(node: Node) -> None:
 @pytest.mark.parametrize("path", ["/home/alice/disk.img", "/proc/sys/vm/nr", "statement", "/ramdisk/vtorque/.use"])
 def test_a_file_that_is_not_the_nodes_own_proves_nothing_of_its_disk(node: Node, path: str, number: int) -> None:
     """A user's, of a server that nobody thought of here, or in memory: the note would be taken back at once."""
-    assert type(judged(node, error_of(number, path))) is VTorqueError
+    assert judged(node, error_of(number, path)).__class__ is VTorqueError
 
 
 def test_a_connection_in_vain_is_no_disk(node: Node) -> None:
-    assert type(judged(node, error_of(errno.ETIMEDOUT))) is VTorqueError
+    assert judged(node, error_of(errno.ETIMEDOUT)).__class__ is VTorqueError
 
 
 @pytest.mark.parametrize("number", [*AWAY, *FULL, errno.EACCES], ids=errno.errorcode.get)
 def test_what_was_forgotten_of_the_pool_is_still_the_sites(node: Node, number: int) -> None:
-    assert type(judged(node, error_of(number, str(node.settings.pool / IMAGE / "disk.img")))) is SiteFault
+    assert judged(node, error_of(number, str(node.settings.pool / IMAGE / "disk.img"))).__class__ is SiteFault
 
 
 @pytest.mark.parametrize(
