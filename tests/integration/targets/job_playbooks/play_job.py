@@ -27,7 +27,7 @@ CANARY = "{{ lookup('pipe', 'touch /tmp/vtorque-canary') }}$(touch /tmp/vtorque-
 QSTAT = """<?xml version="1.0"?>
 <Data><Job><Job_Id>{job}</Job_Id><Job_Name>{canary}</Job_Name><Job_Owner>nobody@head</Job_Owner>
 <job_state>R</job_state><queue>batch</queue><server>head</server><Account_Name>{canary}</Account_Name>
-<exec_host>{here}/0+{here}/1</exec_host><Hold_Types>n</Hold_Types><Resource_List><nodes>1:ppn=2</nodes></Resource_List>
+<exec_host>{here}/0+{here}/1</exec_host><Hold_Types>n</Hold_Types><Resource_List><nodes>1:ppn=2</nodes><mem>4gb</mem></Resource_List>
 <session_id>0</session_id><substate>41</substate><Variable_List>PBS_O_HOME=/,FOO={canary}</Variable_List>
 <euser>nobody</euser><egroup>nogroup</egroup><submit_args>{canary}</submit_args><start_count>{start}</start_count>
 <init_work_dir>/tmp</init_work_dir><x>{request}</x></Job></Data>
