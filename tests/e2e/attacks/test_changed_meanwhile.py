@@ -137,7 +137,7 @@ def test_changed_in_the_prologue(site: Site, attack: Attack) -> None:
 @pytest.mark.full
 def test_changed_while_it_runs_and_between_two_starts(site: Site, attack: Attack) -> None:
     """A start that is over is taken away by its own files; the next one is what the job says then."""
-    with guest_of(site, "-l", "nodes=cn1:ppn=2", "-vm", "ram=192M") as (job_id, node):
+    with guest_of(site, "-l", "nodes=cn1:ppn=2,mem=1gb", "-vm", "ram=192M") as (job_id, node):
         attack("qalter -W x= of a running job")
         assert alter(site, job_id, "-W", f"x={request(img='tiny')}") != 0
         attack("qalter -S of a running job")
