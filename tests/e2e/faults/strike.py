@@ -53,7 +53,7 @@ NO_AFTER = frozenset({"os.fork", "os.execve", "self._become", "os._exit"})
 """What comes after these comes never, or twice."""
 LOOKS = frozenset({
     "Console", "Deadline.after", "DomainSpec", "Kept", "NodeFault", "SiteFault", "UserFault", "VTorqueError",
-    "Timings", "broken_disk", "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
+    "Timings", "broken_disk", "unjudged", "files_of", "kind", "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
     "json.dumps", "kind_of", "job_key", "records.read_json", "records.boot_id", "records.starts_of",
     "secrets.token_hex", "images.Image", "images.Boot", "images.find", "memory.limit_mib",
     "neighbours.Candidate", "neighbours.ask_static_map", "neighbours.node_address", "network_rules.Guest",
@@ -86,7 +86,7 @@ LOOKING_METHODS = frozenset({
     "iterdir", "join", "keys", "left_s", "partition", "phase", "read", "read_text", "rpartition", "seek",
     "settings", "splitlines", "start_dir", "record_dir", "guest_name", "agent_socket", "tap_name", "mac", "update",
     "values", "startswith", "strip", "isdecimal", "is_symlink", "stat", "read_link", "readlink", "listen", "open",
-    "glob", "fileno", "told", "hear", "current",
+    "glob", "fileno", "told", "hear", "current", "is_relative_to",
 })  # fmt: skip
 HALT = b"\xfa\xf4\xeb\xfd"
 """cli, hlt, jmp to the hlt: where an x86 processor begins, 16 bytes below the end of its ROM."""
