@@ -53,7 +53,8 @@ NO_AFTER = frozenset({"os.fork", "os.execve", "self._become", "os._exit"})
 """What comes after these comes never, or twice."""
 LOOKS = frozenset({
     "Console", "Deadline.after", "DomainSpec", "Kept", "NodeFault", "SiteFault", "UserFault", "VTorqueError",
-    "Timings", "broken_disk", "unjudged", "files_of", "kind", "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
+    "Timings", "broken_disk", "unjudged", "files_of", "kind",
+    "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
     "json.dumps", "kind_of", "job_key", "records.read_json", "records.boot_id", "records.starts_of",
     "secrets.token_hex", "images.Image", "images.Boot", "images.find", "memory.limit_mib",
     "neighbours.Candidate", "neighbours.ask_static_map", "neighbours.node_address", "network_rules.Guest",
