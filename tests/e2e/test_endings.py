@@ -349,20 +349,21 @@ def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
 
 
 @pytest.mark.full
-def test_libvirt_of_the_sister_restarts_while_guests_boot(site: Site) -> None:
-    """The job is held, as its bound is, both nodes undo it; the sister bears our note until a sweep finds her well."""
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_libvirt_restarts_while_guests_boot(site: Site, node: str) -> None:
+    """The job is held, as its bound is, both nodes undo it; that node bears our note until a sweep finds it well."""
     with never_ready(site) as request:
         job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
-        restart_libvirt(site, SISTER)
-        facts = check_held(site, job_id, f"{SISTER}: libvirt was lost while guests were starting")
+        restart_libvirt(site, node)
+        facts = check_held(site, job_id, f"{node}: libvirt was lost while guests were starting")
         assert site.left_on_nodes() == []
     assert facts["start_count"] == "1"
     assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
     nodes = site.nodes()
-    check_offline(nodes[SISTER], "libvirt", job_id)
-    assert nodes[SUPERIOR] == WELL
-    assert sweep(site, SISTER).returncode == 0
+    check_offline(nodes[node], "libvirt", job_id)
+    assert [one for name, one in nodes.items() if name in NODES and name != node] == [WELL]
+    assert sweep(site, node).returncode == 0
     check_nobody_blamed(site)
     drop(site, job_id)
 
@@ -434,6 +435,17 @@ def array_of_two(site: Site) -> tuple[str, list[str]]:
     members = [parent.replace("[]", f"[{number}]") for number in (1, 2)]
     assert {wait_in_guest(site, member) for member in members} == {*NODES}
     return parent, members
+
+
+@pytest.mark.full
+def test_job_purged_while_its_guests_boot(site: Site) -> None:
+    """The server has forgotten it when its prologue has its verdict; both nodes are clean all the same."""
+    with never_ready(site, timeout=45) as request:
+        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        booting(site, job_id)
+        assert site.on("fe", "qdel", "-p", job_id).returncode == 0
+        site.wait_for("both nodes to be clean", lambda: not site.left_on_nodes(), seen=site.left_on_nodes)
+    check_nobody_blamed(site)
 
 
 @pytest.mark.full

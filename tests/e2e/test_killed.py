@@ -99,16 +99,17 @@ def test_job_deleted_while_its_guest_boots(site: Site) -> None:
 
 
 @pytest.mark.full
-def test_mom_killed_while_guests_boot(site: Site) -> None:
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_mom_killed_while_guests_boot(site: Site, node: str) -> None:
     """The hook goes on without her and undoes what it began; the job waits for its owner, and no node is blamed."""
     with never_ready(site, timeout=45) as request:
         job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
         assert site.runs(job_id) == SUPERIOR
         site.wait_for("a guest on each node", lambda: all(guest_on(site, node) for node in NODES))
         assert site.on("fe", "qhold", job_id, user="alice").returncode == 0
-        site.root(SUPERIOR, "kill -9 $(cat /run/lab/mom.pid)")
-        site.wait_for("the server to miss her", lambda: "down" in site.nodes()[SUPERIOR].states)
-        site.root(SUPERIOR, revive("batch"))
+        site.root(node, "kill -9 $(cat /run/lab/mom.pid)")
+        site.wait_for("the server to miss her", lambda: "down" in site.nodes()[node].states)
+        site.root(node, revive("batch"))
         facts = site.wait_state(job_id, "HC")
         sweep_all(site)
     assert facts["job_state"] == "H"
