@@ -80,6 +80,7 @@ LOOKS = frozenset({
     "os.sysconf", "os.uname", "os.waitstatus_to_exitcode", "socket.socketpair", "os._exit",
     "dict.fromkeys", "int", "isinstance", "len", "list", "map", "max", "min", "next", "range", "round", "set",
     "sorted", "str", "tuple", "zip",
+    "self._become",  # the whole life of a process that was forked, which lets no error out; its calls are steps
 })  # fmt: skip
 """What computes, reads or only asks."""
 LOOKING_METHODS = frozenset({
