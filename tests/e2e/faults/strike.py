@@ -49,7 +49,7 @@ CHILDREN = (
 )  # fmt: skip
 """What a child does before it is the user's program, and takes back when it ends."""
 OF_THE_END = ("removing.", "slots.", *OF_THE_WORKER, "worker.log")
-NO_AFTER = frozenset({"os.fork", "os.execve", "self._become", "os._exit"})
+NO_AFTER = frozenset({"os.fork", "os.execve", "os._exit"})
 """What comes after these comes never, or twice."""
 LOOKS = frozenset({
     "Console", "Deadline.after", "DomainSpec", "Kept", "NodeFault", "SiteFault", "UserFault", "VTorqueError",
