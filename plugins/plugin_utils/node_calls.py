@@ -95,7 +95,8 @@ class NodeCall:
         self._process: subprocess.Popen[bytes] | None = None
         self._peer: socket.socket | None = None
         self._complaint: int | None = None
-        self._heard = b""
+        self._heard = bytearray()
+        self._without_newline = 0  # so many bytes of it: another node might send it in a million pieces
 
     def __enter__(self) -> NodeCall:
         if self._begun is None:
@@ -184,12 +185,15 @@ class NodeCall:
         except ConnectionError:
             data = b""
         self._heard += data
-        line, newline, rest = self._heard.partition(b"\n")
-        if newline or len(self._heard) >= LIMIT:
-            self._heard = rest
+        end = self._heard.find(b"\n", self._without_newline)
+        self._without_newline = len(self._heard)
+        if end >= 0 or len(self._heard) >= LIMIT:
+            line = bytes(self._heard[: end if 0 <= end < LIMIT else LIMIT])
+            del self._heard[: end + 1 if end >= 0 else len(self._heard)]
+            self._without_newline = 0
             self._waiting = False
             self._begun = None  # it has answered: from now on it is as any
-            return Reply(0, line[:LIMIT], self._complained())
+            return Reply(0, line, self._complained())
         if data:
             return None
         if self._begun is not None and not self._heard:
@@ -199,7 +203,7 @@ class NodeCall:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self._process.wait(END_S)
-        return Reply(status, self._heard, self._complained())
+        return Reply(status, bytes(self._heard), self._complained())
 
     @property
     def _open(self) -> socket.socket:

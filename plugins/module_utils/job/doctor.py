@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import socket
 import stat
@@ -15,6 +16,7 @@ from .. import templates
 from ..errors import SiteFault, VTorqueError
 from ..findings import BAD, NONE, OK, WARN, Finding
 from ..key_exchange import KEX_ALGORITHMS
+from ..leash import WORDS, WORDS_BYTES, leash
 from .batch import NOTE_PREFIX, BatchNode, BatchSystem, rights, same_host
 from .batch.mom_hooks import HOOKS, OURS, others
 from .hook_call import ALARM_MARGIN_S, RESERVE_S, read_alarm_s
@@ -240,16 +242,25 @@ def reach(node: str, timeout_s: float, ssh: str = SSH) -> str:
 
     Where root's key is bound to one command, that command runs instead, and is asked nothing.
     """
-    try:
-        done = subprocess.run(
-            [*ssh_call(node, timeout_s, ssh), "true"], timeout=timeout_s + 1, stdin=subprocess.DEVNULL,
-            capture_output=True, check=False, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"no answer in {timeout_s:.0f} s"
-    except OSError as error:
-        return f"{ssh}: {error.strerror}"
-    return "" if done.returncode == 0 else last_words(done.stderr, done.returncode)
+    with os.fdopen(os.memfd_create("vtorque-doctor", os.MFD_CLOEXEC), "w+b") as complaint:
+        try:
+            process = subprocess.Popen(
+                [*ssh_call(node, timeout_s, ssh), "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=complaint, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            )  # fmt: skip
+        except OSError as error:
+            return f"{ssh}: {error.strerror}"
+        with process:
+            leash(process.pid, WORDS)  # the other node might be in anybody's hands
+            try:
+                status = process.wait(timeout_s + 1)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return f"no answer in {timeout_s:.0f} s"
+        if os.fstat(complaint.fileno()).st_size >= WORDS_BYTES:
+            return "its standard error has no end"
+        complaint.seek(0)
+        return "" if status == 0 else last_words(complaint.read(), status)
 
 
 def ssh_call(node: str, timeout_s: float, ssh: str = SSH) -> list[str]:

@@ -66,6 +66,24 @@ def test_a_line_without_an_end_is_read_to_its_limit(call: t.Any) -> None:
     assert len(heard["n1"].output) == node_calls.LIMIT
 
 
+def test_an_answer_in_a_million_pieces_is_read_as_any(call: t.Any) -> None:
+    """Each piece is looked at once: with all that came before, it was a minute of the mother superior's processor."""
+    one = call("n1", "import os; [os.write(1, b'x') for _ in range(1 << 18)]; os.write(1, b'\\n'); input()")
+    one.ask(b"abc")
+    heard, errors = replies([one])
+    assert errors == {}
+    assert heard["n1"].output == b"x" * (1 << 18)
+
+
+def test_who_says_two_lines_has_said_two_answers(call: t.Any) -> None:
+    one = call("n1", "print('first\\nsecond', flush=True); input(); print('third', flush=True); input(); input()")
+    one.ask(b"abc")
+    heard = [replies([one])[0]["n1"].output]
+    one.say(b"def")
+    heard.append(replies([one])[0]["n1"].output)
+    assert heard == [b"first", b"second"]
+
+
 FLOOD = "import os, sys\nsys.stdin.readline()\nfor _ in range(50): os.write(2, bytes(1 << 20))"
 
 

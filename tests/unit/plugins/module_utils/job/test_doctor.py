@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import resource
 import typing as t
 
 import pytest
@@ -296,6 +297,14 @@ def test_ways_that_nobody_names() -> None:
 def test_ssh_that_hangs_or_is_missing(tmp_path: pathlib.Path) -> None:
     assert doctor.reach("cn2", -0.9, ssh_that(tmp_path, "exec sleep 60")).startswith("no answer in ")
     assert "No such file" in doctor.reach("cn2", 5, str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_ssh_that_talks_without_end_is_kept_nowhere(tmp_path: pathlib.Path, stream: int) -> None:
+    ssh = ssh_that(tmp_path, f"exec head -c 300000000 /dev/zero >&{stream}")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert doctor.reach("cn2", 60, ssh) == ("its standard error has no end" if stream == 2 else "")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "in KiB"
 
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=x", "a b", "", "a;b", "a@b"])
