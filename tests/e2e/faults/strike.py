@@ -494,7 +494,7 @@ def points_of(node: Node, numbers: t.Iterator[int], kinds: t.Sequence[str]) -> l
 
 def main() -> None:
     """Try them."""
-    kinds, every, first, tell = map(json.loads, sys.argv[1:])
+    kinds, every, first, tell, only = map(json.loads, sys.argv[1:])
     os.umask(0o022)
     with tempfile.TemporaryDirectory(dir="/run") as directory:
         place = pathlib.Path(directory)
@@ -507,8 +507,11 @@ def main() -> None:
         with node.files_of_alices():
             points = points_of(node, numbers, kinds)
             reached = sorted({fault[0] for who, fault in points})
-            tried = points[first::every]
-            print(json.dumps({"points": len(points), "tried": len(tried)}), flush=True)
+            wanted = [(who, fault) for who, fault in points if only in " ".join((who, fault[2], *fault[1::-1]))]
+            if not wanted:
+                raise SystemExit(f"{only!r} stands in the line of no fault")
+            tried = wanted[first % min(every, len(wanted)) :: every]
+            print(json.dumps({"points": len(wanted), "tried": len(tried)}), flush=True)
             try:
                 node.present(beside)
                 for who, fault in tried:

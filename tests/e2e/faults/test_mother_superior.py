@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pathlib
 import random
 import re
-import sys
 import time
 import typing as t
 
@@ -33,9 +31,8 @@ from ..conftest import Site
 from ..trouble import NODES, REREAD, SISTER, SUPERIOR, WAITS, changed, drop, sweep, wait_in_guest
 from . import superior
 from .superior import ARMED, REACHED, STRUCK, Point
-from .told import EVERY, SEED, Progress, end
+from .told import EVERY, ONLY, SEED, Progress, end
 
-ONLY = os.environ.get("VTORQUE_FAULT", "")
 KINDS = ("killed", "raises", "disk")
 PYTHON = "/opt/vtorque/venv/bin/python"
 PAIR = ("-l", f"nodes={SUPERIOR}:ppn=1+{SISTER}:ppn=1")
@@ -284,7 +281,6 @@ def test_nothing_is_left_after_a_fault_at_a_step_of_the_mother_superior(
     """Each fault, the end of the job, and a look; all that came of it is told at the end."""
     chance = random.Random(SEED)
     progress = Progress("mother superior")
-    wrong: list[str] = []
     missed: list[str] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(capsys.disabled())
@@ -297,18 +293,17 @@ def test_nothing_is_left_after_a_fault_at_a_step_of_the_mother_superior(
         tried = points[chance.randrange(min(EVERY, len(points))) :: EVERY]
         progress.begin(len(tried), len(points))
         for point in tried:
-            try:
+            told = len(progress.wrong)
+            with progress.told_if_wrong(str(point)):
                 if not try_one(site, point, others, bobs):
                     missed.append(str(point))
-            except AssertionError as error:
-                wrong.append(f"{point}: {error}")
-                print(f"\n  {wrong[-1]}", file=sys.stderr, flush=True)
+            if len(progress.wrong) > told:
                 put_right(site, bobs)
             if str(point) not in missed:
                 record_property("tried", str(point))
             progress.one(f"{point.who} {point.kind}")
         end([progress])
-    assert wrong == []
+    assert progress.wrong == []
     assert len(missed) <= MISSED_SHARE * len(tried), missed
 
 

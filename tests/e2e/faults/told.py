@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import sys
 import time
@@ -14,6 +15,8 @@ import typing as t
 EVERY = int(os.environ.get("VTORQUE_FAULTS", "60"))
 """Of so many faults one is tried."""
 SEED = int(os.environ.get("VTORQUE_SEED", "0"))
+ONLY = os.environ.get("VTORQUE_FAULT", "")
+"""Only faults in whose line of the report these words stand."""
 STEP_S = 20.0
 """Between two lines."""
 
@@ -30,6 +33,7 @@ class Progress:
     def __init__(self, where: str) -> None:
         self.where = where
         self.tried: collections.Counter[str] = collections.Counter()
+        self.wrong: list[str] = []
         self.of = self.there = 0
         self._began = self._said = time.monotonic()
 
@@ -43,6 +47,15 @@ class Progress:
         self.tried[kind] += 1
         if time.monotonic() - self._said >= STEP_S or self.tried.total() == self.of:
             self._say()
+
+    @contextlib.contextmanager
+    def told_if_wrong(self, point: str = "") -> t.Iterator[None]:
+        """What did not come out as it should is said at once, and kept: the others are tried all the same."""
+        try:
+            yield
+        except AssertionError as error:
+            self.wrong.append(f"{point}: {error}" if point else str(error))
+            print(f"\n  {self.where}: {self.wrong[-1]}", file=sys.stderr, flush=True)
 
     def _say(self) -> None:
         self._said = time.monotonic()
