@@ -16,9 +16,10 @@ import hypothesis
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import images
 
-# how long an example takes depends on what else the machine does
+# how long an example takes depends on what else the machine does; who asks for more asks for others
 hypothesis.settings.register_profile(
-    "vtorque", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "vtorque", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="VTORQUE_FUZZ" not in os.environ,
 )  # fmt: skip
 hypothesis.settings.load_profile("vtorque")
 

@@ -163,7 +163,7 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
     patience_s = max(LEAST_PATIENCE_S, min(PATIENCE_S, left_s)) if call.marked else UNMARKED_PATIENCE_S
     deadline = Deadline.after(patience_s)
     batch = open_batch(policy, timeout_s=CALL_S, deadline=deadline)
-    asked = 0
+    asked, told = 0, None
     while True:
         asked += 1
         try:
@@ -171,10 +171,12 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
         except UnknownJob:
             raise
         except SiteFault as error:
+            if told is None or not deadline.passed:  # one that was cut off by our end says less than those before
+                told = error
             pause_s = PAUSES_S[min(asked, len(PAUSES_S)) - 1]
             if not call.marked or deadline.left_s() <= pause_s:
                 often = f"; asked {asked} times in {patience_s:.0f} s" if asked > 1 else ""
-                raise SiteFault(error.what, f"{error.why}{often}", error.hint) from error
+                raise SiteFault(told.what, f"{told.why}{often}", told.hint) from error
             time.sleep(pause_s)  # nothing tells when a server answers again
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -38,6 +39,8 @@ PATIENCE_S = 120
 """Generous: a machine may be busy, and no test measures time."""
 COLLECTION = templates.COLLECTION_DIR.parent
 JOB_ID = "4711.head"
+FIRST_UID, PLACES, PORTS_TRIED = 100_000, 64, 10
+_numbers = itertools.count()
 BEGIN = """
 import json, pathlib, sys
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
@@ -97,6 +100,14 @@ class Answer:
     err: bytes
 
 
+def take_away(directory: pathlib.Path) -> None:
+    """A directory from which others may still take something, or into which they leave their last."""
+    end = time.monotonic() + PATIENCE_S
+    while directory.exists():
+        assert time.monotonic() < end, sorted(directory.rglob("*"))
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 class JobPlace:
     """A node on which alice's job starts, and its guest.
 
@@ -111,10 +122,7 @@ class JobPlace:
         self.early = early
         self.stack = stack
         self.shell = shell
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.uid = self.port
+        self.uid = FIRST_UID + os.getpid() * PLACES + next(_numbers) % PLACES
         """Several of these tests may run at once, each with a user of its own."""
         root.chmod(0o755)
         for name in ("home", "jobs", "x11"):
@@ -124,23 +132,36 @@ class JobPlace:
         self.of_the_guest("run.sh", self.far_end)
         self._prefix()
         self._keys()
-        self._sshd_config()
-        sshd = f"exec /usr/sbin/sshd -D -e -f {root}/sshd_config"
         stack.callback(self._no_places)
-        self.guest = Namespace(root, self.uid, shell, busybox=busybox, program=sshd)
-        stack.callback(self.guest.close)
-        assert self.guest.process.stderr
-        assert "listening" in self.guest.process.stderr.readline()
+        self._guest(busybox=busybox)
         self.node = Namespace(root, self.uid, shell)
         stack.callback(self.node.close)
         self.run_dir = self.node.run_dir
         self.directory = self.run_dir / "jobs" / records.job_key(JOB_ID, 1)
 
+    def _guest(self, *, busybox: bool) -> None:
+        """A guest's sshd, on a port that is free; one may be taken between our look and sshd's."""
+        for _ in range(PORTS_TRIED):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port = free.getsockname()[1]
+            self._sshd_config()
+            sshd = f"exec /usr/sbin/sshd -D -e -f {self.root}/sshd_config"
+            self.guest = Namespace(self.root, self.uid, self.shell, busybox=busybox, program=sshd)
+            self.stack.callback(self.guest.close)
+            assert self.guest.process.stderr
+            said = self.guest.process.stderr.readline()
+            if "listening" in said:
+                return
+            self.guest.close()
+        raise AssertionError(said)
+
     def _no_places(self) -> None:
         """What run.sh made for sessions that nobody ended: in a guest it goes with the guest."""
         for place in pathlib.Path("/tmp").glob("vtorque.??????"):
-            if place.stat().st_uid == self.uid:
-                shutil.rmtree(place)
+            with contextlib.suppress(FileNotFoundError):  # another's, at the end of his job
+                if place.stat().st_uid == self.uid:
+                    take_away(place)
 
     def of_the_guest(self, name: str, path: pathlib.Path) -> None:
         """A program of the guest's side, with this place for the guest's own."""
@@ -322,16 +343,26 @@ class JobPlace:
                 continue
         return found
 
-    def process(self, words: bytes) -> int:
-        """The one such process: the kernel closes what held up who began it before it shows the command line."""
-        self.wait_until(lambda: len(self.processes(words)) == 1)
-        return self.processes(words)[0]
+    def process(self, program: str) -> int:
+        """The one process of the user that is this program.
+
+        Its path stands in the command lines of those that come before it, too, and who began it goes on before the
+        kernel shows any.
+        """
+        name = pathlib.Path(program).name
+
+        def found() -> list[int]:
+            there = self.processes(program.encode())
+            return [one for one in there if pathlib.Path(f"/proc/{one}/comm").read_text() == f"{name}\n"]
+
+        self.wait_until(lambda: len(found()) == 1)
+        return found()[0]
 
 
 def _job_place(shell: str, *, busybox: bool, early: bool) -> t.Iterator[JobPlace]:
     with contextlib.ExitStack() as stack:
         root = pathlib.Path(tempfile.mkdtemp(prefix="vtorque-test-", dir="/tmp"))
-        stack.callback(shutil.rmtree, root)
+        stack.callback(take_away, root)
         yield JobPlace(root, stack, shell, busybox=busybox, early=early)
 
 

@@ -240,6 +240,15 @@ def test_words_say_that_the_server_was_asked_in_vain(site: Site) -> None:
     assert re.search(r"cannot be reached(; asked [2-9] times in 2 s)?$", site.refusal("12-1.th.0")["why"])
 
 
+def test_a_question_that_we_cut_off_does_not_hide_what_the_server_said(site: Site) -> None:
+    site.policy("prologue_timeout: 1\ntimeout: 1\n")
+    asked = f"{site.place}/asked-before"
+    words = "echo 'cannot connect to server th (errno=111)' >&2; exit 111"
+    site.qstat(f"[ ! -e {asked} ] || exec sleep 60; : >{asked}; {words}")
+    assert site.prologue().returncode == 0
+    assert re.search(r"cannot be reached(; asked 2 times in 2 s)?$", site.refusal("12-1.th.0")["why"])
+
+
 def test_when_nothing_can_be_left_one_line_says_so(site: Site) -> None:
     site.job(interactive=True)
     site.run_dir.write_text("in the way")

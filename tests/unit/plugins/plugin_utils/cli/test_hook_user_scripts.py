@@ -99,7 +99,7 @@ def test_guest_that_is_lost_under_the_users_prologue_is_not_his_fault(site: Site
 
 
 def test_prologue_of_the_user_is_ended_at_the_deadline(site: Site) -> None:
-    site.policy("prologue_timeout: 3\ntimeout: 1\n")
+    site.policy("prologue_timeout: 8\ntimeout: 1\n")
     ask(site, "vm_prologue", answer="time.sleep(1000)")
     assert site.prologue().returncode == 0
     assert "was not done in" in site.refusal()["why"]
@@ -125,7 +125,7 @@ def test_epilogue_of_the_user_runs_before_the_guests_go(site: Site) -> None:
 
 @pytest.mark.parametrize("answer", ['{"kind": "exit", "number": 4, "tail": "x"}', "time.sleep(1000)"])
 def test_epilogue_of_the_user_that_fails_is_noted_and_hinders_nothing(site: Site, answer: str) -> None:
-    site.policy("vm_epilogue_timeout: 1\n")
+    site.policy(f"vm_epilogue_timeout: {60 if 'exit' in answer else 1}\n")
     ask(site, "vm_epilogue", answer=answer)
     assert site.prologue().returncode == 0
     site.make_guest()

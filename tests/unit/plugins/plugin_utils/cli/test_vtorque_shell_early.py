@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import
 if t.TYPE_CHECKING:
     from .conftest import JobPlace
 
-SSH = b"/usr/bin/ssh"
+SSH = "/usr/bin/ssh"
 PATIENCE_S = 120
 """Generous: a machine may be busy, and no test measures time."""
 
@@ -47,11 +47,11 @@ def test_the_job_runs_over_it_alone(early_place: JobPlace) -> None:
     begun = early_place.process(SSH)
     assert process.stdout
     assert process.stdout.readline() == b"up\n"
-    assert early_place.processes(SSH) == [begun]
+    assert early_place.processes(SSH.encode()) == [begun]
     (early_place.root / "home/seen").touch()
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 4
-    early_place.wait_until(lambda: early_place.processes(SSH) == [])
+    early_place.wait_until(lambda: early_place.processes(SSH.encode()) == [])
 
 
 def test_it_is_the_users_and_nothing_of_the_hooks(early_place: JobPlace) -> None:
@@ -77,7 +77,7 @@ def test_one_that_has_ended_is_passed_over(early_place: JobPlace) -> None:
     def ready(shell: ProcessId) -> None:
         early_place.make_ready(shell)
         os.kill(early_place.process(SSH), signal.SIGKILL)
-        early_place.wait_until(lambda: early_place.processes(SSH) == [])
+        early_place.wait_until(lambda: early_place.processes(SSH.encode()) == [])
 
     assert batch_with(early_place, b"echo ran; exit 7\n", ready) == (7, b"ran\n", b"")
 
@@ -113,7 +113,7 @@ def test_one_whose_far_end_never_speaks_is_given_up(early_place: JobPlace) -> No
         early_place.wait_until((early_place.root / "home/second").exists)
 
     assert batch_with(early_place, b"echo ran; exit 7\n", ready) == (7, b"ran\n", b"")
-    early_place.wait_until(lambda: early_place.processes(SSH) == [])
+    early_place.wait_until(lambda: early_place.processes(SSH.encode()) == [])
 
 
 def test_what_root_did_not_make_is_passed_over(early_place: JobPlace) -> None:
@@ -141,13 +141,14 @@ def test_another_user_has_no_part_in_it(early_place: JobPlace, name: str) -> Non
 def test_its_end_leaves_nothing_and_ends_nobody_else(early_place: JobPlace) -> None:
     early_place.make_ready(ProcessId.of(os.getpid()))
     said = os.open(early_place.directory / early_ssh.SAID, os.O_RDONLY | os.O_NONBLOCK)
-    other = subprocess.Popen(["setpriv", f"--reuid={early_place.uid}", "sleep", "1000"], stdin=said)
+    # from its first moment neither of the programs that come before ssh
+    other = subprocess.Popen(["sleep", "1000"], stdin=said, user=early_place.uid)
     os.close(said)
     early_place.stack.callback(other.wait)
     early_place.stack.callback(other.kill)
     early_place.process(SSH)
     assert early_ssh.end(early_place.directory)
-    assert early_place.processes(SSH) == []
+    assert early_place.processes(SSH.encode()) == []
     assert other.poll() is None
     assert not list(early_place.directory.glob("early*"))
     assert not early_ssh.end(early_place.directory)

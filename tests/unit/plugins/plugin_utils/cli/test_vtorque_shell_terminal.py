@@ -33,6 +33,7 @@ class Terminal:
 
     def __init__(self, place: JobPlace, *arguments: str, more: t.Mapping[str, str] | None = None, **changes: t.Any):
         self.master, slave = pty.openpty()
+        self.before = termios.tcgetattr(self.master)
         termios.tcsetwinsize(slave, (33, 99))
 
         def ready(shell: ProcessId) -> None:
@@ -87,13 +88,12 @@ def test_interactive_session(job_place: JobPlace) -> None:
 
 def test_a_lost_guest_ends_the_session_and_gives_the_terminal_back(job_place: JobPlace) -> None:
     terminal = Terminal(job_place)
-    before = termios.tcgetattr(terminal.master)
     terminal.type(b"echo up$((1+1)); sleep 1000\n")
     terminal.until(rb"up2\r\n")
-    assert termios.tcgetattr(terminal.master)[3] != before[3]
+    assert termios.tcgetattr(terminal.master)[3] != terminal.before[3]
     job_place.lose()
     terminal.until(rb"\r\nvtorque: guest v1-1 on node1 was lost: it crashed\r\n")
-    assert termios.tcgetattr(terminal.master)[3] == before[3]
+    assert termios.tcgetattr(terminal.master)[3] == terminal.before[3]
     assert terminal.end() == 69
 
 
