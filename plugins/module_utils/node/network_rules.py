@@ -205,7 +205,7 @@ def _addresses_of(guest: Guest) -> tuple[str, ...]:
 def _given(guest: Guest) -> tuple[str, ...]:
     """The kernel learns the address from an answer before the guest has it (RFC 2131: op, chaddr, yiaddr).
 
-    Guests answer nobody (`rules`), so that whoever does is the site's.
+    Guests answer nobody, wherever they may send else (`rules`), so that whoever does is the site's.
     """
     mac = guest.mac.replace(":", "")
     return (f"@th,64,8 2 @th,288,48 0x{mac} add @{_own(guest.device)} {{ @th,192,32 }}",)
@@ -240,6 +240,10 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         f"ip saddr {own} udp sport 68 udp dport 67 @th,288,48 0x{mac.replace(':', '')} accept",
         "ip saddr 0.0.0.0 drop",
         f"ip saddr != {own} drop",
+        # whom a frame is for stands in its MAC address: a server of addresses is believed by guests, and by `_given`,
+        # whatever the address within; the kernel looks for the ports in later parts of a packet, too
+        "ip frag-off & 0x1fff == 0 udp dport 68 drop",
+        "udp sport 67 udp dport 68 drop",
         f"ip daddr @{job} accept",
         f"meta l4proto {{ tcp, udp }} th dport {BATCH_AND_LIBVIRT} {drop}",
         # the kernel (6.18) looks for ports and flags also in later parts of a packet, and in what fills up the first:

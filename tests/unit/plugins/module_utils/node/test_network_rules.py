@@ -273,6 +273,23 @@ def test_what_else_a_hostile_root_sends_reaches_nobody(
     assert [name for name, one in HOSTILE.items() if passed([one])] == []
 
 
+@pytest.mark.parametrize("to", [OWN_IP, "0a4d0065", "0a090101", "0a4d0001", "0a4d000c"])
+def test_nobody_is_answered_as_by_a_server_of_addresses_wherever_a_guest_may_send(
+    settings: NodeSettings, passed: t.Callable[[t.Iterable[str]], int], to: str
+) -> None:
+    """A bridge goes by the MAC address: the address within says nothing of who reads it."""
+    network_rules.hold([FIRST], WHOM, settings)
+    addresses = ["10.77.0.100", "10.77.0.101"]
+    network_rules.admit([FIRST._replace(address=addresses[0])], addresses, ["10.77.0.12"], settings)
+    told = "0108" + "0000" + "02010600" + "00" * 12 + "0a4d0002" + "00" * 8 + OTHER + "00" * 230
+    assert passed([packet(17, "00430045" + told, to)]) == 1
+    for ports in ("00430044", "9c400044"):
+        assert passed([packet(17, ports + told, to)]) == 0
+    assert passed([packet(17, "00430044" + told, to, fragment="0001")]) == 0
+    # a part of something else
+    assert passed([packet(17, "9c400044" + told, to, fragment="0001")]) == 1
+
+
 def hear(settings: NodeSettings, sender: str, frames: t.Iterable[str]) -> None:
     """Frames that come to the bridge from elsewhere: from the network, or from this node itself."""
     inside = [*settings.nft.read_text().splitlines()[1].split()[1:5]]
