@@ -16,7 +16,7 @@ import typing as t
 
 from ..errors import NodeFault, VTorqueError, printable
 from ..frozen import frozen
-from ..records import job_key, start_of
+from ..records import Deadline, job_key, start_of
 from . import disk_server, network_rules, qemu_user, slots, virtiofsd
 from .domain import Domains
 from .kept import read_kept
@@ -212,27 +212,45 @@ def _has_open(process: pathlib.Path, directory: str, file: str) -> bool:
     return False
 
 
-def end_processes(settings: NodeSettings, key: str) -> tuple[int, ...]:
-    """End what of a start libvirt does not know: a qemu that outlived libvirt's memory of it, virtiofsd.
+def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
+    """End what of a start libvirt does not know: a qemu that outlived libvirt's memory of it, virtiofsd, qemu-nbd.
+
+    What is the user's may wait within the kernel for a file server, or for a file system that is a program of his own,
+    where a signal may not reach it: it is told to end, and does so when it hears that.  Who waited for it would let
+    him hold up the removal, and keep a place for a guest.
+
+    Returns:
+        The processes that were told to end; has it?
 
     Raises:
-        NodeFault: one did not end.
+        NodeFault: a qemu did not end, which still writes into its disk.
     """
-    ended = []
-    for pid in [pid for pid, owner in processes(settings) if owner == key]:
-        try:
-            handle = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        try:
-            # the number may have become another's before we had the handle
-            if (pid, key) in processes(settings):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-                if not select.select([handle], [], [], KILLED_S)[0]:
+    told: dict[int, bool] = {}
+    with contextlib.ExitStack() as handles:
+        waiting: dict[int, int] = {}
+        poll = select.poll()
+        known = _Known(qemu_user.remembered(settings), _guests_here(settings))
+        for pid in [pid for pid, owner in processes(settings) if owner == key]:
+            try:
+                handle = os.pidfd_open(pid)
+                handles.callback(os.close, handle)
+                # the number may have become another's before we had the handle
+                process = PROC / str(pid)
+                if (uid := _uid(process)) in known.uids and _key_of(process, uid, known, settings.guests_dir) == key:
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    waiting[handle] = pid
+                    poll.register(handle, select.POLLIN)
+            except OSError:  # it has ended
+                continue
+        until = Deadline.after(KILLED_S)
+        while waiting and (ended := poll.poll(until.left_s() * 1000)):
+            for handle, _events in ended:
+                poll.unregister(handle)
+                told[waiting.pop(handle)] = True
+        users = {guest.owner_uid for (start, _name), guest in known.guests.items() if start == key} - known.qemu_uids
+        for pid in waiting.values():
+            with contextlib.suppress(OSError):
+                if _uid(PROC / str(pid)) not in users:
                     raise NodeFault(f"process {pid} of {key}", f"did not end within {KILLED_S:.0f} s of a KILL")
-                ended.append(pid)
-        except ProcessLookupError:
-            continue
-        finally:
-            os.close(handle)
-    return tuple(ended)
+            told[pid] = False
+    return told

@@ -49,7 +49,8 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         macs |= set(facts.macs)
         if domains.destroy(facts.name):
             removed.append(f"domain {facts.name}")
-    removed += [f"process {pid}" for pid in end_processes(settings, key)]
+    for pid, ended in end_processes(settings, key).items():
+        removed.append(f"process {pid}" if ended else f"process {pid} of the user's, as soon as the kernel lets it end")
     for path in _guests(directory):
         kept = read_kept(path)
         if kept is not None:

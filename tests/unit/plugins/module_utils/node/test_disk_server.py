@@ -102,7 +102,7 @@ def test_one_at_a_time_has_a_disk_and_a_death_lets_go_of_it(node: Node) -> None:
     with pytest.raises(UserFault, match="is in use, by another job or by a program of yours"):
         node.serve(disk)
     assert node.servers == [pid]
-    assert remains.end_processes(node.settings, KEY) == (pid,)
+    assert remains.end_processes(node.settings, KEY) == {pid: True}
     node.serve(disk)
     assert len(node.servers) == 1
 

@@ -15,12 +15,14 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Owner
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     disk_server,
@@ -130,7 +132,7 @@ def test_a_path_in_a_users_own_mount_namespace_proves_nothing(node: Node) -> Non
         node.forge(key, disk_server.LOG, as_words(disk_server.NAME, key, disk_server.DATA, node.settings))
     assert node.processes() == ()
     assert not any("process" in line for line in guests.left(node.settings))
-    assert remains.end_processes(node.settings, RUNNING) == ()
+    assert remains.end_processes(node.settings, RUNNING) == {}
 
 
 def test_a_disk_that_is_open_as_a_path_alone_proves_nothing(node: Node) -> None:
@@ -234,8 +236,36 @@ def test_a_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int
     process = node.qemu(RUNNING, disk, user=uid)
     shutil.rmtree(disk.parent.parent)
     assert node.processes() == ((process, RUNNING),)
-    assert remains.end_processes(node.settings, RUNNING) == (process,)
+    assert remains.end_processes(node.settings, RUNNING) == {process: True}
     assert node.processes() == ()
+
+
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process hears a signal, as one that waits in the kernel for a file system of the user's own."""
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_words: None)
+    monkeypatch.setattr(remains, "KILLED_S", 0.2)
+
+
+@pytest.mark.usefixtures("deaf")
+def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
+    start = node.guest(RUNNING, NOBODY).parent.parent
+    words = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
+    pids = [node.forge(RUNNING, "vtorque0.log", words) for _ in range(3)]
+    assert remains.end_processes(node.settings, RUNNING) == dict.fromkeys(pids, False)
+    removed = guests.absent("7.head", 1, node.settings, Deadline.after(60.0))
+    assert [one for one in removed if one.startswith("process ")] == [
+        f"process {pid} of the user's, as soon as the kernel lets it end" for pid in pids
+    ]
+    assert not start.exists()
+    assert node.processes() == ()
+
+
+@pytest.mark.usefixtures("deaf")
+def test_a_qemu_that_does_not_end_holds_it_up(node: Node) -> None:
+    node.qemu(RUNNING, node.guest(RUNNING))
+    with pytest.raises(NodeFault, match="did not end within"):
+        remains.end_processes(node.settings, RUNNING)
 
 
 def test_whose_a_guests_disk_is_its_qemu_is_where_nothing_else_tells(node: Node) -> None:

@@ -102,7 +102,7 @@ def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
 def test_what_outlives_its_guest_is_ended(sharer: Node) -> None:
     sharer.start()
     (pid,) = sharer.processes()
-    assert remains.end_processes(sharer.settings, KEY) == (pid,)
+    assert remains.end_processes(sharer.settings, KEY) == {pid: True}
     assert sharer.processes() == []
 
 
