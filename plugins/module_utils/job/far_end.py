@@ -27,6 +27,10 @@ from .lost_guest import GuestLost, LostWatch, ends_with
 
 SILENT_S = 30.0
 """For the far end over an early line to speak: a start file that reads on would wait for our word, as we for its."""
+MARK_S, ON_THE_WAY = 60.0, 16 << 20
+"""For the mark of the end on one stream when the other has it: seconds of silence, and bytes.  What a job wrote is in
+the guest's socket, sshd's window (2 MiB) and a pipe, and is not as much; nor does a guest that lives stop in it for a
+minute."""
 WORD_S = 3.0
 """How long after a connection broke the node may still find out that the guest is lost."""
 
@@ -158,6 +162,7 @@ class Conversation:
         self._marks = (Marks(over.token), Marks(over.token))
         self._silent = over.early
         self._offered = self._broken = False
+        self._after = 0
         streams = {over.out: 0, over.err: 1}
         with contextlib.closing(over), selectors.DefaultSelector() as self._selector:
             for fd in (*streams, wakeup, self._watch.fileno()):
@@ -171,9 +176,9 @@ class Conversation:
         quiet_since = time.monotonic()
         while streams and not self._over():
             self._offer()
-            timeout = SILENT_S if self._silent and not self._begun() else None
+            timeout = SILENT_S if self._silent and not self._begun() else MARK_S if self._one_has_ended() else None
             ready = collections.deque(key.fd for key, _events in self._selector.select(timeout))
-            if any(fd in streams for fd in ready):
+            if any(fd in streams and self._marks[streams[fd]].end is None for fd in ready):
                 quiet_since = time.monotonic()
             elif timeout is not None and time.monotonic() - quiet_since >= timeout:
                 break
@@ -195,10 +200,15 @@ class Conversation:
         neither their end nor silence tells, but the mark does: the far end writes it to each stream when the job has
         ended and its session is dead, and whatever those wrote was in the pipe before it.  A pipe, ssh's channel and
         our own pipe keep the order of one stream; between the two there is none (the mark of one may come while
-        megabytes of the other are on their way), so it must have come on both.  Nothing else ends the wait: a slow
-        guest loses nothing.  What a daemon prints later is lost, as it is bare when Torque has taken the files.
+        megabytes of the other are on their way), so it is waited for on both, and a slow guest loses nothing.  It may
+        come on one alone: a stream that was left non-blocking has room for a daemon's words and none for ours, or a
+        site's own far end is an older one.  Then the wait ends after `MARK_S` and `ON_THE_WAY`.  What a daemon prints
+        later is lost, as it is bare when Torque has taken the files.
         """
-        return all(marks.end for marks in self._marks)
+        return all(marks.end for marks in self._marks) or self._after > ON_THE_WAY
+
+    def _one_has_ended(self) -> bool:
+        return any(marks.end for marks in self._marks)
 
     def _begun(self) -> bool:
         return all(marks.begun for marks in self._marks)
@@ -211,6 +221,8 @@ class Conversation:
     def _hear(self, fd: int, which: int) -> bool:
         data = os.read(fd, 1 << 18)
         marks = self._marks[which]
+        if marks.end is None and self._one_has_ended():
+            self._after += len(data)
         self._write((1, 2)[which], marks.feed(data) if data else marks.rest())
         return bool(data)
 

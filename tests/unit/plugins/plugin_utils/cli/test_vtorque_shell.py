@@ -259,6 +259,20 @@ def test_a_daemon_that_goes_on_printing_does_not_hold_the_job(job_place: JobPlac
     job_place.wait_until(lambda: not job_place.processes(program.encode()))
 
 
+@pytest.mark.parametrize("program", ["sleep 30", "yes"])
+@pytest.mark.parametrize("marked", ['mark "$@"', 'mark "$@" >&4'])
+def test_the_end_that_is_told_on_one_stream_alone_is_an_end(early_place: JobPlace, marked: str, program: str) -> None:
+    """A silent daemon holds the other one, or one that fills it."""
+    text, both = early_place.far_end.read_text(), '    mark "$@"\n    mark "$@" >&4\n'
+    assert text.count(both) == 1
+    early_place.far_end.write_text(text.replace(both, f'[ "$1" = end ] && {marked} && return\n{both}'))
+    early_place.set_in_program("job/far_end.py", "MARK_S, ON_THE_WAY = 60.0, ", "MARK_S, ON_THE_WAY = 1.0, ")
+    stream = 1 if ">&4" in marked else 2
+    answer = early_place.batch(f"seq 200000; seq 200000 >&2\nsetsid {program} >&{stream} &\nexit 6\n".encode())
+    own = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
+    assert (answer.status, answer.out.startswith(own), answer.err.startswith(own)) == (6, True, True)
+
+
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
 @pytest.mark.parametrize("stream", [1, 2])
 def test_the_far_end_waits_for_room_in_a_pipe_that_does_not_block(shell: str, stream: int) -> None:

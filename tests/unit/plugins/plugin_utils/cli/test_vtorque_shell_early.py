@@ -102,10 +102,7 @@ def test_a_start_file_that_exits_is_told_as_ever(early_place: JobPlace) -> None:
 
 def test_one_whose_far_end_never_speaks_is_given_up(early_place: JobPlace) -> None:
     """A start file that reads waits for the shell, which waits for it."""
-    (program,) = (early_place.prefix / "venv/lib").glob("python3*/site-packages/**/job/far_end.py")
-    text = program.read_text()
-    assert "\nSILENT_S = 30.0\n" in text
-    program.write_text(text.replace("\nSILENT_S = 30.0\n", "\nSILENT_S = 1.0\n"))
+    early_place.set_in_program("job/far_end.py", "\nSILENT_S = 30.0\n", "\nSILENT_S = 1.0\n")
 
     def ready(shell: ProcessId) -> None:
         (early_place.root / "home/.bashrc").write_text("[ -e second ] || { touch second; read -r line; }\n")
