@@ -19,7 +19,7 @@ from ..key_exchange import KEX_ALGORITHMS
 from ..leash import WORDS, WORDS_BYTES, leash
 from .batch import NOTE_PREFIX, BatchNode, BatchSystem, rights, same_host
 from .batch.mom_hooks import HOOKS, OURS, others
-from .hook_call import ALARM_MARGIN_S, RESERVE_S, read_alarm_s
+from .hook_call import ALARM_MARGIN_S, REMOVED_S, RESERVE_S, read_alarm_s
 from .parameters import Policy
 from .verdict import OUT_OF_USE
 
@@ -67,20 +67,24 @@ def checks(
 
 
 def look_at_alarm(policy: Policy, torque_home: pathlib.Path) -> Finding:
-    """Does Torque give the prologue the time that the site wants for it?"""
+    """Does Torque give the hooks the time that the site wants for them?"""
     alarm_s = read_alarm_s(torque_home)
     left_s = alarm_s - ALARM_MARGIN_S - RESERVE_S
-    if left_s >= policy.prologue_timeout:
-        return Finding("alarm", shown=f"{alarm_s}s")
-    least = policy.prologue_timeout + ALARM_MARGIN_S + int(RESERVE_S)
-    words = (
-        f"$prologalarm {alarm_s} leaves {max(0, left_s):.0f} s for guests to start, prologue_timeout is "
-        f"{policy.prologue_timeout}"
+    wants = (
+        (BAD, left_s, "guests to start", "prologue_timeout", policy.prologue_timeout),
+        (WARN, left_s - REMOVED_S, "a user's vm_epilogue", "vm_epilogue_timeout", policy.vm_epilogue_timeout),
     )
+    missed = next((want for want in wants if want[1] < want[-1]), None)
+    if missed is None:
+        return Finding("alarm", shown=f"{alarm_s}s")
+    state, left, for_what, name, wanted = missed
+    needed_s = max(policy.prologue_timeout, policy.vm_epilogue_timeout + int(REMOVED_S))
+    least = needed_s + ALARM_MARGIN_S + int(RESERVE_S)
+    words = f"$prologalarm {alarm_s} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
     # pbs_mom(8): SIGHUP has it read its file again; `momctl -r` wants a file, which it sends to a MOM in its place
     mom_priv = torque_home / "mom_priv"
     remedy = f"write $prologalarm {least} into {mom_priv}/config, then kill -HUP $(cat {mom_priv}/mom.lock)"
-    return Finding("alarm", BAD, f"{alarm_s}s", words, remedy)
+    return Finding("alarm", state, f"{alarm_s}s", words, remedy)
 
 
 def expected_hook(prefix: str) -> str:

@@ -28,9 +28,6 @@ from .values import written
 READY = "ready.json"
 SISTER_S = 60.0
 """For the removal on a sister, which its MOM does not wait for."""
-REMOVED_S = 30.0
-"""Kept of the hook's time, whatever a user's own epilogue is given, for the playbook that ends the guests of all nodes:
-the reserve behind it is enough for those of this node alone."""
 COPIED = ("refusal", "verdict", "lost", user_scripts.PROLOGUE, user_scripts.EPILOGUE)
 """Records of the run directory that the job's record keeps, each under its own name."""
 LEFT_LENGTH = 2000
@@ -156,7 +153,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         playbook.note(log, f"{user_scripts.EPILOGUE}: {error}")
         return
     if job is not None and script is not None:
-        timeout_s = max(0.0, min(policy.vm_epilogue_timeout, until - REMOVED_S - time.monotonic()))
+        timeout_s = max(0.0, min(policy.vm_epilogue_timeout, until - hook_call.REMOVED_S - time.monotonic()))
         user_scripts.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 

@@ -23,6 +23,9 @@ ALARM_MARGIN_S = 10
 """Torque kills a hook this long before the alarm, when the alarm is longer (recorded on TORQUE 6.1.3)."""
 RESERVE_S = 20.0
 """What is left of the hook's time for the verdict and for taking back what was made."""
+REMOVED_S = 30.0
+"""Kept of an epilogue's time, whatever a user's own is given, for the playbook that ends the guests of all nodes: the
+reserve behind it is enough for those of this node alone."""
 LONGEST_START_S = 600.0
 
 

@@ -36,6 +36,10 @@ TAIL = 400
 """Characters of a script's last output that a message repeats."""
 
 
+LEAST_S = 1.0
+"""A script that is given less would be ended, and be said to have been slow."""
+
+
 @frozen
 class UserScript:
     """A script that a job's request names.
@@ -102,8 +106,10 @@ def run(
         How it ended, which is also noted in the log and kept for the job's record.
     """
     began = time.monotonic()
-    playbook.note(log, f"{script.key} {printable(script.path)}: begins, for {max(timeout_s, 0):.0f} s at most")
     try:
+        if timeout_s < LEAST_S:
+            raise VTorqueError("no time is left for it", "prologue_timeout, or Torque's $prologalarm, is too short")
+        playbook.note(log, f"{script.key} {printable(script.path)}: begins, for {timeout_s:.0f} s at most")
         code, word = _ask(script, job, start, policy, timeout_s)
         words, fault = _judge(script, code, word, timeout_s)
     except (VTorqueError, OSError) as error:
@@ -199,7 +205,7 @@ def _judge(
     """What the child's word means; it is the user's, so that it can only speak against his own job."""
     what = f"{script.key} {printable(script.path)}"
     if code is None:
-        return "not done in time", UserFault(what, f"was not done in {max(timeout_s, 0):.0f} s", _last(word))
+        return "not done in time", UserFault(what, f"was not done in {timeout_s:.0f} s", _last(word))
     if isinstance(word.get("error"), dict):
         error = error_from_dict(word["error"])
         kind = VTorqueError if word.get("lost") is True else UserFault

@@ -24,11 +24,18 @@ SERVER_MIB = 1024
 What it shares with the guest is the guest's (RLIMIT_DATA counts private memory alone, setrlimit(2))."""
 
 
+STACK_MIB = 8
+"""What any of its threads may have for a stack, as any service's."""
+
+
 def bound_server() -> None:
     """Hold this process, which is about to serve a guest, to `SERVER_MIB`."""
     wanted = SERVER_MIB << 20
     with contextlib.suppress(ValueError, OSError):  # who was given less keeps that
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, wanted))
+    with contextlib.suppress(ValueError, OSError):
+        # a MOM's may be for Fortran; it is the size of each thread's (pthread_create(3)), which counts as a whole
+        resource.setrlimit(resource.RLIMIT_STACK, (STACK_MIB << 20, STACK_MIB << 20))
 
 
 def overhead_mib(spec: GuestSpec) -> int:

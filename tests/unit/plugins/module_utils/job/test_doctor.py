@@ -60,6 +60,9 @@ def any_batch(**facts: t.Any) -> t.Any:
         ("$prologalarm 20\n", 270, "bad", "leaves 0 s for guests to start"),
         ("$prologalarm 300\n", 271, "bad", "write $prologalarm 301 into"),
         ("$prologalarm 120\n", 90, "ok", ""),
+        ("$prologalarm 89\n", 30, "warn", "leaves 29 s for a user's vm_epilogue, vm_epilogue_timeout is 30"),
+        ("$prologalarm 89\n", 30, "warn", "write $prologalarm 90 into"),
+        ("$prologalarm 90\n", 30, "ok", ""),
     ],
 )
 def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, words: str) -> None:

@@ -73,6 +73,7 @@ def test_it_is_the_users_with_his_groups_and_no_others(sharer: Node) -> None:
     (pid,) = sharer.processes()
     seen = status(pid)
     assert resource.prlimit(pid, resource.RLIMIT_DATA) == (memory.SERVER_MIB << 20,) * 2
+    assert resource.prlimit(pid, resource.RLIMIT_STACK) == (memory.STACK_MIB << 20,) * 2
     assert set(seen["Uid"].split()) == {"54321"}
     assert set(seen["Gid"].split()) == {"54322"}
     assert os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")

@@ -14,7 +14,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import shell_links
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import epilogue, hook_call
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hook_call
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
 
@@ -147,7 +147,18 @@ def test_epilogue_of_the_user_leaves_time_for_the_removal(site: Site) -> None:
     log = (site.state_dir / "records/12-1.th.3/vtorque.log").read_text()
     (given,) = re.findall("vm_epilogue .*: begins, for ([0-9]+) s at most", log)
     left_s = 120 - hook_call.ALARM_MARGIN_S - hook_call.RESERVE_S
-    assert 1 <= int(given) <= left_s - epilogue.REMOVED_S
+    assert 1 <= int(given) <= left_s - hook_call.REMOVED_S
+
+
+def test_epilogue_of_the_user_for_which_no_time_is_left_is_not_called_slow(site: Site) -> None:
+    """By a site that gives its hooks a minute."""
+    (site.torque_home / "mom_priv/config").write_text("$prologalarm 60\n")
+    ask(site, "vm_epilogue", answer="[][0]")
+    assert site.prologue().returncode == 0
+    assert site.epilogue("0").returncode == 0
+    log = (site.state_dir / "records/12-1.th.3/vtorque.log").read_text()
+    assert "was not run: no time is left for it: prologue_timeout, or Torque's $prologalarm, is too short" in log
+    assert site.record()["vm_epilogue"]["ended"] == "not run"
 
 
 @pytest.mark.parametrize("why", ["never ready", "lost", "no word of the job"])
