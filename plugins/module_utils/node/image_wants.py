@@ -29,7 +29,7 @@ from ..errors import ImageFault, SiteFault, VTorqueError, error_from_dict
 from ..frozen import frozen
 from ..guestspec import FS_TYPES, IMAGE_NAME
 from ..records import Deadline
-from . import locks
+from . import file_watch, locks
 from .image_cache import facts_of
 from .images import Image, unreadable
 from .settings import NodeSettings
@@ -254,8 +254,8 @@ def wait(
 
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as heard:
-        heard.add_watch(str(settings.images_dir), flags.MOVED_TO | flags.DELETE)
-        heard.add_watch(str(marks_of(settings)), flags.DELETE)
+        file_watch.watch(heard, settings.images_dir, flags.MOVED_TO | flags.DELETE)
+        file_watch.watch(heard, marks_of(settings), flags.DELETE)
         while is_wanted(settings, what):
             told(_words(settings, what))
             if until.passed:

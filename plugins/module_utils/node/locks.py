@@ -18,6 +18,7 @@ import typing as t
 
 from ..errors import VTorqueError
 from ..records import Deadline, ProcessId
+from . import file_watch
 from .settings import NodeSettings
 
 STONE_KEPT_S = 2 * 86_400.0
@@ -243,7 +244,8 @@ class OverWatch:
     """Hears when a start is over; a context manager.
 
     Raises:
-        OSError: the node has no watches left (fs.inotify.max_user_instances).
+        OSError: root has used up what hears of changes (fs.inotify.max_user_instances).
+        VTorqueError: or what is heard (fs.inotify.max_user_watches).
     """
 
     def __init__(self, settings: NodeSettings, key: str) -> None:
@@ -252,7 +254,7 @@ class OverWatch:
         self._stone = tombstone(settings, key)
         self._stone.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         self._inotify = inotify_simple.INotify(nonblocking=True)
-        self._inotify.add_watch(str(self._stone.parent), inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO)
+        file_watch.watch(self._inotify, self._stone.parent, inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO)
 
     def fileno(self) -> int:
         """Readable when a tombstone was set, of whichever start."""

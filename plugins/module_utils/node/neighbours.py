@@ -24,7 +24,7 @@ from ..errors import NodeFault, SiteFault, VTorqueError
 from ..frozen import frozen
 from ..guestspec import MAC
 from ..records import Deadline
-from . import rtnetlink
+from . import file_watch, rtnetlink
 
 SYS_NET = pathlib.Path("/sys/class/net")
 STATIC_MAP_S = 10.0
@@ -179,7 +179,7 @@ def _watch(leases: t.Sequence[pathlib.Path]) -> t.Any:
     flags = inotify_simple.flags
     watcher = inotify_simple.INotify(nonblocking=True)
     for directory in directories:
-        watcher.add_watch(str(directory), flags.CLOSE_WRITE | flags.MODIFY | flags.MOVED_TO | flags.CREATE)
+        file_watch.watch(watcher, directory, flags.CLOSE_WRITE | flags.MODIFY | flags.MOVED_TO | flags.CREATE)
     return watcher
 
 

@@ -28,6 +28,7 @@ import typing as t
 from ..errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
 from ..key_exchange import KEX_ALGORITHMS
 from ..records import Deadline, Timings
+from . import file_watch
 from .console import Console, plain
 from .domain import DomainEvent, Domains
 from .neighbours import Candidate, Neighbours, usable_address
@@ -346,7 +347,7 @@ def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:
         for guest in guests:
             # the directory, for the file may be replaced
-            watcher.add_watch(str(guest.console.path.parent), flags.MODIFY | flags.CREATE | flags.MOVED_TO)
+            file_watch.watch(watcher, guest.console.path.parent, flags.MODIFY | flags.CREATE | flags.MOVED_TO)
         yield watcher
 
 

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import re
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors, records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} "
@@ -67,6 +68,22 @@ def test_a_record_that_somebody_may_read_is_there_whole_or_not_at_all(
     with pytest.raises(VTorqueError, match="not supported"):
         records.write(tmp_path / "ready.json", "{}", reader_uid=4242)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_has_no_room_for_a_right_is_known_as_full(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel is told a name that is of no file."""
+
+    def refuse(name: str, *_args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    monkeypatch.setattr(records.os, "setxattr", refuse)
+    with pytest.raises(VTorqueError) as caught:
+        records.write(tmp_path / "ready.json", "{}", reader_uid=4242)
+    disk = errors.broken_disk(caught.value)
+    assert disk is not None
+    assert errors.files_of(disk) == ()
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
