@@ -35,7 +35,7 @@ HOOKS = (
     "epilogue.precancel",
 )
 RECORDED = pathlib.Path(__file__).parents[2] / "tests/fixtures/torque"
-DEADLINE = 20.0
+DEADLINE = 120.0
 LOG = 7
 """The descriptor by which the recorder writes."""
 

@@ -109,7 +109,7 @@ def test_each_check_has_its_own_end() -> None:
             "pool": fails_with(ZeroDivisionError("oh")),
             "ssh": hang,
         },
-        timeout_s=0.5,
+        timeout_s=2.0,
     )
     forever.set()
     assert [(finding.check, finding.state) for finding in found] == [

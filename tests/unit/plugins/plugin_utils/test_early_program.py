@@ -45,9 +45,9 @@ def test_a_signal_is_told_as_one() -> None:
 
 
 def test_one_that_is_not_there_is_none() -> None:
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = set(os.listdir("/proc/self/fd"))
     assert early_program.begin(["/nonexistent/program"], {}) is None
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # what others left may be closed meanwhile
 
 
 def test_it_inherits_no_signal_and_no_group() -> None:

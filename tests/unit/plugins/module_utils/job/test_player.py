@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pathlib
+import time
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.player import Player
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
 
 PROGRAM = """#!/usr/bin/python3
 import json, os, pathlib, sys
@@ -56,6 +59,12 @@ def begun(tmp_path: pathlib.Path) -> int:
     return len((tmp_path / "begun").read_text().splitlines())
 
 
+def hurry(player: Player) -> None:
+    """It has only the time that nobody else wants, which may be none for minutes."""
+    assert player._process is not None
+    os.sched_setscheduler(player._process.pid, os.SCHED_OTHER, os.sched_param(0))
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_what_is_played_is_the_same_whenever_it_began(world: t.Any, tmp_path: pathlib.Path, early: bool) -> None:
     """Arguments, what is told, where the output goes, and the status."""
@@ -95,6 +104,7 @@ def test_one_that_ended_early_is_begun_again(world: t.Any, tmp_path: pathlib.Pat
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
     player = world()
     player.begin()
+    hurry(player)
     player._process.stdin.close()
     player._process.wait(timeout=60)
     assert play(player, tmp_path) == (7, "-i source 12.5\n")
@@ -116,6 +126,11 @@ def test_one_that_is_late_is_ended_and_leaves_no_files(world: t.Any, tmp_path: p
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
     player = world(ending="import time; time.sleep(600)")
     player.begin()
+    hurry(player)
+    end = Deadline.after(60)
+    while not list(tmp_path.glob("run/ansible/ansible-local-*")):
+        assert not end.passed
+        time.sleep(0.01)
     assert play(player, tmp_path, timeout_s=1.0)[0] is None
     assert list((tmp_path / "run/ansible").iterdir()) == []
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import pathlib
 import subprocess
+import types
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import additions
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.agent import Channel, Done
@@ -56,7 +58,10 @@ def test_guests_without_any_are_not_asked(node: Node) -> None:
     assert node.told == {}
 
 
-def test_every_guest_is_told_to_begin_and_for_how_long(node: Node, tmp_path: pathlib.Path) -> None:
+def test_every_guest_is_told_to_begin_and_for_how_long(
+    node: Node, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "time", types.SimpleNamespace(monotonic=lambda: 1000.0))  # the clock stands
     node.guest(0)
     node.guest(1)
     node.make(60.9)

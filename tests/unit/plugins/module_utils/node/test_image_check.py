@@ -132,7 +132,11 @@ def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:
 
 def test_a_tool_that_wants_too_much_memory_gets_none(tmp_path: pathlib.Path) -> None:
     tool = tmp_path / "tool"
-    tool.write_text(f"#!{sys.executable}\nimport time; time.sleep(0.2); print(len(bytearray(3 << 30)))\n")
+    tool.write_text(
+        f"#!{sys.executable}\nimport resource as r, time\n"
+        # it is bounded a moment after it has begun
+        "while r.getrlimit(r.RLIMIT_AS)[0] == r.RLIM_INFINITY: time.sleep(0.01)\nprint(len(bytearray(3 << 30)))\n"
+    )
     tool.chmod(0o755)
     with pytest.raises(ImageFault, match="MemoryError"):
         image_check.run_qemu_img([tool, "info"], Deadline.after(SOON), ImageFault)

@@ -28,7 +28,7 @@ OWN = "/home/alice/own.qcow2"
 
 
 class Counted:
-    """Calls that are in flight; each stays until one too many has come, or nobody comes."""
+    """Calls that are in flight; each stays until as many as may have come, and one too many has, or nobody does."""
 
     def __init__(self) -> None:
         self.now = self.peak = 0
@@ -40,6 +40,7 @@ class Counted:
             self.now += 1
             self.peak = max(self.peak, self.now)
             self._changed.notify_all()
+            self._changed.wait_for(lambda: self.peak >= MOST, timeout=20)
             self._changed.wait_for(lambda: self.peak > MOST, timeout=1)
         try:
             yield

@@ -113,17 +113,19 @@ def test_the_static_map_is_asked_by_node_guests_per_node_and_number(tmp_path: pa
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "within_s", "words"),
     [
-        ("echo 10.77.1.3; exit 3", "status 3"),
-        ("echo unknown node", "no address"),
-        ("echo 127.0.0.1", "no address"),
-        ("exec sleep 600", "no answer"),
+        ("echo 10.77.1.3; exit 3", 30, "status 3"),
+        ("echo unknown node", 30, "no address"),
+        ("echo 127.0.0.1", 30, "no address"),
+        ("exec sleep 600", 1, "no answer"),
     ],
 )
-def test_a_static_map_that_gives_no_address_is_the_sites_fault(tmp_path: pathlib.Path, body: str, words: str) -> None:
+def test_a_static_map_that_gives_no_address_is_the_sites_fault(
+    tmp_path: pathlib.Path, body: str, within_s: float, words: str
+) -> None:
     with pytest.raises(SiteFault, match=words):
-        neighbours.ask_static_map(script(tmp_path, body), "cn1", 1, 1, Deadline.after(1))
+        neighbours.ask_static_map(script(tmp_path, body), "cn1", 1, 1, Deadline.after(within_s))
 
 
 def test_a_static_map_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> None:

@@ -98,6 +98,10 @@ def test_what_a_process_has_open_stays(image_pool: ImagePool, guests: pathlib.Pa
     with (image_pool.path / "tiny@10/disk.qcow2").open("rb") as stream:
         holder = subprocess.Popen(["sleep", "600"], executable=program, stdin=stream)
         try:
+            end = Deadline.after(60)
+            # it has our name for a moment
+            while pathlib.Path(f"/proc/{holder.pid}/comm").read_bytes() != b"sl\x1b[2J\n":
+                assert not end.passed
             with pytest.raises(retiring.InUse, match=rf"process {holder.pid} \(sl\?\[2J\)"):
                 remove("tiny@10", image_pool, guests)
         finally:

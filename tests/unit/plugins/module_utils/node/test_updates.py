@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import types
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds import OSV
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_updates import GuestUpdates
@@ -75,7 +77,10 @@ def test_none_are_installed_unless_the_site_wants_some(node: Node) -> None:
         pytest.param(55.5, 30, id="what the prologue has left, but for what comes after"),
     ],
 )
-def test_every_guest_is_told_how_long_it_has(node: Node, left_s: float, seconds: int) -> None:
+def test_every_guest_is_told_how_long_it_has(
+    node: Node, monkeypatch: pytest.MonkeyPatch, left_s: float, seconds: int
+) -> None:
+    monkeypatch.setattr(records, "time", types.SimpleNamespace(monotonic=lambda: 1000.0))  # the clock stands
     node.install(left_s)
     assert set(node.told) == {"vn1-1", "vn1-2"}
     for order in node.told.values():

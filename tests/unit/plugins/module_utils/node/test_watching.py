@@ -82,6 +82,7 @@ def test_the_end_of_the_start_is_no_loss(running: Node) -> None:
 def test_without_a_run_directory_the_log_has_it(node: Node) -> None:
     """On a sister, where nobody has begun one before; the job's owner may read it."""
     front.present(node.part(), node.settings, node.soon())
+    node.wait_for_words("watches the guests")
     node.hypervisor.forget()
     node.wait_for_words("guest vcn1-1 is lost")
     assert stat.S_IMODE(node.log.stat().st_mode) & 0o007 == 0
