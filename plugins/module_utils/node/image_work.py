@@ -115,7 +115,7 @@ def _verified(settings: NodeSettings, what: Want, cache: Cache, image: images.Im
             # a copy of ours: nothing of the pool is read, and no rate bounds it
             cache.note_verified(image.name, check(here, Pace(None), _teller(settings, what)))
             return True
-    except ImageFault as error:
+    except (ImageFault, NodeFault) as error:  # wrong, or on a part of the disk that cannot be read
         log(f"{what}: the copy is broken, and goes: {error.why}; guests on it: {_guests_on(cache, image)}")
         cache.remove(image.name, even_used=True)
     return False

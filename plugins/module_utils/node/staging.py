@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from .. import records
-from ..errors import SiteFault, VTorqueError
+from ..errors import NodeFault, SiteFault, VTorqueError
 from ..guestspec import FS_TYPES, GuestSpec
 from ..records import Deadline
 from . import checked, images
@@ -75,22 +75,39 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
 
     Raises:
         SiteFault: the copy that was there has gone.
+        NodeFault: as whoever makes the guest raises it; a copy that cannot be read goes then, and is fetched anew.
     """
     if fs_type == POOL:
         yield image
         return
     from .image_places import cache_of
 
-    cache = cache_of(settings, fs_type)
-    with cache.kept():
-        copy = cache.find(image)
-        if copy is None:
-            raise SiteFault(
-                f"the copy of image {image.name} on {settings.node_name}", "went while its guest was made",
-                "the job is tried again",
-            )  # fmt: skip
-        cache.used(image)
-        yield copy
+    cache, copy = cache_of(settings, fs_type), None
+    try:
+        with cache.kept():
+            copy = cache.find(image)
+            if copy is None:
+                raise SiteFault(
+                    f"the copy of image {image.name} on {settings.node_name}", "went while its guest was made",
+                    "the job is tried again",
+                )  # fmt: skip
+            cache.used(image)
+            yield copy
+    except NodeFault:
+        # the next job would meet the same bad part of the disk, whose test looks elsewhere and finds all well
+        if copy is not None and not _can_be_read(copy):
+            cache.remove(image.name, even_used=True)
+        raise
+
+
+def _can_be_read(copy: images.Image) -> bool:
+    from .image_check import inspect
+
+    try:
+        inspect(copy)
+    except VTorqueError as error:
+        return not isinstance(error, NodeFault)
+    return True
 
 
 def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import signal
@@ -19,6 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     VTorqueError,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
+    image_fetch,
     image_wants,
     image_work,
     images,
@@ -85,7 +87,9 @@ def test_what_is_wanted_comes_and_whoever_waits_hears_of_it(settings: NodeSettin
     image_wants.wait(settings, TINY, Deadline.after(PATIENCE_S))
     assert cache_of(settings).find(find(settings)) is not None
     assert image_wants.wanted(settings) == ()
-    assert image_wants.progress(settings) is None
+    soon = Deadline.after(PATIENCE_S)  # the worker is still about to end
+    while image_wants.progress(settings) is not None:
+        assert not soon.passed
 
 
 def test_ten_who_want_the_same_at_once_fetch_it_once(settings: NodeSettings, workers: Workers) -> None:
@@ -196,6 +200,25 @@ def test_verify_finds_a_broken_copy_and_replaces_it(settings: NodeSettings, monk
     copy = cache_of(settings).find(find(settings))
     assert copy is not None
     assert copy.path.read_bytes() == find(settings).path.read_bytes()
+
+
+def test_verify_replaces_a_copy_that_the_disk_does_not_give_back(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_wants, "see_to_it", lambda _settings: None)
+    image_wants.want(settings, TINY)
+    work(settings)
+    really = image_fetch.read
+
+    def read(image: images.Image, path: pathlib.Path, *more: int) -> t.Iterator[bytes]:
+        if image.kept_in == "disk":
+            raise images.unreadable(image, path, OSError(errno.EIO, "Input/output error"))
+        return really(image, path, *more)
+
+    monkeypatch.setattr(image_fetch, "read", read)
+    words = work(settings, verify=["tiny@1"])
+    assert "the copy is broken, and goes: " in words[0]
+    assert words[-1].startswith("local:tiny@1: fetched")
 
 
 def decay(here: NodeSettings) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import pathlib
 import subprocess
 import typing as t
@@ -13,12 +14,19 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    ImageFault,
+    NodeFault,
+    SiteFault,
+    UserFault,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     guests,
+    image_check,
     image_wants,
     image_work,
     locks,
+    overlays,
     ramdisk,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import memory as memory_of_node
@@ -120,6 +128,42 @@ def test_a_copy_that_was_touched_is_replaced_at_its_next_use(node: Node, filled:
     image_pool.spoil(node.settings.images_dir / "copies/disk@1/disk.img")
     node.present(node.part(1, start=2, fs_type="local", **COPIED))
     assert [line.split(",")[0] for line in filled] == ["local:disk@1: fetched"] * 2
+
+
+def test_a_copy_on_a_bad_part_of_the_disk_is_not_met_again(
+    node: Node, filled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node goes offline for it once: the test that takes it back writes elsewhere on the disk."""
+    node.present(node.part(1, fs_type="local", **COPIED))
+    node.absent()
+    copy = node.settings.images_dir / "copies/disk@1/disk.img"
+    really = image_check.open_disk
+
+    def open_disk(path: pathlib.Path) -> t.BinaryIO:
+        if path == copy and len(filled) == 1:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return really(path)
+
+    monkeypatch.setattr(image_check, "open_disk", open_disk)
+    with pytest.raises(NodeFault) as caught:
+        node.present(node.part(1, start=2, fs_type="local", **COPIED))
+    assert caught.value.cause == "disk"
+    assert not copy.exists()
+    node.present(node.part(1, start=3, fs_type="local", **COPIED))
+    assert [line.split(",")[0] for line in filled] == ["local:disk@1: fetched"] * 2
+
+
+def test_a_node_without_room_keeps_its_copies(node: Node, filled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    node.present(node.part(1, fs_type="local", **COPIED))
+    node.absent()
+
+    def full(*_words: object, **_more: object) -> t.NoReturn:
+        raise NodeFault("no room for a guest's disk", "it is full", cause="disk")
+
+    monkeypatch.setattr(overlays, "make_overlay", full)
+    with pytest.raises(NodeFault, match="it is full"):
+        node.present(node.part(1, start=2, fs_type="local", **COPIED))
+    assert (node.settings.images_dir / "copies/disk@1/disk.img").exists()
 
 
 def test_the_first_use_after_a_boot_has_the_digest_taken_behind_the_guests_back(
