@@ -27,12 +27,11 @@ import typing as t
 from .. import records
 from ..errors import SiteFault, UserFault, VTorqueError
 from ..frozen import frozen
-from .images import Image
+from .images import PART, Image
 from .overlay_bases import bases
 
 VERIFIED = "verified.json"
 VERSION = 1
-_PART = ".part:"
 _GONE = ".gone:"
 
 
@@ -194,7 +193,7 @@ class Cache:
             UserFault: see `sources_of`.
         """
         sources_of(image)
-        return self.place / f"{_PART}{image.name}:{str(image.record['disk_sha256'])[:16]}"
+        return self.place / f"{PART}{image.name}:{str(image.record['disk_sha256'])[:16]}"
 
     def publish(self, image: Image, digests: t.Mapping[str, str]) -> None:
         """The copy that has grown is whole and right: from now on it is found.  One that was there before goes.
@@ -275,7 +274,7 @@ class Cache:
                 copies.remove(may_go.pop(0))
 
     def _drop_parts(self, except_for: pathlib.Path) -> None:
-        for path in self.place.glob(f"{_PART}*"):
+        for path in self.place.glob(f"{PART}*"):
             if path != except_for:
                 shutil.rmtree(path)
 

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
 import typing as t
 
 from .. import records
-from ..errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError
+from ..errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError, broken_disk
 from . import checked, image_wants, images
 from .image_cache import Cache
 from .image_fetch import Pace, check, fetch
@@ -20,6 +21,7 @@ from .image_places import POOL, RAMDISK, cache_of, limit_bytes, promised_bytes
 from .image_wants import Progress, Want
 from .settings import NodeSettings
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 TELL_S = 1.0
 """Between two words about how far it is."""
 
@@ -86,9 +88,13 @@ def _keep(settings: NodeSettings, what: Want, image: images.Image, log: Log) -> 
     try:
         fetch(image, cache, Pace(settings.cache_rate_mib), _teller(settings, what))
     except NodeFault as error:
-        if what.fs_type != RAMDISK:
-            raise
-        raise SiteFault(error.what, error.why, "see ramdisk_dir in vtorque.yml") from error  # its disk is well
+        if what.fs_type == RAMDISK:  # the disk is well
+            raise SiteFault(error.what, error.why, "see ramdisk_dir in vtorque.yml") from error
+        if (disk := broken_disk(error)) and disk.errno in FULL and promised_bytes(settings, what.fs_type):
+            # users can bring that about on a node that is well
+            hint = "wait for jobs to end, free some space, or lower cache_max"
+            raise SiteFault(error.what, error.why, hint) from error
+        raise
     return "fetched"
 
 

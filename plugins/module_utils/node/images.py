@@ -46,6 +46,8 @@ OPTIONAL_FORMS = {
     "inputs": r"[^\x00-\x1f\x7f]{0,200}",
 }
 """What an image that was made before they were kept does not have: who made it, how, and of what."""
+PART = ".part:"
+"""Begins the name of a copy that is on its way (`image_cache.Cache.part`)."""
 READ_BYTES = 4 << 20
 """At once, of a file that is read whole."""
 NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR})

@@ -16,13 +16,18 @@ from ..frozen import frozen
 from ..records import Deadline
 from . import locks
 from .image_check import QEMU_IMG, blame, inspect, run_qemu_img
-from .images import Image
+from .images import PART, Image
 from .settings import NodeSettings
 
 
 @frozen
 class Taken:
-    """What the overlays of a node's guests take of its disk: what they hold now, and by what they may still grow."""
+    """What is taken of a node's disk.
+
+    Attributes:
+        held_bytes: by its guests' overlays.
+        promised_bytes: by what these, and a copy of an image that is on its way, may still grow.
+    """
 
     held_bytes: int = 0
     promised_bytes: int = 0
@@ -116,7 +121,7 @@ def _fits_beside(taken: Taken, size: int, directory: pathlib.Path) -> None:
         raise SiteFault(
             _no_room(directory),
             f"{size >> 20} MiB are needed; {free >> 20} MiB are free, {taken.promised_bytes >> 20} MiB of them "
-            f"promised to other guests, which hold {taken.held_bytes >> 20} MiB",
+            f"promised to other guests, which hold {taken.held_bytes >> 20} MiB, and to images that arrive",
             "it is free again when their jobs end",
         )
 
@@ -144,7 +149,21 @@ def counted(settings: NodeSettings, deadline: Deadline) -> t.Iterator[Taken]:
         locks.HeldTooLong: another start made its overlay until the deadline.
     """
     with locks.held(settings.run_dir / "locks" / "disk", settings, deadline):
-        yield taken_by_guests(settings.guests_dir)
+        taken = taken_by_guests(settings.guests_dir)
+        yield Taken(taken.held_bytes, taken.promised_bytes + arriving_bytes(settings))
+
+
+def arriving_bytes(settings: NodeSettings) -> int:
+    """What is still to come of a copy of an image that is being fetched to the same disk.
+
+    Its own room was looked for when it began; guests that were promised it since would be lost when they want it.
+    """
+    if not any((settings.images_dir / "copies").glob(f"{PART}*")):
+        return 0
+    from . import image_wants  # 5 ms that only those pay who make a guest meanwhile
+
+    now = image_wants.progress(settings)
+    return now.total - now.done if now is not None and now.want.fs_type == "local" else 0
 
 
 def taken_by_guests(guests_dir: pathlib.Path) -> Taken:

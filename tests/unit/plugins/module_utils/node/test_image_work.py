@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     ImageFault,
+    NodeFault,
     SiteFault,
     UserFault,
     VTorqueError,
@@ -24,8 +25,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
     image_wants,
     image_work,
     images,
+    overlays,
     own_cgroup,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_cache import sources_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_places import cache_of, limit_bytes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_wants import StillArriving, Want
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
@@ -246,6 +249,52 @@ def test_no_room_is_the_sites_fault_and_told_to_who_waits(
     work(here)
     with pytest.raises(SiteFault, match="raise cache_max"):
         image_wants.wait(here, TINY, Deadline.after(0.0))
+
+
+def test_what_is_still_to_come_of_a_copy_is_promised_to_no_guest(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would find its disk full, or the copy, where there was room for both."""
+    monkeypatch.setattr(image_wants, "see_to_it", lambda _settings: None)
+    really = image_fetch.read
+    promised = []
+
+    def look() -> None:
+        with overlays.counted(settings, Deadline.after(PATIENCE_S)) as taken:
+            promised.append(taken.promised_bytes)
+
+    def read(image: images.Image, path: pathlib.Path, *more: int) -> t.Iterator[bytes]:
+        look()
+        return really(image, path, *more)
+
+    monkeypatch.setattr(image_fetch, "read", read)
+    look()
+    image_wants.want(settings, TINY)
+    work(settings)
+    look()
+    total = sum(source.size for source in sources_of(find(settings)))
+    assert (promised[0], promised[1], promised[-1]) == (0, total, 0)
+    # what is only read again takes no room
+    assert work(settings, verify=["tiny@1"]) == ["local:tiny@1: verified"]
+    assert promised[-1] == 0
+
+
+@pytest.mark.parametrize(("promised", "number", "fault"), [
+    (1, errno.ENOSPC, SiteFault), (0, errno.ENOSPC, NodeFault), (1, errno.EIO, NodeFault),
+])  # fmt: skip
+def test_a_disk_that_guests_fill_under_a_copy_is_no_fault_of_the_node(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, promised: int, number: int, fault: type
+) -> None:
+    def refuse(*_words: object) -> t.NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(image_wants, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(image_work, "promised_bytes", lambda *_words: promised)
+    monkeypatch.setattr(image_fetch, "_write", refuse)
+    image_wants.want(settings, TINY)
+    work(settings)
+    error = image_wants.failure(settings, TINY)
+    assert error.__class__ is fault, error
 
 
 def test_the_worker_leaves_the_cgroup_of_a_job(tmp_path: pathlib.Path) -> None:
