@@ -350,7 +350,12 @@ def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
 SHOWS = '#!/bin/sh\nprintf \'%s|\' "$PBS_JOBID" "$WORDS" "$NOTHING" "$PBS_O_WORKDIR" "$PBS_NP"; echo\n'
 
 
-TICKS = "#!/bin/sh\nsetsid sh -c 'while echo tick; do sleep 1; done' &\nsleep 2\nexit {}\n"
+TICKS = """#!/bin/sh
+setsid sh -c 'echo tick; touch ticked; while echo tick; do sleep 1; done' &
+until [ -e ticked ]; do sleep 0.1; done
+rm ticked
+exit {}
+"""
 
 
 @pytest.mark.full

@@ -298,7 +298,10 @@ def moves(site: Site, node: str) -> t.Iterator[list[str]]:
     """What a node learns anew of cards, addresses and ports of its bridge; the lines are there when it ends."""
     lines: list[str] = []
     for what in ("ip monitor neigh", "bridge monitor fdb"):
-        site.root(node, f"setsid {what} >>{MONITORS}.seen 2>&1 </dev/null & echo $! >>{MONITORS}")
+        # it hears from when it has its socket of the kernel's (its number, and the groups to which it listens)
+        hears = "awk -v it=$it '$3 == it && $4 !~ /^0+$/ { found = 1 } END { exit !found }' /proc/net/netlink"
+        begin = f"setsid {what} >>{MONITORS}.seen 2>&1 </dev/null & it=$!; echo $it >>{MONITORS}"
+        site.root(node, f"{begin}; until {hears}; do sleep 0.1; done")
     try:
         yield lines
     finally:

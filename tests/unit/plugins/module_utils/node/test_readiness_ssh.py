@@ -146,6 +146,8 @@ def serving(make: t.Callable[[pathlib.Path, int], tuple[list[str], str]], place:
                 with contextlib.suppress(ConnectionRefusedError), socket.create_connection((ADDRESS, port)):
                     break
                 time.sleep(0.02)
+            else:
+                raise AssertionError(f"nobody serves at port {port}; status {server.poll()}")
             yield port, host_key
         finally:
             server.kill()

@@ -15,6 +15,7 @@ import resource
 import shlex
 import signal
 import subprocess
+import time
 import typing as t
 
 import pytest
@@ -249,7 +250,9 @@ def test_processes_left_in_the_background_do_not_hold_the_job(job_place: JobPlac
 @pytest.mark.parametrize("program", ["while echo tick; do sleep 1; done", "yes"])
 def test_a_daemon_that_goes_on_printing_does_not_hold_the_job(job_place: JobPlace, program: str, stream: int) -> None:
     """What the job itself printed is there before it, whole; how much comes of the daemon, nobody promised."""
-    script = f"seq 200000; seq 200000 >&2\nsetsid sh -c {shlex.quote(program)} >&{stream} &\nsleep 0.2; exit 6\n"
+    daemon = shlex.quote(f"echo tick; touch printing; {program}")
+    wait = "until [ -e printing ]; do sleep 0.1; done; rm printing"
+    script = f"seq 200000; seq 200000 >&2\nsetsid sh -c {daemon} >&{stream} &\n{wait}; exit 6\n"
     answer = job_place.batch(script.encode())
     own = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
     assert answer.status == 6
@@ -288,8 +291,10 @@ def test_the_far_end_waits_for_room_in_a_pipe_that_does_not_block(shell: str, st
     with subprocess.Popen(program, stdin=subprocess.DEVNULL, **streams) as process:
         os.close(into)
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        late = time.monotonic() + PATIENCE_S
         while not children.read_text():  # it has found the pipe full, and sleeps until it tries again
             assert process.poll() is None
+            assert time.monotonic() < late
         with os.fdopen(out, "rb") as reader:
             assert set(reader.read(full)) == {ord("x")}
             process.communicate(timeout=PATIENCE_S)
