@@ -76,7 +76,7 @@ def test_an_answer_in_a_million_pieces_is_read_as_any(call: t.Any) -> None:
 
 
 def test_who_says_two_lines_has_said_two_answers(call: t.Any) -> None:
-    one = call("n1", "print('first\\nsecond', flush=True); input(); print('third', flush=True); input(); input()")
+    one = call("n1", "print('first\\nsecond', flush=True); input(); input(); print('third', flush=True); input()")
     one.ask(b"abc")
     heard = [replies([one])[0]["n1"].output]
     one.say(b"def")
