@@ -46,10 +46,18 @@ def mount_of(directory: pathlib.Path) -> tuple[str, str]:
 
 
 def deepest(path: pathlib.Path) -> pathlib.Path:
-    """The directory in which something would have to be made first."""
-    while not os.path.lexists(path):
-        path = path.parent
-    return path
+    """The directory in which something would have to be made first.
+
+    Raises:
+        OSError: it cannot be told, as below a mount whose server has gone, which is not what is not there.
+    """
+    while True:
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            path = path.parent
+        else:
+            return path
 
 
 def could_change(path: pathlib.Path, facts: os.stat_result) -> str:
@@ -62,12 +70,16 @@ def could_change(path: pathlib.Path, facts: os.stat_result) -> str:
 def look(place: Place) -> dict[str, t.Any]:
     """What is wrong with a place, and what it would take of which file system."""
     path = pathlib.Path(place["path"])
-    above = deepest(path)
+    change = f"choose another place in {place['variable']}" if place.get("variable") else ""
+    try:
+        above = deepest(path)
+    except OSError as error:
+        remedy = f": see to what is mounted there{', or ' + change if change else ''}"
+        return {"faults": [f"{path} cannot be looked at ({error.strerror}){remedy}"]}
     if not above.is_dir():
         return {"faults": [f"{path}: {above} is no directory"]}
     above = above.resolve()
     target, kind = mount_of(above)
-    change = f"choose another place in {place['variable']}" if place.get("variable") else ""
     if place.get("local") and SHARED.fullmatch(kind):
         return {
             "faults": [

@@ -43,6 +43,14 @@ def test_a_file_in_the_way_is_named(place: pathlib.Path) -> None:
     assert faults({"path": f"{place}/a/b", **PREFIX}) == [f"{place}/a/b: {place}/a is no directory"]
 
 
+def test_what_cannot_be_looked_at_is_not_what_is_not_there(place: pathlib.Path) -> None:
+    """As below a mount whose server has gone; a link to itself is one that a test can make."""
+    (place / "a").symlink_to("a")
+    told = "Too many levels of symbolic links"
+    remedy = "see to what is mounted there, or choose another place in vtorque_prefix_nodes"
+    assert faults({"path": f"{place}/a/b/c", **PREFIX}) == [f"{place}/a/b/c cannot be looked at ({told}): {remedy}"]
+
+
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
 def test_where_others_may_write_root_runs_nothing(place: pathlib.Path, mode: int) -> None:
     (place / "a").mkdir()

@@ -68,9 +68,14 @@ def main() -> None:
     words = f"fd={device},rootmode=40755,user_id=0,group_id=0,allow_other".encode()
     if libc.mount(b"fileserver:/export", os.fsencode(directory), b"fuse.sshfs", 0, words):
         sys.exit(os.strerror(ctypes.get_errno()))
+    own, told = os.pipe()
     if os.fork():
+        # not before it has a session of its own: whoever called us ends the one that we are in
+        os.close(told)
+        os.read(own, 1)
         return
     os.setsid()
+    os.close(told)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
