@@ -251,7 +251,7 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
     start = node.guest(RUNNING, NOBODY).parent.parent
     words = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
-    pids = [node.forge(RUNNING, "vtorque0.log", words) for _ in range(3)]
+    pids = [node.forge(RUNNING, "vtorque0.log", words) for _pose in range(3)]
     assert remains.end_processes(node.settings, RUNNING) == dict.fromkeys(pids, False)
     removed = guests.absent("7.head", 1, node.settings, Deadline.after(60.0))
     assert [one for one in removed if one.startswith("process ")] == [

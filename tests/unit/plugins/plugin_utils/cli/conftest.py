@@ -141,7 +141,7 @@ class JobPlace:
 
     def _guest(self, *, busybox: bool) -> None:
         """A guest's sshd, on a port that is free; one may be taken between our look and sshd's."""
-        for _ in range(PORTS_TRIED):
+        for _attempt in range(PORTS_TRIED):
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 self.port = free.getsockname()[1]
