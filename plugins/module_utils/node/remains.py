@@ -193,6 +193,12 @@ def _is_qemu(process: pathlib.Path, program: str) -> bool:
     return "qemu" in program and "qemu" in str((process / "exe").readlink())
 
 
+def _is_qemus(pid: int, known: _Known) -> bool:
+    with contextlib.suppress(OSError):
+        return _uid(PROC / str(pid)) in known.qemu_uids
+    return False
+
+
 def _is_key(text: str) -> bool:
     """Whatever names a start is shown, sorted and removed by its name."""
     with contextlib.suppress(VTorqueError, ValueError):  # a number may have too many digits to be one
@@ -230,7 +236,9 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
         waiting: dict[int, int] = {}
         poll = select.poll()
         known = _Known(qemu_user.remembered(settings), _guests_here(settings))
-        for pid in [pid for pid, owner in processes(settings) if owner == key]:
+        mine = [pid for pid, owner in processes(settings) if owner == key]
+        # the user may have more of his than we may have descriptors: first what he cannot have made
+        for pid in sorted(mine, key=lambda pid: not _is_qemus(pid, known)):
             try:
                 handle = os.pidfd_open(pid)
                 handles.callback(os.close, handle)

@@ -10,6 +10,7 @@ there.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -259,6 +260,24 @@ def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
     ]
     assert not start.exists()
     assert node.processes() == ()
+
+
+def test_a_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He may have more than root may have descriptors."""
+    disk = node.guest(RUNNING, NOBODY)
+    words = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
+    node.forge(RUNNING, "vtorque0.log", words)
+    qemu = node.qemu(RUNNING, disk)
+    really, opened = os.pidfd_open, []
+
+    def pidfd_open(pid: int) -> int:
+        if opened:
+            raise OSError(errno.EMFILE, "Too many open files")
+        opened.append(pid)
+        return really(pid)
+
+    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+    assert remains.end_processes(node.settings, RUNNING) == {qemu: True}
 
 
 @pytest.mark.usefixtures("deaf")
