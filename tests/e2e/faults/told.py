@@ -48,6 +48,10 @@ class Progress:
         if time.monotonic() - self._said >= STEP_S or self.tried.total() == self.of:
             self._say()
 
+    def missed(self, point: str) -> None:
+        """To one nothing came."""
+        print(f"\n  {self.where}: nothing came to {point}", file=sys.stderr, flush=True)
+
     @contextlib.contextmanager
     def told_if_wrong(self, point: str = "") -> t.Iterator[None]:
         """What did not come out as it should is said at once, and kept: the others are tried all the same."""
