@@ -193,9 +193,9 @@ def _is_qemu(process: pathlib.Path, program: str) -> bool:
     return "qemu" in program and "qemu" in str((process / "exe").readlink())
 
 
-def _is_qemus(pid: int, known: _Known) -> bool:
+def _is_of(pid: int, uids: t.Collection[int | None]) -> bool:
     with contextlib.suppress(OSError):
-        return _uid(PROC / str(pid)) in known.qemu_uids
+        return _uid(PROC / str(pid)) in uids
     return False
 
 
@@ -236,9 +236,10 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
         waiting: dict[int, int] = {}
         poll = select.poll()
         known = _Known(qemu_user.remembered(settings), _guests_here(settings))
+        users = {guest.owner_uid for (start, _name), guest in known.guests.items() if start == key} - known.qemu_uids
         mine = [pid for pid, owner in processes(settings) if owner == key]
         # the user may have more of his than we may have descriptors: first what he cannot have made
-        for pid in sorted(mine, key=lambda pid: not _is_qemus(pid, known)):
+        for pid in sorted(mine, key=lambda pid: _is_of(pid, users)):
             try:
                 handle = os.pidfd_open(pid)
                 handles.callback(os.close, handle)
@@ -255,7 +256,6 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
             for handle, _events in ended:
                 poll.unregister(handle)
                 told[waiting.pop(handle)] = True
-        users = {guest.owner_uid for (start, _name), guest in known.guests.items() if start == key} - known.qemu_uids
         for pid in waiting.values():
             with contextlib.suppress(OSError):
                 if _uid(PROC / str(pid)) not in users:
