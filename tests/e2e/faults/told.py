@@ -34,6 +34,7 @@ class Progress:
         self.where = where
         self.tried: collections.Counter[str] = collections.Counter()
         self.wrong: list[str] = []
+        self.missed: list[str] = []
         self.of = self.there = 0
         self._began = self._said = time.monotonic()
 
@@ -48,8 +49,9 @@ class Progress:
         if time.monotonic() - self._said >= STEP_S or self.tried.total() == self.of:
             self._say()
 
-    def missed(self, point: str) -> None:
+    def miss(self, point: str) -> None:
         """To one nothing came."""
+        self.missed.append(point)
         print(f"\n  {self.where}: nothing came to {point}", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
