@@ -133,7 +133,31 @@ def test_step_fails_in_the_program_that_is_meant(
     assert done == [1]
     armed.write_text(superior.armed(point._replace(kind="hangs")))
     assert step("a.b: c #1", lambda: 7) == 7, "it has struck already"
-    assert reached.read_text().splitlines() == [point.word] * 5
+    lines = reached.read_text().splitlines()
+    assert lines == [f"{when} {point.word}" for when in ("before", "after", "before", "after", "before", "after",
+                                                         "before", "before", "after")]  # fmt: skip
+
+
+def test_what_raises_by_itself_fails_before_it_alone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault after a call that does not return is one to which no job comes; after a fork, one to which two do."""
+    step, _armed, reached = _strike(tmp_path)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-I", "-m", "a.cli.hook", "epilogue"])
+    reached.touch()
+    step("a.b: c #1", lambda: 7)
+    with pytest.raises(FileNotFoundError):
+        step("a.b: d.unlink #1", (tmp_path / "none").unlink)
+    step("a.b: os.fork #1", lambda: 7)
+    lines = reached.read_text().splitlines()
+    points = superior.points("runs", {"cn1": lines * 2}, ("raises", "disk"))
+    assert [(one.kind, one.who, one.place, one.when) for one in points] == [
+        ("raises", "hook epilogue", "a.b: c #1", "after"),
+        ("raises", "hook epilogue", "a.b: c #1", "before"),
+        ("raises", "hook epilogue", "a.b: d.unlink #1", "before"),
+        ("raises", "hook epilogue", "a.b: os.fork #1", "before"),
+        ("disk", "hook epilogue", "a.b: c #1", "before"),
+        ("disk", "hook epilogue", "a.b: d.unlink #1", "before"),
+        ("disk", "hook epilogue", "a.b: os.fork #1", "before"),
+    ]
 
 
 def test_step_of_another_program_is_let_alone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

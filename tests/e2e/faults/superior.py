@@ -84,9 +84,6 @@ def strike_(place, call):
     else:
         return call()
     point = f"{{who}}: {{place}}"
-    if os.path.exists({REACHED!r}):
-        with open({REACHED!r}, "a") as stream:
-            stream.write(point + "\\n")
     try:
         with open({ARMED!r}) as stream:
             faults = [one for one in json.load(stream) if one["point"] == point]
@@ -94,6 +91,9 @@ def strike_(place, call):
         faults = []
 
     def act(when):
+        if os.path.exists({REACHED!r}):
+            with open({REACHED!r}, "a") as stream:
+                stream.write(when + " " + point + "\\n")
         for fault in faults:
             if fault["when"] != when or (fault["kind"] == "hangs" and os.path.exists({STRUCK!r})):
                 continue
@@ -159,20 +159,29 @@ def covers(sources: t.Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     return texts, there
 
 
-def whens(place: str) -> tuple[str, ...]:
-    """Before and after, where that comes once."""
-    return ("before",) if place.partition(": ")[2].partition(" #")[0] in strike.NO_AFTER else ("before", "after")
+def comes_once(when: str, place: str) -> bool:
+    """What comes after a fork comes twice."""
+    return when == "before" or place.partition(": ")[2].partition(" #")[0] not in strike.NO_AFTER
 
 
 def points(of: str, reached: t.Mapping[str, t.Iterable[str]], kinds: t.Iterable[str]) -> list[Point]:
-    """Every fault at what was reached, by node."""
+    """Every fault at what was reached, by node.
+
+    Args:
+        of: kind of job that reached it.
+        reached: lines of `REACHED`; a call that raises has no `after`.
+        kinds: of faults.
+    """
+    there = {
+        node: sorted({(*word.split(": ", 1), when) for when, word in (line.split(" ", 1) for line in lines)})
+        for node, lines in reached.items()
+    }
     return [
-        Point(of, node, *word.split(": ", 1), when, kind)
+        Point(of, node, who, place, when, kind)
         for kind in kinds
-        for node, words in sorted(reached.items())
-        for word in sorted(set(words))
-        for when in whens(word.split(": ", 1)[1])
-        if kind in ("killed", "raises") or when == "before"
+        for node, steps in sorted(there.items())
+        for who, place, when in steps
+        if comes_once(when, place) and (kind in ("killed", "raises") or when == "before")
     ]
 
 
