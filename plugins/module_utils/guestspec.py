@@ -38,6 +38,29 @@ PRIVATE_KEY = r"-----BEGIN OPENSSH PRIVATE KEY-----\n[A-Za-z0-9+/=\n]{100,2000}-
 
 HYPERVISORS = ("kvm", "qemu")
 FS_TYPES = ("sharedfs", "local", "ramdisk")
+QUOTE_MAC = "write a MAC address in quotes"
+_MAC_DIGITS = 12
+
+
+def number_for_mac(value: object) -> str:
+    """Why a value is no MAC address but a number, for people, or "".
+
+    YAML 1.1 reads `52:54:00:00:01:03`, whose parts are all below 60, as a number of seconds, and Ansible makes text of
+    it where text is due.  Such a number has 11 digits at most; 12 digits are a MAC address without separators.
+
+    Args:
+        value: what stands where a MAC address is due.
+    """
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    if not re.fullmatch("[0-9]{1,20}", text) or len(text) == _MAC_DIGITS:
+        return ""
+    rest, parts = int(text), []
+    for _part in range(5):
+        rest, part = divmod(rest, 60)
+        parts.append(f"{part:02d}")
+    written = ":".join([f"{rest:02d}", *reversed(parts)])
+    likely = f", as it reads {written} without quotes" if re.fullmatch(MAC, written) and rest else ""
+    return f"is a number, which YAML makes of digits and colons{likely}"
 
 
 def _text(pattern: str, *, secret: bool = False, default: t.Any = dataclasses.MISSING) -> t.Any:

@@ -63,10 +63,7 @@ def render(
 
 
 def as_yaml(value: object, otherwise: t.Callable[[object], object] | None = None) -> str:
-    """A value as one line of YAML in ASCII.
-
-    It is JSON but for characters beyond U+FFFF: JSON has two surrogates for one of them, which libyaml refuses
-    and PyYAML's own reader takes for two characters; YAML has `\\U` and eight digits (YAML 1.2, 5.7).
+    """A value as one line of YAML in ASCII, which each reader of YAML 1.1 takes for the same value.
 
     Args:
         value: what JSON has.
@@ -74,11 +71,42 @@ def as_yaml(value: object, otherwise: t.Callable[[object], object] | None = None
 
     Raises:
         TypeError: it is something else, and `otherwise` is not given.
+        SiteFault: a text holds half of a character, which no YAML has.
     """
     import json
 
-    # only a string's characters are beyond ASCII
-    return re.sub(r"[^\x00-\x7e]", _escaped, json.dumps(value, ensure_ascii=False, default=otherwise))
+    text = json.dumps(value, ensure_ascii=False, default=otherwise)
+    if half := re.search("[\ud800-\udfff]", text):
+        why = f"U+{ord(half[0]):04X} in a text of it is half of a character"
+        raise SiteFault("a value cannot be written as YAML", why, "write the text in UTF-8")
+    return json_as_yaml(text, _BEYOND_ASCII)
+
+
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
+_LONGEST_KEY = 1000
+"""Characters: a key of more than 1024 is none to YAML (1.2, 7.4.2) unless `?` says so."""
+_JSON_TOKEN = re.compile(r"""("[^"\\]*(?:\\.[^"\\]*)*")(:?)|-?[0-9][0-9.]*e[-+][0-9]+|-?Infinity|NaN""")
+
+
+def json_as_yaml(text: str, escaped: re.Pattern[str]) -> str:
+    """The text of `json.dumps` as YAML 1.1; it differs in what YAML reads otherwise.
+
+    JSON has two surrogates for a character beyond U+FFFF, which libyaml refuses and PyYAML's own reader takes for two
+    characters; YAML has `\\U` and eight digits (YAML 1.2, 5.7).  `1e+20` is a text to PyYAML, as it has no point.
+
+    Args:
+        text: with its characters as they are (`ensure_ascii=False`), and no lone surrogates.
+        escaped: matches a character that is to be written by its number.
+    """
+
+    def written(token: re.Match[str]) -> str:
+        if token[1] is None:
+            number = token[0].replace("Infinity", ".inf").replace("NaN", ".nan")
+            return number if "." in number else number.replace("e", ".0e")
+        string = escaped.sub(_escaped, token[1])
+        return f"? {string}{token[2]}" if token[2] and len(string) > _LONGEST_KEY else string + token[2]
+
+    return _JSON_TOKEN.sub(written, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -32,6 +32,7 @@ options:
   mac:
     description:
       - The MAC address, in any usual spelling.
+      - Write it in quotes. YAML reads C(52:54:00:00:01:03) as a number, which is refused.
     type: str
     required: true
   bridge:
@@ -42,6 +43,7 @@ options:
   leases:
     description:
       - Files of DHCP leases to look at too, of dnsmasq or of libvirt's networks (C(/var/lib/libvirt/dnsmasq/*.status)).
+      - Of several valid leases of the MAC address the one that lasts longest is taken.
     type: list
     elements: path
     default: []
@@ -61,7 +63,7 @@ EXAMPLES = r"""
 ---
 - name: Wait for a guest's address
   mikelangelo.vtorque.ip_discovery:
-    mac: 52:54:00:00:01:03
+    mac: "52:54:00:00:01:03"
     bridge: br0
     timeout: 120
   register: guest
@@ -72,7 +74,7 @@ mac:
   description: The MAC address in small letters with colons.
   returned: success
   type: str
-  sample: 52:54:00:00:01:03
+  sample: "52:54:00:00:01:03"
 address:
   description: The address.
   returned: success

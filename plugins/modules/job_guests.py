@@ -81,7 +81,7 @@ guests:
     n1:
       - rank: 0
         name: vn1-1
-        mac: 52:54:00:00:01:01
+        mac: "52:54:00:00:01:01"
         address: 192.0.2.17
 removed:
   description: How many things the nodes took away.

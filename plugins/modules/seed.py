@@ -16,6 +16,9 @@ description:
   - Makes a small disk image (ISO 9660, label C(cidata)) from which cloud-init's NoCloud data source tells a guest who
     it is.
   - The image appears whole, with its final owner and mode, or not at all.
+  - What a mapping holds comes back exactly when cloud-init reads it. What cannot, such as half of a character, is
+    refused, and so is a number where cloud-init takes a text, which is what YAML makes of V(1:30) or V(no) without
+    quotes.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
   - ansible.builtin.files
@@ -39,23 +42,29 @@ options:
   user_data:
     description:
       - The user data, as text, or as a mapping, which becomes cloud-config.
+      - A text must begin with a header that cloud-init knows, as C(#cloud-config) or C(#!), or be a MIME message.
+        cloud-init would ignore any other, and so it is refused.
+      - When it is empty, the seed has user data that says nothing, because cloud-init takes no seed without any.
     type: raw
     required: true
   meta_data:
     description:
       - The meta data, as text or as a mapping.
       - A mapping without C(instance-id) gets one that follows from everything else in the seed, so that cloud-init sets
-        the guest up again whenever something has changed.
+        the guest up again whenever something has changed. So does what is empty.
     type: raw
     default: {}
   network_config:
     description:
       - The network configuration, as text or as a mapping. Match network cards by their MAC addresses, not by names.
+      - Write MAC addresses in quotes. YAML reads C(52:54:00:00:01:03) as a number, which is refused.
+      - When it is empty, the seed has none.
     type: raw
   mode:
     description:
       - Permissions of the image.
       - V(0600) unless said otherwise, because user data often holds secrets.
+      - Write it in quotes. A number that is no likely mode, as V(600) without quotes, is refused.
 seealso:
   - module: mikelangelo.vtorque.domain
 """
@@ -77,7 +86,7 @@ EXAMPLES = r"""
       ethernets:
         lan:
           match:
-            macaddress: 52:54:00:00:01:03
+            macaddress: "52:54:00:00:01:03"
           dhcp4: true
 """
 
@@ -109,6 +118,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import secrets
 import tempfile
 import typing as t
@@ -116,7 +126,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
-from ..module_utils.node.nocloud import META_DATA, files_of, shown
+from ..module_utils.node.nocloud import META_DATA, files_of, is_empty, shown, wrong_mode
 from ..module_utils.node.seed import read_iso, write_iso
 
 
@@ -139,11 +149,25 @@ def replace(module: AnsibleModule, files: dict[str, str], dest: pathlib.Path) ->
         raise VTorqueError(f"seed {dest}", f"it cannot be written: {error.strerror}") from error
 
 
+def check_arguments(params: t.Mapping[str, t.Any]) -> None:
+    """Refuse what is wrong whatever is to be written.
+
+    Args:
+        params: of the module.
+
+    Raises:
+        VTorqueError: the directory is missing, or the mode is a number that nobody means.
+    """
+    dest = pathlib.Path(params["dest"])
+    if not os.access(dest.parent, os.W_OK):
+        raise VTorqueError(f"dest={dest}", f"{dest.parent} is no directory that can be written to")
+    if why := wrong_mode(params["mode"]):
+        raise VTorqueError(f"mode={params['mode']}", why, "write it in quotes, with a leading zero: '0600'")
+
+
 def run(module: AnsibleModule, files: dict[str, str]) -> dict[str, t.Any]:
     """Make the image unless it is there."""
     dest = pathlib.Path(module.params["dest"])
-    if not os.access(dest.parent, os.W_OK):
-        raise VTorqueError(f"dest={dest}", f"{dest.parent} is no directory that can be written to")
     before = read_iso(dest)
     changed = before != files
     if changed and not module.check_mode:
@@ -152,7 +176,7 @@ def run(module: AnsibleModule, files: dict[str, str]) -> dict[str, t.Any]:
         changed = attributes(module, str(dest), changed)
     given = module.params["meta_data"]
     result: dict[str, t.Any] = {"changed": changed, "dest": str(dest), "files": sorted(files)}
-    result["instance_id"] = instance_id(files) if isinstance(given, dict) else ""
+    result["instance_id"] = instance_id(files) if isinstance(given, dict) or is_empty(META_DATA, given) else ""
     if module._diff:
         header = {"before_header": str(dest), "after_header": str(dest)}
         salt = secrets.token_hex(8)
@@ -162,7 +186,8 @@ def run(module: AnsibleModule, files: dict[str, str]) -> dict[str, t.Any]:
 
 def instance_id(files: dict[str, str]) -> str:
     """The instance id in meta data that was made from a mapping."""
-    return str(json.loads(files[META_DATA])["instance-id"])
+    found = re.search('^ "instance-id": (".*"),?$', files[META_DATA], re.MULTILINE)
+    return str(json.loads(found[1])) if found else ""
 
 
 def main() -> None:
@@ -187,6 +212,7 @@ def main() -> None:
     told = {**module.params, "user_data": "not shown"}
     try:
         params = module.params
+        check_arguments(params)
         files = files_of(params["user_data"], params["meta_data"], params["network_config"])
         result = run(module, files)
     except VTorqueError as error:

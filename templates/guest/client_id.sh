@@ -6,12 +6,20 @@
 # In the guest, as root, as early as cloud-init runs anything: systemd-networkd asks for an address by the machine-id, so
 # that guests of an image that brings one would share their address.  network-config says otherwise, which netplan is the
 # only one to know; cloud-init's own files for networkd are told here.
-file=/etc/systemd/network/10-cloud-init-eth0.network
-[ -f "$file" ] && [ ! -e "$file.d/vtorque.conf" ] || exit 0
-mkdir -p "$file.d"
-printf '[DHCPv4]\nClientIdentifier=mac\n' >"$file.d/vtorque.conf"
+# The card has the name that the guest's kernel or udev gave it, and the file is named by that.
+changed=
+for file in /etc/systemd/network/10-cloud-init-*.network; do
+    [ -f "$file" ] && [ ! -e "$file.d/vtorque.conf" ] || continue
+    mkdir -p "$file.d"
+    printf '[DHCPv4]\nClientIdentifier=mac\n' >"$file.d/vtorque.conf"
+    card=${file##*/10-cloud-init-}
+    changed="$changed ${card%.network}"
+done
+[ "$changed" ] || exit 0
 # where the network comes after this stage, that was in time; networkctl needs D-Bus, which comes later still
 systemctl --quiet is-active systemd-networkd.service || exit 0
 # who is restarted keeps an address that he has
-ip -4 address flush dev eth0
+for card in $changed; do
+    ip -4 address flush dev "$card"
+done
 systemctl restart systemd-networkd.service

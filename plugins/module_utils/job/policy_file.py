@@ -193,9 +193,35 @@ def _take(entry: Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) ->
     if entry.raw is None and not entry.wrong and parameter.default is None:
         return None
     message = entry.wrong or objection(parameter, entry.raw)
+    if message and not entry.wrong and _is_text(parameter, entry):
+        message += "; YAML takes it for something else than a text: put it in quotes"
+    message = message or _misread(entry)
     if not message:
         values[parameter.name] = parameter.kind.read(entry.raw)
     return fault(message) if message else None
+
+
+def _is_text(parameter: Parameter, entry: Entry) -> bool:
+    """Would the word do that stands there, had YAML not made something else of it?"""
+    if isinstance(entry.raw, (str, list)) or not entry.text:
+        return False
+    try:
+        parameter.kind.read(entry.text)
+    except BadValue:
+        return False
+    return True
+
+
+def _misread(entry: Entry) -> str:
+    """Why a number is hardly the one that was meant, or "": YAML 1.1 makes 8 of `010`, and 90 of `1:30`."""
+    if isinstance(entry.raw, bool) or not isinstance(entry.raw, (int, float)):
+        return ""
+    digits = entry.text.replace("_", "").lstrip("+-")
+    if ":" in digits:
+        return f"YAML makes {entry.raw} of digits with colons; write the number that is meant"
+    if digits.isdecimal() and int(digits) != abs(entry.raw):
+        return f"YAML reads a number that begins with 0 as octal, here {entry.raw}; write it without the 0"
+    return ""
 
 
 def objection(parameter: Parameter, raw: object) -> str:

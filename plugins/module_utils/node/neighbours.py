@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import os
 import pathlib
 import re
@@ -22,7 +23,7 @@ import typing as t
 
 from ..errors import NodeFault, SiteFault, VTorqueError
 from ..frozen import frozen
-from ..guestspec import MAC
+from ..guestspec import MAC, QUOTE_MAC, number_for_mac
 from ..records import Deadline
 from . import file_watch, rtnetlink
 
@@ -42,10 +43,12 @@ def normal_mac(mac: str) -> str:
     """A MAC address in small letters with colons.
 
     Raises:
-        VTorqueError: it is none.
+        VTorqueError: it is none, or the number that YAML 1.1 makes of one without quotes.
     """
     if re.fullmatch(MAC, mac):
         return mac
+    if number := number_for_mac(mac):
+        raise VTorqueError(f"MAC address {mac[:40]}", number, QUOTE_MAC)
     import netaddr  # 7 ms that only those pay who write it in another form
 
     try:
@@ -150,8 +153,8 @@ class Neighbours:
         ]
         if self._unread or (self._inotify and self._inotify.read(timeout=0)):
             self._unread = False
-            for file in self._leases:
-                found += [(mac, Candidate(address, "lease")) for mac, address in read_leases(file) if mac in self._macs]
+            leases = [lease for file in self._leases for lease in _valid_leases(file)]
+            found += [(mac, Candidate(address, "lease")) for mac, address in _latest_first(leases) if mac in self._macs]
         news = [pair for pair in dict.fromkeys(found) if pair not in self._known]
         self._known.update(news)
         return tuple(news)
@@ -183,13 +186,37 @@ def _watch(leases: t.Sequence[pathlib.Path]) -> t.Any:
     return watcher
 
 
+@frozen
+class _Lease:
+    """A lease that is valid; `expiry` in seconds since 1970, infinity for one that does not end."""
+
+    mac: str
+    address: str
+    expiry: float
+
+
 def read_leases(file: pathlib.Path, now: float | None = None) -> tuple[tuple[str, str], ...]:
-    """Pairs of MAC address and address of the leases that are still valid; a missing file has none."""
+    """Pairs of MAC address and address of the leases that are still valid; a missing file has none.
+
+    Of several leases of one MAC address the one that lasts longest comes first: it was granted last, and a server keeps
+    those before it until they end.
+    """
+    return _latest_first(_valid_leases(file, now))
+
+
+def _latest_first(leases: t.Sequence[_Lease]) -> tuple[tuple[str, str], ...]:
+    """The pairs, MAC addresses in the order in which they came, IPv4 before IPv6, the latest lease first."""
+    order = {mac: number for number, mac in enumerate(dict.fromkeys(lease.mac for lease in leases))}
+    ranked = sorted(leases, key=lambda lease: (order[lease.mac], ":" in lease.address, -lease.expiry))
+    return tuple((lease.mac, lease.address) for lease in ranked)
+
+
+def _valid_leases(file: pathlib.Path, now: float | None = None) -> list[_Lease]:
     now = time.time() if now is None else now
     try:
         text = file.read_bytes().decode("utf-8", "replace")
     except OSError:
-        return ()
+        return []
     if text.lstrip().startswith("["):
         rows = _libvirt_leases(text)
     else:
@@ -198,10 +225,11 @@ def read_leases(file: pathlib.Path, now: float | None = None) -> tuple[tuple[str
     found = []
     for expiry, mac, address in rows:
         usable = usable_address(address)
-        valid = expiry.isdecimal() and (int(expiry) == 0 or int(expiry) > now)
-        if valid and usable and re.fullmatch(MAC, mac.lower()):
-            found.append((mac.lower(), usable))
-    return tuple(found)
+        # dnsmasq writes 0 for a lease without end
+        end = (float(expiry) or math.inf) if expiry.isdecimal() else -math.inf
+        if end > now and usable and re.fullmatch(MAC, mac.lower()):
+            found.append(_Lease(mac.lower(), usable, end))
+    return found
 
 
 def _libvirt_leases(text: str) -> list[tuple[str, str, str]]:

@@ -33,7 +33,9 @@ RTM_NEWNEIGH, RTM_DELNEIGH, RTM_GETNEIGH = 28, 29, 30
 RTM_NEWADDR, RTM_GETADDR = 20, 22
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 0x001, 0x004, 0x300
 RTMGRP_NEIGH = 4
-NDA_DST, NDA_LLADDR = 1, 2
+NDA_DST, NDA_LLADDR, NDA_CACHEINFO = 1, 2, 3
+CACHE_INFO = struct.Struct("=IIII")
+"""nda_cacheinfo: ticks since it was confirmed, used, updated; how many hold it."""
 IFA_ADDRESS = 1
 NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE, NUD_PERMANENT = 0x02, 0x04, 0x08, 0x10, 0x80
 DUMPED = 1
@@ -54,6 +56,7 @@ class Entry:
         address: packed.
         mac: in small letters with colons; "": the kernel does not know it (yet).
         dumped: it was there when it was asked for.
+        confirmed: ticks of the kernel's clock since the neighbour was last heard of; 0: not told.
     """
 
     index: int
@@ -62,6 +65,7 @@ class Entry:
     address: bytes
     mac: str
     dumped: bool
+    confirmed: int = 0
 
     @property
     def text(self) -> str:
@@ -92,7 +96,9 @@ def read_entry(sequence: int, content: bytes) -> Entry | None:
     family, _pad, _pad2, index, state, _flags, _kind = NEIGHBOUR.unpack_from(content)
     found = dict(_attributes(content[NEIGHBOUR.size :]))
     mac = found.get(NDA_LLADDR, b"").hex(":")
-    return Entry(index, family, state, found.get(NDA_DST, b""), mac, sequence == DUMPED)
+    ages = found.get(NDA_CACHEINFO, b"")
+    confirmed = CACHE_INFO.unpack_from(ages)[0] if len(ages) >= CACHE_INFO.size else 0
+    return Entry(index, family, state, found.get(NDA_DST, b""), mac, sequence == DUMPED, confirmed)
 
 
 def _attributes(data: bytes) -> t.Iterator[tuple[int, bytes]]:
@@ -223,7 +229,15 @@ class Table:
         self.socket.send(written(RTM_GETNEIGH, NLM_F_DUMP))
 
     def read(self) -> t.Iterator[tuple[str, str]]:
-        """Fresh pairs of MAC address and address since the last call; never waits."""
+        """Fresh pairs of MAC address and address since the last call; never waits.
+
+        IPv4 comes before IPv6, and then who was heard of last: a guest that got another address has two for a while.
+        """
+        news = list(enumerate(self._fresh_entries()))
+        news.sort(key=lambda one: (one[1].family == socket.AF_INET6, one[1].confirmed, -one[0]))
+        return iter([(entry.mac, entry.text) for _number, entry in news])
+
+    def _fresh_entries(self) -> t.Iterator[Entry]:
         while True:
             try:
                 data = self.socket.recv(BUFFER)
@@ -235,7 +249,7 @@ class Table:
             for kind, sequence, content in messages(data):
                 entry = read_entry(sequence, content) if kind == RTM_NEWNEIGH else None
                 if entry is not None and self._is_fresh(entry):
-                    yield entry.mac, entry.text
+                    yield entry
 
     def _is_fresh(self, entry: Entry) -> bool:
         if not entry.mac or not entry.text or self._index not in (None, entry.index):

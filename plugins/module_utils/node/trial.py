@@ -187,7 +187,7 @@ def _prepare(
 
 def _seed(token: str) -> dict[str, str]:
     """What the guest is told; the site's templates are for jobs."""
-    network = f"version: 2\nethernets:\n  eth0: {{match: {{macaddress: '{MAC}'}}, set-name: eth0, dhcp4: true}}\n"
+    network = f"version: 2\nethernets:\n  eth0: {{match: {{macaddress: '{MAC}'}}, dhcp4: true}}\n"
     return {
         "meta-data": f"instance-id: trial-{token}\nlocal-hostname: vtorque-trial\n",
         "user-data": render("trial/user-data.j2", site_dir=None, token=token),

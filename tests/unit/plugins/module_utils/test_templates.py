@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 import yaml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy_file, policy_text
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import as_yaml
 
@@ -31,6 +32,26 @@ def test_a_text_is_the_same_for_each_reader_of_yaml(text: str, loader: t.Any) ->
     assert written.isascii()
     assert "\n" not in written
     assert yaml.load(written, Loader=loader) == {"path": [text]}
+
+
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
+@pytest.mark.parametrize("number", [1e16, -1e300, 1e-7, 1.5e-7, 1.5e300, 0.1, -0.0, 12.0, float("inf"), float("-inf")])
+def test_a_number_is_the_same_for_each_reader_of_yaml(number: float, loader: t.Any) -> None:
+    """`1e+16`, as Python and JSON write it, is a text to PyYAML."""
+    read = yaml.load(as_yaml({"a": [number, "1e+16"]}), Loader=loader)
+    assert read == {"a": [number, "1e+16"]}
+    assert isinstance(read["a"][0], float)
+
+
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
+@pytest.mark.parametrize("key", ["k" * 1030, "\U0001f600" * 103, '": ' * 400])
+def test_a_long_key_is_the_same_for_each_reader_of_yaml(key: str, loader: t.Any) -> None:
+    assert yaml.load(as_yaml([{key: {key: key}}]), Loader=loader) == [{key: {key: key}}]
+
+
+def test_half_of_a_character_is_refused() -> None:
+    with pytest.raises(SiteFault, match=r"U\+DC80"):
+        as_yaml({"a": "\udc80"})
 
 
 def test_what_json_has_not_is_made_a_word_or_refused() -> None:

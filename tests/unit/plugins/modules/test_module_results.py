@@ -97,3 +97,52 @@ def test_a_seed_has_its_mode_from_the_beginning(tmp_path: pathlib.Path, capfd: p
 def test_a_directory_that_is_missing_is_said(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     result = run(seed, capfd, dest=str(tmp_path / "no" / "seed.iso"), user_data="x", _ansible_check_mode=True)
     assert "no directory that can be written to" in result["msg"]
+
+
+@pytest.mark.parametrize("mac", [41135040063, "41135040063"])
+def test_a_mac_address_that_yaml_made_a_number_of_is_refused_at_once(
+    capfd: pytest.CaptureFixture[str], mac: object
+) -> None:
+    result = run(ip_discovery, capfd, mac=mac, timeout=0)
+    assert result["failed"]
+    assert (
+        "41135040063: is a number, which YAML makes of digits and colons, as it reads 52:54:00:00:01:03"
+        in result["msg"]
+    )
+    assert "write a MAC address in quotes" in result["msg"]
+
+
+@pytest.mark.parametrize("mode", [644, 600, 400, 0o1777])
+def test_a_mode_that_is_a_number_without_its_zero_is_refused(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], mode: int
+) -> None:
+    result = run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="#cloud-config\n", mode=mode)
+    assert f"mode={mode}: {mode} is a number to YAML" in result["msg"]
+    assert "in quotes" in result["msg"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, "600", "0640", "u=rw,go="])
+def test_a_mode_that_yaml_reads_as_it_is_meant_is_taken(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], mode: object
+) -> None:
+    assert run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="#cloud-config\n", mode=mode)["changed"]
+
+
+@pytest.mark.parametrize("empty", ["", None, {}])
+def test_a_seed_of_what_is_empty_is_one_that_nocloud_takes(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], empty: object
+) -> None:
+    args = {"dest": str(tmp_path / "seed.iso"), "user_data": empty, "meta_data": empty, "network_config": empty}
+    result = run(seed, capfd, **args)
+    assert result["files"] == ["meta-data", "user-data"]
+    assert result["instance_id"].startswith("seed-")
+    assert not run(seed, capfd, **args)["changed"]
+
+
+def test_a_seed_that_cloud_init_would_ignore_is_not_written(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="users: []\n")
+    assert "user-data: the first line is no header that cloud-init knows" in result["msg"]
+    assert list(tmp_path.iterdir()) == []

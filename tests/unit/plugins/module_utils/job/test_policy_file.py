@@ -156,6 +156,16 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
         ("[a, b]: c\n", "?: the name of a parameter is due before the colon (line 1)"),
         ("<<: {bridge: br1}\n", "<<: no such parameter"),
         ("mac_prefix: 52:54:00\n", "mac_prefix=52:54:00: allowed: three bytes in quotes"),
+        ("mac_prefix: 52:54:00\n", "YAML takes it for something else than a text: put it in quotes"),
+        ("domain: no\n", "a host or domain name, or an address; YAML takes it for something else than a text: put it"),
+        ("img_default: 12.10\n", "YAML takes it for something else than a text: put it in quotes"),
+        ("timeout: 010\n", "timeout=010: YAML reads a number that begins with 0 as octal, here 8; write it without"),
+        ("timeout: 1:30\n", "timeout=1:30: YAML makes 90 of digits with colons; write the number that is meant"),
+        ("ram_max: 24:00\n", "ram_max=24:00: YAML makes 1440 of digits with colons"),
+        ("cache_max: 0100\n", "cache_max=0100: YAML reads a number that begins with 0 as octal, here 64"),
+        ("offline_brake: 012\n", "offline_brake=012: YAML reads a number that begins with 0 as octal, here 10"),
+        ("node_number: 0o17\n", "node_number=0o17: allowed"),
+        ("ram_max: 1e3\n", "ram_max=1e3: allowed"),
         (
             "vms_per_node_min: 9\nmax_vms_per_node: 8\n",
             "vms_per_node_min=9: is more than max_vms_per_node (8) (line 1)",
@@ -169,6 +179,14 @@ def test_fault_says_line_name_value_and_what_is_allowed(text: str, fault: str) -
     with pytest.raises(PolicyErrors) as caught:
         parse(text, "x.yml")
     assert fault in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("timeout: 1_0", 10), ("timeout: 07", 7), ("timeout: 0x10", 16), ("timeout: +10", 10), ("timeout: '010'", 10)],
+)
+def test_number_that_yaml_reads_as_people_do_is_taken(text: str, value: int) -> None:
+    assert parse(text, "x.yml").policy.timeout == value
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "a: " + "{b: " * 100_000])

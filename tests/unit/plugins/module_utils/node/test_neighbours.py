@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import neighbours
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
+from hypothesis import given
+from hypothesis import strategies as st
 
 MAC = "52:54:00:00:01:01"
 DNSMASQ = f"""1795180000 {MAC} 10.77.0.100 vcn1-1 01:{MAC}
@@ -42,6 +46,41 @@ def test_only_leases_that_are_valid_count(
 ) -> None:
     (tmp_path / "leases").write_text(text)
     assert neighbours.read_leases(tmp_path / "leases", now=1795175000.0) == found
+
+
+OLD, NEW = "10.77.0.100", "10.77.0.200"
+TWO_LEASES = {
+    "dnsmasq": f"1795180000 {MAC} {OLD} vcn1-1 *\n1795190000 {MAC} {NEW} vcn1-1 *\n",
+    "dnsmasq, without end": f"1795180000 {MAC} {OLD} vcn1-1 *\n0 {MAC} {NEW} vcn1-1 *\n",
+    "dnsmasq, another between": f"1795180000 {MAC} {OLD} a *\n0 52:54:00:00:01:02 {OLD} b\n1795190000 {MAC} {NEW} a *",
+    "libvirt": f"""[{{"ip-address": "{OLD}", "mac-address": "{MAC}", "expiry-time": 1795180000}},
+{{"ip-address": "{NEW}", "mac-address": "{MAC}", "expiry-time": 1795190000}}]""",
+}
+
+
+@pytest.mark.parametrize("text", TWO_LEASES.values(), ids=TWO_LEASES.keys())
+def test_leases_of_one_mac_begin_with_the_one_that_lasts_longest(tmp_path: pathlib.Path, text: str) -> None:
+    """A server keeps an address that it gave before until its time is over."""
+    (tmp_path / "leases").write_text(text)
+    found = neighbours.read_leases(tmp_path / "leases", now=1795175000.0)
+    assert [address for mac, address in found if mac == MAC] == [NEW, OLD]
+
+
+def test_leases_of_one_mac_are_ranked_over_all_files(tmp_path: pathlib.Path) -> None:
+    far = 10**11
+    (tmp_path / "one").write_text(f"{far} {MAC} {OLD} vcn1-1 *\n")
+    (tmp_path / "other").write_text(f"{far + 1} {MAC} {NEW} vcn1-1 *\n")
+    with neighbours.Neighbours([MAC], leases=[tmp_path / "one", tmp_path / "other"]) as search:
+        assert [candidate.address for _mac, candidate in search.candidates()] == [NEW, OLD]
+    found = neighbours.discover(MAC, timeout_s=5, leases=[tmp_path / "one", tmp_path / "other"])
+    assert found == neighbours.Candidate(NEW, "lease")
+
+
+def test_a_lease_of_ipv4_comes_before_one_of_ipv6(tmp_path: pathlib.Path) -> None:
+    rows = [("fd00::5", 1795190000), (OLD, 1795180000)]
+    entries = [{"ip-address": address, "mac-address": MAC, "expiry-time": expiry} for address, expiry in rows]
+    (tmp_path / "leases").write_text(json.dumps(entries))
+    assert neighbours.read_leases(tmp_path / "leases", now=1795175000.0) == ((MAC, OLD), (MAC, "fd00::5"))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +128,9 @@ def test_an_address_at_which_no_guest_can_be_reached_is_none(text: object, addre
     assert neighbours.usable_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["52-54-00-00-01-01", "5254.0000.0101", "52:54:0:0:1:1", "52:54:00:00:01:01"])
+@pytest.mark.parametrize(
+    "text", ["52-54-00-00-01-01", "5254.0000.0101", "52:54:0:0:1:1", "52:54:00:00:01:01", "525400000101"]
+)
 def test_a_mac_address_has_one_spelling(text: str) -> None:
     assert neighbours.normal_mac(text) == MAC
 
@@ -98,6 +139,27 @@ def test_a_mac_address_has_one_spelling(text: str) -> None:
 def test_what_is_no_mac_address_is_refused(text: str) -> None:
     with pytest.raises(VTorqueError, match="MAC address"):
         neighbours.normal_mac(text)
+
+
+@pytest.mark.parametrize("text", ["52:54:00:00:01:03", "10:11:12:13:14:15", "59:59:59:59:59:59", "99:00:00:00:00:01"])
+def test_the_number_that_yaml_makes_of_a_mac_address_is_refused(text: str) -> None:
+    """Ansible makes text of the number; it has fewer digits than a MAC address, and is not filled up with zeros."""
+    number = yaml.safe_load(text)
+    assert isinstance(number, int)
+    with pytest.raises(VTorqueError) as caught:
+        neighbours.normal_mac(str(number))
+    assert f"{number}: is a number, which YAML makes of digits and colons, as it reads {text}" in str(caught.value)
+    assert "in quotes" in str(caught.value)
+
+
+@given(st.integers(0, 10**18))
+def test_digits_alone_are_a_mac_address_only_when_there_are_twelve(number: int) -> None:
+    text = str(number)
+    if len(text) == 12:
+        assert neighbours.normal_mac(text).replace(":", "") == text
+    else:
+        with pytest.raises(VTorqueError, match="is a number"):
+            neighbours.normal_mac(text)
 
 
 def script(tmp_path: pathlib.Path, body: str) -> pathlib.Path:

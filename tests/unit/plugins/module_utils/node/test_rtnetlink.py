@@ -50,6 +50,30 @@ def test_an_address_of_another_network_has_no_text(family: int, address: bytes) 
     assert Entry(7, family, 2, address, "52:54:00:00:01:01", False).text == ""
 
 
+def _entry(family: int, address: str, confirmed: int, state: int = rtnetlink.NUD_REACHABLE) -> bytes:
+    """A message of the kernel's about one neighbour."""
+    packed = socket.inet_pton(family, address)
+    body = rtnetlink.NEIGHBOUR.pack(family, 0, 0, 7, state, 0, 1)
+    ages = rtnetlink.CACHE_INFO.pack(confirmed, 0, 0, 1)
+    mac = bytes.fromhex("525400000101") + b"\0\0"
+    for kind, value, length in ((1, packed, len(packed)), (2, mac, 6), (3, ages, len(ages))):
+        body += rtnetlink.ATTRIBUTE.pack(rtnetlink.ATTRIBUTE.size + length, kind) + value
+    return rtnetlink.HEADER.pack(rtnetlink.HEADER.size + len(body), rtnetlink.RTM_NEWNEIGH, 2, 1, 0) + body
+
+
+def test_of_two_addresses_of_a_card_the_one_that_was_heard_of_last_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entry of an address that the guest had before stays reachable for half a minute."""
+    ours, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, kernel:
+        monkeypatch.setattr(rtnetlink, "_open", lambda _groups: ours)
+        table = rtnetlink.Table(None)
+        kernel.recv(100)
+        old, new = _entry(socket.AF_INET, "10.77.0.5", 2000), _entry(socket.AF_INET, "10.77.0.6", 10)
+        kernel.send(_entry(socket.AF_INET6, "fd00::5", 0) + old)
+        kernel.send(new)
+        assert [address for _mac, address in table.read()] == ["10.77.0.6", "10.77.0.5", "fd00::5"]
+
+
 KERNEL = """
 import subprocess
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError

@@ -9,6 +9,7 @@ import base64
 import dataclasses
 import json
 import os
+import pathlib
 import re
 import shlex
 import stat
@@ -115,6 +116,56 @@ def test_the_address_is_asked_for_by_mac_address() -> None:
     assert card["dhcp-identifier"] == "mac"
     first = _documents(SEED)["user-data"]["bootcmd"][0]
     assert first == ["sh", "-c", (COLLECTION_DIR / "guest/client_id.sh").read_text("utf-8")]
+
+
+def test_the_card_is_found_by_its_mac_and_keeps_its_name() -> None:
+    """To rename one fails or comes late where the initramfs or a DHCP client has it up already."""
+    (card,) = _documents(SEED)["network-config"]["ethernets"].values()
+    assert card["match"] == {"macaddress": SEED.mac}
+    assert "set-name" not in card
+
+
+CLIENT_ID = COLLECTION_DIR / "guest/client_id.sh"
+
+
+def _run_client_id(tmp_path: pathlib.Path, *, active: bool) -> list[str]:
+    """Run the guest's program on a directory of our own, and return what it asked `ip` and `systemctl` for."""
+    programs = tmp_path / "bin"
+    programs.mkdir(exist_ok=True)
+    calls = tmp_path / "calls"
+    calls.write_text("")
+    for name, status in (("ip", 0), ("systemctl", 0 if active else 3)):
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\nexit {status}\n')
+        (programs / name).chmod(0o755)
+    text = CLIENT_ID.read_text("utf-8").replace("/etc/systemd/network", str(tmp_path / "network"))
+    path = f"{programs}:/usr/bin:/bin"
+    subprocess.run(["sh", "-eu", "-c", text], check=True, env={"PATH": path})
+    return calls.read_text().splitlines()
+
+
+@pytest.mark.parametrize("card", ["eth0", "enp1s0"])
+def test_networkd_asks_by_the_mac_whatever_name_the_card_has(tmp_path: pathlib.Path, card: str) -> None:
+    network = tmp_path / "network"
+    network.mkdir()
+    (network / f"10-cloud-init-{card}.network").write_text("[Match]\n")
+    calls = _run_client_id(tmp_path, active=True)
+    assert (network / f"10-cloud-init-{card}.network.d/vtorque.conf").read_text().endswith("ClientIdentifier=mac\n")
+    assert calls == [
+        "systemctl --quiet is-active systemd-networkd.service", f"ip -4 address flush dev {card}",
+        "systemctl restart systemd-networkd.service",
+    ]  # fmt: skip
+    assert _run_client_id(tmp_path, active=True) == []
+
+
+def test_networkd_that_runs_later_is_not_restarted(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "network").mkdir()
+    (tmp_path / "network/10-cloud-init-enp1s0.network").write_text("[Match]\n")
+    assert _run_client_id(tmp_path, active=False) == ["systemctl --quiet is-active systemd-networkd.service"]
+
+
+def test_where_cloud_init_wrote_nothing_for_networkd_nothing_is_done(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "network").mkdir()
+    assert _run_client_id(tmp_path, active=True) == []
 
 
 def test_nobody_gets_a_password_or_more_power() -> None:

@@ -74,7 +74,8 @@ def test_the_seed_is_what_cloud_init_reads() -> None:
     assert data["users"] == ["root"]
     assert all(isinstance(word, str) for command in data["bootcmd"] for word in command)
     assert [command[0] for command in data["bootcmd"]] == ["sh", "sh", "systemd-run", "sh"]
-    assert yaml.safe_load(seed["network-config"])["ethernets"]["eth0"]["match"]["macaddress"] == trial.MAC
+    (card,) = yaml.safe_load(seed["network-config"])["ethernets"].values()
+    assert card == {"match": {"macaddress": trial.MAC}, "dhcp4": True}
 
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"]])
