@@ -193,7 +193,7 @@ def _take(entry: Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) ->
     if entry.raw is None and not entry.wrong and parameter.default is None:
         return None
     message = entry.wrong or objection(parameter, entry.raw)
-    if message and not entry.wrong and _is_text(parameter, entry):
+    if message and "quotes" not in message and not entry.wrong and _is_text(parameter, entry):
         message += "; YAML takes it for something else than a text: put it in quotes"
     message = message or _misread(entry)
     if not message:

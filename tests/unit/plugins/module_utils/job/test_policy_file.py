@@ -156,7 +156,6 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
         ("[a, b]: c\n", "?: the name of a parameter is due before the colon (line 1)"),
         ("<<: {bridge: br1}\n", "<<: no such parameter"),
         ("mac_prefix: 52:54:00\n", "mac_prefix=52:54:00: allowed: three bytes in quotes"),
-        ("mac_prefix: 52:54:00\n", "YAML takes it for something else than a text: put it in quotes"),
         ("domain: no\n", "a host or domain name, or an address; YAML takes it for something else than a text: put it"),
         ("img_default: 12.10\n", "YAML takes it for something else than a text: put it in quotes"),
         ("timeout: 010\n", "timeout=010: YAML reads a number that begins with 0 as octal, here 8; write it without"),
