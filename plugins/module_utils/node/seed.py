@@ -15,11 +15,12 @@ import tempfile
 import typing as t
 
 from ..errors import SiteFault, UserFault, VTorqueError
-from ..guest_kinds import OSV_LAUNCHER, kind_of
+from ..guest_kinds import OSV_LAUNCHER, SLG, kind_of
 from ..guestspec import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, Additions, KeyPair, Owner
 from ..mounts import Mount
 from ..templates import SITE_DIR
 from ..templates import render as render_template
+from .user_data import check_header
 
 LABEL = "cidata"
 """Volume label by which cloud-init's NoCloud finds its seed."""
@@ -146,14 +147,20 @@ def render(
 
     Raises:
         UserFault: the distribution is none that can be contextualised.
-        SiteFault: a template is wrong; says which, and where.
+        SiteFault: a template is wrong; says which, and where. cloud-init would ignore what one makes.
     """
     seed.family  # noqa: B018 - refuses a distribution before any template is read
     kind = kind_of(seed.distro)
-    return {
+    files = {
         name: render_template(f"{kind.seeds}/{name}.j2", site_dir=site_dir, compiled=compiled, seed=seed)
         for name in kind.seed_files
     }
+    if kind is SLG:  # OSv has a cloud-init of its own, which knows no headers
+        try:
+            check_header(files["user-data"])
+        except VTorqueError as error:
+            raise SiteFault(f"template {kind.seeds}/user-data.j2", error.why, error.hint) from None
+    return files
 
 
 def write_iso(files: t.Mapping[str, str], path: pathlib.Path, mode: int = 0o400) -> None:

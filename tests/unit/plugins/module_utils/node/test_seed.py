@@ -276,6 +276,14 @@ def test_the_sites_template_wins(tmp_path) -> None:
     assert render(SEED, tmp_path)["meta-data"] == "local-hostname: site-vcn1-1\n"
 
 
+def test_a_sites_template_that_cloud_init_would_ignore_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
+    """The guest would come up without its job's user, and never be ready."""
+    (tmp_path / "cloud-init").mkdir()
+    (tmp_path / "cloud-init/user-data.j2").write_text("# ours\n#cloud-config\nhostname: {{ seed.name | yaml }}\n")
+    with pytest.raises(SiteFault, match=r"template cloud-init/user-data\.j2: the first line is a comment"):
+        render(SEED, tmp_path)
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     group=st.from_regex(GROUP_NAME, fullmatch=True).filter(lambda text: not re.search("[\ud800-\udfff]", text)),
