@@ -63,6 +63,21 @@ def number_for_mac(value: object) -> str:
     return f"is a number, which YAML makes of digits and colons{likely}"
 
 
+def name_text(value: object) -> str:
+    """A name that came as an option of a module; "" for none.
+
+    Args:
+        value: as Ansible read it, without making text of it: `12.10` is 12.1 to YAML 1.1, and `no` is false.
+
+    Raises:
+        VTorqueError: YAML made a number with a point, or true or false, of the name.
+    """
+    if isinstance(value, (bool, float)) or not isinstance(value, (str, int, type(None))):
+        kind = "a text is due" if not isinstance(value, (bool, float)) else "YAML made this of a name without quotes"
+        raise VTorqueError(f"name={str(value)[:40].lower()}", kind, "write the name in quotes: '12.10'")
+    return "" if value is None else str(value)
+
+
 def _text(pattern: str, *, secret: bool = False, default: t.Any = dataclasses.MISSING) -> t.Any:
     return dataclasses.field(default=default, metadata={"pattern": pattern}, repr=not secret)  # pylint: disable=invalid-field-call
 

@@ -49,7 +49,8 @@ options:
     description:
       - Name of the domain to remove.
       - Required with O(state=absent), unless O(xml) is given, which has one.
-    type: str
+      - Write it in quotes where YAML reads something else, as V(12.1) for C(12.10). That is refused.
+    type: raw
   replace:
     description:
       - Whether a domain of that name which differs from O(xml), or does not run, is ended and made anew.
@@ -129,6 +130,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
+from ..module_utils.guestspec import name_text
 from ..module_utils.node.domain import DomainFacts, Domains, Outcome, parse
 
 
@@ -168,7 +170,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     """Bring the domain to its state, or in check mode find out what that would take."""
     params, check = module.params, module.check_mode
     running = params["state"] == "running"
-    name = params["name"] or ""
+    name = name_text(params["name"])
     if params["xml"] is not None:
         own = parse(params["xml"]).findtext("name") or ""
         if not own or (name and name != own):
@@ -200,7 +202,7 @@ def main() -> None:
             "uri": {"type": "str", "default": "qemu:///system"},
             "state": {"type": "str", "choices": ["running", "absent"], "default": "running"},
             "xml": {"type": "str"},
-            "name": {"type": "str"},
+            "name": {"type": "raw"},
             "replace": {"type": "bool", "default": False},
         },
         required_if=[("state", "running", ("xml",)), ("state", "absent", ("xml", "name"), True)],

@@ -40,7 +40,8 @@ options:
     description:
       - Name of the image, for example V(debian12). With O(state=absent) also a revision of it, for example
         V(debian12@3), or an image without a record, for example V(old.img).
-    type: str
+      - Write it in quotes where YAML reads something else, as V(12.1) for C(12.10). That is refused.
+    type: raw
     required: true
   src:
     description:
@@ -167,6 +168,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.errors import VTorqueError
+from ..module_utils.guestspec import name_text
 from ..module_utils.node import images, publishing, retiring, revision
 
 SHOWN = ("name", "revision", "distro", "arch", "description", "boot", "format", "disk_sha256", "virtual_bytes")
@@ -225,7 +227,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "name": {"type": "str", "required": True},
+            "name": {"type": "raw", "required": True},
             "src": path,
             "format": {"type": "str", "choices": ["qcow2", "raw"]},
             "description": text,
@@ -245,6 +247,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
+        module.params["name"] = name_text(module.params["name"])
         act = present if module.params["state"] == "present" else absent
         result = act(module.params, check=module.check_mode)
     except VTorqueError as error:

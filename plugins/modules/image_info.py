@@ -36,7 +36,8 @@ options:
   name:
     description:
       - Name of an image, for example V(debian12), V(debian12@3) or V(tiny.qcow2).
-    type: str
+      - Write it in quotes where YAML reads something else, as V(12.1) for C(12.10). That is refused.
+    type: raw
   owner:
     description:
       - The uid that owns the pool.
@@ -135,6 +136,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.errors import VTorqueError
+from ..module_utils.guestspec import name_text
 from ..module_utils.node.images import Image, find, list_images
 
 
@@ -165,13 +167,14 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "pool": {"type": "path", "default": "/opt/vm-images"},
-            "name": {"type": "str"},
+            "name": {"type": "raw"},
             "owner": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
-    pool, name, owner = pathlib.Path(module.params["pool"]), module.params["name"], module.params["owner"]
+    pool, owner = pathlib.Path(module.params["pool"]), module.params["owner"]
     try:
+        name = name_text(module.params["name"])
         if name:
             images = [shown(name, find(name, pool, owner_uid=owner))]
         else:

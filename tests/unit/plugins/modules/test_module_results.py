@@ -13,7 +13,14 @@ import typing as t
 
 import pytest
 from ansible.module_utils import basic
-from ansible_collections.mikelangelo.vtorque.plugins.modules import domain, domain_info, ip_discovery, seed
+from ansible_collections.mikelangelo.vtorque.plugins.modules import (
+    domain,
+    domain_info,
+    image,
+    image_info,
+    ip_discovery,
+    seed,
+)
 
 try:
     from ansible.module_utils.testing import patch_module_args
@@ -146,3 +153,20 @@ def test_a_seed_that_cloud_init_would_ignore_is_not_written(
     result = run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="users: []\n")
     assert "user-data: the first line is no header that cloud-init knows" in result["msg"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [12.1, False])
+@pytest.mark.parametrize(
+    ("module", "args"),
+    [
+        (image, {"state": "absent"}), (image, {"src": "/none"}), (image_info, {}),
+        (domain, {"state": "absent", "uri": "test:///default"}),
+    ],
+)  # fmt: skip
+def test_a_name_that_yaml_changed_is_refused(
+    capfd: pytest.CaptureFixture[str], module: t.Any, args: dict[str, t.Any], name: object
+) -> None:
+    """`12.10` is 12.1 to YAML, and `no` is false."""
+    result = run(module, capfd, name=name, **args)
+    assert result["failed"]
+    assert f"name={str(name).lower()}: YAML made this of a name without quotes" in result["msg"]
