@@ -32,7 +32,8 @@ options:
     description:
       - Name of a domain. A domain that is not there gives an empty list.
       - Default is all domains.
-    type: str
+      - Write it in quotes where YAML reads something else, as V(12.1) for C(12.10). That is refused.
+    type: raw
   jobs_only:
     description:
       - Only the guests of batch jobs, which carry vTorque's metadata.
@@ -125,6 +126,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
+from ..module_utils.guestspec import name_text
 from ..module_utils.node.domain import DomainFacts, Domains
 
 
@@ -138,20 +140,21 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "uri": {"type": "str", "default": "qemu:///system"},
-            "name": {"type": "str"},
+            "name": {"type": "raw"},
             "jobs_only": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     if importlib.util.find_spec("libvirt") is None:
         module.fail_json(msg=missing_required_lib("libvirt-python"))
+    given = module.params["name"]
     try:
+        name = name_text(given)
         with Domains(module.params["uri"], read_only=True) as domains:
             found = domains.list(ours=module.params["jobs_only"])
     except VTorqueError as error:
         module.fail_json(msg=str(error), fault=error.fault)
-    name = module.params["name"]
-    chosen = [shown(facts) for facts in found if name in (None, facts.name)]
+    chosen = [shown(facts) for facts in found if given is None or name == facts.name]
     module.exit_json(changed=False, domains=[{k: v for k, v in one.items() if k != "mark"} for one in chosen])
 
 

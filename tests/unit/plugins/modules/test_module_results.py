@@ -160,7 +160,7 @@ def test_a_seed_that_cloud_init_would_ignore_is_not_written(
     ("module", "args"),
     [
         (image, {"state": "absent"}), (image, {"src": "/none"}), (image_info, {}),
-        (domain, {"state": "absent", "uri": "test:///default"}),
+        (domain, {"state": "absent", "uri": "test:///default"}), (domain_info, {"uri": "test:///default"}),
     ],
 )  # fmt: skip
 def test_a_name_that_yaml_changed_is_refused(
