@@ -89,7 +89,7 @@ def pool_default(policy: Policy) -> str | None:
 
 
 def examine_front_end(
-    load: t.Callable[[], Policy], here: str, batch: BatchSystem, nodes: t.Sequence[str],
+    load: t.Callable[[], Policy], here: str, batch: BatchSystem, known: t.Mapping[str, BatchNode],
     records_dir: pathlib.Path = records.STATE_DIR / "records",
 ) -> Report:  # fmt: skip
     """Examine this front end.
@@ -98,17 +98,18 @@ def examine_front_end(
         load: gives the site's policy.
         here: this host's name.
         batch: the site's batch system.
-        nodes: its compute nodes.
+        known: its compute nodes by name, as the batch server describes them.
         records_dir: of the records of jobs.
     """
     began = time.time()
     policy, broken = load_usable(load)
     found = Finding("policy") if broken is None else _broken(broken)
     pool = pathlib.Path(policy.vm_img_dir)
+    preface = next((node.preface for node in known.values() if node.preface), "")
     checks = {
         "pool": lambda: node_doctor.look_at_pool(pool, pool_default(policy)),
         "programs": lambda: site_doctor.look_at_qsub(policy, here),
-        "server": lambda: site_doctor.look_at_server(batch, nodes),
+        "server": lambda: site_doctor.look_at_server(batch, tuple(known), preface),
         "records": lambda: site_doctor.look_at_records(policy, here, records_dir),
     }
     findings = (found, *examine(checks, EXAMINATION_S))

@@ -203,6 +203,8 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         playbook.prepare(start, nodefile if nodefile.exists() else None, policy, case.player)
         ends = records.since_epoch(case.until)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
+        if case.job is not None and case.job.preface:
+            playbook.note(log, f"qstat wrote text before its answer, which was not read: {case.job.preface}")
         case.head_start.hand_over(heard=case.player.loading)
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
                               detail=debug, pool=pathlib.Path(policy.vm_img_dir))  # fmt: skip

@@ -23,12 +23,13 @@ from .verdict import OUT_OF_USE
 NAMED = 5
 
 
-def look_at_server(batch: BatchSystem, nodes: t.Sequence[str]) -> Finding:
+def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
     """Is the batch server set as vTorque needs it?
 
     Args:
         batch: is asked.
         nodes: compute nodes of the site.
+        preface: text that its commands write before their answers, or "".
     """
     try:
         said = batch.server()
@@ -48,6 +49,9 @@ def look_at_server(batch: BatchSystem, nodes: t.Sequence[str]) -> Finding:
     if not said.down_on_error:
         words = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
         return Finding("server", WARN, OK, words, "qmgr -c 's s down_on_error = True'")
+    if preface:
+        words = f"its commands write text before their answers, which is not read: {preface}"
+        return Finding("server", WARN, OK, words, "let their wrapper write that to standard error")
     return Finding("server")
 
 

@@ -29,7 +29,7 @@ Without an option: this node, where it is a compute node; else the site: this fr
 
 exit status:
   0  all is well; there may be a word all the same
-  1  somebody is needed; it is said where, what for, and what to do
+  1  a host needs attention; it is said which, what for, and what to do
   2  the command line is wrong
   3  the batch server does not tell of its nodes
   4  a node could not be asked, whatever else there is
@@ -37,7 +37,7 @@ exit status:
 examples:
   vmgr doctor                                  a table: a row a check, nodes that agree together
   vmgr doctor --node cn1 cn[03-16] --json      for programs
-  vmgr doctor --query '[?!well].node'          who needs somebody
+  vmgr doctor --query '[?!well].node'          which hosts need attention
   vmgr doctor --local --brief                  one line, for a node health check (NHC)
 """
 
@@ -105,11 +105,17 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
 
 
 def _is_compute_node(load: t.Callable[[], Policy]) -> bool:
+    """Return whether jobs get their guests on this host.
+
+    A MOM's directory alone does not say so: Torque's `make install` makes it on every host, front ends too
+    (buildutils/pbs_mkdirs.in).
+    """
     try:
-        torque_home = load().torque_home
+        policy = load()
     except VTorqueError:  # which is what a compute node would find
-        torque_home = Policy().torque_home
-    return pathlib.Path(torque_home, "mom_priv").is_dir()
+        policy = Policy()
+    sweep = pathlib.Path(policy.prefix_nodes, "bin", "vtorque-sweep")
+    return pathlib.Path(policy.torque_home, "mom_priv").is_dir() and sweep.exists()
 
 
 def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> list[Report]:
@@ -121,7 +127,7 @@ def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> 
         raise UserFault("no node", "is known to the batch system")
     reports = []
     if call.nodes is None and not _is_compute_node(load):
-        reports.append(doctor_call.examine_front_end(load, here, batch, names))
+        reports.append(doctor_call.examine_front_end(load, here, batch, known))
     from .progress import counted
 
     with counted("asking nodes", len(names), wanted=not (call.json or call.brief)) as advance:
@@ -143,14 +149,15 @@ def _known(batch: BatchSystem, *, needed: bool) -> dict[str, BatchNode]:
 
 def _brief(reports: t.Sequence[Report]) -> None:
     for report in reports:
-        state = "ok" if report.well else "needs you"
+        state = "ok" if report.well else "needs attention"
         print(": ".join([report.node, "; ".join([state, *report.words])]))
 
 
 def _total(reports: t.Sequence[Report]) -> str:
     sick = len(doctor_call.needing(reports))
     if len(reports) == 1:
-        return f"{reports[0].node} {'needs you' if sick else 'is well'}."
+        return f"{reports[0].node} {'needs attention' if sick else 'is well'}."
     silent = sum(not report.asked for report in reports)
     asked = f" {silent} could not be asked." if silent else ""
-    return (f"{sick} of {len(reports)} hosts need you." if sick else f"All {len(reports)} hosts are well.") + asked
+    need = f"{sick} of {len(reports)} hosts {'needs' if sick == 1 else 'need'} attention."
+    return (need if sick else f"All {len(reports)} hosts are well.") + asked

@@ -54,6 +54,7 @@ class BatchJob:
         comment: what scheduler, operator or we said of it, or "".
         started_s: when it was started last, in seconds since the epoch; 0 before that.
         node_exclusive: does it have its nodes to itself (`qsub -n`)?
+        preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
     """
 
     job_id: str
@@ -82,6 +83,7 @@ class BatchJob:
     comment: str = ""
     started_s: int = 0
     node_exclusive: bool = False
+    preface: str = ""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -100,6 +102,7 @@ class BatchNode:
         properties: what jobs may ask of it by name.
         note: what somebody wrote about it, or "".
         jobs: the jobs that have slots of it.
+        preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
     """
 
     name: str
@@ -109,6 +112,7 @@ class BatchNode:
     properties: frozenset[str]
     note: str
     jobs: frozenset[str] = frozenset()
+    preface: str = ""
 
     @property
     def offline(self) -> bool:

@@ -15,7 +15,7 @@ import typing as t
 import xml.etree.ElementTree as ET
 from xml.parsers import expat
 
-from ...errors import SiteFault
+from ...errors import SiteFault, printable
 from ...guestspec import HOST_NAME, JOB_ID
 from ...records import Deadline
 from . import NOTE_PREFIX, BatchJob, BatchNode, UnknownJob
@@ -37,6 +37,11 @@ _READ_ONCE = {
 }  # fmt: skip
 _SLOTS = re.compile(rf"(?P<host>{HOST_NAME})/(?P<slots>[0-9]{{1,6}}(-[0-9]{{1,6}})?(,[0-9]{{1,6}}(-[0-9]{{1,6}})?)*)")
 _MAX_SLOTS = 1 << 20
+_FIRST_TAG = re.compile(r"^[ \t\ufeff]*<", re.MULTILINE)
+_OF_TEXT = "\t\n\v\f\r\x1b"
+"""Control characters that stand in text for people: blanks, and the colours of a terminal."""
+_QUOTED = 120
+"""How many characters of an answer a message repeats at most."""
 
 
 class Refused(SiteFault):
@@ -67,8 +72,9 @@ class Torque:
         data = self._run("qstat", "-x", "-f")
         if not data.strip():
             return ()
-        found = ((element, (element.findtext("Job_Id") or "").strip()) for element in _tree(data, "qstat").iter("Job"))
-        return tuple(_job(element, job_id) for element, job_id in found)
+        tree, preface = _tree(data, "qstat")
+        found = ((element, (element.findtext("Job_Id") or "").strip()) for element in tree.iter("Job"))
+        return tuple(_job(element, job_id, preface) for element, job_id in found)
 
     def nodes(self) -> tuple[BatchNode, ...]:
         """All nodes (`pbsnodes -x`)."""
@@ -236,14 +242,15 @@ def _short(host: str) -> str:
     return host.partition(".")[0].lower()
 
 
-def _tree(data: bytes, tool: str) -> ET.Element:
-    """Parse XML that holds text of users.
+def _tree(data: bytes, tool: str) -> tuple[ET.Element, str]:
+    """Parse XML that holds text of users; return its root, and the first line of text that stands before it.
 
     A document type, and with it every entity, external or expanding, is refused where it begins; expat loads nothing
     by itself.  Torque passes on what the user wrote, but for `<>&'"`: bytes that are no UTF-8 and control characters,
     which no XML may hold, become U+FFFD instead of making the user's own job unreadable.
     """
     text = data.decode("utf-8", errors="replace")
+    preface, text = _without_preface(text)
     text = "".join(c if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff") else "\ufffd" for c in text)
     text = text.replace("\r", "&#13;")  # else XML takes it for a line feed
     builder = ET.TreeBuilder()
@@ -259,8 +266,30 @@ def _tree(data: bytes, tool: str) -> ET.Element:
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
-        raise SiteFault(f"{tool} -x", f"its answer is no XML: {error}") from error
-    return builder.close()
+        raise SiteFault(f"{tool} -x", f"its answer is no XML: {error}{_quote_line(text, error)}") from error
+    return builder.close(), preface
+
+
+def _quote_line(text: str, error: expat.ExpatError) -> str:
+    """Return what stands where XML ends to be one, shortened, with a colon before it; "" where nothing is left."""
+    lines = text.split("\n")
+    line = lines[min(error.lineno, len(lines)) - 1].encode()  # expat counts bytes
+    near = line[max(0, error.offset - _QUOTED // 2) :][:_QUOTED].decode(errors="replace").strip()
+    return f": {near!r}" if near else ""
+
+
+def _without_preface(text: str) -> tuple[str, str]:
+    """Return the first line of text before the XML, and the XML; "" and all of it where anything but text stands there.
+
+    The commands of a site may be wrappers that print a warning first.  The XML begins at the first line that begins
+    with a tag: no line of Torque's own answer stands before its first one, so that no user's text is looked through.
+    """
+    begin = _FIRST_TAG.search(text)
+    before = text[: begin.start()] if begin else ""
+    if begin is None or "<?xml" in before or any(c < " " and c not in _OF_TEXT for c in before):
+        return "", text
+    first = next((line for line in before.splitlines() if line.strip()), "")
+    return printable(first.strip())[:_QUOTED], text[begin.start() :].lstrip()
 
 
 def parse_job(data: bytes, job_id: str) -> BatchJob:
@@ -270,7 +299,8 @@ def parse_job(data: bytes, job_id: str) -> BatchJob:
         UnknownJob: the answer holds no such job.
         SiteFault: the answer is no XML, or names the job or a fact of it twice, or a fact is out of form.
     """
-    jobs = [e for e in _tree(data, "qstat").iter("Job") if (e.findtext("Job_Id") or "").strip() == job_id]
+    tree, preface = _tree(data, "qstat")
+    jobs = [e for e in tree.iter("Job") if (e.findtext("Job_Id") or "").strip() == job_id]
     if not jobs:
         raise UnknownJob(f"job {job_id}", "the batch server's answer does not hold it")
     if len(jobs) > 1:
@@ -278,10 +308,10 @@ def parse_job(data: bytes, job_id: str) -> BatchJob:
     for tag in (tags := [child.tag for child in jobs[0]]):
         if tag in _READ_ONCE and tags.count(tag) > 1:
             raise SiteFault(f"job {job_id}", f"{tag} stands twice in the batch server's answer")
-    return _job(jobs[0], job_id)
+    return _job(jobs[0], job_id, preface)
 
 
-def _job(element: ET.Element, job_id: str) -> BatchJob:
+def _job(element: ET.Element, job_id: str, preface: str) -> BatchJob:
     def text(tag: str) -> str:
         return (element.findtext(tag) or "").strip()
 
@@ -319,6 +349,7 @@ def _job(element: ET.Element, job_id: str) -> BatchJob:
         comment=text("comment"),
         started_s=number("start_time"),
         node_exclusive=text("node_exclusive").lower() in ("true", "1"),
+        preface=preface,
     )
 
 
@@ -403,10 +434,11 @@ def parse_nodes(data: bytes) -> tuple[BatchNode, ...]:
     Raises:
         SiteFault: the answer is no XML, or a figure in it is none.
     """
-    return tuple(_node(element) for element in _tree(data, "pbsnodes").iter("Node"))
+    tree, preface = _tree(data, "pbsnodes")
+    return tuple(_node(element, preface) for element in tree.iter("Node"))
 
 
-def _node(element: ET.Element) -> BatchNode:
+def _node(element: ET.Element, preface: str) -> BatchNode:
     def text(tag: str) -> str:
         return (element.findtext(tag) or "").strip()
 
@@ -422,6 +454,7 @@ def _node(element: ET.Element) -> BatchNode:
         properties=frozenset(filter(None, text("properties").split(","))),
         note=text("note"),
         jobs=parse_slots(text("jobs")),
+        preface=preface,
     )
 
 

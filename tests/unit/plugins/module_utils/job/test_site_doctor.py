@@ -46,6 +46,12 @@ def look(printed: str | None, *nodes: str) -> Finding:
     return site_doctor.look_at_server(t.cast("t.Any", Server(printed)), nodes or ("cn1", "cn2"))
 
 
+def test_server_whose_commands_write_text_before_their_answers_gets_a_word() -> None:
+    found = site_doctor.look_at_server(t.cast("t.Any", Server(PRINTED)), ("cn1", "cn2"), "busy today")
+    assert (found.state, found.shown) == ("warn", "ok")
+    assert found.words.endswith("which is not read: busy today")
+
+
 @pytest.mark.parametrize(
     ("printed", "state", "words"),
     [

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -132,6 +133,41 @@ def test_answer_that_cannot_be_believed(old: bytes, new: bytes, words: str) -> N
     assert old in COMPLETE
     with pytest.raises(SiteFault, match=words):
         torque.parse_job(COMPLETE.replace(old, new), "11.th")
+
+
+WARNING = b"qstat: warning: <server> is busy \xe4\n\n  \x1b[1mtwo lines of it\x1b[0m\r\n"
+
+
+@pytest.mark.parametrize("before", [WARNING, b"\n" + WARNING, WARNING + b"  ", WARNING + b"\xef\xbb\xbf"])
+def test_lines_of_text_before_the_xml_are_not_read_and_the_first_is_quoted(before: bytes) -> None:
+    job = torque.parse_job(before + COMPLETE, "11.th")
+    assert job.preface == "qstat: warning: <server> is busy \ufffd"
+    plain = torque.parse_job(COMPLETE, "11.th")
+    assert plain.preface == ""
+    assert dataclasses.replace(job, preface="") == plain
+    nodes = (FIXTURES / "pbsnodes-x.xml").read_bytes()
+    assert [node.preface for node in torque.parse_nodes(before + nodes)] == [job.preface] * 3
+    assert [node.name for node in torque.parse_nodes(before + nodes)] == ["t1", "t2", "t3"]
+    assert len(torque.parse_job(b"w" * 500 + b"\n" + COMPLETE, "11.th").preface) == 120
+
+
+@pytest.mark.parametrize(
+    ("answer", "quoted"),
+    [
+        (WARNING.strip() + COMPLETE, "qstat: warning: <server> is busy"),  # no line of its own
+        (b"bin\0ary\n" + COMPLETE, "bin\ufffdary"),
+        (b"<warning>\n" + COMPLETE, "no XML"),
+        (COMPLETE + b"bye: " + b"x" * 500, "bye: xxx"),
+        (COMPLETE.replace(b"</Job>", b"</Job>\nwarning & more\n"), "warning & more"),
+        (b"cannot tell\n", "cannot tell"),
+        (b'warning\n<!DOCTYPE Data [<!ENTITY a "b">]>\n' + COMPLETE, "document type"),
+    ],
+)  # fmt: skip
+def test_text_anywhere_else_is_an_error_that_quotes_it(answer: bytes, quoted: str) -> None:
+    for read in (lambda: torque.parse_job(answer, "11.th"), lambda: torque.parse_nodes(answer)):
+        with pytest.raises(SiteFault, match=re.escape(quoted)) as raised:
+            read()
+        assert len(str(raised.value)) < 300
 
 
 def test_white_space_of_a_value_is_its_own() -> None:

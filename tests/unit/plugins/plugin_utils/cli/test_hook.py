@@ -41,6 +41,16 @@ def test_prologue_plays_the_playbook_for_this_start(site: Site) -> None:
     assert not (site.directory / "refusal.json").exists()
 
 
+def test_text_before_the_answer_of_qstat_is_quoted_in_the_log(site: Site) -> None:
+    """A site's command may be a wrapper that prints a warning first."""
+    site.qstat(f"echo 'qstat: the server is busy'; sed 's/HOLDS/n/' {site.place}/job")
+    done = site.prologue()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not (site.directory / "refusal.json").exists()
+    log = (site.state_dir / "records" / KEY / "vtorque.log").read_text()
+    assert "qstat wrote text before its answer, which was not read: qstat: the server is busy\n" in log
+
+
 def test_ansible_meets_nothing_of_torques(site: Site) -> None:
     """A clean environment, three descriptors, no blocked and no ignored signal."""
     assert site.prologue().returncode == 0

@@ -29,6 +29,7 @@ class Site:
         self.here = "cn1"
         self.silent = False
         self.torque_home = directory / "torque"
+        self.prefix = directory / "vtorque"
         patch.setattr(vmgr_doctor.os, "geteuid", lambda: 0)
         patch.setattr(vmgr_doctor, "host_name", lambda: self.here)
         patch.setattr(vmgr_doctor, "open_batch", lambda *_words, **_how: self)
@@ -36,7 +37,7 @@ class Site:
         patch.setattr(vmgr_doctor.doctor_call, "examine_front_end", lambda *_words: self.front_end)
         patch.setattr(vmgr_doctor.doctor_call, "judge_together", lambda reports, *_words: reports)
         patch.setattr(vmgr_doctor.doctor_call, "ask_nodes", lambda names, **_how: tuple(map(self.reports.get, names)))
-        patch.setattr(vmgr, "load", lambda _path: Policy(torque_home=str(self.torque_home)))
+        patch.setattr(vmgr, "load", lambda _path: Policy(torque_home=str(self.torque_home), prefix_nodes=str(self.prefix)))
 
     def examine_here(self, _load: object, node: str, _timeout: float, *, thorough: bool) -> Report:
         """As doctor_call."""
@@ -76,10 +77,19 @@ def test_who_is_examined(
 ) -> None:
     if compute:
         (site.torque_home / "mom_priv").mkdir(parents=True)
+        (site.prefix / "bin").mkdir(parents=True)
+        (site.prefix / "bin/vtorque-sweep").touch()
     status, text = shown(capsys, *words, "--json")
     told = json.loads(text)
     assert [one["node"] for one in (told if isinstance(told, list) else [told])] == nodes
     assert status == (1 if "cn2" in nodes else 0)
+
+
+def test_front_end_with_the_directory_of_a_mom_is_no_node(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """Torque's own `make install` makes it on every host."""
+    (site.torque_home / "mom_priv").mkdir(parents=True)
+    _status, text = shown(capsys, "--json")
+    assert [one["node"] for one in json.loads(text)] == ["fe", "cn1", "cn2", "cn3"]
 
 
 def test_table_and_words(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +104,7 @@ def test_table_and_words(site: Site, capsys: pytest.CaptureFixture[str]) -> None
         "cn[1,3] ok",
         "disk cn[1,3] 71%",
         "note cn2 yes fan is loud",
-        "1 of 4 hosts need you.",
+        "1 of 4 hosts needs attention.",
     ]
     assert "\x1b" not in text
 
@@ -112,7 +122,7 @@ def test_one_line_for_a_health_check(site: Site, capsys: pytest.CaptureFixture[s
     assert site.thorough == [False, True]
     site.reports["cn1"] = Report("cn1", ILL)
     assert shown(capsys, "--local", "--brief") == (
-        1, "cn1: needs you; libvirt: is dead (start it); note: fan is loud\n",
+        1, "cn1: needs attention; libvirt: is dead (start it); note: fan is loud\n",
     )  # fmt: skip
 
 
@@ -121,7 +131,7 @@ def test_node_that_could_not_be_asked_has_a_status_of_its_own(
 ) -> None:  # fmt: skip
     site.reports["cn3"] = Report("cn3", (Finding("ssh", BAD, "silent", "no answer"),), asked=False)
     status, text = shown(capsys, "--all")
-    assert (status, text.splitlines()[-1]) == (4, "2 of 4 hosts need you. 1 could not be asked.")
+    assert (status, text.splitlines()[-1]) == (4, "2 of 4 hosts need attention. 1 could not be asked.")
     assert shown(capsys, "--node", "cn1")[0] == 0
 
 
