@@ -16,7 +16,7 @@ LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
 # labs in which end-to-end tests run side by side
 LABS ?= 2
 # end-to-end tests on nodes of the lab itself (docs/developer/testing.md says why); the others run where the roles have installed
-FURNISHED := $(patsubst %,tests/e2e/test_%.py,clones debian documentation image_trial long_names mpi x11)
+FURNISHED := $(patsubst %,tests/e2e/test_%.py,clones debian documentation image_trial long_names mpi suggestions x11)
 # other tests that run side by side: most of them wait
 TESTS ?= 3
 FRESH ?= make demo

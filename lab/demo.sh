@@ -38,17 +38,7 @@ fi
 step "the lab: front end fe, nodes cn1 and cn2" "${LAB[@]}" up --pool build/pool
 
 if [ "${1:-}" = --stay ]; then
-    cat <<TEXT
-
-The cluster is up. Next:
-  alias lab='${LAB[*]}'
-  lab on fe --user alice -- vsub -I -vm img=$image        # a terminal in a virtual machine
-  echo hostname | lab on fe --user alice -- vsub         # a job: its output lands in alice's home
-  lab on fe --user alice -- sh -c 'qstat; tail *.[oe]*'
-  lab on fe --user alice -- vsub --help
-  lab left                                               # what of jobs is on any node
-  make down                                              # ends it
-TEXT
+    build/runtime/bin/python -m lab.story --image "$image" --next
     exit 0
 fi
 build/runtime/bin/python -m lab.story --image "$image"

@@ -29,6 +29,8 @@ LAB = pathlib.Path("/opt/vtorque-lab")
 OWN_VENV = LAB / "venv"
 """Where it sees the Python that runs the lab's own programs, whether the product is there or not."""
 VENV = pathlib.Path("/opt/vtorque/venv")
+INSTALLED = ("var/spool/torque", "etc/vtorque", "var/lib/vtorque", "opt/vtorque")
+"""Where a batch system and the product lie on a machine that has them: a node gets its own."""
 PLAN = pathlib.Path("/run/lab/node.json")
 
 
@@ -92,11 +94,22 @@ def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
     os.execve(python, [python, "-m", "lab.node", "init", str(ready)], environment)  # noqa: S606 - no shell is wanted
 
 
-def _root(directory: pathlib.Path) -> pathlib.Path:
+def _root(directory: pathlib.Path, machine: pathlib.Path = pathlib.Path("/")) -> pathlib.Path:
     """The machine's file system, with everything the node writes kept in the node's directory."""
     root = directory / "root"
-    _overlay(pathlib.Path("/"), directory, root)
+    if not (directory / "upper").exists():  # else the node boots again, with what it had
+        _leave_out(machine, directory / "upper")
+    _overlay(machine, directory, root)
     return root
+
+
+def _leave_out(machine: pathlib.Path, upper: pathlib.Path) -> None:
+    """Begin a node's disk without what the machine itself has installed: of its MOM's files a front end has none."""
+    for place in INSTALLED:
+        if (machine / place).is_dir():
+            own = upper / place
+            own.mkdir(mode=0o755, parents=True)
+            os.setxattr(own, "trusted.overlay.opaque", b"y")
 
 
 def _overlay(lower: pathlib.Path, kept: pathlib.Path, target: pathlib.Path) -> None:

@@ -96,6 +96,22 @@ def tell_pool(console: Console, image: str) -> None:
         raise Failure(f"the pool has no {image}")
 
 
+NEXT = """
+The cluster is up. Next:
+  alias lab='build/runtime/bin/python -m lab'
+  lab on fe --user alice -- vsub -I -vm img={image}        # a terminal in a virtual machine
+  job=$(echo hostname | lab on fe --user alice -- vsub)  # a job: its output lands in alice's home
+  lab on fe --user alice -- sh -c 'qstat; tail *.[oe]*'
+  lab on fe --user alice -- vmgr job list                # her jobs
+  lab on fe --user alice -- vmgr job show "$job"         # what became of this one
+  lab on fe -- vmgr doctor                               # is the site fit for virtual machines? (root)
+  lab on fe --user alice -- vsub --help
+  lab left                                               # what of jobs is on any node
+  make down                                              # ends it
+"""
+"""What `make lab` suggests."""
+
+
 SCRIPT = """#!/bin/sh
 echo "this is $(hostname), $(uname -s) $(uname -r), user $(id -un) ($(id -u))"
 echo "my node file: $(tr '\\n' ' ' <"$PBS_NODEFILE")"
@@ -149,7 +165,11 @@ def main() -> int:
     """Tell the story; exit status 1 when it did not go as told."""
     parser = argparse.ArgumentParser(prog="python -m lab.story", description=__doc__)
     parser.add_argument("--image", default="tiny", help="image of the guests (default: %(default)s)")
+    parser.add_argument("--next", action="store_true", help="only what to type next on a lab that stays")
     arguments = parser.parse_args()
+    if arguments.next:
+        print(NEXT.format(image=arguments.image), end="")
+        return 0
     console = Console(soft_wrap=True)
     with contextlib.suppress(KeyboardInterrupt):
         try:

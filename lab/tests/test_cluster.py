@@ -89,6 +89,25 @@ def test_every_node_has_its_own_name_files_and_identity(lab: State) -> None:
         assert not pathlib.Path(place).exists()
 
 
+def test_node_begins_without_what_the_machine_has_installed(tmp_path: pathlib.Path) -> None:
+    """Of a machine's own MOM a front end would have the directory, and a node the jobs."""
+    machine = tmp_path / "machine"
+    for place in ("var/spool/torque/mom_priv/jobs", "etc/vtorque", "etc/skel"):
+        (machine / place).mkdir(parents=True)
+    script = (
+        "import pathlib, sys\nfrom lab import namespaces, node\nnamespaces.unshare(mounts=True)\n"
+        "node.mount(None, '/', None, node.MS_REC | node.MS_PRIVATE)\n"
+        "root = node._root(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"
+        "print(sorted(str(path.relative_to(root)) for path in root.rglob('*')))\n(root / 'etc/vtorque/mine').touch()\n"
+    )
+    words = [sys.executable, "-c", script, str(tmp_path / "node"), str(machine)]
+    here = cluster.CHECKOUT
+    shown = [subprocess.run(words, cwd=here, capture_output=True, text=True, check=True).stdout for _boot in range(2)]
+    places = ["etc", "etc/skel", "etc/vtorque", "var", "var/spool", "var/spool/torque"]
+    # what it wrote is there when it boots again
+    assert shown == [f"{places}\n", f"{sorted([*places, 'etc/vtorque/mine'])}\n"]
+
+
 def test_users_are_the_same_on_every_node_and_share_their_homes(lab: State) -> None:
     assert {out(lab, node, "id", user="alice") for node in ("fe", "cn1", "cn2")} == {
         "uid=1001(alice) gid=1001(alice) groups=1001(alice),2000(HPC Users)"

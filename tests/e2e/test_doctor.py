@@ -90,7 +90,7 @@ def test_node_whose_libvirt_is_dead(site: Site) -> None:
         assert lines[number + 1].lstrip().startswith("-> ")
         assert "journalctl -u libvirtd" in lines[number + 1]
         assert lines[number + 2].split() == ["cn1", "ok"]
-        assert lines[-1] == "1 of 2 hosts need you."
+        assert lines[-1] == "1 of 2 hosts needs attention."
         here = doctor(site, "cn2", "--local", "--json")
         assert here.returncode == 1
         assert bad(here) == {"libvirt"}
