@@ -99,6 +99,85 @@ class TestJobShell:
         assert system.output(f"STDIN.o{trial.number(second)}") == f"/usr\n{home}\n"
         assert shown["init_work_dir"] == "/usr"
 
+    @pytest.mark.parametrize(
+        ("name", "left"), [("a,b", "a"), ("a\nb", "a"), ("a\\b", "ab"), ("blank ", "blank"), ("end\\", "end,")]
+    )
+    def test_a_directory_whose_name_the_list_of_variables_does_not_hold_ends_it(
+        self, system: trial.Trial, name: str, left: str
+    ) -> None:
+        (system.user_home("alice") / name).mkdir(exist_ok=True)
+        for words in (("-d", str(system.user_home("alice") / name)), ("-d", name)):
+            job_id, shown = system.finish(*words, "-l", "nodes=n1", script="pwd\n")
+            assert (shown["job_state"], shown["exit_status"]) == ("C", "-2")
+            assert f",PBS_O_INITDIR={system.user_home('alice')}/{left}," in shown["Variable_List"].replace("\\", "")
+            assert system.seen(job_id, "n1", "epilogue").arguments[10] == "-2"
+            assert not list(system.user_home("alice").glob(f"STDIN.?{trial.number(job_id)}"))
+
+    def test_a_start_directory_that_is_not_there_or_not_the_users_ends_it(self, system: trial.Trial) -> None:
+        for place in ("/nowhere", "/root"):
+            assert system.finish("-d", place)[1]["exit_status"] == "-2"
+
+    def test_the_submit_directory_of_such_a_name_is_cut_off(self, system: trial.Trial) -> None:
+        job_id, _shown = system.finish("-w", "/usr/a,b", script="pwd; echo $PBS_O_WORKDIR\n")
+        assert system.output(f"STDIN.o{trial.number(job_id)}") == f"{system.user_home('alice')}\n/usr/a\n"
+
+
+class TestScript:
+    """get_script, istext and isWindowsFormat of qsub_functions.c; a script on standard input is taken as it is."""
+
+    ASCII = "qsub:  file must be an ascii script\n"
+    DOS = "qsub:  script is written in DOS/Windows text format\n"
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"#!/bin/sh\r\ntrue\r\n", DOS),
+            (b"true\n" * 900 + b"true\r\n", DOS),
+            (b"true\rx", DOS),
+            (b"true\r\r\n", DOS),
+            (b"\xef\xbb\xbf#!/bin/sh\ntrue\n", ASCII),
+            (b"\xef\xbb\xbf#!/bin/sh\r\ntrue\r\n", ASCII),
+            ("#!/bin/sh\n# f\xfcr alle\n".encode(), ASCII),
+            (b"#" * 49 + b"\xc3\xbc\n", ASCII),
+            (b"\x7fELF", ASCII),
+            (b"true\n\0", ASCII),
+        ],
+    )
+    def test_what_qsub_takes_for_no_script_is_refused(self, system: trial.Trial, content: bytes, words: str) -> None:
+        script = system.user_home("alice") / "refused.sh"
+        script.write_bytes(content)
+        done = system.run("qsub", str(script))
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", words)
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"#" * 50 + "\xfc\n".encode() + b"echo ran\n",
+            b"echo a\rb >/dev/null\n\n\t\v\f\necho ran\n",
+            b"echo ran\r",
+        ],
+    )
+    def test_what_qsub_takes_is_taken(self, system: trial.Trial, content: bytes) -> None:
+        script = system.user_home("alice") / "taken.sh"
+        script.write_bytes(content)
+        done = system.run("qsub", "-h", str(script))
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_what_is_no_file_is_refused(self, system: trial.Trial) -> None:
+        done = system.run("qsub", str(system.user_home("alice")))
+        assert (done.returncode, done.stderr) == (1, "qsub: script not a file\n")
+        done = system.run("qsub", "/nowhere")
+        words = "qsub: script file '/nowhere' cannot be loaded - No such file or directory\n"
+        assert (done.returncode, done.stderr) == (1, words)
+
+    def test_standard_input_is_not_looked_at_and_loses_its_carriage_returns(self, system: trial.Trial) -> None:
+        job_id, shown = system.finish(script="#PBS -N dos\r\necho ran\r\n")
+        assert (shown["Job_Name"], system.output(f"dos.o{trial.number(job_id)}")) == ("dos", "ran\n")
+        _job_id, shown = system.finish(script="\ufeff#PBS -N no\necho ran\n")
+        # its first line is a command, behind which there are no directives
+        assert shown["Job_Name"] == "STDIN"
+
 
 class TestOutput:
     def test_goes_to_the_submit_directory_as_the_users_files(self, system: trial.Trial) -> None:

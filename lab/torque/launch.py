@@ -147,11 +147,35 @@ def launch(plan: Launch, control: socket.socket) -> t.NoReturn:
     if result:
         _tell({"result": ABORTED if terminal or result == 1 else PROLOGUE_FAILED})
         os._exit(1)
+    if not _can_start_in(plan, streams[1]):
+        _tell({"result": ABORTED})
+        os._exit(1)
     if terminal:
         _interactive(plan, terminal)
     _tell({"result": 0, "session": os.getpid()})
     _wait_for_word()
     _become_shell(plan, streams)
+
+
+def _start_directory(plan: Launch) -> str:
+    return plan.job.variables.get("PBS_O_INITDIR") or plan.account.home
+
+
+def _can_start_in(plan: Launch, err: int) -> bool:
+    """Can the user enter the directory in which the job is to start?  Asked before the MOM hears that it has started.
+
+    Else the job has exit_status -2 and no output, as after a prologue that says 1 (go_to_init_dir, JOB_EXEC_FAIL2).
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            plan.account.as_user.become()
+            os.chdir(_start_directory(plan))
+        except OSError as error:
+            os.write(err, f"PBS: chdir to '{_start_directory(plan)[:256]}' failed: {error.strerror}\n".encode())
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _tell(message: wire.Message) -> None:
@@ -265,7 +289,7 @@ def _execute_shell(plan: Launch, descriptors: dict[int, int], arguments: list[st
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         plan.account.as_user.become()
-        os.chdir(plan.job.variables.get("PBS_O_INITDIR") or plan.account.home)
+        os.chdir(_start_directory(plan))
         if plan.job.interactive is not None and plan.job.forward_x11:
             environment.update(_display(plan))
         os.execve(shell, [f"-{os.path.basename(shell)}", *arguments], environment)  # noqa: S606, PTH119

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import sys
 
 from . import directives
@@ -32,6 +33,10 @@ SEPARATE = {
     "t": "array",
     "T": "jobtype",
 }
+VERIFIED_BYTES = 50
+"""MMAX_VERIFY_BYTES: so many of a script's first bytes must be ASCII that prints, or blanks."""
+LINE_PART = 2047
+"""MAXBUF, less the byte that ends it."""
 LAWFUL = {
     "j": ("n", "oe", "eo"),
     "k": ("n", "o", "e", "oe", "eo"),
@@ -179,13 +184,30 @@ class Submission:
             if value is not None:
                 result[f"PBS_O_{name}"] = value
         if self.job["init_work_dir"]:
-            result["PBS_O_INITDIR"] = self.job["init_work_dir"]
+            # a relative one is taken from where qsub is called, whatever -w says
+            path = os.path.join(os.getcwd(), self.job["init_work_dir"])  # noqa: PTH109, PTH118
+            result["PBS_O_INITDIR"] = as_listed(path)
         result.update(self.exported)
         result.update(self.variables)
         if "PBS_O_WORKDIR" not in self.variables:
             result.pop("PBS_O_WORKDIR", None)
-            result["PBS_O_WORKDIR"] = self.cwd
+            result["PBS_O_WORKDIR"] = as_listed(self.cwd)
         return result
+
+
+def as_listed(path: str) -> str:
+    """What is left of a directory's name in the list of variables, which qsub joins by commas without a look at it.
+
+    A comma or a line end is its end, a backslash protects what follows and goes, blanks at the end go
+    (build_var_list, decode_arst_direct, parse_comma_string).
+    """
+    result = ""
+    characters = iter(path)
+    for character in characters:
+        if character in ",\n":
+            break
+        result += next(characters, ",") if character == "\\" else character
+    return result.rstrip(" \t\n\v\f\r")
 
 
 def split_list(text: str) -> list[str]:
@@ -239,17 +261,45 @@ def filtered(program: str, arguments: t.Sequence[str], script: str) -> str:
     return done.stdout.decode(errors="surrogateescape")
 
 
+class ScriptError(UsageError):
+    """qsub does not take the script; its exit status is 1, where that of a wrong command line is 2."""
+
+
 def _read_script(operands: list[str]) -> tuple[str, str]:
+    """The script and its name; what comes on standard input is not looked at (get_script, istext, isWindowsFormat)."""
     if not operands or operands[0] == "-":
         return sys.stdin.buffer.read().decode(errors="surrogateescape"), "STDIN"
     try:
-        with open(operands[0], errors="surrogateescape", newline="") as file:  # noqa: PTH123
-            text = file.read()
-    except FileNotFoundError:
-        raise UsageError(f"script file '{operands[0]}' cannot be loaded - No such file or directory") from None
+        is_file = stat.S_ISREG(os.stat(operands[0]).st_mode)  # noqa: PTH116 - the commands start without pathlib
     except OSError as error:
-        raise UsageError(f"script file cannot be loaded - {error.strerror}") from None
-    return text, os.path.basename(operands[0])  # noqa: PTH119
+        raise ScriptError(f"script file '{operands[0]}' cannot be loaded - {error.strerror}") from None
+    if not is_file:
+        raise ScriptError("script not a file")
+    try:
+        with open(operands[0], "rb") as file:  # noqa: PTH123
+            data = file.read()
+    except OSError as error:
+        raise UsageError(f"opening script file: {error.strerror}") from None
+    if not is_ascii_script(data):
+        raise ScriptError(" file must be an ascii script")
+    if is_windows_format(data):
+        raise ScriptError(" script is written in DOS/Windows text format")
+    return data.decode(errors="surrogateescape"), os.path.basename(operands[0])  # noqa: PTH119
+
+
+def is_ascii_script(data: bytes) -> bool:
+    """Are the first bytes all ASCII that prints, or blanks?"""
+    return all(0x20 <= byte < 0x7F or byte in b"\t\n\v\f\r" for byte in data[:VERIFIED_BYTES])
+
+
+def is_windows_format(data: bytes) -> bool:
+    """Does any line have a carriage return for its last character but one?  A line is read in parts of 2047 bytes."""
+    *whole, rest = data.split(b"\n")
+    for line in [*(line + b"\n" for line in whole), rest]:
+        parts = [line[at : at + LINE_PART].partition(b"\0")[0] for at in range(0, len(line), LINE_PART)]
+        if any(part[-2:-1] == b"\r" for part in parts):
+            return True
+    return False
 
 
 def _may_use(display: str) -> str:
@@ -302,7 +352,7 @@ def main(arguments: list[str]) -> int:
         submission, command = prepare(arguments)
     except UsageError as error:
         sys.stderr.write(f"qsub: {error}\n")
-        return 2
+        return 1 if isinstance(error, ScriptError) else 2
     submission.job["variables"] = submission.all_variables(pwd.getpwuid(os.getuid()))
     submission.job["init_work_dir"] = submission.job["init_work_dir"] or submission.cwd
     if submission.interactive:

@@ -29,7 +29,9 @@ REFUSED = {
     "-vm vcpu_pinning=true": ["vcpu_pinning", "not available on this site yet"],
     "-vm nodes=two": ["nodes=two", "number"],
     "-T orig": ["-T"],
-    "-l procs=2": ["procs", "not available on this site yet"],
+    "-l procs=2": ["procs=2", "whichever nodes", "-l nodes=1:ppn=2"],
+    "-l ncpus=2": ["ncpus=2", "only without -l nodes", "-l nodes=1:ppn=2"],
+    "-d /home/alice/a,b": ["-d /home/alice/a,b", "would start the job in /home/alice/a,", "cd"],
 }
 """What is typed, and what is said of it."""
 
@@ -45,6 +47,26 @@ def test_refused_at_submission(site: Site, typed: str) -> None:
         assert word in done.stderr
     assert "nothing was submitted" in done.stderr
     assert set(site.jobs()) <= set(before)  # the server forgets those that ended long ago
+
+
+SCRIPTS = {
+    "carriage-returns.sh": (b"#!/bin/sh\r\ntrue\r\n", "line 1 ends with a carriage return: dos2unix"),
+    "mark.sh": (b"\xef\xbb\xbf#!/bin/sh\ntrue\n", "byte order mark (line 1, byte 1): dos2unix"),
+    "letters.sh": ("#!/bin/sh\n# für\ntrue\n".encode(), "line 2, byte 4 is 0xc3, no ASCII"),
+}
+"""Scripts that Torque's qsub does not take, and what vsub adds to its word."""
+
+
+@pytest.mark.parametrize("name", cases(SCRIPTS, "mark.sh"))
+def test_script_that_qsub_does_not_take(site: Site, name: str) -> None:
+    content, words = SCRIPTS[name]
+    site.write(f"/home/alice/{name}", content)
+    done = site.vsub(f"/home/alice/{name}")
+    assert (done.returncode, done.stdout) == (1, "")
+    qsubs, ours = done.stderr.splitlines()
+    assert qsubs.startswith("qsub:  ")
+    assert ours.startswith(f"vsub: /home/alice/{name}")
+    assert words in ours
 
 
 FORGED = (

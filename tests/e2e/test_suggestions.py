@@ -25,7 +25,9 @@ def type_line(line: str, job: str) -> str:
     """Run a line in a shell like the user's, which knows the alias and the job; return what it printed."""
     words = ["shopt -s expand_aliases", suggested()[0], f"job={job}", line, *(['echo "$job"'] if not job else [])]
     # a shell takes an alias from the line after it
-    done = subprocess.run(["/bin/bash", "-c", "\n".join(words)], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["/bin/bash", "-c", "\n".join(words)], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, ""), f"{line}: {done.stdout}{done.stderr}"
     return done.stdout
 

@@ -10,8 +10,10 @@ job's attribute init_work_dir, and starts it nowhere else (TORQUE 6.1: qsub_func
 from __future__ import annotations
 
 import os
+import re
 
 from .parameters import Policy
+from .values import shown
 
 VARIABLE = "PBS_O_INITDIR"
 
@@ -44,6 +46,35 @@ def is_below(path: str, places: tuple[str, ...]) -> bool:
     """Is a path one of these directories, or in one of them?"""
     path = os.path.normpath(path)
     return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in map(os.path.normpath, places))
+
+
+def as_listed(directory: str) -> str:
+    """Return what is left of a directory's name in the job's list of variables.
+
+    qsub joins the directories of `-d` and `-w` to that list as they are, and the server takes it apart at each comma
+    and line end, drops a backslash that protects what follows, and blanks at the end (TORQUE 6.1:
+    enc_attropl_hash.c, attr_fn_arst.c, attr_func.c).
+
+    Args:
+        directory: as qsub gets it.
+    """
+    left = re.match(r"(?:[^\\,\n]|\\.|\\$)*", directory, re.DOTALL)
+    return re.sub(r"\\(.|$)", r"\1", left[0] if left else "", flags=re.DOTALL).rstrip(" \t\n\v\f\r")
+
+
+def cut_off(directory: str) -> str:
+    """Return why Torque cannot start a job in a directory of this name, or "".
+
+    Args:
+        directory: absolute.
+    """
+    left = as_listed(directory)
+    if left == directory:
+        return ""
+    return (
+        f"Torque would start the job in {shown(left)}, and ends it with status -2 where it cannot: its list of "
+        "variables holds no comma, line end, backslash or blank at the end of a name; change to it in the script (cd)"
+    )
 
 
 def objection(directory: str, policy: Policy, home: str) -> str:

@@ -194,6 +194,7 @@ def prepare(
     asked, notices = _sized(asked, nodes, need, policy)
     neutral = script.neutral if script.vm_texts else None
     ours = _ours(asked, request.with_log(log), policy)
+    notices = (*notices, *_working_directory(asked))
     return Submission(ours, resolved, notices, neutral, _hosts(nodes), added)
 
 
@@ -314,14 +315,27 @@ def _refused(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
     for name, reason in reasons.items():
         if (found := asked.last(name)) is not None:
             yield KeyFault(f"-{name}", shown(found[0]), reason, found[1])
-    if (found := asked.resource("procs")) is not None:
-        yield KeyFault("procs", shown(found[0]), f"with VMs {NOT_AVAILABLE_YET}: ask by -l nodes=1:ppn=N", found[1])
+    yield from _slots_anywhere(asked)
     yield from _start_directory(asked, policy, home)
     for value, where in asked.every("W"):
         if OUR_WORD.search(value):
             yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
     if asked.arguments.all("x"):
         yield from _command(asked, policy, home)
+
+
+def _slots_anywhere(asked: _Asked) -> t.Iterator[KeyFault]:
+    """Cores that are asked for without a word about nodes; docs/decisions.md says why a VM job cannot have them."""
+    taken = "is what qsub takes only without -l nodes, which every VM job has"
+    reasons = {
+        "procs": "slots on whichever nodes have some; the machines of a job need as many on each",
+        **dict.fromkeys(("ncpus", "size", "mppwidth"), taken),
+    }
+    for name, reason in reasons.items():
+        if (found := asked.resource(name)) is not None:
+            count = found[0] if re.fullmatch("[1-9][0-9]{0,5}", found[0], re.ASCII) else "N"
+            hint = f"ask by -l nodes=1:ppn={count}, or more nodes with fewer each"
+            yield KeyFault(name, shown(found[0]), f"{reason}: {hint}", found[1])
 
 
 def _refused_in_osv(asked: _Asked, resolved: Resolved, nodes: tuple[NodeChunk, ...]) -> t.Iterator[KeyFault]:
@@ -354,9 +368,21 @@ def _start_directory(asked: _Asked, policy: Policy, home: str) -> t.Iterator[Key
             if name.strip() == start_directory.VARIABLE and equals:
                 places.append((start_directory.VARIABLE, (value, where)))
     for key, found in places:
-        # a relative one is taken from where qsub is called
-        if found is not None and (why := start_directory.objection(os.path.abspath(found[0]), policy, home)):  # noqa: PTH100
-            yield KeyFault(key, shown(found[0]), why, found[1])
+        if found is not None:
+            path = os.path.abspath(found[0])  # noqa: PTH100 - a relative one is taken from where qsub is called
+            if why := start_directory.cut_off(path) or start_directory.objection(path, policy, home):
+                yield KeyFault(key, shown(found[0]), why, found[1])
+
+
+def _working_directory(asked: _Asked) -> t.Iterator[str]:
+    """A word where PBS_O_WORKDIR will not be the directory that it should be."""
+    found = asked.last("w")
+    try:
+        path = found[0] if found is not None else os.getcwd()  # noqa: PTH109
+    except OSError:  # it is gone, which qsub tells
+        return
+    if (left := start_directory.as_listed(path)) != path:
+        yield f"PBS_O_WORKDIR will be {shown(left)}: Torque keeps no more of {shown(path)} in its list of variables"
 
 
 def _nodes(asked: _Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:

@@ -14,7 +14,7 @@ import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.guestspec import FS_TYPES
-from ...module_utils.job import directives
+from ...module_utils.job import directives, script_text
 from ...module_utils.job.policy import PATH, USELESS_YET, ImageFacts, NodeSize, Offers, Policy, host_matches, load
 from ...module_utils.job.qsub_arguments import VM, Arguments
 from ...module_utils.job.request import DISTROS, FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
@@ -146,6 +146,7 @@ def _submit(
     if QSUB_ABOUT in own:
         return _become_qsub(call, arguments)
     script, from_stdin = _read_script(call)
+    _warn_of_text(call, script, from_stdin, submits="--dry-run" not in own)
     if policy.disable_mikelangelo_hpc_stack and not asks_for_vm(arguments, script):
         return _dry_run_bare(call) if "--dry-run" in own else _hand_over(call, arguments, script, None, from_stdin)
     if policy.disable_mikelangelo_hpc_stack:
@@ -198,6 +199,19 @@ def _read_script(call: Call) -> tuple[directives.Script, bool]:
     return directives.read(sys.stdin.buffer.read(), "standard input", prefix), True
 
 
+def _warn_of_text(call: Call, script: directives.Script, from_stdin: bool, *, submits: bool) -> None:
+    """Say what qsub will not: that no directive counts; and, where it is not called, that it would refuse the script."""
+    if from_stdin and (word := script_text.find_mark(script.data)):
+        print(f"{PROGRAM}: {word}", file=sys.stderr)
+    if not submits and (word := _fault_of(call, script, from_stdin)):
+        print(f"{PROGRAM}: qsub would not take the script: {word}", file=sys.stderr)
+
+
+def _fault_of(call: Call, script: directives.Script, from_stdin: bool) -> str:
+    """Why qsub does not take the script, or ""; the operand of `-I -x` is a command, and none of its scripts."""
+    return "" if from_stdin or call.arguments.all("I") else script_text.find_fault(script.data, script.name)
+
+
 def _file(path: str) -> bytes:
     try:
         # a named pipe would wait for a writer; qsub takes regular files alone
@@ -246,7 +260,8 @@ def _sizes(call: Call) -> tuple[NodeSize, ...]:
 def _hand_over(
     call: Call, arguments: Arguments, script: directives.Script, neutral: bytes | None, from_stdin: bool
 ) -> int:
-    """Become qsub; or, where it must read a copy of the script, run it and remove the copy."""
+    """Become qsub; or run it, where something is to be done after it: a copy removed, a refusal explained."""
+    fault = _fault_of(call, script, from_stdin)
     arguments = _with_prefix(call, arguments)
     if from_stdin:
         fd = os.memfd_create("stdin")
@@ -254,8 +269,11 @@ def _hand_over(
             stream.write(script.data if neutral is None else neutral)
         os.lseek(fd, 0, os.SEEK_SET)
         os.dup2(fd, 0)
-    elif neutral is not None:
-        return _with_copy(call, arguments, script.name, neutral)
+    elif neutral is not None or fault:
+        status = _run_qsub(call, arguments) if neutral is None else _with_copy(call, arguments, script.name, neutral)
+        if status and fault:
+            print(f"{PROGRAM}: {fault}", file=sys.stderr)
+        return status
     return _become_qsub(call, arguments)
 
 
@@ -279,7 +297,6 @@ def _with_prefix(call: Call, arguments: Arguments) -> Arguments:
 def _with_copy(call: Call, arguments: Arguments, name: str, neutral: bytes) -> int:
     """Run qsub over a copy of the same base name, after which it names the job."""
     import signal
-    import subprocess
     import tempfile
 
     def end(number: int, _frame: object) -> t.NoReturn:
@@ -290,11 +307,19 @@ def _with_copy(call: Call, arguments: Arguments, name: str, neutral: bytes) -> i
     with tempfile.TemporaryDirectory(prefix="vsub.") as directory:
         copy = pathlib.Path(directory) / pathlib.Path(name).name
         copy.write_bytes(neutral)
-        command = [call.qsub, *arguments.with_operand(str(copy)).words]
-        try:
-            status = subprocess.run(command, env=call.environment, check=False).returncode
-        except OSError as error:
-            raise _no_qsub(call, error) from error
+        return _run_qsub(call, arguments.with_operand(str(copy)))
+
+
+def _run_qsub(call: Call, arguments: Arguments) -> int:
+    """Run qsub to its end; return its exit status, as a shell's for a signal."""
+    import subprocess
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        status = subprocess.run([call.qsub, *arguments.words], env=call.environment, check=False).returncode
+    except OSError as error:
+        raise _no_qsub(call, error) from error
     return status if status >= 0 else 128 - status
 
 

@@ -37,7 +37,9 @@ class Site:
         patch.setattr(vmgr_doctor.doctor_call, "examine_front_end", lambda *_words: self.front_end)
         patch.setattr(vmgr_doctor.doctor_call, "judge_together", lambda reports, *_words: reports)
         patch.setattr(vmgr_doctor.doctor_call, "ask_nodes", lambda names, **_how: tuple(map(self.reports.get, names)))
-        patch.setattr(vmgr, "load", lambda _path: Policy(torque_home=str(self.torque_home), prefix_nodes=str(self.prefix)))
+        patch.setattr(
+            vmgr, "load", lambda _path: Policy(torque_home=str(self.torque_home), prefix_nodes=str(self.prefix))
+        )
 
     def examine_here(self, _load: object, node: str, _timeout: float, *, thorough: bool) -> Report:
         """As doctor_call."""

@@ -341,7 +341,15 @@ def test_directive_prefix(site: Site) -> None:
         (["-T", "orig"], ["-T orig", "no job type"]),
         (["-vm", "vm_prologue=no such"], ["vm_prologue=no such", "no such cannot be read: No such file or directory"]),
         (["-vm", "vm_epilogue=/dev/null"], ["vm_epilogue=/dev/null", "is not a file"]),
-        (["-l", "procs=2"], ["procs=2", "not available on this site yet"]),
+        (["-l", "procs=8"], ["procs=8", "slots on whichever nodes", "-l nodes=1:ppn=8, or more nodes with fewer each"]),
+        (["-l", "nodes=2,procs=all"], ["procs=all", "-l nodes=1:ppn=N, or"]),
+        (["-l", "ncpus=4"], ["ncpus=4", "takes only without -l nodes", "-l nodes=1:ppn=4"]),
+        (
+            ["-d", HOME + "/a,b"],
+            [f"-d {HOME}/a,b", f"would start the job in {HOME}/a,", "change to it in the script (cd)"],
+        ),
+        (["-d", HOME + "/a "], [f"-d {HOME}/a ", f"would start the job in {HOME}/a,"]),
+        (["-v", f"PBS_O_INITDIR={HOME}/a\\b"], [f"PBS_O_INITDIR={HOME}/a\\b", f"would start the job in {HOME}/ab,"]),
         (["-d", "/scratch"], ["-d /scratch", "no such directory in the guest"]),
         (["-v", "A=1,PBS_O_INITDIR=/x"], ["PBS_O_INITDIR=/x", "no such directory in the guest"]),
         (["-W", "x=vtorque:abc"], ["-W x=vtorque:abc", "vsub itself"]),
@@ -359,6 +367,65 @@ def test_wrong_request_is_refused_before_qsub(site: Site, words: list[str], line
     for words_of_line in lines:
         assert any(words_of_line in line for line in rest), done.err
     assert all(line.startswith("  ") for line in rest)
+
+
+def test_directory_that_is_cut_off_for_the_job_gets_a_word(site: Site) -> None:
+    done = site.vsub("-w", "/scratch/a,b", site.script(PLAIN))
+    words = "vsub: PBS_O_WORKDIR will be /scratch/a: Torque keeps no more of /scratch/a,b in its list of variables"
+    assert (done.status, done.err.splitlines()) == (0, [words, "a word of qsub"])
+
+
+REFUSAL = {"QSUB_STATUS": "1"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"#!/bin/sh\n#PBS -N x\r\ntrue\n", "job 1.sh, line 2 ends with a carriage return: dos2unix 'job 1.sh' "),
+        (b"\xef\xbb\xbf#!/bin/sh\r\n", "job 1.sh begins with a byte order mark (line 1, byte 1): dos2unix 'job 1.sh' "),
+        ("#!/bin/sh\n\n# für\n".encode(), "job 1.sh, line 3, byte 4 is 0xc3, no ASCII: write it otherwise, or behind"),
+        (b"\x7fELF\2\1", "job 1.sh, line 1, byte 1 is 0x7f, which no text has: if this is a program, write a script"),
+    ],
+)
+@pytest.mark.parametrize("off", [False, True])
+def test_script_that_qsub_does_not_take_is_explained_after_its_word(
+    site: Site, content: bytes, words: str, off: bool
+) -> None:
+    script = site.script(content, "job 1.sh")
+    site.configure(disable_mikelangelo_hpc_stack=off)
+    done = site.vsub(script, environment=REFUSAL)
+    first, second = done.err.splitlines()
+    assert (done.status, first) == (1, "a word of qsub")
+    assert second.startswith(f"vsub: {words}")
+    # where another qsub takes it, nothing is to be said
+    assert site.vsub(script).err == "a word of qsub\n"
+    dry = site.vsub("--dry-run", script)
+    assert dry.status == 0
+    assert dry.err.splitlines()[0].startswith(f"vsub: qsub would not take the script: {words}")
+
+
+def test_script_with_a_request_that_qsub_does_not_take_is_explained_by_its_own_name(site: Site) -> None:
+    """qsub reads a copy without the -vm."""
+    done = site.vsub(site.script(b"#!/bin/sh\n#PBS -vm vcpus=1\r\ntrue\n"), environment=REFUSAL)
+    assert done.err.splitlines()[1].startswith(
+        "vsub: job.sh, line 2 ends with a carriage return: dos2unix job.sh takes "
+    )
+
+
+def test_script_that_qsub_refuses_for_another_reason_is_not_explained(site: Site) -> None:
+    assert site.vsub(site.script(PLAIN + b"#" * 50 + "ü\n".encode()), environment=REFUSAL).err == "a word of qsub\n"
+    # the command of -x is no script of qsub's
+    assert site.vsub("-I", "-x", site.script(b"\x7fELF"), environment=REFUSAL).err == "a word of qsub\n"
+
+
+def test_standard_input_that_begins_with_a_mark_gets_a_word(site: Site) -> None:
+    """qsub takes it, and its first line for a command: no `#PBS` line counts, -vm or other."""
+    done = site.vsub(stdin=b"\xef\xbb\xbf#PBS -vm vcpus=1\ntrue\n")
+    assert done.request.values == {}
+    assert done.err.splitlines()[0].startswith("vsub: standard input begins with a byte order mark: its first line is ")
+    # of carriage returns it takes those at the end of lines away
+    done = site.vsub(stdin=b"#PBS -vm vcpus=1\r\ntrue\r\n")
+    assert (done.request.values, done.err) == ({"vcpus": 1}, "a word of qsub\n")
 
 
 def test_image_that_cannot_be_believed(site: Site) -> None:
