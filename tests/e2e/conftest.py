@@ -109,7 +109,7 @@ class Site:
         """Submit past vsub."""
         return self.on("fe", "qsub", *arguments, user=user, stdin=stdin)
 
-    def write(self, path: str, content: str, user: str = "alice") -> str:
+    def write(self, path: str, content: str | bytes, user: str = "alice") -> str:
         """A file of the user's on the shared home."""
         done = self.on("fe", "/bin/sh", "-c", 'mkdir -p "${1%/*}" && cat >"$1" && chmod 755 "$1"', "sh", path,
                        user=user, stdin=content)  # fmt: skip

@@ -50,22 +50,22 @@ def test_refused_at_submission(site: Site, typed: str) -> None:
 
 
 SCRIPTS = {
-    "carriage-returns.sh": (b"#!/bin/sh\r\ntrue\r\n", "line 1 ends with a carriage return: dos2unix"),
-    "mark.sh": (b"\xef\xbb\xbf#!/bin/sh\ntrue\n", "byte order mark (line 1, byte 1): dos2unix"),
-    "letters.sh": ("#!/bin/sh\n# für\ntrue\n".encode(), "line 2, byte 4 is 0xc3, no ASCII"),
+    "carriage returns": (b"#!/bin/sh\r\ntrue\r\n", "line 1 ends with a carriage return: dos2unix"),
+    "mark": (b"\xef\xbb\xbf#!/bin/sh\ntrue\n", "byte order mark (line 1, byte 1): dos2unix"),
+    "letters": ("#!/bin/sh\n# für\ntrue\n".encode(), "line 2, byte 4 is 0xc3, no ASCII"),
 }
 """Scripts that Torque's qsub does not take, and what vsub adds to its word."""
 
 
-@pytest.mark.parametrize("name", cases(SCRIPTS, "mark.sh"))
+@pytest.mark.parametrize("name", cases(SCRIPTS, "mark"))
 def test_script_that_qsub_does_not_take(site: Site, name: str) -> None:
     content, words = SCRIPTS[name]
-    site.write(f"/home/alice/{name}", content)
-    done = site.vsub(f"/home/alice/{name}")
+    site.write("/home/alice/job.sh", content)
+    done = site.on("fe", "vsub", "job.sh", user="alice")
     assert (done.returncode, done.stdout) == (1, "")
     qsubs, ours = done.stderr.splitlines()
     assert qsubs.startswith("qsub:  ")
-    assert ours.startswith(f"vsub: /home/alice/{name}")
+    assert ours.startswith("vsub: job.sh")
     assert words in ours
 
 

@@ -200,7 +200,7 @@ def _read_script(call: Call) -> tuple[directives.Script, bool]:
 
 
 def _warn_of_text(call: Call, script: directives.Script, from_stdin: bool, *, submits: bool) -> None:
-    """Say what qsub will not: that no directive counts; and, where it is not called, that it would refuse the script."""
+    """Say what qsub does not: that no directive counts; and, where it is not called, that it refuses the script."""
     if from_stdin and (word := script_text.find_mark(script.data)):
         print(f"{PROGRAM}: {word}", file=sys.stderr)
     if not submits and (word := _fault_of(call, script, from_stdin)):
