@@ -103,7 +103,7 @@ The cluster is up. Next:
   job=$(echo hostname | lab on fe --user alice -- vsub)  # a job: its output lands in alice's home
   lab on fe --user alice -- sh -c 'qstat; tail *.[oe]*'
   lab on fe --user alice -- vmgr job list                # her jobs
-  lab on fe --user alice -- vmgr job show "$job"         # what became of this one
+  lab on fe --user alice -- vmgr job show "$job"         # what became of it, once it has ended
   lab on fe -- vmgr doctor                               # is the site fit for virtual machines? (root)
   lab on fe --user alice -- vsub --help
   lab left                                               # what of jobs is on any node
