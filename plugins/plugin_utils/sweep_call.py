@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import subprocess
 
+from ..module_utils.errors import VTorqueError
 from ..module_utils.job import bounded
 from ..module_utils.job.playbook import Places
 from ..module_utils.node import locks, traces
+from ..module_utils.node.directories import entries
 from ..module_utils.node.settings import NodeSettings
 
 PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_sweep"
@@ -21,12 +23,14 @@ def something_unheld(places: Places) -> bool:
 
     Args:
         places: of this node.
+
+    Raises:
+        NodeFault: a directory of this node cannot be read.
     """
     settings = NodeSettings(node_name="", node_number=None, run_dir=places.run_dir, state_dir=places.state_dir)
     keys = set(traces.run_keys(settings))
     for place in (settings.guests_dir, settings.bare_dir):
-        with contextlib.suppress(FileNotFoundError):
-            keys |= {path.name for path in place.iterdir()}
+        keys |= {path.name for path in entries(place)}
     return any(
         not locks.is_held(locks.start_lock(settings, key)) and traces.living_shell(settings, key) is None
         for key in keys
@@ -42,7 +46,7 @@ def sweep_if_needed(places: Places) -> None:
     """
     if (places.run_dir, places.state_dir) != (Places.run_dir, Places.state_dir):
         return
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, VTorqueError):  # the timer's sweep says what is wrong
         if something_unheld(places):
             # a session of its own: the MOM ends a hook with everything of its session
             subprocess.Popen(

@@ -24,6 +24,7 @@ from ..guestspec import BareHost, JobHost, JobMap, NodePart, Owner, from_dict, t
 from ..records import Deadline, job_key
 from ..templates import render
 from . import locks, own_sshd, ssh_sessions
+from .directories import GONE, entries, unreadable
 from .host_names import names_by
 from .settings import NodeSettings
 
@@ -178,7 +179,7 @@ def tidy(settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     changed = []
     with _keys_held(settings, deadline):
         wanted = {owner.user: (owner, lines) for owner, lines in _wanted(settings)}
-        for path in sorted(settings.authorized_keys_dir.iterdir()):
+        for path in entries(settings.authorized_keys_dir):
             owner_and_lines = wanted.get(path.name)
             if owner_and_lines is None:
                 path.unlink(missing_ok=True)
@@ -202,7 +203,7 @@ def _write_keys(owner: Owner, settings: NodeSettings, deadline: Deadline) -> Non
 def _wanted(settings: NodeSettings) -> list[tuple[Owner, list[str]]]:
     """Each user who is to get in, and his lines."""
     found: dict[str, tuple[Owner, list[str]]] = {}
-    for directory in sorted(settings.bare_dir.iterdir()) if settings.bare_dir.is_dir() else []:
+    for directory in entries(settings.bare_dir):
         owner, line = owner_of(directory), _content(directory / AUTHORIZED)
         if owner is not None and line:
             found.setdefault(owner.user, (owner, []))[1].append(line)
@@ -233,11 +234,18 @@ def _kept_when_whole(key: str, settings: NodeSettings, deadline: Deadline) -> t.
 
 
 def owner_of(directory: pathlib.Path) -> Owner | None:
-    """Whose start a directory of `bare/` is of; None: whoever made it did not come so far as to say it."""
+    """Whose start a directory of `bare/` is of; None: whoever made it did not come so far as to say it.
+
+    Raises:
+        NodeFault: it is said, and cannot be read.
+    """
+    path = directory / OWNER
     try:
-        return from_dict(Owner, records.read_json(directory / OWNER))
-    except (OSError, VTorqueError):
+        return from_dict(Owner, records.read_json(path))
+    except (*GONE, VTorqueError):
         return None
+    except OSError as error:  # a user's sessions would be taken for nobody's
+        raise unreadable(path, error) from error
 
 
 def known_hosts(hosts: t.Sequence[JobHost], settings: NodeSettings) -> str:
@@ -268,5 +276,7 @@ def authorized_line(job_map: JobMap, key: str) -> str:
 def _content(path: pathlib.Path) -> str:
     try:
         return path.read_text(encoding="ascii")
-    except (OSError, ValueError):
+    except (*GONE, ValueError):
         return ""
+    except OSError as error:  # a start that lives would lose its key
+        raise unreadable(path, error) from error

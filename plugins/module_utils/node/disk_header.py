@@ -17,6 +17,7 @@ import typing as t
 
 from ..errors import ImageFault
 from ..frozen import frozen
+from .directories import GONE, unreadable
 
 READ_BYTES = 1 << 16
 """Headers are looked for in so much of a file's beginning; no format has more of one."""
@@ -270,12 +271,17 @@ def backing_file(overlay: pathlib.Path) -> str:
 
     Returns:
         "": none, or it is no such file (any more).
+
+    Raises:
+        NodeFault: it is there and cannot be read, so that it is not known.
     """
     try:
         with overlay.open("rb") as stream:
             head = stream.read(READ_BYTES)
-    except OSError:
+    except GONE:
         return ""
+    except OSError as error:
+        raise unreadable(overlay, error) from error
     if not head.startswith(QCOW) or len(head) < 20:
         return ""
     offset, count = struct.unpack_from(">QI", head, 8)

@@ -191,11 +191,19 @@ def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains 
             return remove(job_id, start, settings, opened)
 
 
+def _seen_without_libvirt(settings: NodeSettings, known: VTorqueError) -> tuple[Remain | str, ...]:
+    """What is here besides domains; where that cannot be told either, it is said, once."""
+    try:
+        return remains_without_libvirt(settings)
+    except VTorqueError as error:
+        return () if str(error) == str(known) else (f"unknown: {error}",)
+
+
 def left(
     settings: NodeSettings, job_id: str | None = None, start: int | None = None, *, connect_s: float = CONNECT_S,
     bare: bool = False,
 ) -> tuple[str, ...]:  # fmt: skip
-    """What of vTorque's guests is here, as words; that libvirt does not answer is one of them.
+    """What of vTorque's guests is here, as words; that libvirt does not answer, or a disk, is one of them.
 
     Args:
         job_id: only of this job; None: of any, and what cannot be told whose it is.
@@ -210,8 +218,8 @@ def left(
         else:
             with Domains(settings.libvirt_uri, connect_s=connect_s) as domains:
                 there = remains(settings, domains)
-    except NodeFault as error:
-        there = (f"unknown: {error}", *remains_without_libvirt(settings))
+    except VTorqueError as error:
+        there = (f"unknown: {error}", *_seen_without_libvirt(settings, error))
     if job_id is None:
         return tuple(map(str, there))
     prefix = job_key(job_id, start or 0).rpartition(".")[0]

@@ -176,7 +176,8 @@ class Cache:
         """The guests on each copy, by the copy's name.
 
         Raises:
-            OSError: an overlay cannot be read, so that it is not known.
+            NodeFault: a directory cannot be read, so that it is not known.
+            OSError: the same of an overlay.
         """
         found: dict[str, tuple[str, ...]] = {}
         for guest, base in bases(self.guests_dir):

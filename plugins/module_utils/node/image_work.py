@@ -133,7 +133,7 @@ def _of_another_boot(cache: Cache, name: str) -> bool:
 
 
 def _guests_on(cache: Cache, image: images.Image) -> str:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, VTorqueError):
         return ", ".join(cache.in_use().get(image.name, ())) or "none"
     return "not known"
 

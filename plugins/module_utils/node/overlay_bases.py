@@ -9,6 +9,8 @@ import os
 import pathlib
 import typing as t
 
+from .directories import GONE, guest_directories
+
 _HEADER = 32
 _MAGIC = b"QFI\xfb"
 _LONGEST = 1023
@@ -22,12 +24,13 @@ def bases(guests_dir: pathlib.Path) -> t.Iterator[tuple[str, pathlib.Path]]:
         guests_dir: one directory a start of a job, one below it a guest.
 
     Raises:
-        OSError: an overlay cannot be read, so that it is not known.
+        NodeFault: a directory cannot be read, so that it is not known.
+        OSError: the same of an overlay.
     """
-    for overlay in sorted(guests_dir.glob("*/*/disk.qcow2")):
-        base = base_of(overlay)
+    for guest in guest_directories(guests_dir):
+        base = base_of(guest / "disk.qcow2")
         if base is not None:
-            yield overlay.parent.name, base
+            yield guest.name, base
 
 
 def base_of(overlay: pathlib.Path) -> pathlib.Path | None:
@@ -45,5 +48,5 @@ def base_of(overlay: pathlib.Path) -> pathlib.Path | None:
                 return None
             stream.seek(offset)
             return pathlib.Path(os.fsdecode(stream.read(length)))
-    except FileNotFoundError:
+    except GONE:
         return None

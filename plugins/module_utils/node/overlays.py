@@ -15,6 +15,7 @@ from ..errors import NodeFault, SiteFault, UserFault
 from ..frozen import frozen
 from ..records import Deadline
 from . import locks
+from .directories import guest_directories
 from .image_check import QEMU_IMG, blame, inspect, run_qemu_img
 from .images import PART, Image
 from .settings import NodeSettings
@@ -173,8 +174,7 @@ def taken_by_guests(guests_dir: pathlib.Path) -> Taken:
         guests_dir: one directory a start of a job, one below it a guest.
     """
     held = promised = 0
-    guests = [guest for start in _entries(guests_dir) for guest in _entries(start)]
-    for overlay in (guest / "disk.qcow2" for guest in guests):
+    for overlay in (guest / "disk.qcow2" for guest in guest_directories(guests_dir)):
         # another start's may be taken away at any time
         with contextlib.suppress(OSError):
             with overlay.open("rb") as stream:
@@ -184,10 +184,3 @@ def taken_by_guests(guests_dir: pathlib.Path) -> Taken:
             # qcow2: the size that a guest sees is a big-endian number at byte 24 (QEMU, docs/interop/qcow2.txt)
             promised += max(0, int.from_bytes(header[24:32], "big") - size)
     return Taken(held, promised)
-
-
-def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
-    try:
-        return list(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []

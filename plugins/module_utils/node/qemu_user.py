@@ -15,6 +15,7 @@ import json
 
 from .. import records
 from ..errors import VTorqueError
+from .directories import GONE, unreadable
 from .settings import NodeSettings
 
 FILE = "qemu_user.json"
@@ -25,14 +26,22 @@ def remember(uid: int, settings: NodeSettings) -> None:
 
     Those before him are kept as well: their guests live on when libvirt is told of another.
     """
-    known = remembered(settings)
-    if uid not in known:
-        with contextlib.suppress(VTorqueError):
+    with contextlib.suppress(VTorqueError):
+        known = remembered(settings)
+        if uid not in known:
             records.write(settings.run_dir / FILE, json.dumps({"uids": sorted({*known, uid})}))
 
 
 def remembered(settings: NodeSettings) -> frozenset[int]:
-    """As whom guests were run here since the boot; root, as whom any libvirt may run them, is always among them."""
-    with contextlib.suppress(OSError, VTorqueError, KeyError, TypeError, ValueError):
-        return frozenset({0, *map(int, records.read_json(settings.run_dir / FILE)["uids"])})
-    return frozenset({0})
+    """As whom guests were run here since the boot; root, as whom any libvirt may run them, is always among them.
+
+    Raises:
+        NodeFault: it is kept, and cannot be read.
+    """
+    path = settings.run_dir / FILE
+    try:
+        return frozenset({0, *map(int, records.read_json(path)["uids"])})
+    except (*GONE, VTorqueError, KeyError, TypeError, ValueError):
+        return frozenset({0})
+    except OSError as error:  # others than root's would be taken for nobody's
+        raise unreadable(path, error) from error

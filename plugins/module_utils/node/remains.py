@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import pathlib
@@ -18,6 +19,7 @@ from ..errors import NodeFault, VTorqueError, printable
 from ..frozen import frozen
 from ..records import Deadline, job_key, start_of
 from . import disk_server, network_rules, qemu_user, slots, virtiofsd
+from .directories import entries, guest_directories
 from .domain import Domains
 from .kept import read_kept
 from .neighbours import SYS_NET
@@ -26,6 +28,8 @@ from .settings import NodeSettings
 PROC = pathlib.Path("/proc")
 KILLED_S = 10.0
 BARE = "ssh access"
+_NOBODY_LOOKED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What the system says where the one who looks has nothing left to look with."""
 _UIDS = re.compile(rb"^Uid:\t([0-9]+)\t([0-9]+)\t([0-9]+)\t", re.MULTILINE)
 """The kernel writes a process's own name, which comes before, without line ends."""
 
@@ -54,7 +58,7 @@ def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:
     """Everything that is there, of whatever start.
 
     Raises:
-        NodeFault: libvirt does not answer; then it is not known what is there.
+        NodeFault: libvirt does not answer, or as `remains_without_libvirt`; then it is not known what is there.
     """
     found = [
         Remain("domain", facts.name, job_key(facts.mark.job_id, facts.mark.start))
@@ -64,13 +68,16 @@ def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:
 
 
 def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
-    """What can be seen without asking libvirt."""
+    """What can be seen without asking libvirt.
+
+    Raises:
+        NodeFault: a directory of this node cannot be read.
+        VTorqueError: the processes cannot be looked at.
+    """
     owners = slots.taken(settings)
     found = [Remain("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
-    if settings.guests_dir.is_dir():
-        found += [Remain("directory", path.name, path.name) for path in sorted(settings.guests_dir.iterdir())]
-    if settings.bare_dir.is_dir():
-        found += [Remain(BARE, path.name, path.name) for path in sorted(settings.bare_dir.iterdir())]
+    found += [Remain("directory", path.name, path.name) for path in entries(settings.guests_dir)]
+    found += [Remain(BARE, path.name, path.name) for path in entries(settings.bare_dir)]
     found += [Remain("process", str(pid), key) for pid, key in processes(settings)]
     for device in sorted(SYS_NET.glob("vtq[0-9]*")):
         owner = owners.get(int(device.name[3:]), "") if device.name[3:].isdecimal() else ""
@@ -96,16 +103,23 @@ def processes(settings: NodeSettings) -> tuple[tuple[int, str], ...]:
       record of them, and of no other; without that record they are not found, and end with their qemu.
 
     The descriptors are only read as paths: the files may lie on a file system of the user's, which need not answer.
+
+    Raises:
+        NodeFault: a directory of this node cannot be read.
+        VTorqueError: this process has no descriptor or memory left to look with.
     """
     known = _Known(qemu_user.remembered(settings), _guests_here(settings))
     found = []
     for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
-        # a process may end while it is looked at
-        with contextlib.suppress(OSError):
+        try:
             # first of all: who is root is so already when his words are read
             uid = _uid(process)
             if uid in known.uids and (key := _key_of(process, uid, known, settings.guests_dir)):
                 found.append((int(process.name), key))
+        except OSError as error:
+            # a process may end while it is looked at, and a user can choose names that are too long to be told
+            if error.errno in _NOBODY_LOOKED:
+                raise VTorqueError("what runs on this node cannot be seen", str(error)) from error
     return tuple(found)
 
 
@@ -162,21 +176,15 @@ def _key_of(process: pathlib.Path, uid: int | None, known: _Known, guests_dir: p
 def _guests_here(settings: NodeSettings) -> dict[tuple[str, str], _Guest]:
     """As their directories tell, where only root writes."""
     found = {}
-    for directory in (guest for start in _entries(settings.guests_dir) for guest in _entries(start)):
+    for directory in guest_directories(settings.guests_dir):
         kept, disk_uid = None, None
+        # what one cannot say of its processes keeps no other from going: it is found by its directory itself
         with contextlib.suppress(OSError):
             kept = read_kept(directory)
         with contextlib.suppress(OSError):
             disk_uid = (directory / "disk.qcow2").lstat().st_uid
         found[directory.parent.name, directory.name] = _Guest(kept.owner_uid if kept else None, disk_uid)
     return found
-
-
-def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
-    try:
-        return list(directory.iterdir())
-    except OSError:
-        return []  # it is taken away meanwhile
 
 
 def _uid(process: pathlib.Path) -> int | None:

@@ -14,6 +14,7 @@ from ..errors import NodeFault, VTorqueError
 from ..records import Deadline, job_key
 from . import neighbours, network_rules, slots, use
 from .console import plain
+from .directories import entries
 from .domain import Domains
 from .kept import read_kept
 from .remains import end_processes
@@ -43,7 +44,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
     ]  # fmt: skip
     if there:
-        owner = next((kept.owner_uid for path in _guests(directory) if (kept := read_kept(path))), None)
+        owner = next((kept.owner_uid for path in entries(directory) if (kept := read_kept(path))), None)
         use.keep_use(domains, {facts.name for facts in there}, settings.record_dir(job_id, start), owner)
     for facts in there:
         macs |= set(facts.macs)
@@ -51,7 +52,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
             removed.append(f"domain {facts.name}")
     for pid, ended in end_processes(settings, key).items():
         removed.append(f"process {pid}" if ended else f"process {pid} of the user's, as soon as the kernel lets it end")
-    for path in _guests(directory):
+    for path in entries(directory):
         kept = read_kept(path)
         if kept is not None:
             macs.add(kept.mac)
@@ -71,10 +72,6 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
 
         removed += bare_host.remove(key, settings, Deadline.after(bare_host.KEYS_S))
     return tuple(removed)
-
-
-def _guests(directory: pathlib.Path) -> list[pathlib.Path]:
-    return sorted(directory.iterdir()) if directory.is_dir() else []
 
 
 def _delete(directory: pathlib.Path, removed: list[str]) -> None:

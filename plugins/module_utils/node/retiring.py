@@ -13,7 +13,7 @@ import typing as t
 
 from ..errors import UserFault, printable
 from ..guestspec import IMAGE_NAME
-from . import images
+from . import directories, images
 from .disk_header import backing_file
 from .pool_place import RETIRED, settle, told, workplace
 
@@ -58,9 +58,13 @@ def users(entry: str, pool: pathlib.Path, guests_dir: pathlib.Path) -> tuple[str
 
     Returns:
         In words.
+
+    Raises:
+        NodeFault: what guests there are cannot be read, so that nobody knows.
     """
     found = []
-    for overlay in guests_dir.glob("*/*/*.qcow2"):
+    files = (path for guest in directories.guest_directories(guests_dir) for path in directories.entries(guest))
+    for overlay in (path for path in files if path.suffix == ".qcow2"):
         base = backing_file(overlay)
         if base and _within(base, pool / entry):
             found.append(f"guest {overlay.parent.name} of {overlay.parent.parent.name}")

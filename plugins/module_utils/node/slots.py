@@ -11,16 +11,19 @@ import typing as t
 
 from ..errors import VTorqueError
 from ..records import Deadline
+from .directories import entries
 from .locks import held
 from .settings import MAX_SLOT, NodeSettings
 
 
 def taken(settings: NodeSettings) -> dict[int, str]:
-    """Every slot that is taken, and by whom: `<job>.<start>/<guest>`."""
-    if not settings.slots_dir.is_dir():
-        return {}
+    """Every slot that is taken, and by whom: `<job>.<start>/<guest>`.
+
+    Raises:
+        NodeFault: they cannot be read.
+    """
     found: dict[int, str] = {}
-    for path in settings.slots_dir.iterdir():
+    for path in entries(settings.slots_dir):
         # another start may give its slot back while we look
         with contextlib.suppress(FileNotFoundError):
             if path.name.isdecimal() and path.is_symlink():

@@ -22,6 +22,7 @@ from ..errors import NodeFault, VTorqueError
 from ..frozen import frozen
 from ..records import Deadline, start_of
 from . import guests, locks, slots, traces
+from .directories import entries
 from .domain import Domains
 from .kept import read_kept
 from .remains import Remain, remains, remains_without_libvirt
@@ -256,7 +257,8 @@ def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: Ha
 def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
     """Is all that is here of it of an earlier boot?  What does not say of which boot it is may be of this one."""
     now = records.boot_id()
-    boots = [_boot(path) for path in sorted(settings.start_dir(start.job_id, start.number).glob("*/guest.json"))]
+    directory = settings.start_dir(start.job_id, start.number)
+    boots = [_boot(path) for guest in entries(directory) if (path := guest / "guest.json").exists()]
     if start.has_run_directory:
         boots.append(_boot(settings.run_dir / "jobs" / start.key / "ready.json"))
     if not boots or "" in boots or now in boots:
@@ -337,7 +339,7 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
     directory = settings.start_dir(start.job_id, start.number)
     things = []
     if directory.is_dir():
-        for guest in sorted(directory.iterdir()):
+        for guest in entries(directory):
             kept = read_kept(guest)
             record = settings.record_dir(start.job_id, start.number)
             keep_console(guest, record, settings, kept.owner_uid if kept else None)

@@ -16,6 +16,7 @@ import time
 from .. import records, shell_links
 from ..errors import VTorqueError
 from ..records import Deadline, ProcessId
+from .directories import GONE, entries
 from .locks import STONE_KEPT_S
 from .settings import NodeSettings
 
@@ -29,7 +30,7 @@ _SHELL = re.compile(r"([0-9]{1,10})\.([0-9]{1,20})")
 
 def run_keys(settings: NodeSettings) -> tuple[str, ...]:
     """The names of all run directories."""
-    return tuple(path.name for path in _entries(settings.run_dir / "jobs") if path.is_dir() and not path.is_symlink())
+    return tuple(path.name for path in entries(settings.run_dir / "jobs") if path.is_dir() and not path.is_symlink())
 
 
 def living_shell(settings: NodeSettings, key: str) -> ProcessId | None:
@@ -60,9 +61,9 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
 def _dangling_links(settings: NodeSettings) -> list[str]:
     """Links of a process that is gone to a directory that is gone."""
     removed = []
-    for link in _entries(settings.run_dir / "shells"):
+    for link in entries(settings.run_dir / "shells"):
         shell = _process(link.name)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # gone meanwhile; of whom nobody can say that he is, his link stays
             if shell is None or not link.is_symlink() or _lives(shell):
                 continue
             if not (settings.run_dir / "jobs" / link.readlink().name).exists():
@@ -74,12 +75,12 @@ def _dangling_links(settings: NodeSettings) -> list[str]:
 def _half_files(settings: NodeSettings) -> list[str]:
     """Files that `records.write` and `shell_links.point` began and a kill cut short: `.<name>.<pid>`."""
     recently = time.time() - STONE_KEPT_S
-    places = [settings.run_dir, settings.run_dir / "shells", *_entries(settings.run_dir / "jobs")]
-    places += _entries(settings.bare_dir)
+    places = [settings.run_dir, settings.run_dir / "shells", *entries(settings.run_dir / "jobs")]
+    places += entries(settings.bare_dir)
     # thousands of records may lie there; what was not touched since then was looked at before
-    places += [path for path in _entries(settings.state_dir / "records") if _changed(path) > recently]
+    places += [path for path in entries(settings.state_dir / "records") if _changed(path) > recently]
     removed = []
-    for path in (path for place in places for path in _entries(place)):
+    for path in (path for place in places for path in entries(place)):
         half = records.HALF.fullmatch(path.name)
         if half and not path.is_dir() and not _writes_still(int(half[1]), path):
             with contextlib.suppress(OSError):  # a disk that takes nothing keeps no start from being swept
@@ -91,7 +92,7 @@ def _half_files(settings: NodeSettings) -> list[str]:
 def _playbooks(settings: NodeSettings) -> list[str]:
     """Ansible's own directories, where it was killed; a name is its process number and eight letters and digits."""
     removed = []
-    for path in _entries(settings.run_dir / "ansible"):
+    for path in entries(settings.run_dir / "ansible"):
         found = _PLAYBOOK.fullmatch(path.name)
         if found and path.is_dir() and not _writes_still(int(found[1]), path):
             shutil.rmtree(path, ignore_errors=True)
@@ -102,15 +103,17 @@ def _playbooks(settings: NodeSettings) -> list[str]:
 def _writes_still(pid: int, path: pathlib.Path) -> bool:
     try:
         ProcessId.of(pid)
-    except (OSError, ValueError):
+    except GONE:
         return False
+    except OSError:  # nobody could look: it may be at it
+        return True
     return time.time() - _changed(path) < WRITING_S
 
 
 def _old_stones(settings: NodeSettings) -> list[str]:
     old = time.time() - STONE_KEPT_S
     removed = []
-    for stone in _entries(settings.run_dir / "tombstones"):
+    for stone in entries(settings.run_dir / "tombstones"):
         if _changed(stone) < old:
             stone.unlink(missing_ok=True)
             removed.append(f"tombstone {stone.name}")
@@ -121,7 +124,7 @@ def _old_locks(settings: NodeSettings) -> list[str]:
     """Lock files that nobody wanted for a day; who finds his lock taken away meanwhile makes it again (`locks`)."""
     old = time.time() - LOCK_KEPT_S
     removed = []
-    for path in _entries(settings.run_dir / "locks"):
+    for path in entries(settings.run_dir / "locks"):
         if _changed(path) >= old:
             continue
         with contextlib.suppress(OSError):
@@ -152,9 +155,14 @@ def _process(name: str) -> ProcessId | None:
 
 
 def _lives(process: ProcessId) -> bool:
+    """Does it live?
+
+    Raises:
+        OSError: nobody could look, which is no "no".
+    """
     try:
         return ProcessId.of(process.pid) == process
-    except (OSError, ValueError):
+    except GONE:
         return False
 
 
@@ -164,10 +172,3 @@ def _changed(path: pathlib.Path) -> float:
         return path.lstat().st_mtime
     except OSError:
         return time.time()
-
-
-def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
-    try:
-        return sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
