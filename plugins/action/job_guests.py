@@ -21,6 +21,7 @@ from ansible import constants
 
 from ..module_utils import guestspec, records
 from ..module_utils.errors import VTorqueError
+from ..module_utils.job import policy_file
 from ..module_utils.job.plan import JobPlan
 from ..module_utils.job.verdict import gather
 from ..module_utils.records import Deadline
@@ -56,6 +57,7 @@ class ActionModule(JobAction):
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "timeout": {"type": "float"},
         "prefix": {"type": "path"},
+        "config": {"type": "path", "default": str(policy_file.PATH)},
     }
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
@@ -67,6 +69,7 @@ class ActionModule(JobAction):
         """Ask the nodes, or in check mode say what they would be asked."""
         hosts = [str(name) for name in self._known.get("ansible_play_hosts", [host])]
         self._superior = host
+        self._config = pathlib.Path(args["config"])
         wanted = args["state"]
         timeout_s = time_left_s(args["timeout"], os.environ)
         before = {name: [shown(guest) for guest in read_guests(place, name)] for name in hosts}
@@ -174,9 +177,9 @@ class ActionModule(JobAction):
                 told = map_of(plan, hosts, call.node, timeout_s)
                 call.say(json.dumps(guestspec.to_dict(told), ensure_ascii=True).encode("ascii"))
 
-            late = early_line.site_speaks_first()
+            late = early_line.site_speaks_first(self._config)
             if not late:
-                early_line.begin(place, plan, bare)
+                early_line.begin(place, plan, bare, self._config)
 
             def read(node: str, reply: Reply) -> None:
                 part = guestspec.NodePart.removal(place.job_id, place.start, node, 0.0)
@@ -185,7 +188,7 @@ class ActionModule(JobAction):
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
             if late:
-                early_line.begin(place, plan, bare)
+                early_line.begin(place, plan, bare, self._config)
             for call in calls:  # all of them end now, and not one after the other
                 call.hang_up()
 

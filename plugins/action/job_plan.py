@@ -27,7 +27,7 @@ class ActionModule(JobAction):
     }
 
     def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
-        """Make the plan; a plan of this start that says the same stays, because guests may carry its keys already."""
+        """Make the plan; one of this start that decides the same stays, because guests may carry its keys already."""
         if not self.checking:
             records.make_directory(place.run_dir)
             remove([place.file("error.json"), *place.run_dir.glob("error.*.json")])
@@ -41,15 +41,18 @@ class ActionModule(JobAction):
             lines = pathlib.Path(args["nodefile"] or f"{policy.torque_home}/aux/{place.job_id}")
             new = plan_start(job, policy, lines)
             old = read_plan(place)
-            before, after = shown(old), shown(new)
-            if before != after and not self.checking:
+            changed = old is None or old.decision != new.decision
+            if changed and not self.checking:
                 records.write(place.file(PLAN), new.to_json())
         facts = {"nodes": sorted(new.parts), "guests": sum(len(part.guests) for part in new.parts.values())}
-        return Outcome(before != after, before, after, facts)
+        return Outcome(changed, shown(old), shown(new), facts)
 
 
 def shown(plan: JobPlan | None) -> dict[str, t.Any] | None:
-    """A plan as results and diffs show it: without keys, and without anything that the user chose freely."""
+    """A plan as results and diffs show it: without keys, and without anything that the user chose freely.
+
+    What of its decisions is not there in words is in their digest.
+    """
     if plan is None:
         return None
     return {
@@ -60,6 +63,9 @@ def shown(plan: JobPlan | None) -> dict[str, t.Any] | None:
                 "vcpus": guest.vcpus,
                 "ram_mib": guest.ram_mib,
                 "hypervisor": guest.hypervisor,
+                "fs_type": guest.fs_type,
+                "disk": "an own one" if guest.data_disk else "none",
+                "plan": plan.decision,
             }
             for guest in part.guests
         ]

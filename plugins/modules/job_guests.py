@@ -52,6 +52,12 @@ options:
       - Where vTorque is installed on the nodes.
       - Default is where it is installed on the mother superior, when Ansible runs from there, else V(/opt/vtorque).
     type: path
+  config:
+    description:
+      - The site's configuration, which says what comes before the user's first login in his guests.
+      - The nodes read their own, each for itself.
+    type: path
+    default: /etc/vtorque/vtorque.yml
 seealso:
   - module: mikelangelo.vtorque.job_plan
   - module: mikelangelo.vtorque.job_record

@@ -15,7 +15,8 @@ author:
 description:
   - Asks the batch system for a job, checks its request against the site's policy, and writes the plan of its guests as
     C(plan.json) into O(run_dir), which only root can read.
-  - A plan of the same start that says the same stays, with its keys.
+  - A plan of the same start that decides the same stays, with its keys. All that a plan decides counts, such as a disk
+    of the user's or what he adds to his guests; the keys, which are made anew for each plan, do not.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
   - mikelangelo.vtorque.attributes.job
@@ -25,7 +26,7 @@ attributes:
     details: Asks the batch system and makes the plan, but writes nothing.
   diff_mode:
     support: full
-    details: Shows the guests of each node, without keys.
+    details: Shows the guests of each node, without keys, and with a digest of all that was decided.
   idempotent:
     support: full
 options:

@@ -17,34 +17,36 @@ from ..module_utils.job import policy as site_policy
 from ..module_utils.job.batch import kept
 from ..module_utils.job.plan import JobPlan
 from ..module_utils.node.guest_hooks import PROLOGUE
-from ..module_utils.node.settings import NodeSettings
 from .action_module import JobPlace
+from .node_settings import host_name, settings_of
 from .shell_files import SHELL, all_guests, ready_record, shell_of, spec_of, write_access
 
-GUEST_HOOKS = NodeSettings.guest_hooks_dir
+
+def site_speaks_first(config: pathlib.Path) -> bool:
+    """Has the site a prologue or updates in guests, which may change what a login meets, or refuse the start?
+
+    Args:
+        config: the site's configuration.
+    """
+    policy, _broken = site_policy.load_usable(lambda: site_policy.load(config))
+    hooks = settings_of(policy, host_name()).guest_hooks_dir
+    return policy.security_updates or any(os.path.lexists(hooks / name) for name in (PROLOGUE, f"{PROLOGUE}.parallel"))
 
 
-def site_speaks_first() -> bool:
-    """Has the site a prologue or updates in guests, which may change what a login meets, or refuse the start?"""
-    if any(os.path.lexists(GUEST_HOOKS / name) for name in (PROLOGUE, f"{PROLOGUE}.parallel")):
-        return True
-    policy, _broken = site_policy.load_usable(site_policy.load)
-    return policy.security_updates
-
-
-def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str]) -> None:
+def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str], config: pathlib.Path) -> None:
     """Begin it where a hook of ours plays; what fails here is left to the shell, which meets the same and tells it.
 
     Args:
         place: the start of the job; its guests are ready.
         plan: whose job it is.
         bare: the hosts that stay bare.
+        config: the site's configuration.
     """
     if SHELL not in os.environ:
         return
     with contextlib.suppress(OSError, VTorqueError):
         job = kept.kept(place.job_id, place.run_dir)
-        if job is None or not early_connection.wanted(job, pathlib.Path(site_policy.load().torque_home)):
+        if job is None or not early_connection.wanted(job, pathlib.Path(site_policy.load(config).torque_home)):
             return
         guests = all_guests(place, plan)
         if not all(kind_of(spec_of(plan, node, facts).distro).linux for node, facts in guests):

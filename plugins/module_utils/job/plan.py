@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import grp
+import hashlib
 import json
 import os
 import pwd
@@ -96,6 +97,22 @@ class JobPlan:
             part.node: dataclasses.replace(part, additions=self.additions) if part.guests else part
             for part in self.node_parts
         }
+
+    @property
+    def decision(self) -> str:
+        """Return the SHA-256, in hexadecimal, of all that the plan decides.
+
+        Two plans of a start that decide the same differ in what is made anew for each: keys.  The time that the nodes
+        get is no part of it either, for it is told when they are asked.
+        """
+        decided = to_dict(self)
+        del decided["job_key"]
+        for part in decided["node_parts"]:
+            del part["timeout_s"]
+            for guest in part["guests"]:
+                del guest["host_key"], guest["authorized_key"]
+        text = json.dumps(decided, sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
     def to_json(self) -> str:
         """The plan in one line, private keys included."""

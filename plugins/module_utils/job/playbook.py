@@ -167,7 +167,8 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
         "ssh_timeout": int(policy.ssh_timeout),
         **at_once,
     }
-    player.settle(templates.render("ansible.cfg.j2", **settings))
+    own = pathlib.Path(policy.template_dir)
+    player.settle(templates.render("ansible.cfg.j2", site_dir=own, **settings))
 
 
 def play(

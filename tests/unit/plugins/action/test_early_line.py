@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_record
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
+import yaml
+from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_plan, job_record
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import early_connection
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request, parse
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_line
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_line, node_settings
 
 from .task import FACTS, JOB, OWNER, START, Node, act, good
 
@@ -42,19 +45,29 @@ class Begun(t.NamedTuple):
 
 
 class Place(t.NamedTuple):
-    """Where the site keeps its own scripts."""
+    """Where the site keeps its own scripts, and its configuration: none of them is where it is by default."""
 
     guest_hooks: pathlib.Path
     mom_priv: pathlib.Path
+    config: pathlib.Path
+
+    def configure(self, **settings: object) -> None:
+        self.config.write_text(json.dumps({"torque_home": str(self.mom_priv.parent), **settings}))
+        self.config.chmod(0o644)
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    found = Place(tmp_path / "guest-hooks", tmp_path / "torque/mom_priv")
-    for path in found:
+    found = Place(tmp_path / "guest-hooks", tmp_path / "torque/mom_priv", tmp_path / "site/vtorque.yml")
+    for path in (found.guest_hooks, found.mom_priv, found.config.parent):
         path.mkdir(parents=True)
-    monkeypatch.setattr(early_line, "GUEST_HOOKS", found.guest_hooks)
-    monkeypatch.setattr(early_line.site_policy, "load", lambda: Policy(torque_home=str(tmp_path / "torque")))
+    found.configure()
+
+    def settings_of(policy: Policy, node_name: str) -> NodeSettings:
+        settings = node_settings.settings_of(policy, node_name)
+        return dataclasses.replace(settings, guest_hooks_dir=found.guest_hooks)
+
+    monkeypatch.setattr(early_line, "settings_of", settings_of)
     return found
 
 
@@ -75,10 +88,12 @@ def keep_job(run_dir: pathlib.Path, request: Request, *, interactive: bool = Fal
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_batch_job_is_reached_before_its_shell_is_there(run_dir: pathlib.Path, begun: list[Begun]) -> None:
+def test_a_batch_job_is_reached_before_its_shell_is_there(
+    run_dir: pathlib.Path, begun: list[Begun], place: Place
+) -> None:
     """By the same record that the shell will find, and with the files that it names."""
     keep_job(run_dir, REQUEST)
-    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["changed"]
     (one,) = begun
     assert (one.directory, one.owner) == (run_dir, OWNER)
     assert (run_dir / "job_key").exists()
@@ -98,19 +113,19 @@ def test_a_batch_job_is_reached_before_its_shell_is_there(run_dir: pathlib.Path,
     ],
 )
 def test_others_wait_for_their_shell(
-    run_dir: pathlib.Path, begun: list[Begun], request_of_job: Request, interactive: bool
+    run_dir: pathlib.Path, begun: list[Begun], request_of_job: Request, interactive: bool, place: Place
 ) -> None:
     keep_job(run_dir, request_of_job, interactive=interactive)
-    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["changed"]
     assert begun == []
     assert not (run_dir / "job_key").exists()
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_script_of_the_users_on_the_node_goes_first(run_dir: pathlib.Path, begun: list[Begun]) -> None:
+def test_a_script_of_the_users_on_the_node_goes_first(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
     """It may change the start files of a home that the guest shares."""
     keep_job(run_dir, REQUEST, prologue="node-pro")
-    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["changed"]
     assert begun == []
 
 
@@ -118,19 +133,19 @@ def test_a_script_of_the_users_on_the_node_goes_first(run_dir: pathlib.Path, beg
 def test_so_does_the_sites_for_users(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
     (place.mom_priv / "prologue.user").touch()
     keep_job(run_dir, REQUEST)
-    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["changed"]
     assert begun == []
 
 
-def test_updates_may_change_what_a_login_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_may_change_what_a_login_meets(place: Place) -> None:
     """As a prologue of the site's may: an sshd of a new version is started anew."""
-    assert not early_line.site_speaks_first()
-    monkeypatch.setattr(early_line.site_policy, "load", lambda: Policy(security_updates=True))
-    assert early_line.site_speaks_first()
+    assert not early_line.site_speaks_first(place.config)
+    place.configure(security_updates=True)
+    assert early_line.site_speaks_first(place.config)
 
 
 @pytest.mark.usefixtures("plan")
-@pytest.mark.parametrize("name", ["prologue", "prologue.parallel"])
+@pytest.mark.parametrize("name", ["prologue", "prologue.parallel", "updates"])
 def test_the_sites_prologue_in_guests_ends_before_the_login_begins(
     run_dir: pathlib.Path, begun: list[Begun], place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -144,9 +159,12 @@ def test_the_sites_prologue_in_guests_ends_before_the_login_begins(
         return hear(*given, **named)
 
     monkeypatch.setattr(job_guests, "hear_all", noted)
-    (place.guest_hooks / name).touch()
+    if name == "updates":
+        place.configure(security_updates=True)
+    else:
+        (place.guest_hooks / name).touch()
     keep_job(run_dir, REQUEST)
-    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["changed"]
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["changed"]
     assert (len(heard), len(begun)) == (2, 1)
 
 
@@ -156,28 +174,41 @@ def test_a_start_that_the_sites_prologue_refuses_has_no_login(
 ) -> None:
     (place.guest_hooks / "prologue").touch()
     keep_job(run_dir, REQUEST)
-    assert act(job_guests, run_dir, Node(good(FACTS), join={**good(), **REFUSED}), timeout=77)["failed"]
+    assert act(
+        job_guests, run_dir, Node(good(FACTS), join={**good(), **REFUSED}), timeout=77, config=str(place.config)
+    )["failed"]
     assert begun == []
 
 
 @pytest.mark.usefixtures("plan")
 def test_without_a_hook_nothing_is_begun(
-    run_dir: pathlib.Path, begun: list[Begun], monkeypatch: pytest.MonkeyPatch
+    run_dir: pathlib.Path, begun: list[Begun], monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
     """A playbook that somebody plays by hand has no shell that could use it."""
     monkeypatch.delenv("VTORQUE_SHELL")
     keep_job(run_dir, REQUEST)
-    act(job_guests, run_dir, Node(good(FACTS)), timeout=77)
+    act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))
     assert begun == []
 
 
 @pytest.mark.usefixtures("begun")
 def test_what_cannot_be_begun_fails_no_start(
-    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
+    run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
     def fail(*_given: object) -> t.NoReturn:
         raise OSError("no FIFO can be made")
 
     monkeypatch.setattr(early_connection, "begin", fail)
     keep_job(run_dir, REQUEST)
-    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77)["guests"].keys() == set(plan.parts)
+    assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["guests"].keys() == set(
+        plan.parts
+    )
+
+
+def test_the_playbook_gives_each_step_the_configuration_that_it_was_given() -> None:
+    plays = yaml.safe_load((templates.COLLECTION_DIR.parent / "playbooks/prologue.yml").read_text())
+    steps = {name: arguments for task in plays[0]["tasks"] for name, arguments in task.items() if "." in name}
+    for module in (job_plan, job_guests, job_record):
+        given = steps[f"mikelangelo.vtorque.{module.__name__.rpartition('.')[2]}"].get("config")
+        assert given == ("{{ vtorque_config }}" if "config" in module.ActionModule.SPEC else None)
+    assert "config" in job_guests.ActionModule.SPEC

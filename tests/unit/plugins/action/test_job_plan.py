@@ -13,6 +13,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_plan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.kept import keep
@@ -80,6 +81,54 @@ def test_a_plan_that_says_something_else_is_shown(run_dir: pathlib.Path, plannin
     planning.plan = make_plan("n1", ram_mib=512)
     again = act(job_plan, run_dir)
     assert [again["diff"][side]["n1"][0]["ram_mib"] for side in ("before", "after")] == [256, 512]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"data_disk": "/home/alice/data"}, id="a disk"),
+        pytest.param({"data_disk": "/home/alice/other"}, id="another disk"),
+        pytest.param({"fs_type": "local"}, id="where the image is read"),
+        pytest.param({"image_digest": "a" * 64}, id="the content of an image of his own"),
+        pytest.param({"arch": "aarch64"}, id="the architecture"),
+    ],
+)
+def test_a_plan_of_other_guests_takes_the_place_of_the_former(
+    run_dir: pathlib.Path, planning: t.Any, changes: dict[str, str]
+) -> None:
+    planning.plan = with_guest(planning.plan, data_disk=changes.get("data_disk", "") and "/home/alice/first")
+    act(job_plan, run_dir)
+    planning.plan = with_guest(planning.plan, **changes)
+    again = act(job_plan, run_dir)
+    assert again["changed"]
+    assert again["diff"]["before"] != again["diff"]["after"]
+    assert "/home/alice" not in repr(again)
+    assert JobPlan.from_json((run_dir / "plan.json").read_text()) == planning.plan
+    assert not act(job_plan, run_dir)["changed"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"user_shell": "/bin/zsh"}, id="the shell"),
+        pytest.param({"additions": guestspec.Additions((guestspec.Package("gcc"),))}, id="what the user adds"),
+    ],
+)
+def test_a_plan_that_differs_beside_its_guests_takes_the_place_of_the_former(
+    run_dir: pathlib.Path, planning: t.Any, changes: dict[str, t.Any]
+) -> None:
+    act(job_plan, run_dir)
+    planning.plan = dataclasses.replace(planning.plan, **changes)
+    again = act(job_plan, run_dir)
+    assert again["changed"]
+    assert again["diff"]["before"] != again["diff"]["after"]
+    assert JobPlan.from_json((run_dir / "plan.json").read_text()) == planning.plan
+
+
+def with_guest(plan: JobPlan, **changes: str) -> JobPlan:
+    (part,) = plan.node_parts
+    guests = tuple(dataclasses.replace(guest, **changes) for guest in part.guests)
+    return dataclasses.replace(plan, node_parts=(dataclasses.replace(part, guests=guests),))
 
 
 def test_check_mode_plans_and_writes_nothing(run_dir: pathlib.Path, planning: t.Any) -> None:

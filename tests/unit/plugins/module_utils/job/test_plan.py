@@ -15,7 +15,15 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import Additions, Command, FormError, Owner
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import (
+    AddedFile,
+    Additions,
+    Command,
+    FormError,
+    Group,
+    Owner,
+    Package,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, same_host
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import (
     JobPlan,
@@ -149,6 +157,43 @@ def test_keys_are_new_for_each_plan_and_are_not_shown() -> None:
     first, second = planned(), planned()
     assert first.job_key != second.job_key
     assert "PRIVATE" not in repr(first)
+
+
+def variants(one: t.Any) -> t.Iterator[tuple[str, t.Any]]:
+    """Each copy of a dataclass in which one thing is another, with that thing's place."""
+    for field in dataclasses.fields(one):
+        value = getattr(one, field.name)
+        if isinstance(value, tuple):
+            for index, item in enumerate(value):
+                for place, other in variants(item):
+                    changed = (*value[:index], other, *value[index + 1 :])
+                    yield f"{field.name}.{place}", dataclasses.replace(one, **{field.name: changed})
+        elif dataclasses.is_dataclass(value):
+            for place, other in variants(value):
+                yield f"{field.name}.{place}", dataclasses.replace(one, **{field.name: other})
+        else:
+            another = f"{value}x" if isinstance(value, str) else value + 1
+            yield field.name, dataclasses.replace(one, **{field.name: another})
+
+
+def test_decision_is_all_of_a_plan_but_its_keys_and_the_time() -> None:
+    """A field that a plan gets one day counts without anybody's thinking of it."""
+    additions = Additions((Package("gcc"),), (AddedFile("/home/alice/x", "644", "eA=="),), (Command("true"),))
+    owner = dataclasses.replace(ALICE, groups=(Group("chem", 2000),))
+    job = dataclasses.replace(JOB, exec_host=("n1",) * 3 + ("n2",) * 3)
+    plan, again = (
+        make_plan(
+            job, POLICY, OFFERS, node_file="n1\n" * 3 + "n2\n" * 3, timeout_s=120.0, additions=additions,
+            find_owner=lambda *_names: owner,
+        )
+        for _plan in range(2)
+    )  # fmt: skip
+    assert plan.job_key != again.job_key
+    assert plan.decision == again.decision
+    assert {place for place, other in variants(plan) if other.decision == plan.decision} == {
+        "job_key.private", "job_key.public", "node_parts.timeout_s", "node_parts.guests.authorized_key",
+        "node_parts.guests.host_key.private", "node_parts.guests.host_key.public",
+    }  # fmt: skip
 
 
 def test_start_directory_that_no_guest_has_is_refused_where_the_server_shows_it() -> None:

@@ -23,8 +23,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import (
     epilogue,
     hook_call,
     playbook,
+    player,
     prologue,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
 
 GONE = {"version": 1, "ok": True, "guests": [], "removed": [], "left": []}
 
@@ -165,3 +167,14 @@ def test_run_adopts_no_orphans_for_good(tmp_path: pathlib.Path) -> None:
         assert bounded.run(["/bin/false"], timeout_s=60, log=log)[0] == 1
     libc.prctl(bounded.PR_GET_CHILD_SUBREAPER, ctypes.byref(after), 0, 0, 0)
     assert after.value == before.value == 0
+
+
+def test_ansibles_settings_are_of_the_template_in_the_sites_own_directory(tmp_path: pathlib.Path) -> None:
+    """Where the configuration says that it is, not where it is by default."""
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates/ansible.cfg.j2").write_text("[ours]\n")
+    start = playbook.Start("7.head", 1, playbook.Places(tmp_path / "run", tmp_path / "state"))
+    records.make_directory(start.directory)
+    own = player.Player(("/bin/false",), tmp_path / "run")
+    playbook.prepare(start, None, Policy(template_dir=str(tmp_path / "templates")), own)
+    assert own.settings.read_text() == "[ours]\n"
