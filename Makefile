@@ -32,6 +32,8 @@ PY := build/venv/bin/python
 IMPORT := build/import/ansible_collections/mikelangelo/vtorque
 # a run in the background, or under nohup, has signals ignored that hooks and jobs must not meet
 PYTEST := env --default-signal PYTHONPATH=build/import $(PY) -m pytest
+# tests that become other users in this process: these may not lean on what only this checkout lets them read
+CLOSED := tests/closed.sh
 POOL := build/pool
 
 .PHONY: help
@@ -90,12 +92,12 @@ check: prepare-test ## ruff, mypy, shellcheck, ansible-lint, antsibull-docs
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
 	@short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; chmod 711 "$$short"; : 'a socket has 107 bytes for its path'; \
-	$(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" tests/unit tests/bench
+	$(CLOSED) $(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" tests/unit tests/bench
 
 oldest: prepare-test ## unit tests, modules and a role with the oldest ansible-core that is supported
 	@echo "== oldest ansible-core"
 	@lab/prepare.sh oldest
-	@env --default-signal PYTHONPATH=build/import build/oldest/bin/python -m pytest -q tests/unit/plugins/{action,inventory,modules}
+	@$(CLOSED) env --default-signal PYTHONPATH=build/import build/oldest/bin/python -m pytest -q tests/unit/plugins/{action,inventory,modules}
 	@VENV=$$PWD/build/oldest tests/collection.sh integration seed inventory_pbs_nodefile site_config
 
 sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test integration; galaxy-importer
@@ -132,7 +134,7 @@ test-security: prepare-test runtime images debian-image ## attacks of users, gue
 	@$(LAB) install
 	@rm -f build/test/security-*.xml; short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; chmod 711 "$$short"; \
 	named() { $(PY) tests/tried.py names docs/security/holes.md "$$1"; }; failed=; \
-	$(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" --junitxml=build/test/security-unit.xml $$(named tests/unit) || failed=yes; \
+	$(CLOSED) $(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" --junitxml=build/test/security-unit.xml $$(named tests/unit) || failed=yes; \
 	$(PYTEST) -q -n $(LABS) --dist loadfile --junitxml=build/test/security-e2e.xml tests/e2e/attacks \
 	$$(named tests/e2e/test_) || failed=yes; \
 	$(MAKE) fuzz || failed=yes; \
@@ -146,7 +148,7 @@ lock: ## write anew which libraries hosts get, each with its digests (requiremen
 
 .PHONY: fuzz
 fuzz: prepare-test ## a million random inputs (FUZZ=N: so many), on all processors, for whatever reads what others write
-	@VTORQUE_CASES=$(FUZZ) $(PYTEST) -q -n auto --dist worksteal tests/unit/fuzz
+	@VTORQUE_CASES=$(FUZZ) $(CLOSED) $(PYTEST) -q -n auto --dist worksteal tests/unit/fuzz
 
 .PHONY: test-soak
 test-soak: prepare-test runtime images ## many short jobs of several users, one in ten cancelled (SOAK=500): nothing left, nothing grown

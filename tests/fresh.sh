@@ -46,6 +46,8 @@ furnish() {
     cp -aL /etc/ssl/certs "$root/etc/ssl/"
     if [ -f /etc/pip.conf ]; then cp -L /etc/pip.conf "$root/etc/"; fi
     if [ -d ~/.config/pip ]; then mkdir -p "$root/root/.config" && cp -aL ~/.config/pip "$root/root/.config/"; fi
+    # as a Debian has it: what runs as another user finds nothing of a clone that is root's
+    chmod 700 "$root/root"
     git clone --quiet --no-hardlinks . "$root/root/vtorque"
 }
 
@@ -67,7 +69,7 @@ run() {
         exec chroot . "$@"' fresh \
         /usr/bin/env -i "${kept[@]}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
         LC_ALL=C.UTF-8 TERM="${TERM:-dumb}" VTORQUE_LAB=/run/vtorque-fresh \
-        bash -c 'cd ~/vtorque && $1; status=$?; make down >/dev/null; exit "$status"' fresh "$1"
+        bash -c '[ "$(stat -c %a ~)" = 700 ] && cd ~/vtorque && $1; status=$?; make down >/dev/null; exit "$status"' fresh "$1"
 }
 
 rm -rf --one-file-system "$place/debian.new"

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import job_records
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmgr, vmgr_job
@@ -123,21 +123,31 @@ def test_report(kept: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.Captu
 
 
 PROGRAM = """
-import sys, os, pathlib
+import pathlib, sys
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import job_records
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import messages, vmgr
 job_records.RECORDS = pathlib.Path(sys.argv[1])
-words, uid = sys.argv[3:], int(sys.argv[2])
-import ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr_job
-import rich.table, rich.console, rich.box, rich.text, datetime
-os.setgroups([]); os.setgid(uid); os.setuid(uid)
-sys.exit(messages.run("vmgr", lambda: vmgr.show(words)))
+sys.exit(messages.run("vmgr", lambda: vmgr.show(sys.argv[2:])))
 """
+CHECKOUT = templates.COLLECTION_DIR.parent.resolve()
+# a mount is reached without a look at the directories above what it shows
+INSTALLED = """
+place=$1 uid=$2
+mkdir -p "$place/venv" "$place/checkout"
+mount --bind "$3" "$place/venv"
+mount --bind "$4" "$place/checkout"
+shift 4
+exec setpriv --reuid="$uid" --regid="$uid" --clear-groups \
+    env PYTHONPATH="$place/checkout/build/import" "$place/venv/bin/python" -c "$@"
+"""
+"""As on a host: whoever has an account can read what is installed, wherever it came from."""
 
 
 def as_user(kept: pathlib.Path, uid: int, *words: str) -> subprocess.CompletedProcess[str]:
-    """vmgr as somebody else than root."""
-    call = [sys.executable, "-c", PROGRAM, str(kept.parent), str(uid), "job", *words]
+    """vmgr as somebody else than root, from its first line on."""
+    place = kept.parent.parent / "installed"
+    call = ["unshare", "--mount", "--propagation", "private", "bash", "-euc", INSTALLED, "as_user", str(place),
+            str(uid), sys.prefix, str(CHECKOUT), PROGRAM, str(kept.parent), "job", *words]  # fmt: skip
     return subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
 
 
