@@ -162,8 +162,10 @@ def _ssh(plan: NodePlan) -> None:
         "Include": "/etc/ssh/sshd_config.d/*-vtorque.conf", "Port": "22", "ListenAddress": plan.address,
         "HostKey": "/etc/ssh/ssh_host_ed25519_key", "PidFile": "/run/sshd.pid",
         "PermitRootLogin": "prohibit-password", "PasswordAuthentication": "no", "KbdInteractiveAuthentication": "no",
-        "UsePAM": "no", "UseDNS": "no", "Subsystem": "sftp internal-sftp", "MaxStartups": "100", "MaxSessions": "100",
+        "UsePAM": "no", "UseDNS": "no", "Subsystem": "sftp internal-sftp",
     }  # fmt: skip
+    if plan.is_front_end:  # a node's are as a distribution has them: what jobs need beyond that is the product's
+        settings |= {"MaxStartups": "100", "MaxSessions": "100"}
     put("/etc/ssh/sshd_config", "".join(f"{name} {value}\n" for name, value in settings.items()), 0o600)
     # privilege separation's directory, which systemd would make
     pathlib.Path("/run/sshd").mkdir(mode=0o755)

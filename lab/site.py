@@ -65,7 +65,10 @@ def place_drop_ins() -> None:
     Raises:
         DaemonError: a template is missing or cannot be rendered.
     """
-    values = {"run_dir": "/run/vtorque", "authorized_keys_files": ".ssh/authorized_keys .ssh/authorized_keys2"}
+    values = {
+        "run_dir": "/run/vtorque", "authorized_keys_files": ".ssh/authorized_keys .ssh/authorized_keys2",
+        "max_startups": "256", "max_sessions": "256",
+    }  # fmt: skip
     for program in ("ssh", "sshd"):
         place = pathlib.Path(f"/etc/ssh/{program}_config.d/00-vtorque.conf")
         put(place, _render(f"ssh/{program}-vtorque.conf.j2", **values))

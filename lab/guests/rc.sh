@@ -108,7 +108,18 @@ set -- -r $ssh/host_key
 for limit in c d f i l m q s t u v; do ulimit -H -$limit unlimited; done
 # shellcheck disable=SC3045
 ulimit -H -n "$(cat /proc/sys/fs/nr_open)"
-dropbear -E -s -w -m "$@" 2>>/var/log/dropbear
+syslogd -O /var/log/dropbear
+# by itself it takes five logins at once from an address, and no setting says otherwise: so it is called for each.  Who
+# calls it lets so many wait as it is told to listen
+backlog=-llllllll
+for _double in 1 2 3 4; do backlog=$backlog${backlog#-}; done
+while :; do nc "$backlog" -p 22 -e dropbear -i -s -w -m "$@"; usleep 100000; done 2>/dev/null &
+tries=0
+until grep -qs ':0016 [0-9A-F]*:0000 0A ' /proc/net/tcp /proc/net/tcp6; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ] || lost "sshd: nothing listens on port 22"
+    usleep 20000
+done
 
 await_lease
 exec /usr/lib/vtorque/ready

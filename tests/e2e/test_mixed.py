@@ -12,7 +12,19 @@ import pytest
 
 from .conftest import Site
 from .test_endings import lost
-from .trouble import NODES, WAITS, changed, check_held, drop, finish, left_on, revive, wait_in_guest
+from .trouble import (
+    NODES,
+    WAITS,
+    changed,
+    check_held,
+    check_logins,
+    drop,
+    finish,
+    left_on,
+    logins,
+    revive,
+    wait_in_guest,
+)
 
 VM_NODE, BARE = "cn1", "cn2"
 MIXED = ("-l", f"nodes={VM_NODE}:ppn=2+{BARE}:ppn=2", "-vm", "vcpus=1,ram=192M,nodes=1")
@@ -68,6 +80,16 @@ def test_the_script_runs_in_a_guest_and_reaches_the_bare_host_and_back(site: Sit
                     user="alice")  # fmt: skip
     assert again.returncode == 255
     assert "Permission denied" in again.stderr
+
+
+def test_many_logins_at_once_lose_none(site: Site) -> None:
+    """From two guests to a third one, and to the host that stays bare; by themselves their sshds drop most of them."""
+    request = ("-l", f"nodes={VM_NODE}:ppn=4+{BARE}:ppn=4", "-vm", "vcpus=1,ram=192M,vms_per_node=3,nodes=1")
+    ended = site.job(*request, stdin=f'{logins("$1", BARE)}uniq "$PBS_NODEFILE" >&2\n')
+    _first, *sources, bare = ended.err.splitlines()
+    assert bare == BARE, ended.err
+    check_logins(ended.out, *sources)
+    assert ended.exit_status == 0
 
 
 @pytest.mark.full

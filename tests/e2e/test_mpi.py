@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from .conftest import CHECKOUT, JOB_TIMEOUT_S, Result, Site
-from .trouble import WAITS, finish
+from .trouble import WAITS, check_logins, finish, logins
 
 PLACE = CHECKOUT / "build/mpi"
 DEBIAN = "img=debian12,ram=512M"
@@ -127,6 +127,15 @@ def from_the_node(site: Site, node: str, job_id: str, user: str) -> Result[str]:
     words = [word for option in options for word in ("-o", option)]
     key = f"{place}/job_key"
     return site.on(node, "ssh", "-F", "none", "-i", key, *words, "-l", user, guest["address"], "echo IN", user="alice")
+
+
+@pytest.mark.full
+def test_many_logins_at_once_lose_none(site: Site) -> None:
+    """OpenSSH of a distribution; the tiny guest's is another (test_mixed.py)."""
+    ended = site.job("-vm", f"{DEBIAN},vcpus=1,vms_per_node=3", stdin=f'{logins("$1")}uniq "$PBS_NODEFILE" >&2\n')
+    _first, *sources = ended.err.splitlines()
+    check_logins(ended.out, *sources)
+    assert ended.exit_status == 0
 
 
 @pytest.mark.full

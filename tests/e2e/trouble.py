@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -363,3 +364,34 @@ def kill(site: Site, node: str, finder: str) -> None:
     """kill -9 of what a line of shell finds on a node: one process, and one that has not ended meanwhile."""
     strike = f"set -- $({finder}); [ $# = 1 ] && kill -9 $1"
     site.wait_for(f"one process by {finder!r}", lambda: site.on(node, "/bin/sh", "-c", strike).returncode == 0)
+
+
+LOGINS = 64
+"""As many as a launcher without a tree, or `xargs -P`, begins at once."""
+
+
+def logins(*targets: str) -> str:
+    """Lines of shell with which the job's second and third guest log in at each target, all at once.
+
+    Args:
+        targets: hosts, as words of a shell; "$1" is the job's first guest.
+    """
+    return f"""set -- $(uniq "$PBS_NODEFILE")
+for to in {" ".join(targets)}; do
+    for from in "$2" "$3"; do
+        call="ssh $to \\"echo $from \\$one\\""
+        ssh "$from" "for one in \\$(seq {LOGINS}); do $call </dev/null & done; wait" </dev/null &
+    done
+    wait
+    echo "to $to"
+done
+"""
+
+
+def check_logins(out: str, *sources: str) -> None:
+    """Every one of them came in, from each guest."""
+    wanted = {f"{source} {number}" for source in sources for number in range(1, LOGINS + 1)}
+    *rounds, rest = re.split(r"^to \S+\n", out, flags=re.MULTILINE)
+    assert rest == ""
+    for lines in rounds:
+        assert wanted - set(lines.splitlines()) == set(), f"{len(lines.splitlines())} of {len(wanted)}"

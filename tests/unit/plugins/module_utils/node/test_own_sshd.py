@@ -45,7 +45,7 @@ class Host:
         self._greeter.start()
         drop_in = templates.render(
             "ssh/sshd-vtorque.conf.j2", site_dir=None, run_dir=str(self.settings.run_dir),
-            authorized_keys_files=".ssh/authorized_keys",
+            authorized_keys_files=".ssh/authorized_keys", max_startups="256", max_sessions="256",
         )  # fmt: skip
         self.configure(drop_in)
 
