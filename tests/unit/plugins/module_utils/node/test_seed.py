@@ -238,6 +238,11 @@ def test_sshd_trusts_the_seed_alone() -> None:
     assert (settings_["X11Forwarding"], settings_["X11UseLocalhost"]) == ("yes", "yes")
 
 
+def test_logins_may_wait_for_a_job_that_keeps_the_processors_busy() -> None:
+    """By itself sshd ends those that are not through within 120 s: under load most of 128."""
+    assert "\nLoginGraceTime 600\n" in _files(SEED)["/etc/ssh/sshd_config.d/00-vtorque.conf"]
+
+
 @pytest.mark.parametrize(
     ("distro", "unit"),
     [("debian", "ssh.service"), ("ubuntu", "ssh.service"), ("rocky", "sshd.service"), ("centos", "sshd.service")],
