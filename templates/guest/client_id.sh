@@ -9,7 +9,8 @@
 # The card has the name that the guest's kernel or udev gave it, and the file is named by that.
 changed=
 for file in /etc/systemd/network/10-cloud-init-*.network; do
-    [ -f "$file" ] && [ ! -e "$file.d/vtorque.conf" ] || continue
+    [ -f "$file" ] || continue
+    [ ! -e "$file.d/vtorque.conf" ] || continue
     mkdir -p "$file.d"
     printf '[DHCPv4]\nClientIdentifier=mac\n' >"$file.d/vtorque.conf"
     card=${file##*/10-cloud-init-}
