@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 import pathlib
 import re
 import shlex
@@ -153,6 +152,6 @@ UTF8 = TEXTS.filter(lambda text: not re.search("[\ud800-\udfff]", text))
 @given(st.dictionaries(UTF8, st.one_of(UTF8, st.integers(), st.none()), max_size=4))
 def test_data_of_a_playbook_is_that_data_for_a_reader_of_yaml(data: dict[str, t.Any]) -> None:
     files = nocloud.files_of(data, data, None)
-    assert json.loads(files["user-data"].removeprefix(nocloud.HEADER)) == data
-    assert {"instance-id", *data} == set(json.loads(files["meta-data"]))
+    assert yaml.load(files["user-data"], yaml.CSafeLoader) == data
+    assert {"instance-id", *data} == set(yaml.load(files["meta-data"], yaml.CSafeLoader))
     nocloud.masked(files["user-data"], "salt")
