@@ -176,11 +176,16 @@ def _check_number(name: str, value: object, place: str, key: str) -> None:
         raise VTorqueError(place, f"{value} {why}", QUOTE_MAC)
     if key in _TEXTS[name]:
         raise VTorqueError(place, f"a text is due, not {_kind(value)}, which YAML makes of some", "write it in quotes")
-    if name == USER_DATA and key in _COMMANDS and type(value) is not int:
+    if name == USER_DATA and key in _COMMANDS and not _is_integer(value):
         why = f"a word of a command is due, not {_kind(value)}, which YAML makes of some"
         raise VTorqueError(place, why, "write it in quotes")
     if name == USER_DATA and key in _MODES and (why := wrong_mode(value)):
         raise VTorqueError(place, why, "write it in quotes, with a leading zero: '0644'")
+
+
+def _is_integer(value: object) -> bool:
+    """Return whether it is an integer; Python counts true and false as such."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _kind(value: object) -> str:
@@ -198,9 +203,9 @@ def wrong_mode(value: object) -> str:
     """
     if isinstance(value, str) or value is None:
         return ""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 0o777 and value not in (400, 440, 444):
+    if _is_integer(value) and 0 <= t.cast("int", value) <= 0o777 and value not in (400, 440, 444):
         return ""
-    return f"{value} is a number to YAML{f', and mode {value:04o}' if type(value) is int else ', and no mode'}"
+    return f"{value} is a number to YAML{f', and mode {value:04o}' if _is_integer(value) else ', and no mode'}"
 
 
 def shown(files: t.Mapping[str, str] | None, salt: str) -> str:

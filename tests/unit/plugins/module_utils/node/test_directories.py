@@ -87,9 +87,9 @@ def test_entries_is_empty_only_where_there_is_nothing(tmp_path: pathlib.Path, re
 
 
 @pytest.mark.parametrize("look", [
-    lambda settings: remains.processes(settings),
+    remains.processes,
     lambda settings: remains.end_processes(settings, KEY),
-    lambda settings: remains.remains_without_libvirt(settings),
+    remains.remains_without_libvirt,
     lambda settings: overlays.taken_by_guests(settings.guests_dir),
     lambda settings: list(overlay_bases.bases(settings.guests_dir)),
     lambda settings: retiring.users("tiny@1", pathlib.Path("/pool"), settings.guests_dir),
