@@ -46,7 +46,7 @@ def install(plan: NodePlan) -> None:
     """
     for name in _templates() - {"hook"} - (OF_NODES if plan.is_front_end else frozenset()):
         put(PREFIX / "bin" / name, _render(f"launchers/{name}.sh.j2", prefix=str(PREFIX)), 0o755)
-    put(ETC / "vtorque.yml", _collection("job.policy_text").policy_text(settings(plan)))
+    put(ETC / "vtorque.yml", _collection("job.config.policy_writer").policy_text(settings(plan)))
     for place, mode in (
         (ETC / "site-hooks", 0o755), (ETC / "templates", 0o755), (pathlib.Path("/var/lib/vtorque"), 0o711),
         (pathlib.Path("/var/lib/vtorque/log"), 0o700), (pathlib.Path("/run/vtorque"), 0o711),
@@ -82,13 +82,13 @@ def settings(plan: NodePlan) -> dict[str, t.Any]:
 
 def _templates() -> set[str]:
     """The launchers that this version of the collection has."""
-    launchers = _collection("templates").COLLECTION_DIR / "launchers"
+    launchers = _collection("rendering.templates").COLLECTION_DIR / "launchers"
     return {path.name.removesuffix(".sh.j2") for path in launchers.glob("*.sh.j2")}
 
 
 def _render(name: str, **values: t.Any) -> str:
     try:
-        return str(_collection("templates").render(name, site_dir=None, **values))
+        return str(_collection("rendering.templates").render(name, site_dir=None, **values))
     except _collection("errors").VTorqueError as error:
         raise DaemonError(str(error)) from error
 

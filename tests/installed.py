@@ -13,8 +13,8 @@ import sys
 
 sys.path.insert(0, sys.argv[1])
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 
 def main() -> None:

@@ -134,7 +134,7 @@ def _build(
         "description": DESCRIPTIONS.get(name, "busybox and dropbear: boots in seconds, for tests"),
     }  # fmt: skip
     try:
-        image = _collection("publishing").publish(_collection("revision").Wanted(**wanted), pool)
+        image = _collection("publish").publish(_collection("revision").Wanted(**wanted), pool)
     except Exception as error:
         raise LabError(f"{name} cannot be published: {error}") from error
     return str(image.name)
@@ -142,7 +142,7 @@ def _build(
 
 def _collection(module: str) -> t.Any:
     # by name: it is in the environment, and not where these sources are checked
-    return importlib.import_module(f"ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.{module}")
+    return importlib.import_module(f"ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool.{module}")
 
 
 def _sorted(root: pathlib.Path) -> list[pathlib.Path]:

@@ -17,7 +17,10 @@ from lab import cluster, runtime
 from lab.state import State
 
 NODES = ("fe", "cn1", "cn2")
-CHECK = "from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy; print(policy.load())"
+CHECK = """
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
+print(policy_file.load())
+"""
 
 
 def on(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -12,8 +12,8 @@ import typing as t
 from ansible.plugins.action import ActionBase
 
 from ..module_utils.errors import UserFault, VTorqueError
-from ..module_utils.node import recipe_bundle
-from ..module_utils.node.recipe import Recipe, RecipeErrors, read
+from ..module_utils.node.pool import recipe_bundle
+from ..module_utils.node.pool.recipe import Recipe, RecipeErrors, read
 
 SPEC: t.Final[dict[str, t.Any]] = {"src": {"type": "path", "required": True}, "dest": {"type": "path"}}
 

@@ -19,15 +19,20 @@ import typing as t
 
 from ansible import constants
 
-from ..module_utils import guestspec, records
 from ..module_utils.errors import VTorqueError
-from ..module_utils.job import policy_file
-from ..module_utils.job.plan import JobPlan
-from ..module_utils.job.verdict import gather
-from ..module_utils.records import Deadline
-from ..plugin_utils import early_line, early_node
-from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import (
+from ..module_utils.job.config import policy_file
+from ..module_utils.job.plan.job_plan import JobPlan
+from ..module_utils.job.verdict.decide import gather
+from ..module_utils.system import files
+from ..module_utils.system.clock import Deadline
+from ..module_utils.wire import form, messages
+from ..plugin_utils.faststart import early_login
+from ..plugin_utils.play import node_socket
+from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
+from ..plugin_utils.play.job_map import hosts_of, map_of
+from ..plugin_utils.play.node_answer import Answer, read_answer, require_distinct
+from ..plugin_utils.play.node_connection import NodeCall, Reply, hear_all, local_command, ssh_command
+from ..plugin_utils.play.start_files import (
     bare_file,
     guests_file,
     keep_consoles,
@@ -37,9 +42,6 @@ from ..plugin_utils.job_files import (
     read_guests,
     read_plan,
 )
-from ..plugin_utils.job_map import hosts_of, map_of
-from ..plugin_utils.node_answer import Answer, read_answer, require_distinct
-from ..plugin_utils.node_calls import NodeCall, Reply, hear_all, local_command, ssh_command
 
 PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2
 """linux/prctl.h"""
@@ -89,7 +91,7 @@ class ActionModule(JobAction):
             return self._present(place, plan, parts, before, args["prefix"])
 
     def _present(
-        self, place: JobPlace, plan: JobPlan, parts: dict[str, guestspec.NodePart], before: dict[str, t.Any],
+        self, place: JobPlace, plan: JobPlan, parts: dict[str, messages.NodePart], before: dict[str, t.Any],
         prefix: str | None,
     ) -> Outcome:  # fmt: skip
         with contextlib.ExitStack() as stack:
@@ -99,17 +101,17 @@ class ActionModule(JobAction):
                 made = [call.node for call in calls]
                 answers = self._ask(place, "present", new, parts, made)
                 for name, answer in answers.items():
-                    guests = [guestspec.to_dict(guest) for guest in answer.guests]
+                    guests = [form.to_dict(guest) for guest in answer.guests]
                     keep(guests_file(place, name), {"guests": guests})
                     if answer.bare is not None:
-                        keep(bare_file(place, name), guestspec.to_dict(answer.bare))
+                        keep(bare_file(place, name), form.to_dict(answer.bare))
                 calls += new
             self._join(place, plan, calls)
         after = {name: [shown(guest) for guest in read_guests(place, name)] for name in parts}
         return Outcome(before != after, before, after, {"guests": after})
 
     def _absent(
-        self, place: JobPlace, parts: dict[str, guestspec.NodePart], before: dict[str, t.Any], prefix: str | None
+        self, place: JobPlace, parts: dict[str, messages.NodePart], before: dict[str, t.Any], prefix: str | None
     ) -> Outcome:
         with contextlib.ExitStack() as stack:
             calls = [stack.enter_context(self._call(place, part, prefix)) for part in parts.values()]
@@ -119,7 +121,7 @@ class ActionModule(JobAction):
         removed = sum(len(answer.removed) for answer in answers.values())
         return Outcome(bool(removed), before, {}, {"removed": removed})
 
-    def _call(self, place: JobPlace, part: guestspec.NodePart, prefix: str | None) -> NodeCall:
+    def _call(self, place: JobPlace, part: messages.NodePart, prefix: str | None) -> NodeCall:
         """The conversation with a node; where the hook has begun one with this machine's, it goes on."""
         variables = self._known.get("hostvars", {}).get(part.node, {})
         program = program_of(prefix)
@@ -131,7 +133,7 @@ class ActionModule(JobAction):
         return NodeCall(part.node, local_command(program), begun)
 
     def _ask(
-        self, place: JobPlace, what: str, calls: list[NodeCall], parts: dict[str, guestspec.NodePart],
+        self, place: JobPlace, what: str, calls: list[NodeCall], parts: dict[str, messages.NodePart],
         made: t.Sequence[str] = (),
     ) -> dict[str, Answer]:  # fmt: skip
         """One line to each, and its answer.
@@ -155,7 +157,7 @@ class ActionModule(JobAction):
                 keep_consoles(place, node, answers[node].consoles)
 
         for call in calls:
-            call.ask(json.dumps(guestspec.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
+            call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
         timeout_s = max(part.timeout_s for part in parts.values()) + MARGIN_S
         patience_s = PATIENCE_S if what == "present" else float("inf")
         errors = hear_all(calls, read, Deadline.after(timeout_s), patience_s=patience_s)
@@ -175,20 +177,20 @@ class ActionModule(JobAction):
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
                 told = map_of(plan, hosts, call.node, timeout_s)
-                call.say(json.dumps(guestspec.to_dict(told), ensure_ascii=True).encode("ascii"))
+                call.say(json.dumps(form.to_dict(told), ensure_ascii=True).encode("ascii"))
 
-            late = early_line.site_speaks_first(self._config)
+            late = early_login.site_speaks_first(self._config)
             if not late:
-                early_line.begin(place, plan, bare, self._config)
+                early_login.begin(place, plan, bare, self._config)
 
             def read(node: str, reply: Reply) -> None:
-                part = guestspec.NodePart.removal(place.job_id, place.start, node, 0.0)
+                part = messages.NodePart.removal(place.job_id, place.start, node, 0.0)
                 answer = read_answer(part, reply.status, reply.output, reply.complaint)
                 keep_updates(place, node, answer.updates)
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
             if late:
-                early_line.begin(place, plan, bare, self._config)
+                early_login.begin(place, plan, bare, self._config)
             for call in calls:  # all of them end now, and not one after the other
                 call.hang_up()
 
@@ -226,7 +228,7 @@ def keep_phase(place: JobPlace, name: str, began: float, tick: float) -> None:
     keep(place.file(f"phase.{name}.json"), figure)
 
 
-def asked_already(place: JobPlace, part: guestspec.NodePart) -> early_node.EarlyNode | None:
+def asked_already(place: JobPlace, part: messages.NodePart) -> node_socket.EarlyNode | None:
     """The way to this node's program, when the hook has asked it for exactly this part.
 
     Args:
@@ -239,14 +241,14 @@ def asked_already(place: JobPlace, part: guestspec.NodePart) -> early_node.Early
     Raises:
         VTorqueError: what says what was asked is not root's.
     """
-    node = early_node.find(os.environ)
+    node = node_socket.find(os.environ)
     if node is None:
         return None
     try:
-        asked = records.read_json(place.file(early_node.ASKED))
+        asked = files.read_json(place.file(node_socket.ASKED))
     except FileNotFoundError:
         return None
-    return node if asked.get("digest") == early_node.digest(part) else None
+    return node if asked.get("digest") == node_socket.digest(part) else None
 
 
 def program_of(prefix: str | None) -> pathlib.Path:
@@ -305,7 +307,7 @@ def plan_of(place: JobPlace, wanted: str) -> JobPlan | None:
         raise
 
 
-def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeout_s: float) -> guestspec.NodePart:
+def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeout_s: float) -> messages.NodePart:
     """What this host is asked; for `absent` a part without guests, also when there is no plan.
 
     Args:
@@ -324,13 +326,13 @@ def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeo
     part = plan.parts.get(host) if plan else None
     if wanted == "absent":
         slots = part.bare_slots if part else 0
-        return guestspec.NodePart.removal(place.job_id, place.start, host, timeout_s, slots)
+        return messages.NodePart.removal(place.job_id, place.start, host, timeout_s, slots)
     if part is None:
         raise VTorqueError(f"node {host}", f"has no part in job {place.job_id}")
     return dataclasses.replace(part, do="present", timeout_s=timeout_s)
 
 
-def shown(guest: guestspec.GuestFacts) -> dict[str, t.Any]:
+def shown(guest: messages.GuestFacts) -> dict[str, t.Any]:
     """A guest as results and diffs show it."""
     return {"rank": guest.rank, "name": guest.name, "mac": guest.mac, "address": guest.address}
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ..module_utils import records
 from ..module_utils.errors import VTorqueError
-from ..module_utils.job import policy as site_policy
-from ..module_utils.job.batch import kept, open_batch
-from ..module_utils.job.plan import JobPlan
-from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, phase
-from ..plugin_utils.job_files import read_plan, remove
-from ..plugin_utils.planning import PLAN, plan_start
+from ..module_utils.job.batch import job_snapshot
+from ..module_utils.job.batch.registry import open_batch
+from ..module_utils.job.config import policy_file
+from ..module_utils.job.plan.job_plan import JobPlan
+from ..module_utils.system import files
+from ..plugin_utils.bridge.planning import PLAN, plan_start
+from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
+from ..plugin_utils.play.start_files import read_plan, remove
 
 
 class ActionModule(JobAction):
@@ -23,17 +24,17 @@ class ActionModule(JobAction):
 
     SPEC: t.ClassVar[dict[str, t.Any]] = {
         "nodefile": {"type": "path"},
-        "config": {"type": "path", "default": str(site_policy.PATH)},
+        "config": {"type": "path", "default": str(policy_file.PATH)},
     }
 
     def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
         """Make the plan; one of this start that decides the same stays, because guests may carry its keys already."""
         if not self.checking:
-            records.make_directory(place.run_dir)
+            files.make_directory(place.run_dir)
             remove([place.file("error.json"), *place.run_dir.glob("error.*.json")])
         with phase(place, "plan", when=not self.checking):
-            policy = site_policy.load(pathlib.Path(args["config"]))
-            job = kept.kept(place.job_id, place.run_dir) or open_batch(policy).job(place.job_id)
+            policy = policy_file.load(pathlib.Path(args["config"]))
+            job = job_snapshot.kept(place.job_id, place.run_dir) or open_batch(policy).job(place.job_id)
             if job.start_count != place.start:
                 raise VTorqueError(
                     f"start {place.start} of job {place.job_id}", f"the server speaks of start {job.start_count}"
@@ -43,7 +44,7 @@ class ActionModule(JobAction):
             old = read_plan(place)
             changed = old is None or old.decision != new.decision
             if changed and not self.checking:
-                records.write(place.file(PLAN), new.to_json())
+                files.write(place.file(PLAN), new.to_json())
         facts = {"nodes": sorted(new.parts), "guests": sum(len(part.guests) for part in new.parts.values())}
         return Outcome(changed, shown(old), shown(new), facts)
 

@@ -10,13 +10,23 @@ import pathlib
 import time
 import typing as t
 
-from ..module_utils import early_ssh, records, shell_links
 from ..module_utils.errors import VTorqueError
-from ..module_utils.guestspec import GuestFacts
-from ..module_utils.job.plan import JobPlan
-from ..plugin_utils.action_module import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.job_files import (
-    PLAN,
+from ..module_utils.job.plan.job_plan import JobPlan
+from ..module_utils.state import layout, login_fifos, records, shell_link
+from ..module_utils.system import files
+from ..module_utils.wire.messages import GuestFacts
+from ..plugin_utils.bridge.planning import PLAN
+from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
+from ..plugin_utils.play.shell_access import (
+    READY,
+    SHELL_FILES,
+    all_guests,
+    ready_record,
+    shell_of,
+    spec_of,
+    write_access,
+)
+from ..plugin_utils.play.start_files import (
     read_bare,
     read_error,
     read_guests,
@@ -25,7 +35,6 @@ from ..plugin_utils.job_files import (
     read_updates,
     remove,
 )
-from ..plugin_utils.shell_files import READY, SHELL_FILES, all_guests, ready_record, shell_of, spec_of, write_access
 
 
 class ActionModule(JobAction):
@@ -33,7 +42,7 @@ class ActionModule(JobAction):
 
     SPEC: t.ClassVar[dict[str, t.Any]] = {
         "state": {"type": "str", "choices": ["ready", "absent"], "default": "ready"},
-        "records_dir": {"type": "path", "default": str(records.STATE_DIR / "records")},
+        "records_dir": {"type": "path", "default": str(layout.STATE_DIR / "records")},
     }
 
     def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
@@ -55,22 +64,22 @@ class ActionModule(JobAction):
         bare = read_bare(place, plan)
         shell = shell_of(os.environ)
         ready = ready_record(place, plan, guests, bare, shell)
-        changed = not (shell_links.link_of(shell, place.root).is_symlink() and says(place.file(READY), ready))
+        changed = not (shell_link.link_of(shell, place.root).is_symlink() and says(place.file(READY), ready))
         if changed:
             with phase(place, "record"):
                 write_access(place, plan, guests)
-                records.write_json(place.file(READY), ready, reader_uid=plan.owner.uid)
+                files.write_json(place.file(READY), ready, reader_uid=plan.owner.uid)
             self._keep(place, kept, plan, guests)
-            shell_links.point(shell, place.run_dir, place.root)  # last: the shell believes nothing that is not linked
+            shell_link.point(shell, place.run_dir, place.root)  # last: the shell believes nothing that is not linked
         return Outcome(changed, before, after)
 
     def _absent(self, place: JobPlace, kept: pathlib.Path, before: list[str]) -> Outcome:
-        links = shell_links.links_to(place.run_dir, place.root)
+        links = shell_link.links_to(place.run_dir, place.root)
         if self.checking:
             return Outcome(bool(before or links), before, [])
         plan = read_plan(place)
         gone = remove(links)
-        early_ssh.end(place.run_dir)
+        login_fifos.end(place.run_dir)
         gone += remove(place.file(name) for name in SHELL_FILES)
         if plan is not None:
             guests = [(node, facts) for node in plan.parts for facts in read_guests(place, node)]
@@ -88,9 +97,9 @@ class ActionModule(JobAction):
         ended: float | None = None,
     ) -> None:
         """Write the job's record, which outlives the job and which its owner may read."""
-        records.make_record_directory(kept, plan.owner.uid)
+        files.make_record_directory(kept, plan.owner.uid)
         former = kept / "record.json"
-        known = records.read_json(former) if former.exists() else {}
+        known = files.read_json(former) if former.exists() else {}
         record = {
             "version": 1,
             "job_id": place.job_id,
@@ -127,6 +136,6 @@ def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> d
 def says(path: pathlib.Path, ready: records.ReadyRecord) -> bool:
     """Does the record there say exactly this?"""
     try:
-        return records.ReadyRecord.from_dict(records.read_json(path)) == ready
+        return records.ReadyRecord.from_dict(files.read_json(path)) == ready
     except (FileNotFoundError, KeyError, TypeError):
         return False

@@ -12,11 +12,11 @@ import typing as t
 from ansible.plugins.action import ActionBase
 
 from ..module_utils.errors import SiteFault, VTorqueError
-from ..module_utils.job.parameters import Policy
-from ..module_utils.job.policy_file import PATH, PolicyErrors, parse
-from ..module_utils.job.policy_text import policy_text
-from ..module_utils.job.values import KeyFault
-from ..module_utils.job.variable_names import misspelt
+from ..module_utils.job.config.parameters import Policy
+from ..module_utils.job.config.policy_file import PATH, PolicyErrors, parse
+from ..module_utils.job.config.policy_writer import policy_text
+from ..module_utils.job.config.role_variables import misspelt
+from ..module_utils.job.request.value_types import KeyFault
 
 SPEC: t.Final[dict[str, t.Any]] = {
     "settings": {"type": "dict", "required": True},

@@ -72,12 +72,15 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
-from ..module_utils import records
 from ..module_utils.errors import VTorqueError
-from ..module_utils.guestspec import HOST_NAME, JOB_ID
-from ..module_utils.job import policy
-from ..module_utils.job.batch import kept, open_batch, same_host
-from ..module_utils.job.plan import check_node_file
+from ..module_utils.job.batch import job_snapshot as kept
+from ..module_utils.job.batch.host_match import same_host
+from ..module_utils.job.batch.registry import open_batch
+from ..module_utils.job.config import policy_file
+from ..module_utils.job.plan.job_plan import check_node_file
+from ..module_utils.state import layout
+from ..module_utils.system import files
+from ..module_utils.wire.messages import HOST_NAME, JOB_ID
 
 SUFFIXES = ("pbs_nodefile.yml", "pbs_nodefile.yaml")
 NODEFILE_LIMIT = 1 << 24
@@ -131,7 +134,7 @@ class InventoryModule(BaseInventoryPlugin):
         own = start_of(job_id, directory)
         job = None if own is None else kept.kept(job_id, directory)
         if job is None:
-            job = open_batch(policy.load(pathlib.Path(self.get_option("config")))).job(job_id)
+            job = open_batch(policy_file.load(pathlib.Path(self.get_option("config")))).job(job_id)
         if own not in (None, job.start_count):
             # the job was started again meanwhile, perhaps elsewhere: the nodes of that start are none of ours
             raise VTorqueError(f"start {own} of job {job_id}", f"the server speaks of start {job.start_count}")
@@ -139,7 +142,7 @@ class InventoryModule(BaseInventoryPlugin):
             raise VTorqueError(f"job {job_id}", f"has no nodes (state {job.state})", "it was not started")
         if lines is not None:
             check_node_file("\n".join(lines), job.exec_host)
-        run_dir = records.run_directory(job_id, job.start_count)
+        run_dir = layout.run_directory(job_id, job.start_count)
         return job.nodes, job.start_count, directory if directory.name == run_dir.name else run_dir
 
     def _populate(self, inventory: t.Any, nodes: tuple[str, ...], variables: dict[str, t.Any]) -> None:
@@ -193,14 +196,14 @@ def start_of(job_id: str, directory: pathlib.Path) -> int | None:
     _job, _dot, start = directory.name.rpartition(".")
     if not re.fullmatch(JOB_ID, job_id) or not start.isdigit():
         return None
-    return int(start) if records.job_key(job_id, int(start)) == directory.name else None
+    return int(start) if layout.job_key(job_id, int(start)) == directory.name else None
 
 
 def leave(error: VTorqueError, job_id: str, directory: pathlib.Path) -> None:
     """Leave the error where the job's hook looks for it, as the actions do."""
     start = start_of(job_id, directory)
     if start is not None:
-        from ..plugin_utils.action_module import JobPlace, leave_error
+        from ..plugin_utils.play.action_base import JobPlace, leave_error
 
         leave_error(JobPlace(job_id, start, directory), "inventory", error)
 
@@ -211,7 +214,7 @@ def planned(job_id: str, directory: pathlib.Path) -> tuple[tuple[str, ...], int,
     if start is None:
         return None
     try:
-        plan = records.read_json(directory / "plan.json", limit=1 << 26)
+        plan = files.read_json(directory / "plan.json", limit=1 << 26)
     except FileNotFoundError:
         return None
     parts = [str(part["node"]) for part in plan["node_parts"]]

@@ -10,6 +10,8 @@ import os
 import pathlib
 import typing as t
 
+from .text import printable
+
 
 class VTorqueError(Exception):
     """Something failed: what, why, and what to do about it.
@@ -53,7 +55,7 @@ class ImageFault(VTorqueError):
 
 
 CAUSES = ("libvirt", "virtualisation", "bridge", "disk", "programs")
-"""What a node can have proved to be wrong with itself; each can be tested again (`node/health.py`)."""
+"""What a node can have proved to be wrong with itself; each can be tested again (`node/health/causes.py`)."""
 
 
 class NodeFault(VTorqueError):
@@ -166,18 +168,6 @@ class ImpostorFault(VTorqueError):
 _BY_FAULT: dict[str, type[VTorqueError]] = {
     cls.fault: cls for cls in (VTorqueError, UserFault, ImageFault, NodeFault, SiteFault, ImpostorFault)
 }
-
-
-def printable(text: str) -> str:
-    """A text of somebody else's as it may be shown on a terminal.
-
-    Args:
-        text: of whatever characters.
-
-    Returns:
-        The same length; `?` stands for each character that does not print, line ends among them.
-    """
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def error_from_dict(data: t.Mapping[str, object]) -> VTorqueError:

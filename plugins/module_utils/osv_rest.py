@@ -15,7 +15,8 @@ import threading
 import typing as t
 import urllib.parse
 
-from .errors import VTorqueError, printable
+from .errors import VTorqueError
+from .text import printable
 
 PORT = 8000
 ANSWER = 1 << 16

@@ -130,8 +130,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
-from ..module_utils.guestspec import name_text
-from ..module_utils.node.domain import DomainFacts, Domains, Outcome, parse
+from ..module_utils.node.domain.connection import Domains, Outcome
+from ..module_utils.node.domain.domain_xml import DomainFacts, parse
+from ..module_utils.wire.messages import name_text
 
 
 def shown(facts: DomainFacts) -> dict[str, t.Any]:

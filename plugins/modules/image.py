@@ -168,8 +168,8 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.errors import VTorqueError
-from ..module_utils.guestspec import name_text
-from ..module_utils.node import images, publishing, retiring, revision
+from ..module_utils.node.pool import images, publish, retire, revision
+from ..module_utils.wire.messages import name_text
 
 SHOWN = ("name", "revision", "distro", "arch", "description", "boot", "format", "disk_sha256", "virtual_bytes")
 
@@ -189,9 +189,9 @@ def present(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
     if before and revision.same(wanted, before):
         return _told(before, changed=False, before=old, after=old)
     if check:
-        record = publishing.foreseen(wanted, before, max_bytes=params["max_mib"] << 20)
+        record = publish.foreseen(wanted, before, max_bytes=params["max_mib"] << 20)
         return _told(None, changed=True, before=old, after=_shown(record))
-    image = publishing.publish(wanted, pool, max_bytes=params["max_mib"] << 20, owner_uid=owner)
+    image = publish.publish(wanted, pool, max_bytes=params["max_mib"] << 20, owner_uid=owner)
     return _told(image, changed=True, before=old, after=_shown(image.record))
 
 
@@ -199,12 +199,12 @@ def absent(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
     """Have a revision, or all of them, be gone."""
     pool, guests = pathlib.Path(params["pool"]), pathlib.Path(params["guests_dir"])
     images.believe_pool(pool, owner_uid=params["owner"])
-    found = retiring.entries(params["name"], pool)
+    found = retire.entries(params["name"], pool)
     for entry in found:
         if check:
-            retiring.refuse_used(entry, pool, guests)
+            retire.refuse_used(entry, pool, guests)
         else:
-            retiring.remove(entry, pool, guests, owner_uid=params["owner"])
+            retire.remove(entry, pool, guests, owner_uid=params["owner"])
     before = "".join(f"{entry}\n" for entry in found)
     return {**_told(None, changed=bool(found), before=before, after=""), "removed": list(found)}
 

@@ -98,7 +98,7 @@ import pathlib
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
-from ..module_utils.node.neighbours import discover, normal_mac
+from ..module_utils.node.network.addresses import discover, normal_mac
 
 
 def main() -> None:

@@ -126,8 +126,8 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
-from ..module_utils.node.nocloud import META_DATA, files_of, is_empty, shown, wrong_mode
-from ..module_utils.node.seed import read_iso, write_iso
+from ..module_utils.node.seed.nocloud import META_DATA, files_of, is_empty, shown, wrong_mode
+from ..module_utils.node.seed.seed import read_iso, write_iso
 
 
 def attributes(module: AnsibleModule, path: str, changed: bool) -> bool:

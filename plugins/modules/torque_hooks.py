@@ -102,7 +102,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.errors import SiteFault, VTorqueError
-from ..module_utils.job.batch.mom_hooks import OURS, Outcome, Places, absent, present
+from ..module_utils.job.batch.torque.mom_hooks import OURS, Outcome, Places, absent, present
 
 
 def run(params: dict[str, t.Any], check: bool) -> Outcome:

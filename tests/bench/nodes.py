@@ -14,7 +14,7 @@ import subprocess
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import publishing, revision
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import publish, revision
 
 from .site import USER, Site, Trouble
 
@@ -48,7 +48,7 @@ def make_image(pool: pathlib.Path) -> None:
     command = ["/usr/bin/qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(disk)]
     try:
         subprocess.run(command, capture_output=True, timeout=60, check=True)
-        publishing.publish(revision.Wanted(IMAGE, disk, distro="debian", made="a benchmark"), pool)
+        publish.publish(revision.Wanted(IMAGE, disk, distro="debian", made="a benchmark"), pool)
     except (subprocess.SubprocessError, VTorqueError) as error:
         raise Trouble(f"{IMAGE} cannot be published: {error}") from error
     finally:

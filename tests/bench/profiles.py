@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.boot_profile import PHASES
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial.boot_profile import PHASES
 
 from .measure import Progress
 from .site import USER, Site

@@ -13,7 +13,7 @@ import types
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import agent, readiness
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import agent, readiness
 
 from tests.bench.inside import job_watch, memory_watch, ready_watch, stand_in
 from tests.bench.recorded import read_call

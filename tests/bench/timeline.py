@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import timeline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.timeline import Bar, Row
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import timeline_svg
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.timeline_svg import Bar, Row
 
 COLOURS = {
     "hooks": "#4c6a92",
@@ -54,7 +54,7 @@ def phases_of(seen: t.Mapping[str, t.Any], boot_s: float) -> list[Phase]:
     if present is not None and record["guests"]:
         guest = [
             Phase("guest", bar.name, bar.begin_s, bar.seconds)
-            for bar in timeline.guest_bars(record["guests"][0]["seconds"], present.begin_s + present.seconds)
+            for bar in timeline_svg.guest_bars(record["guests"][0]["seconds"], present.begin_s + present.seconds)
         ]
         found += guest
         found += [Phase("bare boot", "bare boot", one.begin_s, boot_s) for one in guest if one.name == "start"]
@@ -75,4 +75,4 @@ def draw(phases: t.Sequence[Phase], title: str) -> str:
         Row(phase.name, (Bar(phase.lane, phase.name, phase.begin_s, phase.seconds),), f"{phase.seconds:.2f} s")
         for phase in phases
     ]
-    return timeline.draw(rows, title, COLOURS)
+    return timeline_svg.draw(rows, title, COLOURS)

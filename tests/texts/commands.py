@@ -9,9 +9,9 @@ import argparse
 import re
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import USELESS_YET
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import KEYS
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmgr
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import USELESS_YET
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import KEYS
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 
 USAGE_COLUMNS = 10_000
 """A usage is one line: who prints it folds it."""
@@ -44,7 +44,7 @@ def keys_table() -> str:
 
 def verbs() -> str:
     """Every verb of vmgr with its options, its words and its examples, in vmgr(1)."""
-    parser = vmgr._parser({name: vmgr._module(name) for name in vmgr.SUBJECTS})
+    parser = main._parser({name: main._module(name) for name in main.SUBJECTS})
     return "\n".join(_parsers(parser))
 
 
@@ -52,8 +52,8 @@ def _parsers(parser: argparse.ArgumentParser) -> t.Iterator[str]:
     """What is below a parser: its verbs, and those of its subjects."""
     (choices,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     helps = {action.dest: action.help or "" for action in choices._choices_actions}
-    for name, own in vmgr._below(parser).items():
-        yield from _parsers(own) if vmgr._below(own) else [_verb(own, helps[name])]
+    for name, own in main._below(parser).items():
+        yield from _parsers(own) if main._below(own) else [_verb(own, helps[name])]
 
 
 def _verb(parser: argparse.ArgumentParser, words: str) -> str:

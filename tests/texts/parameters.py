@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.contradictions import as_asked
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.old_config import GONE, NEW_NAMES
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import (
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.consistency import as_asked
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.legacy import GONE, NEW_NAMES
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import (
     BOUNDS_OF,
     DEFAULT_OF,
     Parameter,

@@ -14,7 +14,7 @@ import typing as t
 
 import hypothesis
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 
 # how long an example takes depends on what else the machine does; who asks for more asks for others
 hypothesis.settings.register_profile(

@@ -11,7 +11,7 @@ import re
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 CHECKOUT = templates.COLLECTION_DIR.parent
 CLOSED = CHECKOUT / "tests/closed.sh"

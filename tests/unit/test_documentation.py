@@ -12,8 +12,8 @@ import pathlib
 import re
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy import USELESS_YET
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import KEYS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import USELESS_YET
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import KEYS
 from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, PROMPTS, Block, blocks, missing
 from ansible_collections.mikelangelo.vtorque.tests.texts.calls import calls, holds
 

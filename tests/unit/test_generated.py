@@ -13,7 +13,7 @@ import types
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import PARAMETERS, sections
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, sections
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

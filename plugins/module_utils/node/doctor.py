@@ -15,12 +15,19 @@ import subprocess
 import time
 import typing as t
 
-from .. import spool
-from ..errors import NodeFault, SiteFault, VTorqueError, printable
-from ..findings import BAD, NONE, OK, WARN, Finding
-from ..records import Deadline
-from . import health, image_places, image_wants, images, network_rules, own_sshd, sweep, virtiofsd
-from .settings import NodeSettings
+from ..errors import NodeFault, SiteFault, VTorqueError
+from ..state import delivery_queue
+from ..system.clock import Deadline
+from ..text import printable
+from ..wire.health_report import BAD, NONE, OK, WARN, Finding
+from . import sweep
+from .bare import sshd
+from .cache import copy_queue, locations
+from .health import causes
+from .network import nft_rules
+from .pool import images
+from .state.settings import NodeSettings
+from .storage import virtiofsd
 
 SWEPT = "swept"
 """A file in the run directory whose time is that of the last sweep."""
@@ -68,14 +75,14 @@ def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str
 
 def look_at_libvirt(settings: NodeSettings) -> Finding:
     """Does libvirt answer?"""
-    health.check_libvirt(settings)
+    causes.check_libvirt(settings)
     return Finding("libvirt")
 
 
 def look_at_virtualisation(settings: NodeSettings) -> Finding:
     """Can it run what a job of this site gets that asks for nothing?"""
     try:
-        health.check_virtualisation(settings)
+        causes.check_virtualisation(settings)
     except NodeFault as fault:
         if fault.cause == "libvirt":  # which has a line of its own
             return Finding("virtualisation", NONE, "-")
@@ -85,7 +92,7 @@ def look_at_virtualisation(settings: NodeSettings) -> Finding:
 
 def look_at_bridge(settings: NodeSettings) -> Finding:
     """Is the guests' bridge there, up, and with an address?"""
-    health.check_bridge(settings)
+    causes.check_bridge(settings)
     return Finding("bridge")
 
 
@@ -123,13 +130,13 @@ def look_at_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
         systemd: is there where systemd runs.
         systemctl: its command.
     """
-    if systemd.exists() and not _is_active(systemctl, image_wants.UNIT):
-        remedy = f"systemctl enable --now {image_wants.UNIT}"
-        return Finding("cache", BAD, "off", f"{image_wants.UNIT} does not run: no image is fetched", remedy)
-    copies = image_places.cache_of(settings).copies()
-    share = 100 * sum(copy.held_bytes for copy in copies) // max(1, image_places.limit_bytes(settings))
+    if systemd.exists() and not _is_active(systemctl, copy_queue.UNIT):
+        remedy = f"systemctl enable --now {copy_queue.UNIT}"
+        return Finding("cache", BAD, "off", f"{copy_queue.UNIT} does not run: no image is fetched", remedy)
+    copies = locations.cache_of(settings).copies()
+    share = 100 * sum(copy.held_bytes for copy in copies) // max(1, locations.limit_bytes(settings))
     troubles = [f"copy of {copy.image}: {copy.trouble}" for copy in copies if copy.trouble]
-    troubles += [str(error) for _what, error in image_wants.failures(settings)]
+    troubles += [str(error) for _what, error in copy_queue.failures(settings)]
     if troubles:
         return Finding(
             "cache", WARN, f"{share}%", "; ".join(troubles[:SAID]), "vtorque-cache list, vtorque-cache verify"
@@ -139,7 +146,7 @@ def look_at_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
 
 def look_at_disk(settings: NodeSettings) -> Finding:
     """Is there room for the largest image, and can it be written?"""
-    health.check_disk(settings)
+    causes.check_disk(settings)
     disk = shutil.disk_usage(settings.state_dir)
     share = round(100 * (disk.total - disk.free) / disk.total) if disk.total else 0
     words = f"{disk.free >> 30}G left under {settings.state_dir}" if share >= NEARLY_FULL else ""
@@ -148,7 +155,7 @@ def look_at_disk(settings: NodeSettings) -> Finding:
 
 def look_at_programs(settings: NodeSettings) -> Finding:
     """Are the programs there that guests are made with?"""
-    health.check_programs(settings)
+    causes.check_programs(settings)
     return Finding("programs")
 
 
@@ -167,14 +174,14 @@ def look_at_sharing(settings: NodeSettings) -> Finding:
             words = f"NFS server {server}: {error.strerror or error}"
             return Finding("sharing", BAD, BAD, words, "see /etc/hosts, or vm_nfs_home and mounts in vtorque.yml")
     if settings.confine_guests:
-        network_rules.reach(settings, "", sorted(servers), Deadline.after(network_rules.NAMES_S))
+        nft_rules.reach(settings, "", sorted(servers), Deadline.after(nft_rules.NAMES_S))
     return Finding("sharing", shown=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
 
 
 def look_at_bare(settings: NodeSettings) -> Finding:
     """Could this node stay bare in a job of `vsub -vm nodes=K`?  A site that has none loses nothing."""
     try:
-        own_sshd.look(ANYBODY, settings, "", Deadline.after(SSHD_S))
+        sshd.look(ANYBODY, settings, "", Deadline.after(SSHD_S))
     except (SiteFault, NodeFault) as error:
         return Finding("bare", WARN, "no", f"mixed requests fail here: {error.what}: {error.why}", error.hint)
     return Finding("bare")
@@ -244,7 +251,7 @@ def _last_sweep(path: pathlib.Path) -> Finding:
 
 def look_at_spool(settings: NodeSettings) -> Finding:
     """Does the front end get the records of jobs?  The node does its work without, and no record is lost by waiting."""
-    marks = spool.waiting(settings.state_dir)
+    marks = delivery_queue.waiting(settings.state_dir)
     age_s = time.time() - marks[0].since if marks else 0.0
     if age_s < SPOOL_LATE_S:
         return Finding("spool", shown=str(len(marks)))

@@ -17,18 +17,22 @@ import pathlib
 import shutil
 import typing as t
 
-from .. import records, shell_links
 from ..errors import NodeFault, VTorqueError
 from ..frozen import frozen
-from ..records import Deadline, start_of
-from . import guests, locks, slots, traces
-from .directories import entries
-from .domain import Domains
-from .kept import read_kept
-from .remains import Remain, remains, remains_without_libvirt
-from .removing import keep_console
-from .settings import NodeSettings
-from .suspects import Suspects
+from ..state import shell_link
+from ..state.layout import start_of
+from ..system import files, process_id
+from ..system.clock import Deadline
+from .domain.connection import Domains
+from .lifecycle import present_absent
+from .removal import run_files
+from .removal.inventory import Remain, remains, remains_without_libvirt
+from .removal.remove import keep_console
+from .removal.suspects import Suspects
+from .state import slots, start_lock
+from .state.directories import entries
+from .state.guest_file import read_kept
+from .state.settings import NodeSettings
 
 TWICE_S = 60.0
 """Seconds between the two looks that both find a start over."""
@@ -134,7 +138,7 @@ def sweep(
             judged = [_Judged(one.start, "left", why) if one in due else one for one in judged]
         going = [one for one in judged if one.verdict in ("earlier", "over")]
         removed, failed = _take_away(going, settings, seen.silent, deadline)
-        removed += [Said("", "it spoke of nothing any more", things)] if (things := traces.tidy(settings)) else []
+        removed += [Said("", "it spoke of nothing any more", things)] if (things := run_files.tidy(settings)) else []
         # whatever showed life in between, the two looks begin anew
         for key in [one.start.key for one in judged if one.verdict == "living"] + [said.key for said in removed]:
             suspects.clear(key)
@@ -178,8 +182,8 @@ def sweep_earlier_boot(settings: NodeSettings, deadline: Deadline) -> Swept:
 
 @contextlib.contextmanager
 def _alone(settings: NodeSettings, deadline: Deadline) -> t.Iterator[None]:
-    records.make_directory(settings.run_dir)
-    with locks.held(settings.run_dir / "locks" / "sweep", settings, Deadline.after(deadline.left_s(WAIT_S))):
+    files.make_directory(settings.run_dir)
+    with start_lock.held(settings.run_dir / "locks" / "sweep", settings, Deadline.after(deadline.left_s(WAIT_S))):
         yield
 
 
@@ -199,7 +203,7 @@ def _sort(there: t.Iterable[Remain], settings: NodeSettings) -> _Seen:
     by_key: dict[str, list[Remain]] = {}
     for thing in there:
         by_key.setdefault(thing.key, []).append(thing)
-    runs = set(traces.run_keys(settings))
+    runs = set(run_files.run_keys(settings))
     starts, strangers = [], []
     for key in sorted({*by_key, *runs}):
         things = tuple(by_key.get(key, ()))
@@ -227,9 +231,9 @@ def _judge(
     try:
         if _of_earlier_boot(start, settings):
             return _Judged(start, "earlier", _EARLIER)
-        if locks.is_held_alone(locks.start_lock(settings, start.key)):
+        if start_lock.is_held_alone(start_lock.start_lock(settings, start.key)):
             return _held(start, settings, is_alive, has_files)
-        shell = traces.living_shell(settings, start.key)
+        shell = run_files.living_shell(settings, start.key)
         if shell is not None:
             return _Judged(start, "living", f"its job's shell lives, process {shell.pid}")
         if has_files(start.job_id):
@@ -246,7 +250,7 @@ def _judge(
 
 def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles) -> _Judged:
     """Somebody works; said aloud when there is no job any more that it could be for."""
-    signer = locks.signer(locks.start_lock(settings, start.key))
+    signer = start_lock.signer(start_lock.start_lock(settings, start.key))
     holder = f"process {signer.pid if signer else 'unknown'}"
     with contextlib.suppress(VTorqueError):
         if not has_files(start.job_id) and not is_alive(start.job_id, start.number):
@@ -256,7 +260,7 @@ def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: Ha
 
 def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
     """Is all that is here of it of an earlier boot?  What does not say of which boot it is may be of this one."""
-    now = records.boot_id()
+    now = process_id.boot_id()
     directory = settings.start_dir(start.job_id, start.number)
     boots = [_boot(path) for guest in entries(directory) if (path := guest / "guest.json").exists()]
     if start.has_run_directory:
@@ -265,13 +269,13 @@ def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
         return False
     # no process and no lock outlives its boot; who says so all the same is believed
     at_work = any(thing.kind in ("process", "domain") for thing in start.remains)
-    return not at_work and not locks.is_held(locks.start_lock(settings, start.key))
+    return not at_work and not start_lock.is_held(start_lock.start_lock(settings, start.key))
 
 
 def _boot(path: pathlib.Path) -> str:
     """The boot in which this was written; "" when it does not say so."""
     try:
-        return str(records.read_json(path).get("boot_id", ""))
+        return str(files.read_json(path).get("boot_id", ""))
     except (OSError, VTorqueError):
         return ""
 
@@ -296,7 +300,7 @@ def _take_away(
             if one.verdict == "earlier":
                 things = _remove_earlier(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             else:
-                if start.remains and silent is not None and not guests.is_bare(*_named(start), settings):
+                if start.remains and silent is not None and not present_absent.is_bare(*_named(start), settings):
                     raise silent
                 things = _remove_over(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             removed.append(Said(start.key, one.why, things))
@@ -307,17 +311,17 @@ def _take_away(
 
 def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     # a tombstone would end whoever began to work for it meanwhile
-    if locks.is_held_alone(locks.start_lock(settings, start.key)):
+    if start_lock.is_held_alone(start_lock.start_lock(settings, start.key)):
         raise VTorqueError("somebody has begun to work for it meanwhile")
     things: tuple[str, ...] = ()
     if start.remains:
-        bare = guests.is_bare(*_named(start), settings)
-        things = guests.absent(start.job_id, start.number, settings, deadline, bare=bare)
-        if here := guests.left(settings, start.job_id, start.number, bare=bare):
+        bare = present_absent.is_bare(*_named(start), settings)
+        things = present_absent.absent(start.job_id, start.number, settings, deadline, bare=bare)
+        if here := present_absent.left(settings, start.job_id, start.number, bare=bare):
             raise VTorqueError("still here", ", ".join(here))
     else:
-        locks.bury(settings, start.key)
-    return (*things, *shell_links.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))
+        start_lock.bury(settings, start.key)
+    return (*things, *shell_link.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))
 
 
 def _named(start: Start) -> tuple[str, int]:
@@ -326,10 +330,10 @@ def _named(start: Start) -> tuple[str, int]:
 
 def _remove_earlier(start: Start, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     """Without libvirt: of a domain nothing but its files is left, and libvirt may not be up yet."""
-    locks.bury(settings, start.key)
-    lock = locks.start_lock(settings, start.key)
+    start_lock.bury(settings, start.key)
+    lock = start_lock.start_lock(settings, start.key)
     # a mother superior who lives may be asking for the same at this moment
-    with locks.held(lock, settings, deadline):
+    with start_lock.held(lock, settings, deadline):
         things = _remove_files(start, settings)
         lock.unlink(missing_ok=True)
     return things
@@ -346,4 +350,4 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]
-    return (*things, *shell_links.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))
+    return (*things, *shell_link.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))

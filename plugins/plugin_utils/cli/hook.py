@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import own_cgroup
-from ..early_program import EarlyProgram, begin
+from ..faststart.spawn import EarlyProgram, begin
+from ..hooks import leave_cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NODE = (sys.executable, "-I", "-m", f"{__package__}.vtorque_node")
 SETTINGS = "/run/vtorque/ansible.cfg"
-"""Ansible's, left by an earlier job: with them it can load too, and hear the node's answer (`job/player.py`)."""
+"""Ansible's, left by an earlier job: with them it can load too, and hear the node (`job/hooks/ansible_process.py`)."""
 EARLY = "--early"
 JOB_ID = 5
 """Which word of the launcher's call is the job's id."""
@@ -32,9 +32,9 @@ def main() -> int:
     """The program; returns its exit status (`hook_work.main`)."""
     os.chdir("/")
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the MOM's
-    trouble = own_cgroup.leave(sys.argv[JOB_ID]) if len(sys.argv) > JOB_ID else ""
+    trouble = leave_cgroup.leave(sys.argv[JOB_ID]) if len(sys.argv) > JOB_ID else ""
     program = begin_node(sys.argv[1:])
-    from .. import hook_work  # while that loads beside us
+    from ..hooks import main as hook_work  # while that loads beside us
 
     sys.excepthook = hook_work.tell_unexpected
     if trouble:

@@ -22,8 +22,8 @@ import shutil
 import sys
 import typing as t
 
-from ...module_utils.node import ending
-from .. import early_node
+from ...module_utils.system import signals
+from ..play import node_socket
 
 NEEDED = (
     "ansible.executor.task_executor",
@@ -41,7 +41,7 @@ HOOK = "VTORQUE_HOOK"
 def main() -> int:
     """Play; the exit status."""
     _die_with(os.environ.pop(HOOK, ""))
-    early_node.keep_from_programs(os.environ)
+    node_socket.keep_from_programs(os.environ)
     gc.disable()  # one short run: nothing that it would find is worth the search
     # what Python imported to begin us is not what Ansible's own loader of collections makes of the same names
     for name in [name for name in sys.modules if name.partition(".")[0] == "ansible_collections"]:
@@ -61,7 +61,7 @@ def _die_with(hook: str) -> None:
     """A hook that is killed takes its playbook with it, which would make guests for a start that is over."""
     if not hook:
         return
-    if not ending.die_with(int(hook)):
+    if not signals.die_with(int(hook)):
         os._exit(1)
 
 

@@ -4,7 +4,7 @@
 """Runs a script of the user's in the guest of rank 0; started by root's hook, and already the user.
 
 argv            descriptors of the job's standard output and error, and of the word about the end
-standard input  the order, one JSON object (`module_utils/job/user_scripts.py`)
+standard input  the order, one JSON object (`module_utils/job/hooks/user_script.py`)
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ import signal
 import sys
 import typing as t
 
-from ...module_utils import records
-from ...module_utils.errors import SiteFault, UserFault, VTorqueError, printable
-from ...module_utils.job import far_end, script_file, user_variables
-from ...module_utils.job.guest_environment import JobStart, guest_variables
-from ...module_utils.job.lost_guest import GuestLost, LostWatch
-from ...module_utils.job.values import BadValue, shown
-from ...module_utils.records import ReadyRecord
+from ...module_utils.errors import SiteFault, UserFault, VTorqueError
+from ...module_utils.job.hooks import user_variables
+from ...module_utils.job.request import attached_file
+from ...module_utils.job.request.value_types import BadValue, shown
+from ...module_utils.job.shell import session
+from ...module_utils.job.shell.environment import JobStart, guest_variables
+from ...module_utils.job.shell.lost_guest import GuestLost, LostWatch
+from ...module_utils.state import layout
+from ...module_utils.state.records import ReadyRecord
+from ...module_utils.system import files
+from ...module_utils.text import printable
 
 PROLOGUE = "vm_prologue"
 TAIL = 2000
@@ -39,11 +43,11 @@ class Output:
     def write(self, fd: int, data: bytes) -> None:
         """Take what the script prints."""
         self._tail = (self._tail + data)[-TAIL:]
-        far_end.write_all(self._streams[fd], data)
+        session.write_all(self._streams[fd], data)
 
     def complain(self, words: str) -> None:
         """A word of ours to the user, in the job's error file."""
-        far_end.write_all(self._streams[2], f"vtorque: {printable(words)}\n".encode(errors="replace"))
+        session.write_all(self._streams[2], f"vtorque: {printable(words)}\n".encode(errors="replace"))
 
     @property
     def joined(self) -> bool:
@@ -66,7 +70,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     try:
         end = _run(order, output)
         answer = {"kind": end.kind, "number": end.number}
-    except (GuestLost, far_end.ConnectionLost, SiteFault) as error:
+    except (GuestLost, session.ConnectionLost, SiteFault) as error:
         answer = {"error": error.to_dict(), "lost": True}
     except VTorqueError as error:
         answer = {"error": error.to_dict()}
@@ -76,11 +80,11 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(order: dict[str, t.Any], output: Output) -> far_end.End:
+def _run(order: dict[str, t.Any], output: Output) -> session.End:
     content = _read(order["path"], order["digest"])
     directory = pathlib.Path(order["directory"])
-    record = ReadyRecord.from_dict(records.read_json(directory / "ready.json"))
-    name = f"{records.job_key(record.job_id, record.start)}.{order['key']}"
+    record = ReadyRecord.from_dict(files.read_json(directory / "ready.json"))
+    name = f"{layout.job_key(record.job_id, record.start)}.{order['key']}"
     path = os.fsencode(f"{order['torque_home']}/mom_priv/jobs/{name}")
     known = {os.fsencode(key): os.fsencode(value) for key, value in _variables(order, output).items()}
     start = JobStart(
@@ -95,7 +99,7 @@ def _run(order: dict[str, t.Any], output: Output) -> far_end.End:
         if (lost := watch.lost()) is not None:
             raise lost
         said = start.message(content)
-        return far_end.Conversation(record, directory, "batch", said, watch, output.write).run()
+        return session.Conversation(record, directory, "batch", said, watch, output.write).run()
 
 
 def _variables(order: dict[str, t.Any], output: Output) -> dict[str, str]:
@@ -120,10 +124,10 @@ def _variables(order: dict[str, t.Any], output: Output) -> dict[str, str]:
 
 def _read(path: str, digest: str) -> bytes:
     try:
-        content = script_file.read(path)
+        content = attached_file.read(path)
     except BadValue as error:
         raise UserFault("it was not run", str(error)) from error
-    if script_file.digest(content) != digest:
+    if attached_file.digest(content) != digest:
         raise UserFault("it was not run", f"{shown(path)} was changed after the job was submitted", "submit it again")
     return content
 

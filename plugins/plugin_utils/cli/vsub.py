@@ -13,17 +13,20 @@ import sys
 import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
-from ...module_utils.guestspec import FS_TYPES
-from ...module_utils.job import directives, script_text
-from ...module_utils.job.policy import PATH, USELESS_YET, ImageFacts, NodeSize, Offers, Policy, host_matches, load
-from ...module_utils.job.qsub_arguments import VM, Arguments
-from ...module_utils.job.request import DISTROS, FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
-from ...module_utils.job.submission import Site, Submission, asks_for_vm, prepare
-from ...module_utils.job.values import KeyFault, nearest, size_text
-from . import environment, messages
+from ...module_utils.job.admission.resolve import USELESS_YET, ImageFacts, Offers, host_matches
+from ...module_utils.job.admission.resources import NodeSize
+from ...module_utils.job.admission.submission import Site, Submission, asks_for_vm, prepare
+from ...module_utils.job.config.parameters import Policy
+from ...module_utils.job.config.policy_file import PATH, load
+from ...module_utils.job.request import pbs_directives, script_text
+from ...module_utils.job.request.qsub_arguments import VM, Arguments
+from ...module_utils.job.request.request import DISTROS, FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
+from ...module_utils.job.request.value_types import KeyFault, nearest, size_text
+from ...module_utils.wire.messages import FS_TYPES
+from .output import environment, messages
 
 if t.TYPE_CHECKING:
-    from .json_output import Query
+    from .output.json_output import Query
 
 PROGRAM = "vsub"
 QSUB_ABOUT = "--about"
@@ -123,7 +126,7 @@ def _query(arguments: Arguments) -> Query | None:
         return None
     if asked[-1].value is None:
         raise UserFault("--query", "the expression is missing", "it is a JMESPath expression, as request.ram.value")
-    from .json_output import Query  # what argparse and json take is for who asks for it
+    from .output.json_output import Query  # what argparse and json take is for who asks for it
 
     return Query(asked[-1].value)
 
@@ -165,15 +168,15 @@ def _submit(
 
 
 def _look_at_disk(path: str) -> None:
-    from ...module_utils.node import disk_server
+    from ...module_utils.node.storage import user_disk
 
-    disk_server.look(path)
+    user_disk.look(path)
 
 
 def _look_at_image(path: str, policy: Policy) -> str:
-    from ...module_utils.node import own_image
+    from ...module_utils.node.pool import user_image
 
-    return own_image.look(path, policy.image_max).digest
+    return user_image.look(path, policy.image_max).digest
 
 
 def _home() -> str:
@@ -182,7 +185,7 @@ def _home() -> str:
     return pwd.getpwuid(os.getuid()).pw_dir
 
 
-def _read_script(call: Call) -> tuple[directives.Script, bool]:
+def _read_script(call: Call) -> tuple[pbs_directives.Script, bool]:
     """The script with its directives, and whether it came on standard input.
 
     Raises:
@@ -190,16 +193,16 @@ def _read_script(call: Call) -> tuple[directives.Script, bool]:
     """
     arguments = call.arguments
     option = arguments.last("C")
-    prefix = call.environment.get(b"PBS_DPREFIX", directives.PREFIX) if option is None else os.fsencode(option)
+    prefix = call.environment.get(b"PBS_DPREFIX", pbs_directives.PREFIX) if option is None else os.fsencode(option)
     operand = arguments.words[arguments.operands[0]] if arguments.operands else "-"
     if operand not in ("-", ""):
-        return directives.read(_file(operand), operand, prefix), False
+        return pbs_directives.read(_file(operand), operand, prefix), False
     if arguments.all("I"):
-        return directives.read(b"", "", prefix), False
-    return directives.read(sys.stdin.buffer.read(), "standard input", prefix), True
+        return pbs_directives.read(b"", "", prefix), False
+    return pbs_directives.read(sys.stdin.buffer.read(), "standard input", prefix), True
 
 
-def _warn_of_text(call: Call, script: directives.Script, from_stdin: bool, *, submits: bool) -> None:
+def _warn_of_text(call: Call, script: pbs_directives.Script, from_stdin: bool, *, submits: bool) -> None:
     """Say what qsub does not: that no directive counts; and, where it is not called, that it refuses the script."""
     if from_stdin and (word := script_text.find_mark(script.data)):
         print(f"{PROGRAM}: {word}", file=sys.stderr)
@@ -207,7 +210,7 @@ def _warn_of_text(call: Call, script: directives.Script, from_stdin: bool, *, su
         print(f"{PROGRAM}: qsub would not take the script: {word}", file=sys.stderr)
 
 
-def _fault_of(call: Call, script: directives.Script, from_stdin: bool) -> str:
+def _fault_of(call: Call, script: pbs_directives.Script, from_stdin: bool) -> str:
     """Why qsub does not take the script, or ""; the operand of `-I -x` is a command, and none of its scripts."""
     return "" if from_stdin or call.arguments.all("I") else script_text.find_fault(script.data, script.name)
 
@@ -226,7 +229,7 @@ def _file(path: str) -> bytes:
 
 def _offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
     """The images of the pool, where this host can see them, and what is wrong with those that nobody can boot."""
-    from ...module_utils.node import images
+    from ...module_utils.node.pool import images
 
     arch = (os.uname().machine,)
     try:
@@ -247,7 +250,7 @@ def _offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
 
 def _sizes(call: Call) -> tuple[NodeSize, ...]:
     """The sizes of the nodes that VM jobs may use; empty when the batch server does not say."""
-    from ...module_utils.job.batch import open_batch
+    from ...module_utils.job.batch.registry import open_batch
 
     wanted = {call.policy.vm_node_property} - {None}
     try:
@@ -258,7 +261,7 @@ def _sizes(call: Call) -> tuple[NodeSize, ...]:
 
 
 def _hand_over(
-    call: Call, arguments: Arguments, script: directives.Script, neutral: bytes | None, from_stdin: bool
+    call: Call, arguments: Arguments, script: pbs_directives.Script, neutral: bytes | None, from_stdin: bool
 ) -> int:
     """Become qsub; or run it, where something is to be done after it: a copy removed, a refusal explained."""
     fault = _fault_of(call, script, from_stdin)
@@ -346,13 +349,13 @@ def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     return {"keys": tuple(KEYS), "choices": words, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
 
 
-def _show(call: Call, submission: Submission, script: directives.Script) -> int:
+def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> int:
     resolved = submission.resolved
     arguments = _with_prefix(call, submission.arguments)
     command = [call.qsub, *arguments.words]
     rows = [(key, resolved.values[key]) for key in KEYS if resolved.values[key] is not None]
     if call.as_json:
-        from .json_output import tell
+        from .output.json_output import tell
 
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document = {"request": request, "shell": resolved.shell, "qsub": command, "notices": submission.notices}
@@ -384,7 +387,7 @@ def _dry_run_bare(call: Call) -> int:
     print(f"{PROGRAM}: VM jobs are switched off on this site; the job goes to qsub as it is", file=sys.stderr)
     command = [call.qsub, *_with_prefix(call, call.arguments).words]
     if call.as_json:
-        from .json_output import tell
+        from .output.json_output import tell
 
         tell(call, {"request": {}, "qsub": command})
     else:

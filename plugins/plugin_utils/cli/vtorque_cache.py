@@ -12,19 +12,21 @@ import syslog
 import time
 import typing as t
 
-from ...module_utils import background
 from ...module_utils.errors import UserFault
-from ...module_utils.job import policy as site_policy
-from ...module_utils.node import image_wants, image_work, images, own_cgroup
-from ...module_utils.node.image_places import cache_of, limit_bytes
-from ...module_utils.node.image_wants import Want, size_text
-from ...module_utils.node.settings import NodeSettings
-from ...module_utils.records import Deadline
-from ..node_settings import host_name, settings_of
-from . import messages
-from .json_output import add_json, tell
-from .progress import waiting
-from .tables import table
+from ...module_utils.job.config import parameters, policy_file
+from ...module_utils.node.cache import copy_queue, copy_worker
+from ...module_utils.node.cache.copy_queue import Want, size_text
+from ...module_utils.node.cache.locations import cache_of, limit_bytes
+from ...module_utils.node.pool import images
+from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.node.system import cgroup
+from ...module_utils.system import priority
+from ...module_utils.system.clock import Deadline
+from ..bridge.node_settings import host_name, settings_of
+from .output import messages
+from .output.json_output import add_json, tell
+from .output.progress import waiting
+from .output.tables import table
 
 PROGRAM = "vtorque-cache"
 BROKEN = 1
@@ -58,7 +60,7 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: run(sys.argv[1:]))
 
 
-def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_policy.load) -> int:
+def run(words: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy_file.load) -> int:
     """Do what is asked.
 
     Args:
@@ -79,9 +81,9 @@ def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_
 
 
 def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
-    own_cgroup.leave()
-    background.step_back(LAST)
-    image_work.work_off(settings, _log)
+    cgroup.leave()
+    priority.step_back(LAST)
+    copy_worker.work_off(settings, _log)
     return 0
 
 
@@ -107,7 +109,7 @@ def listing(settings: NodeSettings) -> list[dict[str, t.Any]]:
     Args:
         settings: this node's own word.
     """
-    cache, now = cache_of(settings), image_wants.progress(settings)
+    cache, now = cache_of(settings), copy_queue.progress(settings)
     guests = cache.in_use()
     rows = [
         {"image": one.image, "state": one.trouble or "verified", "bytes": one.held_bytes, "used": one.used_at,
@@ -115,10 +117,10 @@ def listing(settings: NodeSettings) -> list[dict[str, t.Any]]:
         for one in cache.copies()
     ]  # fmt: skip
     nothing: dict[str, t.Any] = {"bytes": 0, "used": 0.0, "verified": 0.0, "guests": ()}
-    for what in image_wants.wanted(settings):
+    for what in copy_queue.wanted(settings):
         state = str(now).partition(": ")[2] if now is not None and now.want == what else "is waited for"
         rows.append({"image": what.image, "state": f"{what.fs_type}: {state}", **nothing})
-    for what, error in image_wants.failures(settings):
+    for what, error in copy_queue.failures(settings):
         rows.append({"image": what.image, "state": f"{what.fs_type}: failed: {error}", **nothing})
     return rows
 
@@ -126,9 +128,9 @@ def listing(settings: NodeSettings) -> list[dict[str, t.Any]]:
 def _get(call: argparse.Namespace, settings: NodeSettings) -> int:
     for name in call.names:
         what = Want("local", images.find(name, settings.pool).name)
-        image_wants.want(settings, what)
+        copy_queue.want(settings, what)
         with waiting() as say:
-            image_wants.wait(settings, what, Deadline.after(LONGEST_S), say)
+            copy_queue.wait(settings, what, Deadline.after(LONGEST_S), say)
         print(f"{what.image} is on {settings.node_name}")
     return 0
 
@@ -137,7 +139,7 @@ def _verify(call: argparse.Namespace, settings: NodeSettings) -> int:
     here = [one.image for one in cache_of(settings).copies()]
     if strange := sorted(set(call.names) - set(here)):
         raise UserFault(" ".join(strange), "no such copy is here", f"there is {', '.join(here) or 'none'}")
-    broken = image_work.work_off(settings, _log, verify=call.names or here)
+    broken = copy_worker.work_off(settings, _log, verify=call.names or here)
     return BROKEN if broken else 0
 
 

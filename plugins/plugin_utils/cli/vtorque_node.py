@@ -13,9 +13,9 @@ def main() -> int:
     """The program; returns its exit status."""
     # a search for what is in a circle, every few hundred things that are loaded, takes a tenth of the time of loading
     gc.disable()
-    from .. import node_work
+    from ..node_agent import serve
 
-    return node_work.main()
+    return serve.main()
 
 
 if __name__ == "__main__":

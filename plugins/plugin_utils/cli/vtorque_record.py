@@ -22,14 +22,18 @@ import sys
 import syslog
 import typing as t
 
-from ...module_utils import background, records
-from ...module_utils.errors import SiteFault, UserFault, VTorqueError, printable
-from ...module_utils.job import delivery, hand_over, record_copies, retention
-from ...module_utils.job import policy as site_policy
-from ...module_utils.job.batch import BatchJob, UnknownJob, accounting, open_batch
-from ...module_utils.job.record_copies import NeverTaken
-from ..node_check import check_host
-from . import messages
+from ...module_utils.errors import SiteFault, UserFault, VTorqueError
+from ...module_utils.job.batch.api import BatchJob, UnknownJob
+from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.job.batch.torque import accounting
+from ...module_utils.job.config import parameters, policy_file
+from ...module_utils.job.records import archive, delivery, retention, transfer_format
+from ...module_utils.job.records.archive import NeverTaken
+from ...module_utils.state import layout
+from ...module_utils.system import log_line, priority
+from ...module_utils.text import printable
+from ..node_agent.authorize import check_host
+from .output import messages
 
 PROGRAM = delivery.PROGRAM
 SEND = "--send"
@@ -45,7 +49,7 @@ def main() -> int:
     os.umask(0o022)
     words = sys.argv[1:]
     if len(words) == 3 and words[0] == SEND and words[2].isdecimal():
-        background.step_back(NICE)
+        priority.step_back(NICE)
         return send(words[1], int(words[2]), sys.stdin.buffer)
     if words:
         error = UserFault(f"{PROGRAM} {printable(' '.join(words))[:100]}", "takes nothing, or --send JOB START")
@@ -74,9 +78,9 @@ def answer(stream: t.BinaryIO, environment: t.Mapping[str, str]) -> int:
 
 def receive(
     stream: t.BinaryIO, environment: t.Mapping[str, str], *,
-    load: t.Callable[[], site_policy.Policy] = site_policy.load,
-    state_dir: pathlib.Path = records.STATE_DIR,
-    run_dir: pathlib.Path = records.RUN_DIR,
+    load: t.Callable[[], parameters.Policy] = policy_file.load,
+    state_dir: pathlib.Path = layout.STATE_DIR,
+    run_dir: pathlib.Path = layout.RUN_DIR,
 ) -> int:  # fmt: skip
     """Take a record.
 
@@ -98,8 +102,8 @@ def receive(
     connection = environment.get("SSH_CONNECTION", "")
     if not connection:
         raise VTorqueError("a record is taken over ssh alone", "nobody is at the other end of this")
-    announcement = hand_over.read_announcement(stream)
-    policy, broken = site_policy.load_usable(load)
+    announcement = transfer_format.read_announcement(stream)
+    policy, broken = policy_file.load_usable(load)
     user = proved_user(announcement, connection, policy)
     try:
         owner = pwd.getpwnam(user).pw_uid
@@ -107,7 +111,7 @@ def receive(
         raise SiteFault(
             f"user {printable(user)[:40]!r} of job {announcement.job_id}", "is not known on this host"
         ) from None
-    record_copies.add(hand_over.read(stream, announcement), owner, state_dir)
+    archive.add(transfer_format.read(stream, announcement), owner, state_dir)
     if broken is not None:  # how long records are kept is not known
         return 0
     for trouble in retention.retire(policy.record_days, state_dir=state_dir, run_dir=run_dir).failed:
@@ -115,7 +119,7 @@ def receive(
     return 0
 
 
-def proved_user(announcement: hand_over.Announcement, connection: str, policy: site_policy.Policy) -> str:
+def proved_user(announcement: transfer_format.Announcement, connection: str, policy: parameters.Policy) -> str:
     """Whose record it is, by the batch server's word, which must also name the peer as the mother superior.
 
     A job that is complete is known with its exec_host until `keep_completed` is over.  After that, and of a start
@@ -152,8 +156,8 @@ def proved_user(announcement: hand_over.Announcement, connection: str, policy: s
 
 def send(
     job_id: str, start: int, whole: t.BinaryIO, *,
-    load: t.Callable[[], site_policy.Policy] = site_policy.load,
-    state_dir: pathlib.Path = records.STATE_DIR,
+    load: t.Callable[[], parameters.Policy] = policy_file.load,
+    state_dir: pathlib.Path = layout.STATE_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
 ) -> int:  # fmt: skip
     """Announce a record, hand it over when it is whole, and say on standard error, the job's log, what came of it.
@@ -171,7 +175,7 @@ def send(
     Returns:
         0: it was handed over; 1: it was not.
     """
-    policy, _broken = site_policy.load_usable(load)
+    policy, _broken = policy_file.load_usable(load)
     host = delivery.front_end(policy)
     if host is None:
         return 0
@@ -179,7 +183,7 @@ def send(
         told = delivery.send(job_id, start, host, policy, whole=whole, state_dir=state_dir, ssh=ssh)
     except VTorqueError as error:  # no job id
         told = delivery.Told("", delivery.REFUSED, f"was not handed over: {error}")
-    os.write(2, records.log_line(f"the record {told.words}"))
+    os.write(2, log_line.log_line(f"the record {told.words}"))
     if told.outcome == delivery.GIVEN_UP:
         syslog.openlog(PROGRAM, 0, syslog.LOG_DAEMON)
         syslog.syslog(syslog.LOG_WARNING, f"the record of start {start} of job {printable(job_id)} {told.words}")

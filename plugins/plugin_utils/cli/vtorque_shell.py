@@ -23,11 +23,10 @@ import stat
 import sys
 import typing as t
 
-from ...module_utils import shell_words
-from ...module_utils.errors import VTorqueError, printable
+from ...module_utils.errors import VTorqueError
 from ...module_utils.guest_kinds import KINDS
-from ...module_utils.job import far_end, own_record
-from ...module_utils.job.guest_environment import (
+from ...module_utils.job.shell import session, start_record
+from ...module_utils.job.shell.environment import (
     JobStart,
     changes,
     display_of,
@@ -35,8 +34,10 @@ from ...module_utils.job.guest_environment import (
     limits_here,
     read_environ,
 )
-from ...module_utils.job.lost_guest import GuestLost, LostWatch
-from ...module_utils.records import ReadyRecord, RefusalRecord
+from ...module_utils.job.shell.lost_guest import GuestLost, LostWatch
+from ...module_utils.state import shell_message
+from ...module_utils.state.records import ReadyRecord, RefusalRecord
+from ...module_utils.text import printable
 
 NOTHING_RUN = 1
 LOST = 69
@@ -68,7 +69,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
         end = _run(arguments)
     except GuestLost as error:
         return _say(error, LOST, error.lines)
-    except far_end.ConnectionLost as error:
+    except session.ConnectionLost as error:
         return _say(error, LOST)
     except Refused as error:
         return _say(error, NOTHING_RUN, error.lines)
@@ -81,7 +82,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     return end.number
 
 
-def _run(arguments: list[str]) -> far_end.End:
+def _run(arguments: list[str]) -> session.End:
     job = _environment()
     job_id = job.get(b"PBS_JOBID", b"").decode(errors="replace")
     if not job_id:
@@ -89,7 +90,7 @@ def _run(arguments: list[str]) -> far_end.End:
             "nothing was run", "this program is the shell of batch jobs, started by the batch system and not by hand",
             "submit a job with vsub",
         )  # fmt: skip
-    directory, record = own_record.find(job_id)
+    directory, record = start_record.find(job_id)
     if isinstance(record, RefusalRecord):
         raise Refused(record)
     variables = guest_variables(job, record.guests, record.bare)
@@ -107,7 +108,7 @@ def _run(arguments: list[str]) -> far_end.End:
             raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
         display = display_of(job) if interactive else ""
         if words := changes(job, variables, x11=bool(display)):
-            shell_words.say(directory, f"of the job's variables {words}")
+            shell_message.say(directory, f"of the job's variables {words}")
         if interactive:
             start = dataclasses.replace(start, command=command, x11=bool(display))
             return _interactive(record, directory, start, watch, display)
@@ -116,25 +117,26 @@ def _run(arguments: list[str]) -> far_end.End:
 
 def _in_osv(
     record: ReadyRecord, directory: t.Any, job: dict[bytes, bytes], variables: dict[bytes, bytes]
-) -> far_end.End:  # fmt: skip
-    from ...module_utils.job import osv_command, osv_run
+) -> session.End:  # fmt: skip
+    from ...module_utils.job.request import osv_script
+    from ...module_utils.job.shell import osv_session
 
     if os.isatty(0):
         raise VTorqueError("nothing was run", "OSv has no shell and no terminal: submit a batch job")
     line, path, script = _script()
-    words = osv_command.read(script, line.partition(b"\n")[0][len(path) :])
-    given = osv_run.variables_for(variables, record.user)
-    if words_of := "; ".join(filter(None, (changes(job, variables), osv_run.dropped(variables, given)))):
-        shell_words.say(directory, f"of the job's variables {words_of}")
+    words = osv_script.read(script, line.partition(b"\n")[0][len(path) :])
+    given = osv_session.variables_for(variables, record.user)
+    if words_of := "; ".join(filter(None, (changes(job, variables), osv_session.dropped(variables, given)))):
+        shell_message.say(directory, f"of the job's variables {words_of}")
     with LostWatch(directory) as watch:
-        return osv_run.Run(record, directory, watch).run(words, given)
+        return osv_session.Run(record, directory, watch).run(words, given)
 
 
-def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch) -> far_end.End:
+def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch) -> session.End:
     line, path, script = _script()
     joined = os.path.sameopenfile(1, 2)  # qsub -j: the MOM opens the one file twice
     said = dataclasses.replace(start, script=path, line=line, joined=joined).message(script)
-    return far_end.Conversation(record, directory, "batch", said, watch, early=True).run()
+    return session.Conversation(record, directory, "batch", said, watch, early=True).run()
 
 
 def _script() -> tuple[bytes, bytes, bytes]:
@@ -153,11 +155,11 @@ def _script() -> tuple[bytes, bytes, bytes]:
     return line, path, script
 
 
-def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> far_end.End:
-    brought = far_end.Conversation(record, directory, "bring", start.message(b""), watch).run()
+def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> session.End:
+    brought = session.Conversation(record, directory, "bring", start.message(b""), watch).run()
     term = start.variables.get(b"TERM", b"").decode(errors="replace")
-    status = far_end.session(record, directory, brought.words, watch, term=term, display=display)
-    return far_end.End("exit", str(status))
+    status = session.session(record, directory, brought.words, watch, term=term, display=display)
+    return session.End("exit", str(status))
 
 
 def _command(arguments: list[str]) -> bytes:

@@ -14,19 +14,24 @@ import sys
 import syslog
 import typing as t
 
-from ...module_utils import records, spool
-from ...module_utils.errors import VTorqueError, printable
+from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
-from ...module_utils.job import delivery, living, own_note, retention
-from ...module_utils.job import policy as site_policy
-from ...module_utils.job.batch import BatchSystem, open_batch
-from ...module_utils.job.batch.mom_files import by_files
-from ...module_utils.node import doctor, health, sweep
-from ...module_utils.node.settings import NodeSettings
-from ...module_utils.records import Deadline
-from ..node_settings import host_name, settings_of
-from . import messages
-from .json_output import add_json, tell
+from ...module_utils.job.batch import liveness as living
+from ...module_utils.job.batch import offline_note
+from ...module_utils.job.batch.api import BatchSystem
+from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.job.batch.torque.mom_files import by_files
+from ...module_utils.job.config import parameters, policy_file
+from ...module_utils.job.records import delivery, retention
+from ...module_utils.node import doctor, sweep
+from ...module_utils.node.health import causes
+from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.state import delivery_queue, layout
+from ...module_utils.system.clock import Deadline
+from ...module_utils.text import printable
+from ..bridge.node_settings import host_name, settings_of
+from .output import messages
+from .output.json_output import add_json, tell
 
 PROGRAM = "vtorque-sweep"
 VERSION = 1
@@ -69,7 +74,7 @@ class Report:
     removed: tuple[sweep.Said, ...]
     left: tuple[sweep.Said, ...]
     living: tuple[sweep.Said, ...]
-    note: own_note.NoteWord
+    note: offline_note.NoteWord
     retired: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     handed_over: tuple[delivery.Told, ...] = ()
@@ -84,7 +89,7 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: run(sys.argv[1:]))
 
 
-def run(words: t.Sequence[str], load: t.Callable[[], site_policy.Policy] = site_policy.load) -> int:
+def run(words: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy_file.load) -> int:
     """Sweep, and tell what came of it.
 
     Args:
@@ -115,10 +120,10 @@ def boot(node: str, deadline: Deadline) -> Report:
     settings = NodeSettings(node_name=node, node_number=None)
     swept = sweep.sweep_earlier_boot(settings, deadline)
     _mark_removed(settings, swept)
-    return _report(node, swept, own_note.NoteWord())
+    return _report(node, swept, offline_note.NoteWord())
 
 
-def by_policy(node: str, load: t.Callable[[], site_policy.Policy], deadline: Deadline, any_number: bool) -> Report:
+def by_policy(node: str, load: t.Callable[[], parameters.Policy], deadline: Deadline, any_number: bool) -> Report:
     """What belongs to no living start; the rest of our work only where all of the site's configuration can be read.
 
     A broken one keeps nothing that is nobody's: what can be read of it, and the defaults, say where to look, and where
@@ -134,15 +139,15 @@ def by_policy(node: str, load: t.Callable[[], site_policy.Policy], deadline: Dea
     Raises:
         VTorqueError: see `sweep.sweep`.
     """
-    policy, broken = site_policy.load_usable(load)
+    policy, broken = policy_file.load_usable(load)
     if broken is None:
         return everything(node, policy, deadline, any_number)
     swept = _swept(policy, node, open_batch(policy, timeout_s=CALL_S), deadline, any_number)
     words = f"{broken.what}: {broken.why}; until it is mended no record is retired, and no note taken back"
-    return _report(node, _with(swept, words), own_note.NoteWord())
+    return _report(node, _with(swept, words), offline_note.NoteWord())
 
 
-def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_number: bool) -> Report:
+def everything(node: str, policy: parameters.Policy, deadline: Deadline, any_number: bool) -> Report:
     """What belongs to no living start, and our note.
 
     Args:
@@ -158,10 +163,10 @@ def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_nu
     batch = open_batch(policy, timeout_s=CALL_S)
     swept = _swept(policy, node, batch, deadline, any_number)
     try:
-        note = own_note.take_back(batch, node, lambda cause: health.troubles(settings, cause))
+        note = offline_note.take_back(batch, node, lambda cause: causes.troubles(settings, cause))
     except VTorqueError as error:
         swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
-        note = own_note.NoteWord()
+        note = offline_note.NoteWord()
     told: tuple[delivery.Told, ...] = ()
     try:
         told = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
@@ -173,7 +178,7 @@ def everything(node: str, policy: site_policy.Policy, deadline: Deadline, any_nu
 
 
 def _swept(
-    policy: site_policy.Policy, node: str, batch: BatchSystem, deadline: Deadline, any_number: bool
+    policy: parameters.Policy, node: str, batch: BatchSystem, deadline: Deadline, any_number: bool
 ) -> sweep.Swept:
     settings = settings_of(policy, node)
     swept = sweep.sweep(
@@ -188,9 +193,9 @@ def _swept(
 def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
     """The record of a start whose epilogue was lost is handed over too, as far as it goes."""
     for said in swept.removed:
-        if records.start_of(said.key) and (settings.state_dir / "records" / said.key / "record.json").exists():
+        if layout.start_of(said.key) and (settings.state_dir / "records" / said.key / "record.json").exists():
             with contextlib.suppress(VTorqueError):
-                spool.leave(said.key, settings.state_dir)
+                delivery_queue.leave(said.key, settings.state_dir)
 
 
 def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:
@@ -198,7 +203,7 @@ def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:
     return dataclasses.replace(swept, left=(*swept.left, *(sweep.Said("", trouble) for trouble in troubles)))
 
 
-def _report(node: str, swept: sweep.Swept, note: own_note.NoteWord, retired: tuple[str, ...] = ()) -> Report:
+def _report(node: str, swept: sweep.Swept, note: offline_note.NoteWord, retired: tuple[str, ...] = ()) -> Report:
     ok = not swept.left and (not note.note or note.taken_back)
     return Report(VERSION, node, ok, swept.removed, swept.left, swept.living, note, retired)
 

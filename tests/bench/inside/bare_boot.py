@@ -21,31 +21,29 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy as site_policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import owner_of
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
-    images,
-    neighbours,
-    overlays,
-    seed,
-    sharing,
-    virtiofsd,
-)
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.console import Console
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import Domains, DomainSpec, render_xml
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.kept import Kept, write_kept
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.readiness import (
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import owner_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_keys import make_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import Domains
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.readiness import (
     Awaited,
     SshProbe,
     wait_ready,
     write_known_hosts,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.remains import end_processes
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, Timings
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_settings import host_name, settings_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.inventory import end_processes
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import overlay, shares, virtiofsd
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline, Timings
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import host_name, settings_of
 
 JOB, START = "0.bench", 1
 TOKEN = "bench" + "0" * 8
@@ -61,9 +59,9 @@ def prepare(
     """
     directory = settings.start_dir(JOB, START) / settings.guest_name(slot)
     image = images.find(image_name, settings.pool)
-    records.make_directory(directory)
+    files.make_directory(directory)
     settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-    overlays.make_overlay(image, directory / "disk.qcow2", Deadline.after(60))
+    overlay.make_overlay(image, directory / "disk.qcow2", Deadline.after(60))
     boot = {kind: getattr(image.boot, kind) for kind in ("kernel", "initrd")}
     copies: dict[str, t.Any] = {
         kind: pathlib.Path(shutil.copyfile(path, directory / kind)) for kind, path in boot.items() if path
@@ -71,7 +69,7 @@ def prepare(
     owner, name, guest_id = owner_of(user), settings.guest_name(slot), str(uuid.uuid4())
     write_kept(directory, Kept(slot - 1, slot, name, settings.mac(slot), guest_id, TOKEN, owner.uid, ""))
     host_key = make_key("bench")
-    shared = sharing.plan(settings, owner)
+    shared = shares.plan(settings, owner)
     homes = tuple(
         (one.tag, virtiofsd.start(one.tag, one.directory, directory, owner, settings, qemu, Deadline.after(60)))
         for one in shared.shares
@@ -79,7 +77,7 @@ def prepare(
     )
     told = seed.Seed(
         name=name, instance_id=guest_id, mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,
-        token=TOKEN, node_address=neighbours.node_address(settings.bridge), torque_home=str(settings.torque_home),
+        token=TOKEN, node_address=addresses.node_address(settings.bridge), torque_home=str(settings.torque_home),
         owner=owner, host_key=host_key, authorized_key=make_key("bench").public,
         mounts=shared.mounts, mount_s=settings.mount_s,
     )  # fmt: skip
@@ -106,9 +104,9 @@ def prepare(
 def boot(settings: NodeSettings, domains: Domains, guests: list[tuple[str, Awaited]]) -> float:
     """Seconds from the first call that creates one until all are ready."""
     macs = {awaited.mac for _xml, awaited in guests}
-    neighbours.flush(macs, settings.bridge)
+    addresses.flush(macs, settings.bridge)
     with (
-        neighbours.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates,
+        addresses.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates,
         concurrent.futures.ThreadPoolExecutor(len(guests)) as at_once,
     ):
         begin = time.monotonic()
@@ -120,7 +118,7 @@ def boot(settings: NodeSettings, domains: Domains, guests: list[tuple[str, Await
 def main() -> None:
     """Boot once, and leave nothing."""
     image_name, ram_mib, user, count = map(json.loads, sys.argv[1:])
-    policy = site_policy.load()
+    policy = policy_file.load()
     settings = settings_of(policy, host_name())
     slots = range(1, count + 1)
     with Domains(settings.libvirt_uri) as domains:
@@ -133,7 +131,7 @@ def main() -> None:
         finally:
             for slot in slots:
                 domains.destroy(settings.guest_name(slot))
-            end_processes(settings, records.job_key(JOB, START))
+            end_processes(settings, layout.job_key(JOB, START))
             shutil.rmtree(settings.start_dir(JOB, START), ignore_errors=True)
     print(json.dumps({"seconds": seconds}), flush=True)
 

@@ -11,20 +11,21 @@ from __future__ import annotations
 import json
 import sys
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy as site_policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import boot_profile, images, trial
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial_report import report_of
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_settings import host_name, settings_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial import boot, boot_profile
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial.report import report_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import host_name, settings_of
 
 LONGEST_S = 600.0
 
 
 def main() -> None:
     """Boot once."""
-    policy = site_policy.load()
+    policy = policy_file.load()
     image = images.find(json.loads(sys.argv[1]), settings_of(policy, host_name()).pool)
-    seen = trial.boot(
+    seen = boot.boot(
         image, policy.libvirt_uri, Deadline.after(LONGEST_S), allow_emulation=policy.allow_emulation,
         tell=lambda _words: None,
     )  # fmt: skip

@@ -15,8 +15,9 @@ import pathlib
 import time
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy as site_policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 
 OUT = ".OU"
 
@@ -44,18 +45,18 @@ def watch(spool: pathlib.Path, watcher: t.Any) -> tuple[str, float | None, float
 
 def record_of(job_id: str) -> dict[str, t.Any]:
     """What the job left, of its newest start."""
-    directory = records.STATE_DIR / "records"
-    starts = records.starts_of(job_id, directory)
+    directory = layout.STATE_DIR / "records"
+    starts = layout.starts_of(job_id, directory)
     if not starts:
         return {}
-    return records.read_json(directory / records.job_key(job_id, starts[-1]) / "record.json")
+    return files.read_json(directory / layout.job_key(job_id, starts[-1]) / "record.json")
 
 
 def main() -> None:
     """See one job."""
     import inotify_simple
 
-    spool = pathlib.Path(site_policy.load().torque_home) / "spool"
+    spool = pathlib.Path(policy_file.load().torque_home) / "spool"
     with contextlib.closing(inotify_simple.INotify()) as watcher:
         watcher.add_watch(str(spool), inotify_simple.flags.MODIFY | inotify_simple.flags.DELETE)
         print("true", flush=True)

@@ -16,12 +16,18 @@ import time
 import types
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import GuestSpec
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import policy as site_policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import image_wants, images, overlays, staging
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_settings import host_name, settings_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import (
+    copy_queue,
+    disk_space,
+    wait_for_copy,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import overlay
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import GuestSpec
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import host_name, settings_of
 
 LONGEST_S = 300.0
 
@@ -31,11 +37,11 @@ def cost(image: images.Image, fs_type: str, settings: NodeSettings) -> float:
     spec = t.cast(GuestSpec, types.SimpleNamespace(fs_type=fs_type, image=image.name))
     with tempfile.TemporaryDirectory(dir=settings.state_dir) as place:
         began = time.monotonic()
-        staging.wait_for_copies([spec], settings, Deadline.after(LONGEST_S), lambda _words: None)
-        with staging.base_of(image, fs_type, settings) as base:
-            overlays.make_overlay(
+        wait_for_copy.wait_for_copies([spec], settings, Deadline.after(LONGEST_S), lambda _words: None)
+        with wait_for_copy.base_of(image, fs_type, settings) as base:
+            overlay.make_overlay(
                 base, pathlib.Path(place) / "disk.qcow2", Deadline.after(LONGEST_S),
-                taken=overlays.taken_by_guests(settings.guests_dir),
+                taken=disk_space.taken_by_guests(settings.guests_dir),
             )  # fmt: skip
         return time.monotonic() - began
 
@@ -43,12 +49,12 @@ def cost(image: images.Image, fs_type: str, settings: NodeSettings) -> float:
 def main() -> None:
     """Fetch the copy, then make disks in turn; the first pair only reads files and loads modules."""
     name, times = map(json.loads, sys.argv[1:])
-    settings = settings_of(site_policy.load(), host_name())
+    settings = settings_of(policy_file.load(), host_name())
     image = images.find(name, settings.pool)
     began = time.monotonic()
-    what = image_wants.Want("local", image.name)
-    image_wants.want(settings, what)
-    image_wants.wait(settings, what, Deadline.after(LONGEST_S))
+    what = copy_queue.Want("local", image.name)
+    copy_queue.want(settings, what)
+    copy_queue.wait(settings, what, Deadline.after(LONGEST_S))
     fetched_s = time.monotonic() - began
     seconds: dict[str, list[float]] = {"sharedfs": [], "local": []}
     for _number in range(times + 1):

@@ -17,7 +17,8 @@ import pathlib
 import select
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 LOOK_S = 0.02
@@ -92,10 +93,10 @@ def main() -> None:
 
     former = set(workers())
     with contextlib.closing(inotify_simple.INotify()) as watcher:
-        jobs = records.RUN_DIR / "jobs"
-        records.make_directory(jobs)
+        jobs = layout.RUN_DIR / "jobs"
+        files.make_directory(jobs)
         path = wait_ready(watcher, jobs)
-    record = records.read_json(path)
+    record = files.read_json(path)
     cpu_s = prologue_s(record["shell"]["pid"])
     cpu_s += sum(own_s(fields) + waited_s(fields) for pid, fields in workers().items() if pid not in former)
     print(json.dumps({"job": record["job_id"], "ready": path.stat().st_mtime, "cpu_s": cpu_s}), flush=True)

@@ -22,13 +22,13 @@ import subprocess
 PACKAGE = "ansible_collections.mikelangelo.vtorque.plugins.module_utils.node"
 PLACE = pathlib.Path("/run/lab/stand-in")
 WORDS = {
-    "readiness": '''
+    "guest.readiness": '''
 
 def wait_ready(guests, *_more, **_other):
     """A guest has the address that the last three bytes of its MAC name."""
     return {one.name: "10." + ".".join(str(int(byte, 16)) for byte in one.mac.split(":")[3:]) for one in guests}
 ''',
-    "agent": '''
+    "guest.agent": '''
 
 def order_all(orders, _deadline):
     """Every guest has done as it was told, and wrote nothing."""

@@ -14,7 +14,7 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import FILES, KEYS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import FILES, KEYS
 
 from ..conftest import Site
 from ..trouble import NODES, check_nobody_blamed, check_refused, drop, encoded, forge, request
@@ -196,8 +196,8 @@ WHOLE = "0" * 64
 DECODE = """
 import json, sys
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.values import written
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request.value_types import written
 told = []
 for x in json.load(sys.stdin):
     try:

@@ -37,15 +37,23 @@ import typing as t
 
 BASE = "ansible_collections.mikelangelo.vtorque.plugins"
 NODE = f"{BASE}.module_utils.node"
-WALKED = ("slots", "removing", "virtiofsd", "disk_server", "making", "guests", "worker")
-"""In the order in which they import each other."""
-PROCESSES = ("virtiofsd", "disk_server", "worker")
+WALKED = {
+    "slots": "state.slots",
+    "remove": "removal.remove",
+    "virtiofsd": "storage.virtiofsd",
+    "user_disk": "storage.user_disk",
+    "build": "lifecycle.build",
+    "present_absent": "lifecycle.present_absent",
+    "worker": "lifecycle.worker",
+}
+"""Name and place of each, in the order in which they import each other."""
+PROCESSES = ("virtiofsd", "user_disk", "worker")
 """Modules that start processes, and mend nothing themselves: there an error of nobody's is as a kill, and a step that
 hangs as a process that does (`stuck`)."""
 OF_THE_WORKER = ("worker._stay", "worker._end_politely", "worker._bury")
 """What it does when it is told to end."""
 CHILDREN = (
-    "virtiofsd._become", "virtiofsd._keep", "virtiofsd._raise_limit", "disk_server._become", "disk_server._tell",
+    "virtiofsd._become", "virtiofsd._keep", "virtiofsd._raise_limit", "user_disk._become", "user_disk._tell",
 )  # fmt: skip
 """What a child does before it is the user's program, and takes back when it ends."""
 OF_THE_END = ("removing.", "slots.", *OF_THE_WORKER, "worker.log")
@@ -55,27 +63,28 @@ LOOKS = frozenset({
     "Console", "Deadline.after", "DomainSpec", "Kept", "NodeFault", "SiteFault", "UserFault", "VTorqueError",
     "Timings", "broken_disk", "unjudged", "files_of", "kind",
     "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
-    "json.dumps", "kind_of", "job_key", "records.read_json", "records.boot_id", "records.starts_of",
+    "json.dumps", "kind_of", "job_key", "files.read_json", "process_id.boot_id", "layout.starts_of",
     "secrets.token_hex", "images.Image", "images.Boot", "images.find", "memory.limit_mib",
-    "neighbours.Candidate", "neighbours.ask_static_map", "neighbours.node_address", "network_rules.Guest",
+    "addresses.Candidate", "addresses.ask_static_map", "addresses.node_address", "nft_rules.Guest",
     "seed.Seed", "seed.render", "render_xml", "sharing.Plan", "sharing.plan", "step", "checked", "written",
     "read_kept", "remains", "remains_without_libvirt", "domains.capabilities", "domains.facts", "domains.list",
     "preflight", "Awaited", "virtiofsd.is_missed", "virtiofsd.last_words",
     "slots.taken", "contextlib.suppress", "concurrent.futures.ThreadPoolExecutor", "pool.submit", "future.result",
-    "pathlib.Path", "GuestFacts", "itertools.islice", "locks.start_lock", "locks.refuse_if_over", "is_bare",
+    "pathlib.Path", "GuestFacts", "itertools.islice", "start_lock.start_lock", "start_lock.refuse_if_over", "is_bare",
     "bare_host.absent", "bare_host.remove", "disk_judged", "asked_for", "works[0]", "all", "any", "dict",
-    "locks.StartOver", "locks.StartOver(self.settings, self.order.key).to_dict", "ProcessId.of", "Watching", "bool",
-    "directory.replace", r"directory.replace('\\', '\\\\').replace", "ending.Noted", "ending.held_back", "enumerate",
-    "error_from_dict", "error.to_dict", "fault.to_dict", "why.to_dict", "file_server.silent_pool", "float",
-    "gc.enable", "gc.freeze", "guests.disk_judged", "json.loads",
+    "start_lock.StartOver", "start_lock.StartOver(self.settings, self.order.key).to_dict", "ProcessId.of", "Watching",
+    "bool",
+    "directory.replace", r"directory.replace('\\', '\\\\').replace", "signals.Noted", "signals.held_back", "enumerate",
+    "error_from_dict", "error.to_dict", "fault.to_dict", "why.to_dict", "fileserver_probe.silent_pool", "float",
+    "gc.enable", "gc.freeze", "present_absent.disk_judged", "json.loads",
     "log.read_text(encoding='utf-8', errors='replace').split",
-    "over.over", "own_image.look", "own_image.what_of", "poll.poll", "poll.register", "printable", "read_header",
-    "readable", "records.log_line", "self._hear", "self._reason", "self._waited", "self.work.look",
+    "over.over", "user_image.look", "user_image.what_of", "poll.poll", "poll.register", "printable", "read_header",
+    "readable", "log_line.log_line", "self._hear", "self._reason", "self._waited", "self.work.look",
     "self.work.options", "time.monotonic", "traceback.format_exc", "type", "watching.run", "OSError",
     "ctypes.CDLL", "ctypes.addressof", "ctypes.create_string_buffer", "ctypes.get_errno", "libc.capget",
     "resource.getrlimit", "select.poll", "select.select", "stat.S_ISREG", "struct.pack", "struct.unpack",
     # a process's own descriptors and signals, which go with it
-    "ending.hear_again", "ending.settle", "one.detach", "os.chdir", "os.close", "os.closerange", "os.dup", "os.dup2",
+    "signals.hear_again", "signals.settle", "one.detach", "os.chdir", "os.close", "os.closerange", "os.dup", "os.dup2",
     "os.fdopen", "os.fstat", "os.getpid", "os.pidfd_open", "os.pipe2", "os.set_inheritable", "os.strerror",
     "os.sysconf", "os.uname", "os.waitstatus_to_exitcode", "socket.socketpair", "os._exit",
     "dict.fromkeys", "int", "isinstance", "len", "list", "map", "max", "min", "next", "range", "round", "set",
@@ -272,15 +281,16 @@ class Node:
 
     def __init__(self, tell: t.Sequence[str], templates: pathlib.Path) -> None:
         self.tell = tuple(tell)
-        for name in (*WALKED, "preflight", "front", "locks"):
+        for name in (*WALKED.values(), "lifecycle.preflight", "lifecycle.client", "state.start_lock"):
             importlib.import_module(f"{NODE}.{name}")
-        self.spec = importlib.import_module(f"{BASE}.module_utils.guestspec")
-        self.records = importlib.import_module(f"{BASE}.module_utils.records")
-        self.modules = {name: sys.modules[f"{NODE}.{name}"] for name in WALKED}
+        self.spec = importlib.import_module(f"{BASE}.module_utils.wire.messages")
+        self.clock = importlib.import_module(f"{BASE}.module_utils.system.clock")
+        self.layout = importlib.import_module(f"{BASE}.module_utils.state.layout")
+        self.modules = {name: sys.modules[f"{NODE}.{path}"] for name, path in WALKED.items()}
         self.alice = pwd.getpwnam("alice")
-        self.front, self.locks = sys.modules[f"{NODE}.front"], sys.modules[f"{NODE}.locks"]
-        found = importlib.import_module(f"{BASE}.plugin_utils.node_settings")
-        policy = importlib.import_module(f"{BASE}.module_utils.job.policy_file").load()
+        self.client, self.start_lock = sys.modules[f"{NODE}.lifecycle.client"], sys.modules[f"{NODE}.state.start_lock"]
+        found = importlib.import_module(f"{BASE}.plugin_utils.bridge.node_settings")
+        policy = importlib.import_module(f"{BASE}.module_utils.job.config.policy_file").load()
         self.name = found.host_name()
         settings = found.settings_of(policy, self.name)
         self.settings = dataclasses.replace(settings, template_dir=templates, own_images_mib=1 << 10)
@@ -300,7 +310,7 @@ class Node:
             module: types.ModuleType = self.modules[name]
             module.__dict__["strike_"] = faults.strike
             exec(compile(tree, t.cast("str", module.__file__), "exec"), module.__dict__)
-        self.modules["making"].__dict__["wait_ready"] = wait_ready
+        self.modules["build"].__dict__["wait_ready"] = wait_ready
         return faults
 
     def _key(self) -> t.Any:
@@ -350,7 +360,7 @@ class Node:
             if fault:
                 self.faults.arm(*fault)
             part = self.part(job_id, within_s, own=own)
-            found = self.front.present(part, self.settings, self.records.Deadline.after(within_s), tell=self.tell)
+            found = self.client.present(part, self.settings, self.clock.Deadline.after(within_s), tell=self.tell)
             return [one.name for one in found]
 
         return in_child(work)
@@ -364,8 +374,8 @@ class Node:
         def work() -> list[str]:
             if fault:
                 self.faults.arm(*fault)
-            deadline = self.records.Deadline.after(deadline_s)
-            return list(self.modules["guests"].absent(job_id, 1, self.settings, deadline))
+            deadline = self.clock.Deadline.after(deadline_s)
+            return list(self.modules["present_absent"].absent(job_id, 1, self.settings, deadline))
 
         return in_child(work, within_s)
 
@@ -377,20 +387,20 @@ class Node:
 
     def left(self, job_id: str) -> t.Any:
         """What there is of a job."""
-        return in_child(lambda: self.modules["guests"].left(self.settings, job_id))["answer"]
+        return in_child(lambda: self.modules["present_absent"].left(self.settings, job_id))["answer"]
 
     def lives(self, job_id: str) -> bool:
         """Does a job have its guest?"""
         part = self.part(job_id, MAKE_S)
         return bool(
             in_child(
-                lambda: len(self.modules["guests"].find(part, self.settings, self.records.Deadline.after(MAKE_S)))
+                lambda: len(self.modules["present_absent"].find(part, self.settings, self.clock.Deadline.after(MAKE_S)))
             )["answer"]
         )
 
     def end_worker(self, job_id: str, how: signal.Signals = signal.SIGKILL, *, wait: bool = True) -> None:
         """By KILL: nobody but us takes the guests away then.  By TERM: it does, before it ends."""
-        holder = self.locks.start_lock(self.settings, self.records.job_key(job_id, 1)).read_text(encoding="utf-8")
+        holder = self.start_lock.start_lock(self.settings, self.layout.job_key(job_id, 1)).read_text(encoding="utf-8")
         pid = int(holder.split()[0])
         os.kill(pid, how)
         # it may be reaped between any two looks

@@ -14,7 +14,7 @@ import typing as t
 
 import hypothesis.strategies as st
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import disk_header, images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import disk_format, images
 from hypothesis import given
 
 from .inputs import damaged, spoiled, told, tried
@@ -52,17 +52,17 @@ class Sparse(io.BytesIO):
     """A disk of this head, of which the rest is zeros."""
 
 
-def looked(head: bytes, size: int = LENGTH) -> disk_header.DiskHeader | None:
+def looked(head: bytes, size: int = LENGTH) -> disk_format.DiskHeader | None:
     """The header; None: it is refused."""
     try:
-        return disk_header.read_header(Sparse(head), size, "the disk")
+        return disk_format.read_header(Sparse(head), size, "the disk")
     except ImageFault as error:
         told(error)
         return None
 
 
 def test_the_head_is_one_that_is_believed() -> None:
-    assert looked(GOOD) == disk_header.DiskHeader("qcow2", 64 << 20)
+    assert looked(GOOD) == disk_format.DiskHeader("qcow2", 64 << 20)
 
 
 @tried

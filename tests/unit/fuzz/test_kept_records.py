@@ -12,10 +12,10 @@ import json
 import typing as t
 
 import hypothesis.strategies as st
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import FormError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import record_form
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError
 from hypothesis import given
 
 from .inputs import TEXTS, as_bytes, damaged, spoiled, told, tried
@@ -34,7 +34,7 @@ RECORD: dict[str, t.Any] = {
 def checked(content: bytes) -> dict[str, t.Any] | None:
     """The record; None: it was refused."""
     try:
-        return record_form.check(content, "7.head", 2)
+        return schema.check(content, "7.head", 2)
     except FormError as error:
         told(error)
         return None
@@ -46,7 +46,7 @@ def test_any_record_is_of_this_start_and_of_the_form_or_refused(record: t.Any) -
     found = checked(as_bytes(record))
     if found is not None:
         assert (found["job_id"], found["start"], found["version"]) == ("7.head", 2, 1)
-        assert set(found) <= set(record_form.FORM)
+        assert set(found) <= set(schema.FORM)
         assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
@@ -60,10 +60,10 @@ def test_any_damaged_record_is_read_or_refused(content: bytes) -> None:
 @given(st.one_of(TEXTS, st.text(st.sampled_from("0123456789[].-ab/"), max_size=20)), st.integers(0, 2**31))
 def test_any_job_id_is_one_name_of_one_start_or_refused(job_id: str, start: int) -> None:
     try:
-        key = records.job_key(job_id, start)
+        key = layout.job_key(job_id, start)
     except VTorqueError as error:
         told(error)
     else:
         assert "/" not in key
         assert key not in (".", "..")
-        assert records.start_of(key) == (job_id, start)
+        assert layout.start_of(key) == (job_id, start)

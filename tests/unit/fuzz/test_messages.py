@@ -16,40 +16,41 @@ import typing as t
 
 import hypothesis.strategies as st
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import findings, guestspec
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import agent
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.console import Console, plain
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import node_answer, node_work
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import agent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console, plain
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, health_report, messages
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import serve
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 from hypothesis import given
 
 from .inputs import JSON, ODD, TEXTS, as_bytes, damaged, spoiled, told, tried
 
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n"
-KEY = guestspec.KeyPair(PRIVATE, "ssh-ed25519 " + "A" * 68)
-OWNER = guestspec.Owner("alice", 1001, 1001, "chem", "/home/alice", "/bin/sh", (guestspec.Group("a b", 7),))
-SPEC = guestspec.GuestSpec(
+KEY = messages.KeyPair(PRIVATE, "ssh-ed25519 " + "A" * 68)
+OWNER = messages.Owner("alice", 1001, 1001, "chem", "/home/alice", "/bin/sh", (messages.Group("a b", 7),))
+SPEC = messages.GuestSpec(
     rank=0, index=0, image="tiny", distro="debian", arch="x86_64", vcpus=1, ram_mib=64, hypervisor="qemu",
     fs_type="sharedfs", host_key=KEY, authorized_key=KEY.public,
 )  # fmt: skip
-ADDED = guestspec.Additions(
-    (guestspec.Package("jq"),), (guestspec.AddedFile("/f", "600", "QQ=="),), (guestspec.Command("ls"),)
+ADDED = messages.Additions(
+    (messages.Package("jq"),), (messages.AddedFile("/f", "600", "QQ=="),), (messages.Command("ls"),)
 )
-PART = guestspec.NodePart(1, "present", "7.head", 2, "cn1", 60.0, OWNER, (SPEC,), 0, ADDED)
-MAP = guestspec.JobMap(
-    1, "join", "7.head", 2, "cn1", 60.0, (guestspec.JobHost("vcn1-1", "10.0.0.2", 2, KEY.public),), KEY
+PART = messages.NodePart(1, "present", "7.head", 2, "cn1", 60.0, OWNER, (SPEC,), 0, ADDED)
+MAP = messages.JobMap(
+    1, "join", "7.head", 2, "cn1", 60.0, (messages.JobHost("vcn1-1", "10.0.0.2", 2, KEY.public),), KEY
 )
-LOST = guestspec.LostGuest(1, "lost", "7.head", 2, "cn1", "vcn1-1", "crashed", "words")
-ORDER = guestspec.ImageOrder(1, "image", "tiny@2", "local", False, 5.0)
-FACTS = guestspec.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
-USE = guestspec.GuestUse("vcn1-1", 1.5, 1, 2, 3, 4, 5)
-ANSWER = {"version": 1, "ok": True, "guests": [guestspec.to_dict(FACTS)], "removed": ["domain v"], "left": [],
-          "used": [guestspec.to_dict(USE)]}  # fmt: skip
+LOST = messages.LostGuest(1, "lost", "7.head", 2, "cn1", "vcn1-1", "crashed", "words")
+ORDER = messages.ImageOrder(1, "image", "tiny@2", "local", False, 5.0)
+FACTS = messages.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
+USE = messages.GuestUse("vcn1-1", 1.5, 1, 2, 3, 4, 5)
+ANSWER = {"version": 1, "ok": True, "guests": [form.to_dict(FACTS)], "removed": ["domain v"], "left": [],
+          "used": [form.to_dict(USE)]}  # fmt: skip
 FAILED = {"version": 1, "ok": False, "error": {"fault": "node", "what": "w", "why": "y", "hint": "h", "cause": "disk"},
           "left": []}  # fmt: skip
-REPORT = findings.Report(
-    "cn1", (findings.Finding(findings.CHECKS[0]),), 1.0, 2.0, True, {"bridge": "0f"}, "1.0"
+REPORT = health_report.Report(
+    "cn1", (health_report.Finding(health_report.CHECKS[0]),), 1.0, 2.0, True, {"bridge": "0f"}, "1.0"
 ).to_dict()
 TOKEN = "0123456789abcdef"
 
@@ -57,48 +58,48 @@ TOKEN = "0123456789abcdef"
 def request(line: bytes) -> t.Any:
     """What a node reads of a line; None: it was refused."""
     try:
-        return node_work.read_request(io.BytesIO(line))
+        return serve.read_request(io.BytesIO(line))
     except VTorqueError as error:
         told(error)
         return None
 
 
 @tried
-@given(st.sampled_from([PART, LOST, ORDER]).flatmap(lambda thing: spoiled(guestspec.to_dict(thing))))
+@given(st.sampled_from([PART, LOST, ORDER]).flatmap(lambda thing: spoiled(form.to_dict(thing))))
 def test_any_request_is_of_the_form_or_refused(data: t.Any) -> None:
     found = request(as_bytes(data))
-    if isinstance(found, (guestspec.NodePart, guestspec.LostGuest)):
-        assert re.fullmatch(guestspec.JOB_ID, found.job_id)
-        assert re.fullmatch(guestspec.HOST_NAME, found.node)
-    if isinstance(found, guestspec.NodePart):
-        assert all(re.fullmatch(guestspec.USER_NAME, found.owner.user) for _guest in found.guests)
-        assert all(guest.hypervisor in guestspec.HYPERVISORS for guest in found.guests)
-    if isinstance(found, guestspec.LostGuest):
+    if isinstance(found, (messages.NodePart, messages.LostGuest)):
+        assert re.fullmatch(messages.JOB_ID, found.job_id)
+        assert re.fullmatch(messages.HOST_NAME, found.node)
+    if isinstance(found, messages.NodePart):
+        assert all(re.fullmatch(messages.USER_NAME, found.owner.user) for _guest in found.guests)
+        assert all(guest.hypervisor in messages.HYPERVISORS for guest in found.guests)
+    if isinstance(found, messages.LostGuest):
         assert (found.reason + found.console).isprintable() or not (found.reason + found.console).isascii()
 
 
 @tried
-@given(damaged(as_bytes(guestspec.to_dict(PART))))
+@given(damaged(as_bytes(form.to_dict(PART))))
 def test_any_damaged_request_is_read_or_refused(line: bytes) -> None:
     request(line)
 
 
 @tried
-@given(spoiled({"version": findings.VERSION, "do": findings.DO, "timeout_s": 20}))
+@given(spoiled({"version": health_report.VERSION, "do": health_report.DO, "timeout_s": 20}))
 def test_any_request_for_a_report_is_read_or_refused(data: t.Any) -> None:
     request(as_bytes(data))
 
 
 @tried
-@given(spoiled(guestspec.to_dict(MAP)))
+@given(spoiled(form.to_dict(MAP)))
 def test_any_map_of_a_job_is_of_the_form_or_refused(data: t.Any) -> None:
     try:
-        found = guestspec.from_dict(guestspec.JobMap, data)
+        found = form.from_dict(messages.JobMap, data)
     except VTorqueError as error:
         told(error, secret="PRIVATE")
     else:
-        assert re.fullmatch(guestspec.JOB_ID, found.job_id)
-        assert all(re.fullmatch(guestspec.HOST_NAME, host.name) for host in found.hosts)
+        assert re.fullmatch(messages.JOB_ID, found.job_id)
+        assert all(re.fullmatch(messages.HOST_NAME, host.name) for host in found.hosts)
 
 
 @tried
@@ -122,7 +123,7 @@ def test_any_answer_of_a_node_is_about_what_was_asked_or_an_error(output: bytes,
 @given(spoiled(REPORT))
 def test_any_report_of_a_node_is_of_the_form_or_refused(data: t.Any) -> None:
     try:
-        found = findings.report_from_dict("cn1", data)
+        found = health_report.report_from_dict("cn1", data)
     except VTorqueError as error:
         told(error)
     else:
@@ -149,7 +150,7 @@ def test_any_console_is_harmless_and_ready_by_its_token_alone(pieces: list[bytes
     texts = [console.last_words(), console.told(), console.failed or "", console.panic or "", *console.tail]
     assert all(text.isprintable() for text in texts)
     if console.ready_address is not None:
-        assert re.fullmatch(guestspec.ADDRESS, console.ready_address)
+        assert re.fullmatch(messages.ADDRESS, console.ready_address)
         assert TOKEN in "".join(map(plain, data.decode("utf-8", "replace").split("\n")))
 
 
@@ -196,7 +197,7 @@ def test_any_answer_of_a_guests_root_is_bounded_and_harmless(greeted: bool, data
 @tried
 @given(JSON)
 def test_any_json_is_no_thing_of_ours(data: t.Any) -> None:
-    for cls in (guestspec.NodePart, guestspec.JobMap, guestspec.GuestFacts, guestspec.BareHost):
-        with pytest.raises(guestspec.FormError) as caught:
-            guestspec.from_dict(cls, data)
+    for cls in (messages.NodePart, messages.JobMap, messages.GuestFacts, messages.BareHost):
+        with pytest.raises(form.FormError) as caught:
+            form.from_dict(cls, data)
         told(caught.value)

@@ -13,9 +13,9 @@ import json
 import hypothesis.strategies as st
 import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import PARAMETERS
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy_file import parse
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.policy_text import policy_text
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_file import parse
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_writer import policy_text
 from hypothesis import given
 
 from .inputs import JSON, TEXTS, damaged, told, tried

@@ -18,22 +18,24 @@ import xml.etree.ElementTree as ET
 
 import hypothesis.strategies as st
 import yaml
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds import OSV, SLG
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import domain_xml, nocloud
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import Seed, render
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import nocloud
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed import Seed, render
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from hypothesis import given
 
 from .inputs import ODD, TEXTS, told, tried
 
 BODY = "A" * 68
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXk\n" * 20 + "-----END OPENSSH PRIVATE KEY-----\n"
-OWNER = guestspec.Owner(user="alice", uid=1001, gid=1002, group="chem", home="/home/alice", shell="/bin/bash")
+OWNER = messages.Owner(user="alice", uid=1001, gid=1002, group="chem", home="/home/alice", shell="/bin/bash")
 SEED = Seed(
     name="vcn1-1", instance_id="4711.head.1.vcn1-1", mac="52:54:00:0a:00:01", distro="debian", job_id="4711.head",
     token="0123456789abcdef", node_address="10.77.0.11", torque_home="/var/spool/torque", owner=OWNER,
-    host_key=guestspec.KeyPair(private=PRIVATE, public=f"ssh-ed25519 {BODY} guest"),
+    host_key=messages.KeyPair(private=PRIVATE, public=f"ssh-ed25519 {BODY} guest"),
     authorized_key=f"ssh-ed25519 {BODY} job",
 )  # fmt: skip
 FIELDS = [f.name for f in dataclasses.fields(Seed) if "pattern" in f.metadata]
@@ -75,7 +77,7 @@ def test_a_seed_says_what_it_was_told_once_or_is_refused(said: dict[str, t.Any],
     try:
         seed = dataclasses.replace(SEED, owner=dataclasses.replace(OWNER, **of_owner), **said)
         texts = render(seed, None)
-    except guestspec.VTorqueError as error:
+    except errors.VTorqueError as error:
         told(error)
         return
     documents = {name: yaml.safe_load(text) for name, text in texts.items()}

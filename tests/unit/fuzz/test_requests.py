@@ -14,8 +14,8 @@ import typing as t
 
 import hypothesis.strategies as st
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import request
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.values import written
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import written
 from hypothesis import given
 
 from .inputs import JSON, TEXTS, as_bytes, spoiled, told, tried

@@ -13,14 +13,14 @@ import stat
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import (
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import user_additions
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import (
     AddedFile,
     Additions,
     Command,
     Package,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import additions
 
 UID = 4242
 HOME = "/home/it's alice"
@@ -95,7 +95,7 @@ class Guest:
         (self.root / "etc/vtorque/additions").write_text(text)
         (self.root / "etc/vtorque/additions").chmod(0o600)
         return subprocess.run(
-            ["/usr/sbin/chroot", self.root, "/bin/sh", additions.PROGRAM, str(seconds)],
+            ["/usr/sbin/chroot", self.root, "/bin/sh", user_additions.PROGRAM, str(seconds)],
             capture_output=True, text=True, timeout=300, check=False, umask=0o077,
             env={"PBS_JOBID": "7.head", "PBS_NODEFILE": "/aux/7.head", "VTORQUE_RANK": "0", "SECRET": "of root"},
         )  # fmt: skip
@@ -136,7 +136,7 @@ def test_a_file_that_is_there_is_replaced_and_no_link_is_followed_as_root(guest:
     assert guest.make(Additions(files=(AddedFile("/tmp/link", "644", base("mine")),))).returncode == 0
     assert (guest.root / "tmp/link").read_text() == "mine"
     done = guest.make(Additions(files=(AddedFile("/tmp/way/shadow", "644", base("mine")),)))
-    assert done.returncode == additions.USERS
+    assert done.returncode == user_additions.USERS
     assert done.stdout.splitlines()[-1].startswith("file /tmp/way/shadow: ")
     assert "Permission denied" in done.stdout
     assert (guest.root / "etc/shadow").read_text() == "root:*\n"
@@ -170,7 +170,7 @@ def test_commands_run_as_the_user_in_his_home_after_the_files(guest: Guest) -> N
 
 def test_the_first_command_that_fails_ends_it_and_its_words_are_told(guest: Guest) -> None:
     done = guest.make(run("true", "echo no licence; exit 3", "touch /tmp/never"))
-    assert done.returncode == additions.USERS
+    assert done.returncode == user_additions.USERS
     assert [line for line in done.stdout.splitlines() if line] == ["no licence", "command 2 ended with status 3"]
     assert not (guest.root / "tmp/never").exists()
 
@@ -178,7 +178,7 @@ def test_the_first_command_that_fails_ends_it_and_its_words_are_told(guest: Gues
 def test_a_command_that_would_never_end_is_ended(guest: Guest) -> None:
     """Its own clock stands still here, so that it is the status which is told."""
     done = guest.make(run("trap '' TERM; while :; do sleep 1; done"), seconds=1)
-    assert done.returncode == additions.USERS
+    assert done.returncode == user_additions.USERS
     assert "command 1 ended with status" in done.stdout
 
 

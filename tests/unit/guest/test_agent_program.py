@@ -14,11 +14,11 @@ import tty
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import VERSION, JobHost, JobMap
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.joining import script_of
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_keys import make_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.join import script_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import VERSION, JobHost, JobMap
 
 RUN = """set -e
 mount -t tmpfs tmpfs "$1/dev"

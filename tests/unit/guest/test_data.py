@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 APPLETS = ("grep", "head", "tr", "wc", "mkdir", "chown", "chmod", "stat", "sleep", "sync", "cat", "rm")
 NOTE = '#!/bin/sh\necho "{} $*" >>/asked\n'

@@ -11,7 +11,7 @@ import shutil
 import stat
 import subprocess
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 SETTINGS = """VTORQUE_USER=alice VTORQUE_UID=5000 VTORQUE_GID=6 VTORQUE_GROUP='HPC Users' VTORQUE_GROUPS='{groups}'
 VTORQUE_MOUNTS=

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 MOUNT = """#!/bin/sh
 echo "$@" >>/asked

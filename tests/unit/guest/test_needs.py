@@ -10,7 +10,7 @@ import re
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 MANUAL = templates.COLLECTION_DIR.parent / "docs/admin/images.md"
 POSIX = {

@@ -13,7 +13,7 @@ import signal
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 PROGRAM = templates.COLLECTION_DIR / "guest/pbsdsh.sh"
 HERE = os.uname().nodename

@@ -12,7 +12,7 @@ import stat
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 SETTINGS = """VTORQUE_TOKEN=token VTORQUE_NODE_ADDRESS=127.0.0.1 VTORQUE_SSHD=sshd.service
 VTORQUE_NAME=v1-1 VTORQUE_FQDN=v1-1 VTORQUE_USER=alice VTORQUE_UID=5000 VTORQUE_GID=5000 VTORQUE_GROUP=alice

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 APPLETS = ("sh", "grep", "sed", "timeout", "head", "tail", "rm", "cat", "sleep", "touch")
 APT = """#!/bin/sh

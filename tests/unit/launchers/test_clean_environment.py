@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 HOOK = "hook"
 NAMES = sorted(path.name.removesuffix(".sh.j2") for path in (templates.COLLECTION_DIR / "launchers").glob("*.sh.j2"))

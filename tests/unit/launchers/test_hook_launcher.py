@@ -15,7 +15,7 @@ import tempfile
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 NODES = "nodes=1:ppn=2,neednodes=1:ppn=2,walltime=01:00:00"
 OURS = f"nodes=1,other=vtorque,{NODES}"

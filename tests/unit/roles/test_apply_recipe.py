@@ -13,8 +13,8 @@ import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import recipe, recipe_bundle
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import recipe, recipe_bundle
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 PROGRAM = COLLECTION_DIR.parent / "roles/guest_image/files/apply_recipe.sh"
 # what is mounted goes with the namespace

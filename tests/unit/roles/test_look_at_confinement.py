@@ -12,7 +12,7 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 PROGRAM = COLLECTION_DIR.parent / "roles/compute_node/files/look_at_confinement.py"
 APPARMOR = {"sys/module/apparmor/parameters/enabled": "Y\n"}

@@ -14,7 +14,7 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 PROGRAM = COLLECTION_DIR.parent / "roles/common/files/look_at_places.py"
 PREFIX = {"variable": "vtorque_prefix_nodes", "trusted": True}

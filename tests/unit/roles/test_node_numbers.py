@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 ROLE = COLLECTION_DIR.parent / "roles/compute_node"
 AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 PROGRAM = COLLECTION_DIR.parent / "roles/frontend/files/node_properties.py"
 PBSNODES = """#!/bin/sh

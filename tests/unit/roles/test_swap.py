@@ -11,7 +11,7 @@ import sys
 import threading
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 FILES = COLLECTION_DIR.parent / "roles/common/files"
 

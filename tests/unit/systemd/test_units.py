@@ -9,9 +9,9 @@ import configparser
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import image_wants
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.templates import COLLECTION_DIR, render
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import copy_queue
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR, render
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
 
 UNITS = {path.name.removesuffix(".j2"): path for path in (COLLECTION_DIR / "systemd").iterdir()}
@@ -62,8 +62,8 @@ def test_the_timer_comes_again_and_not_on_all_nodes_at_once() -> None:
 
 def test_images_are_fetched_when_a_mark_is_there_and_for_as_long_as_it_takes() -> None:
     node = NodeSettings(node_name="cn1", node_number=1)
-    assert read("vtorque-cache.path")["Path"]["DirectoryNotEmpty"] == str(image_wants.marks_of(node))
-    assert image_wants.UNIT in CACHE
+    assert read("vtorque-cache.path")["Path"]["DirectoryNotEmpty"] == str(copy_queue.marks_of(node))
+    assert copy_queue.UNIT in CACHE
     service = read("vtorque-cache.service")["Service"]
     assert (service["Type"], service["ExecStart"]) == ("oneshot", "/opt/vtorque/bin/vtorque-cache fill")
     assert (service["TimeoutStartSec"], service["Nice"]) == ("infinity", "19")

@@ -18,8 +18,11 @@ import subprocess
 import sys
 import time
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, templates
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import parse
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import parse
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
 
 JOB, START = "4711.head", 1
 HERE = socket.gethostname()
@@ -54,7 +57,7 @@ class World:
         self.run_dir = where / "run" / "jobs" / f"{JOB}.{START}"
         self.asked = where / "asked"
         for name in ("bin", "prefix/bin", "pool", "torque/aux", "etc"):
-            records.make_directory(where / name)
+            files_module.make_directory(where / name)
         (where / "torque/aux" / JOB).write_text(f"{HERE}\n{HERE}\n")
         (where / "pool/tiny.qcow2").write_text("a disk")
         (where / "pool/tiny.qcow2").chmod(0o444)
@@ -65,7 +68,7 @@ class World:
             "vm_img_dir": str(where / "pool"), "distro_default": "debian", "hypervisor_default": "qemu",
         }  # fmt: skip
         (where / "etc/vtorque.yml").write_text(json.dumps(settings))
-        records.make_directory(self.run_dir)
+        files_module.make_directory(self.run_dir)
         source = {"plugin": "mikelangelo.vtorque.pbs_nodefile", "job_id": JOB, "config": str(where / "etc/vtorque.yml")}
         (self.run_dir / "job.pbs_nodefile.yml").write_text(json.dumps(source))
         config = templates.render("ansible.cfg.j2", site_dir=None, prefix=str(where), run_dir=str(self.run_dir))
@@ -91,7 +94,7 @@ class World:
             "PYTHONPATH": os.environ["PYTHONPATH"], "LC_ALL": "C.UTF-8", "HOME": str(self.where),
             "ANSIBLE_CONFIG": str(self.run_dir / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", ""),
-            "VTORQUE_DEADLINE": str(time.monotonic() + 120), "VTORQUE_SHELL": str(records.ProcessId.of(me)),
+            "VTORQUE_DEADLINE": str(time.monotonic() + 120), "VTORQUE_SHELL": str(process_id.ProcessId.of(me)),
         }  # fmt: skip
         source = ["-i", str(self.run_dir / "job.pbs_nodefile.yml")]
         places = ["-e", f"vtorque_prefix={self.where}/prefix", "-e", f"vtorque_records_dir={self.where}/records"]
@@ -124,8 +127,8 @@ def main() -> None:
     assert node == ["present", 1, HERE], node
     for name in ("plan.json", "ready.json", "job_key", "known_hosts"):
         assert name in world.files(), name
-    link = world.where / "run/shells" / str(records.ProcessId.of(os.getpid()))
-    ready = records.ReadyRecord.from_dict(records.read_json(link / "ready.json"))
+    link = world.where / "run/shells" / str(process_id.ProcessId.of(os.getpid()))
+    ready = records.ReadyRecord.from_dict(files_module.read_json(link / "ready.json"))
     assert (ready.user, ready.guests[0].address) == ("nobody", "192.0.2.17")
     reads = subprocess.run(["cat", link / "job_key"], user=pwd.getpwnam("nobody").pw_uid, check=False)
     assert reads.returncode == 0, "the job's owner cannot read his key"
@@ -142,10 +145,10 @@ def main() -> None:
 
     world.answer("not XML")
     world.play("prologue", status=1)  # the inventory says so
-    assert records.read_json(world.run_dir / "error.json")["fault"] == "site"
+    assert files_module.read_json(world.run_dir / "error.json")["fault"] == "site"
     world.answer(QSTAT.replace("{request}", "vtorque:rubbish"))
     world.play("prologue", status=2)
-    assert records.read_json(world.run_dir / "error.json")["fault"] == "user"
+    assert files_module.read_json(world.run_dir / "error.json")["fault"] == "user"
     assert not pathlib.Path("/tmp/vtorque-canary").exists()
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 
 from .task import JOB, START, make_plan
 
@@ -24,5 +24,5 @@ def run_dir(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.fixture
 def plan(run_dir: pathlib.Path) -> JobPlan:
     made = make_plan("n1")
-    records.write(run_dir / "plan.json", made.to_json())
+    files.write(run_dir / "plan.json", made.to_json())
     return made

@@ -13,20 +13,21 @@ import types
 import typing as t
 from unittest import mock
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_keys import make_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 
 JOB = "4711.head"
 START = 2
-OWNER = guestspec.Owner(user="alice", uid=1234, gid=1234, group="domain users", home="/home/alice", shell="/bin/bash")
+OWNER = messages.Owner(user="alice", uid=1234, gid=1234, group="domain users", home="/home/alice", shell="/bin/bash")
 FACTS = {"rank": 0, "name": "vn1-3", "mac": "52:54:00:00:01:03", "address": "192.0.2.17", "timings_s": {"ready": 3.2}}
 KEYS = {rank: make_key(f"guest-{rank}@test") for rank in range(4)}
 JOB_KEY = make_key("job@test")
 
 
-def guest(rank: int) -> guestspec.GuestSpec:
-    return guestspec.GuestSpec(
+def guest(rank: int) -> messages.GuestSpec:
+    return messages.GuestSpec(
         rank=rank, index=0, image="tiny@1", distro="debian", arch="x86_64", vcpus=1, ram_mib=256,
         hypervisor="qemu", fs_type="sharedfs", host_key=KEYS[rank], authorized_key=JOB_KEY.public,
     )  # fmt: skip
@@ -34,7 +35,7 @@ def guest(rank: int) -> guestspec.GuestSpec:
 
 def make_plan(*nodes: str, ram_mib: int = 256, image: str = "tiny@1") -> JobPlan:
     parts = tuple(
-        guestspec.NodePart(
+        messages.NodePart(
             version=1,
             do="present",
             job_id=JOB,
@@ -155,4 +156,4 @@ def act(
 
 
 def error(run_dir: pathlib.Path) -> dict[str, t.Any]:
-    return records.read_json(run_dir / "error.json")
+    return files.read_json(run_dir / "error.json")

@@ -18,9 +18,10 @@ import typing as t
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_plan, job_record
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import early_node
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection, node_socket
 
 from .task import FACTS, JOB_KEY, KEYS, Gone, Node, act, error, good, make_plan
 
@@ -31,9 +32,7 @@ SECOND = {**FACTS, "rank": 1, "name": "vn2-1", "mac": "52:54:00:00:02:01", "addr
 def test_a_node_is_asked_once_for_its_own_part(run_dir: pathlib.Path, plan: JobPlan) -> None:
     node = Node(good(FACTS))
     result = act(job_guests, run_dir, node, timeout=77)
-    assert guestspec.from_dict(guestspec.NodePart, node.requests[0]) == dataclasses.replace(
-        plan.parts["n1"], timeout_s=77.0
-    )
+    assert form.from_dict(messages.NodePart, node.requests[0]) == dataclasses.replace(plan.parts["n1"], timeout_s=77.0)
     assert result["changed"]
     assert result["guests"] == {"n1": [SHOWN]}
     assert result["diff"] == {"before": {"n1": []}, "after": {"n1": [SHOWN]}}
@@ -41,11 +40,11 @@ def test_a_node_is_asked_once_for_its_own_part(run_dir: pathlib.Path, plan: JobP
 
 def test_all_nodes_are_asked_and_then_told_of_each_other(run_dir: pathlib.Path) -> None:
     """In the order of the ranks, one slot for each vCPU, with the key that each was given."""
-    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    files.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
     node = Node(good(FACTS), others={"n2": Node(good(SECOND))})
     act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
     assert node.asked("present") == node.asked("join") == ["n1", "n2"]
-    maps = [guestspec.from_dict(guestspec.JobMap, one) for one in node.requests if one["do"] == "join"]
+    maps = [form.from_dict(messages.JobMap, one) for one in node.requests if one["do"] == "join"]
     assert [[(host.name, host.address, host.slots) for host in one.hosts] for one in maps] == [
         [("vn1-3", "192.0.2.17", 1), ("vn2-1", "192.0.2.18", 1)]
     ] * 2
@@ -57,7 +56,7 @@ def test_one_node_after_the_other_where_the_site_wants_it(
     run_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_guests.constants, "DEFAULT_FORKS", 1)
-    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    files.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
     node = Node(good(FACTS), others={"n2": Node(good(SECOND))})
     act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
     assert [(one["do"], one["node"]) for one in node.requests][:2] == [("present", "n1"), ("present", "n2")]
@@ -71,7 +70,7 @@ def test_nodes_that_had_their_turn_speak_for_the_image(
     """That two others fail alike is then no evidence against it."""
     monkeypatch.setattr(job_guests.constants, "DEFAULT_FORKS", at_once)
     nodes = ["n1", "n2", "n3", "n4"]
-    records.write(run_dir / "plan.json", make_plan(*nodes).to_json())
+    files.write(run_dir / "plan.json", make_plan(*nodes).to_json())
     told = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
     bad = Node({"version": 1, "ok": False, "error": told, "left": []})
     node = Node(good(FACTS), others={"n2": Node(good(SECOND)), "n3": bad, "n4": bad})
@@ -80,7 +79,7 @@ def test_nodes_that_had_their_turn_speak_for_the_image(
 
 
 def test_two_nodes_that_name_the_same_guest_are_not_believed(run_dir: pathlib.Path) -> None:
-    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    files.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
     node = Node(good(FACTS), others={"n2": Node(good({**SECOND, "address": FACTS["address"]}))})
     result = act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
     assert "2 guests have the address" in result["msg"]
@@ -130,9 +129,9 @@ def test_the_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_pla
 ) -> None:  # fmt: skip
     ours, theirs = socket.socketpair()
     complaint = os.memfd_create("complaint")
-    monkeypatch.setenv(early_node.VARIABLE, f"{ours.fileno()}.{complaint}")
+    monkeypatch.setenv(node_socket.VARIABLE, f"{ours.fileno()}.{complaint}")
     part = make_plan("n1", ram_mib=ram_mib).parts["n1"]
-    records.write(run_dir / early_node.ASKED, json.dumps({"digest": early_node.digest(part)}))
+    files.write(run_dir / node_socket.ASKED, json.dumps({"digest": node_socket.digest(part)}))
     node = Node(good(FACTS))
     node.put(run_dir.parents[1] / "prefix")
     monkeypatch.setattr(job_guests, "program_of", lambda _prefix: run_dir.parents[1] / "prefix/bin/vtorque-node")
@@ -289,12 +288,12 @@ def test_a_node_that_falls_silent_is_told_of_though_ssh_says_nothing(run_dir: pa
 
 
 def test_every_error_of_a_start_stays(run_dir: pathlib.Path) -> None:
-    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    files.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
     told = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "", "cause": "bridge"}
     bad = Node({"version": 1, "ok": False, "error": told, "left": []})
     act(job_guests, run_dir, Node(b"", others={"n2": bad}), hosts=["n1", "n2"], timeout=9)
-    assert records.read_json(run_dir / "error.n2.json")["what"] == "n2: bridge br0"
-    assert records.read_json(run_dir / "error.n1.json")["host"] == "n1"
+    assert files.read_json(run_dir / "error.n2.json")["what"] == "n2: bridge br0"
+    assert files.read_json(run_dir / "error.n1.json")["host"] == "n1"
     assert error(run_dir)["host"] in ("n1", "n2")
 
 
@@ -350,7 +349,7 @@ def test_a_call_dies_with_ansible_and_nothing_else_does(
     run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     during: list[int] = []
-    really = job_guests.hear_all
+    really = node_connection.hear_all
 
     def heard(*args: t.Any, **more: t.Any) -> t.Any:
         during.append(death_signal())
@@ -389,7 +388,7 @@ def mixed(run_dir: pathlib.Path) -> JobPlan:
     plan = make_plan("n1", "n2")
     bare = dataclasses.replace(plan.node_parts[1], guests=(), bare_slots=2)
     plan = dataclasses.replace(plan, node_parts=(plan.node_parts[0], bare))
-    records.write(run_dir / "plan.json", plan.to_json())
+    files.write(run_dir / "plan.json", plan.to_json())
     return plan
 
 
@@ -400,9 +399,9 @@ def test_a_bare_host_is_told_and_guests_are_told_of_it(run_dir: pathlib.Path) ->
     result = act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
     assert result["guests"] == {"n1": [SHOWN], "n2": []}
     assert node.asked("join") == ["n1", "n2"]
-    maps = [guestspec.from_dict(guestspec.JobMap, one) for one in node.requests if one["do"] == "join"]
+    maps = [form.from_dict(messages.JobMap, one) for one in node.requests if one["do"] == "join"]
     key = " ".join(KEYS[1].public.split()[:2])
-    assert [one.hosts[1] for one in maps] == [guestspec.JobHost("n2", "192.0.2.9", 2, key, bare=True)] * 2
+    assert [one.hosts[1] for one in maps] == [messages.JobHost("n2", "192.0.2.9", 2, key, bare=True)] * 2
     gone = Node(good())
     act(job_guests, run_dir, gone, hosts=["n1", "n2"], state="absent", timeout=60)
     assert {one["node"]: one["bare_slots"] for one in gone.requests} == {"n1": 0, "n2": 2}
@@ -439,7 +438,7 @@ def test_a_bare_host_does_not_speak_for_the_image(run_dir: pathlib.Path) -> None
     """It has booted none: two others that end alike are evidence all the same."""
     plan = make_plan("n1", "n2", "n3")
     bare = dataclasses.replace(plan.node_parts[2], guests=(), bare_slots=2)
-    records.write(run_dir / "plan.json", dataclasses.replace(plan, node_parts=(*plan.node_parts[:2], bare)).to_json())
+    files.write(run_dir / "plan.json", dataclasses.replace(plan, node_parts=(*plan.node_parts[:2], bare)).to_json())
     told = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
     bad = {"version": 1, "ok": False, "error": told, "left": []}
     node = Node(bad, others={"n2": Node(bad), "n3": Node(good(bare=[HOST]))})

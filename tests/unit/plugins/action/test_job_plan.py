@@ -13,13 +13,13 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_plan
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.kept import keep
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.keys import make_key
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import planning as start_planning
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.job_snapshot import keep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_keys import make_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning as start_planning
 
 from .task import JOB, START, act, error, make_plan
 
@@ -42,7 +42,7 @@ def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> types.S
         return t.cast(JobPlan, world.plan)
 
     server = types.SimpleNamespace(job=lambda job_id: types.SimpleNamespace(start_count=world.start, x=""))
-    monkeypatch.setattr(job_plan.site_policy, "load", lambda path: site)
+    monkeypatch.setattr(job_plan.policy_file, "load", lambda path: site)
     monkeypatch.setattr(job_plan, "open_batch", lambda policy: server)
     monkeypatch.setattr(start_planning, "offers_of", lambda job, policy: None)
     monkeypatch.setattr(start_planning, "make_plan", plan_it)
@@ -111,7 +111,7 @@ def test_a_plan_of_other_guests_takes_the_place_of_the_former(
     "changes",
     [
         pytest.param({"user_shell": "/bin/zsh"}, id="the shell"),
-        pytest.param({"additions": guestspec.Additions((guestspec.Package("gcc"),))}, id="what the user adds"),
+        pytest.param({"additions": messages.Additions((messages.Package("gcc"),))}, id="what the user adds"),
     ],
 )
 def test_a_plan_that_differs_beside_its_guests_takes_the_place_of_the_former(

@@ -12,17 +12,18 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_record
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import record_form
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, process_id
 
 from .task import FACTS, JOB, KEYS, START, Node, act, error, good, make_plan
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch) -> records.ProcessId:
+def shell(monkeypatch: pytest.MonkeyPatch) -> process_id.ProcessId:
     """The process that becomes the job's shell: this one."""
-    me = records.ProcessId.of(os.getpid())
+    me = process_id.ProcessId.of(os.getpid())
     monkeypatch.setenv("VTORQUE_SHELL", str(me))
     return me
 
@@ -42,9 +43,9 @@ def test_the_shell_finds_its_record(run_dir: pathlib.Path, plan: JobPlan, shell:
     result = act(job_record, run_dir, records_dir=kept)
     assert result["changed"]
     link = run_dir.parents[1] / "shells" / str(shell)
-    ready = records.ReadyRecord.from_dict(records.read_json(link.resolve() / "ready.json"))
+    ready = records.ReadyRecord.from_dict(files.read_json(link.resolve() / "ready.json"))
     assert ready.shell == shell
-    assert ready.boot_id == records.boot_id()
+    assert ready.boot_id == process_id.boot_id()
     assert ready.user == "alice"
     assert ready.guests == (records.ReadyGuest(0, "vn1-3", "n1", "192.0.2.17", vcpus=1),)
     key = " ".join(KEYS[0].public.split()[:2])
@@ -58,7 +59,7 @@ def test_the_record_of_the_job_outlives_it(run_dir: pathlib.Path, shell: t.Any, 
     act(job_record, run_dir, records_dir=kept)
     act(job_guests, run_dir, Node(good(removed=["domain vn1-3"])), state="absent", timeout=60)
     act(job_record, run_dir, records_dir=kept, state="absent")
-    record = records.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
+    record = files.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
     assert record["guests"][0]["name"] == "vn1-3"
     assert record["guests"][0]["seconds"] == {"ready": 3.2}
     assert list(record["phases"]) == ["present.n1", "join", "record", "absent.n1"]
@@ -77,12 +78,12 @@ def test_the_record_tells_what_became_of_security_updates(
     node = Node(good(FACTS), join=good(updates=[updates_of("vn1-3")]))
     assert act(job_guests, run_dir, node, timeout=77)["changed"]
     assert act(job_record, run_dir, records_dir=kept)["changed"]
-    record = records.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
+    record = files.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
     told = {"outcome": "timed out", "packages": 2, "seconds": 60.0, "words": "3 more were not begun"}
     assert record["guests"][0]["updates"] == told
-    assert record_form.check(json.dumps(record).encode(), JOB, START) == record
+    assert schema.check(json.dumps(record).encode(), JOB, START) == record
     act(job_record, run_dir, records_dir=kept, state="absent")
-    record = records.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
+    record = files.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
     assert record["guests"][0]["updates"] == told
     assert list(run_dir.iterdir()) == []
 
@@ -135,7 +136,7 @@ def test_absent_takes_everything_back_once(run_dir: pathlib.Path, shell: t.Any, 
 
 
 def test_a_job_with_a_guest_missing_is_not_ready(run_dir: pathlib.Path, shell: t.Any, kept: str) -> None:
-    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    files.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
     act(job_guests, run_dir, Node(good(FACTS)), timeout=77)
     assert "1 of 2 guests are known" in act(job_record, run_dir, records_dir=kept)["msg"]
     assert not (run_dir / "job_key").exists()
@@ -143,7 +144,7 @@ def test_a_job_with_a_guest_missing_is_not_ready(run_dir: pathlib.Path, shell: t
 
 
 def test_two_guests_with_one_address_are_refused(run_dir: pathlib.Path, shell: t.Any, kept: str) -> None:
-    records.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
+    files.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
     act(job_guests, run_dir, Node(good(FACTS)), timeout=77)
     act(
         job_guests,

@@ -16,7 +16,8 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.mikelangelo.vtorque.plugins.inventory import pbs_nodefile
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import BatchJob, kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 
 CANARY = "$(touch /tmp/canary) {{ lookup('pipe', 'id') }}"
 """Stands wherever the submitter of a job can write; it must not be found in the inventory."""
@@ -59,7 +60,7 @@ def parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable
         answer: BatchJob | SiteFault | None = None, *, here: str = "n1", where: pathlib.Path = tmp_path, **options: str
     ) -> InventoryData:
         monkeypatch.setattr(pbs_nodefile.socket, "gethostname", lambda: here)
-        monkeypatch.setattr(pbs_nodefile.policy, "load", lambda path: None)
+        monkeypatch.setattr(pbs_nodefile.policy_file, "load", lambda path: None)
         if answer is not None:
             server = Server(answer)
             monkeypatch.setattr(pbs_nodefile, "open_batch", lambda policy: server)
@@ -204,7 +205,7 @@ def test_a_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: path
 def test_what_the_prologue_was_told_is_not_asked_again(parse: t.Any, tmp_path: pathlib.Path) -> None:
     where = tmp_path / "4711.head.2"
     where.mkdir()
-    kept.keep(job("n2", "n1"), where)
+    job_snapshot.keep(job("n2", "n1"), where)
     inventory = parse(SiteFault("qstat", "nobody is to ask"), where=where, job_id="4711.head")
     assert members(inventory, "mother_superior") == ["n2"]
     assert variables(inventory, "n1")["vtorque_start"] == 2

@@ -11,8 +11,9 @@ import pickle
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.frozen import frozen
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 
 
 class Fields:
@@ -106,6 +107,6 @@ def test_what_comes_after_the_fields_may_refuse_them() -> None:
         frozen(type("Thing", (), {**_body(), "__post_init__": refuse}))("a")
 
 
-@pytest.mark.parametrize("thing", [guestspec.Group("users", 100), records.ProcessId(3, 4)])
+@pytest.mark.parametrize("thing", [messages.Group("users", 100), process_id.ProcessId(3, 4)])
 def test_it_survives_a_pickle(thing: t.Any) -> None:
     assert pickle.loads(pickle.dumps(thing)) == thing

@@ -12,7 +12,8 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors, templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 ROOT = pathlib.Path(errors.__file__).parents[2]
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py"))

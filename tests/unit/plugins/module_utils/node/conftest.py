@@ -18,36 +18,39 @@ import typing as t
 
 import inotify_simple
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
-    domain,
-    front,
-    guests,
-    images,
-    locks,
-    making,
-    neighbours,
-    readiness,
-    seed,
-    watching,
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import connection
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainFacts, read_facts
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import readiness
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import (
+    build,
+    client,
+    monitor,
+    present_absent,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain_xml import DomainFacts, read_facts
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, job_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import start_lock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
 
-KEY = guestspec.KeyPair(
+KEY = messages.KeyPair(
     "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n",
     "ssh-ed25519 " + "A" * 68,
 )
-OWNER = guestspec.Owner("alice", 1001, 1001, "HPC Users", "/home/alice", "/bin/bash")
+OWNER = messages.Owner("alice", 1001, 1001, "HPC Users", "/home/alice", "/bin/bash")
 JOB = "7.head"
 PATIENCE_S = 120
 """Generous: a machine may be busy, and no test measures time."""
 
 
-def spec(rank: int = 0, **changes: t.Any) -> guestspec.GuestSpec:
-    one = guestspec.GuestSpec(
+def spec(rank: int = 0, **changes: t.Any) -> messages.GuestSpec:
+    one = messages.GuestSpec(
         rank=rank, index=rank, image="tiny", distro="debian", arch="x86_64", vcpus=2, ram_mib=64, hypervisor="qemu",
         fs_type="sharedfs", host_key=KEY, authorized_key=KEY.public,
     )  # fmt: skip
@@ -128,20 +131,20 @@ class Connection:
     def fileno(self) -> int:
         return int(self._heard.fileno())
 
-    def events(self) -> tuple[domain.DomainEvent, ...]:
+    def events(self) -> tuple[connection.DomainEvent, ...]:
         found = []
         for event in self._heard.read(timeout=0):
             name, _dot, kind = event.name.partition(".")
             if name == "dead" and event.mask & inotify_simple.flags.CREATE:
-                found.append(domain.DomainEvent("", "lost", "libvirt ended"))
+                found.append(connection.DomainEvent("", "lost", "libvirt ended"))
             elif kind == "paused":
-                found.append(domain.DomainEvent(name, "suspended", "an I/O error (no room left on the disk?)"))
+                found.append(connection.DomainEvent(name, "suspended", "an I/O error (no room left on the disk?)"))
             elif kind == "xml" and event.mask & inotify_simple.flags.DELETE:
-                found.append(domain.DomainEvent(name, "stopped", "it was destroyed"))
+                found.append(connection.DomainEvent(name, "stopped", "it was destroyed"))
         return tuple(found)
 
-    def capabilities(self) -> domain.Capabilities:
-        return domain.Capabilities({"x86_64": ("qemu",)}, self.hypervisor.qemu_ids)
+    def capabilities(self) -> connection.Capabilities:
+        return connection.Capabilities({"x86_64": ("qemu",)}, self.hypervisor.qemu_ids)
 
     def list(self, *, ours: bool = True) -> tuple[DomainFacts, ...]:
         return tuple(facts for facts in self.hypervisor.running.values() if facts.mark or not ours)
@@ -204,7 +207,7 @@ def like_qemu(place: pathlib.Path, guest: pathlib.Path, opens: pathlib.Path, **h
 class Asked:
     """A request in a process of its own, as `vtorque-node` is one; `answer` waits for it."""
 
-    def __init__(self, node: Node, part: guestspec.NodePart, deadline: Deadline) -> None:
+    def __init__(self, node: Node, part: messages.NodePart, deadline: Deadline) -> None:
         self._hearing, saying = os.pipe()
         self.caller, callers_end = os.pipe()
         """Close it, and nobody waits for the answer any more."""
@@ -218,10 +221,10 @@ class Asked:
         os.close(callers_end)
 
     @staticmethod
-    def _ask(node: Node, part: guestspec.NodePart, deadline: Deadline, caller: int) -> dict[str, t.Any]:
+    def _ask(node: Node, part: messages.NodePart, deadline: Deadline, caller: int) -> dict[str, t.Any]:
         try:
-            found = front.present(part, node.settings, deadline, caller=caller)
-            return {"guests": [guestspec.to_dict(one) for one in found]}
+            found = client.present(part, node.settings, deadline, caller=caller)
+            return {"guests": [form.to_dict(one) for one in found]}
         except VTorqueError as error:
             return {"error": error.to_dict()}
 
@@ -252,19 +255,19 @@ class Node:
         )  # fmt: skip
         real = images.find
         patch.setattr(images, "find", lambda name, where: real(name, where, owner_uid=os.getuid()))
-        for room in (guests, watching):
+        for room in (present_absent, monitor):
             patch.setattr(room, "Domains", self.hypervisor.connect)
-        patch.setattr(neighbours, "bridge_index", lambda _bridge: 1)
-        patch.setattr(neighbours, "node_address", lambda _bridge: "10.77.0.11")
-        patch.setattr(neighbours, "flush", lambda macs, _bridge: self.flushed.append(set(macs)))
-        patch.setattr(neighbours, "SYS_NET", directory / "net")
-        patch.setattr(making, "wait_ready", self.wait)
+        patch.setattr(addresses, "bridge_index", lambda _bridge: 1)
+        patch.setattr(addresses, "node_address", lambda _bridge: "10.77.0.11")
+        patch.setattr(addresses, "flush", lambda macs, _bridge: self.flushed.append(set(macs)))
+        patch.setattr(addresses, "SYS_NET", directory / "net")
+        patch.setattr(build, "wait_ready", self.wait)
         patch.setattr(seed, "render", self.render)
         # records are root's; whoever runs this test is root enough
-        patch.setattr(records, "read_json", lambda path: json.loads(path.read_text()))
+        patch.setattr(files_module, "read_json", lambda path: json.loads(path.read_text()))
         # the guests' owner need not be a user of this machine
-        write = records.write
-        patch.setattr(records, "write", lambda path, text, **_reader: write(path, text))
+        write = files_module.write
+        patch.setattr(files_module, "write", lambda path, text, **_reader: write(path, text))
 
     def render(self, told: seed.Seed, *_places: object) -> dict[str, str]:
         self.seeds.append(told)
@@ -274,22 +277,22 @@ class Node:
         return {guest.name: f"10.77.0.{100 + number}" for number, guest in enumerate(waiting)}
 
     @staticmethod
-    def part(count: int = 1, start: int = 1, job_id: str = JOB, **changes: t.Any) -> guestspec.NodePart:
+    def part(count: int = 1, start: int = 1, job_id: str = JOB, **changes: t.Any) -> messages.NodePart:
         specs = tuple(spec(rank, **changes) for rank in range(count))
-        return guestspec.NodePart(1, "present", job_id, start, "cn1", 60.0, OWNER, specs)
+        return messages.NodePart(1, "present", job_id, start, "cn1", 60.0, OWNER, specs)
 
     @staticmethod
     def soon() -> Deadline:
         return Deadline.after(PATIENCE_S)
 
-    def present(self, asked: guestspec.NodePart | None = None) -> tuple[guestspec.GuestFacts, ...]:
+    def present(self, asked: messages.NodePart | None = None) -> tuple[messages.GuestFacts, ...]:
         """The guests made here and now, without a worker."""
-        return guests.present(asked or self.part(), self.settings, self.soon())
+        return present_absent.present(asked or self.part(), self.settings, self.soon())
 
     def absent(self, start: int = 1) -> tuple[str, ...]:
-        return guests.absent(JOB, start, self.settings, self.soon())
+        return present_absent.absent(JOB, start, self.settings, self.soon())
 
-    def ask(self, asked: guestspec.NodePart | None = None, deadline: Deadline | None = None) -> Asked:
+    def ask(self, asked: messages.NodePart | None = None, deadline: Deadline | None = None) -> Asked:
         """What `vtorque-node` does with a request."""
         return Asked(self, asked or self.part(), deadline or self.soon())
 
@@ -301,18 +304,18 @@ class Node:
 
     @property
     def lock(self) -> pathlib.Path:
-        return locks.start_lock(self.settings, job_key(JOB, 1))
+        return start_lock.start_lock(self.settings, job_key(JOB, 1))
 
     @property
     def worker(self) -> int:
         """The process that holds the lock of the start."""
-        assert locks.is_held(self.lock)
+        assert start_lock.is_held(self.lock)
         return int(self.lock.read_text().split()[0])
 
     @property
     def run_directory(self) -> pathlib.Path:
         """The mother superior's; made when it is asked for."""
-        path = records.run_directory(JOB, 1, self.settings.run_dir)
+        path = layout.run_directory(JOB, 1, self.settings.run_dir)
         path.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -384,6 +387,6 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[
     yield here
     # a worker that a test left is nobody's
     for lock in (tmp_path / "run/locks").glob("*"):
-        if lock.name not in ("disk", "slots") and locks.is_held(lock):
+        if lock.name not in ("disk", "slots") and start_lock.is_held(lock):
             with contextlib.suppress(IndexError, OSError):  # it ends by itself, perhaps before it has signed
                 os.kill(int(lock.read_text().split()[0]), signal.SIGKILL)

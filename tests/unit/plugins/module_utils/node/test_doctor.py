@@ -13,7 +13,6 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     ImageFault,
     NodeFault,
@@ -21,20 +20,17 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.findings import CHECKS, Finding
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import (
-    doctor,
-    health,
-    image_wants,
-    image_work,
-    images,
-    own_sshd,
-    sweep,
-)
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import sshd
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import copy_queue, copy_worker
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import causes
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import CHECKS, Finding
 
-from . import image_pool
+from .pool import image_pool
 
 
 @pytest.fixture
@@ -64,11 +60,11 @@ def test_causes_of_notes_are_checked(
 ) -> None:
     """What would put the node offline is what the doctor finds."""
     asked: list[NodeSettings] = []
-    monkeypatch.setattr(health, check, asked.append)
+    monkeypatch.setattr(causes, check, asked.append)
     assert seen(look(settings)) == ("ok", shown)
     assert asked == [settings]
     fault = NodeFault("it", "is broken", cause="bridge")
-    monkeypatch.setattr(health, check, raiser(fault))
+    monkeypatch.setattr(causes, check, raiser(fault))
     with pytest.raises(NodeFault) as caught:
         look(settings)
     assert caught.value is fault
@@ -82,7 +78,7 @@ def raiser(error: Exception) -> t.Callable[..., t.NoReturn]:
 
 
 def test_libvirts_silence_is_told_once(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "check_virtualisation", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))
+    monkeypatch.setattr(causes, "check_virtualisation", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))
     assert seen(doctor.look_at_virtualisation(settings)) == ("none", "-")
 
 
@@ -145,7 +141,7 @@ class Disk(t.NamedTuple):
 def test_disk(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, free: int, expected: tuple[str, str, str]
 ) -> None:
-    monkeypatch.setattr(health, "check_disk", lambda _settings: None)
+    monkeypatch.setattr(causes, "check_disk", lambda _settings: None)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _path: Disk(100 << 30, 0, free << 30))
     finding = doctor.look_at_disk(settings)
     assert seen(finding) == expected[:2]
@@ -154,7 +150,7 @@ def test_disk(
 
 
 def test_disk_without_room(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "check_disk", raiser(NodeFault("no room", cause="disk")))
+    monkeypatch.setattr(causes, "check_disk", raiser(NodeFault("no room", cause="disk")))
     with pytest.raises(NodeFault, match="no room"):
         doctor.look_at_disk(settings)
 
@@ -254,10 +250,10 @@ def test_whom_confined_guests_may_reach_has_an_address(settings: NodeSettings) -
 
 def test_host_that_could_not_stay_bare_is_well(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many sites have no mixed requests."""
-    monkeypatch.setattr(own_sshd, "look", raiser(SiteFault("sshd of cn1", "takes no keys of jobs", "place it")))
+    monkeypatch.setattr(sshd, "look", raiser(SiteFault("sshd of cn1", "takes no keys of jobs", "place it")))
     finding = doctor.look_at_bare(settings)
     assert (finding.state, finding.remedy) == ("warn", "place it")
-    monkeypatch.setattr(own_sshd, "look", lambda *_words: None)
+    monkeypatch.setattr(sshd, "look", lambda *_words: None)
     assert doctor.look_at_bare(settings) == Finding("bare")
 
 
@@ -306,8 +302,8 @@ def test_records_that_the_front_end_does_not_get_are_told(
         record.parent.mkdir(parents=True)
         record.write_text("{}")
         os.utime(record, (time.time() - age_s,) * 2)
-        spool.leave(key, settings.state_dir)
-        spool.tried(key, why, settings.state_dir)
+        delivery_queue.leave(key, settings.state_dir)
+        delivery_queue.tried(key, why, settings.state_dir)
     finding = doctor.look_at_spool(settings)
     assert seen(finding) == expected
     assert re.search(words, finding.words)
@@ -324,16 +320,16 @@ def test_the_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     def look() -> Finding:
         return doctor.look_at_cache(dataclasses.replace(settings, cache_bytes=8 << 20), tmp_path / "no systemd")
 
-    monkeypatch.setattr(image_wants, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
     assert seen(look()) == ("ok", "-")
     settings.pool.chmod(0o755)
     image_pool.add(settings.pool, "tiny@1")
     for name in ("tiny@1", "gone@1"):
-        image_wants.want(settings, image_wants.Want("local", name))
-    image_work.work_off(settings, lambda _words: None)
+        copy_queue.want(settings, copy_queue.Want("local", name))
+    copy_worker.work_off(settings, lambda _words: None)
     assert seen(look()) == ("warn", "50%")
     assert "gone@1: no such image" in look().words
-    image_wants.want(settings, image_wants.Want("local", "gone@1"))
+    copy_queue.want(settings, copy_queue.Want("local", "gone@1"))
     assert seen(look()) == ("ok", "50%")
     image_pool.spoil(settings.images_dir / "copies/tiny@1/disk.img")
     assert "copy of tiny@1: disk.img was changed since it was verified" in look().words

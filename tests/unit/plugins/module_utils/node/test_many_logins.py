@@ -16,7 +16,7 @@ import types
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 LOGINS = 128

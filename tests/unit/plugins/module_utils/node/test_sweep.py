@@ -19,12 +19,18 @@ import typing as t
 import uuid
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_links
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import locks, remains, slots, sweep
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import Domains, DomainSpec, render_xml
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import Deadline, ProcessId, job_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import Domains
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import slots, start_lock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 EARLIER = "00000000-0000-4000-8000-000000000000"
 SILENT = NodeFault("libvirt", "gave no answer", cause="libvirt")
@@ -55,7 +61,7 @@ class Node:
             node_name="cn1", node_number=1, state_dir=directory / "state", run_dir=directory / "run",
             libvirt_uri="test:///default", template_dir=None, bridge="vtq-no-bridge",
         )  # fmt: skip
-        patch.setattr(remains, "SYS_NET", directory / "net")
+        patch.setattr(inventory, "SYS_NET", directory / "net")
         self.patch = patch
 
     def start(
@@ -86,9 +92,9 @@ class Node:
     def run(self, key: str, *, shell: ProcessId | None = None, boot: str = "") -> None:
         """What the prologue leaves on the mother superior."""
         directory = self.settings.run_dir / "jobs" / key
-        records.make_directory(directory)
-        (directory / "ready.json").write_text(json.dumps({"boot_id": boot or records.boot_id()}))
-        shell_links.point(shell or ended(), directory, self.settings.run_dir)
+        files.make_directory(directory)
+        (directory / "ready.json").write_text(json.dumps({"boot_id": boot or process_id.boot_id()}))
+        shell_link.point(shell or ended(), directory, self.settings.run_dir)
 
     def sweep(
         self, is_alive: sweep.IsAlive = dead, has_files: sweep.HasFiles = no_files, *, twice_s: float = 0.0,
@@ -173,10 +179,10 @@ def test_the_second_look_counts_from_the_first_one(node: Node) -> None:
 def test_a_start_that_shows_life_again_is_no_suspect_any_more(node: Node, who: str) -> None:
     node.start(7)
     node.sweep(twice_s=3600.0)
-    lock = locks.start_lock(node.settings, "7.head.1")
+    lock = start_lock.start_lock(node.settings, "7.head.1")
     with contextlib.ExitStack() as stack:
         if who == "maker":
-            stack.enter_context(locks.held(lock, node.settings, Deadline.after(60.0)))
+            stack.enter_context(start_lock.held(lock, node.settings, Deadline.after(60.0)))
         if who == "shell":
             node.run("7.head.1", shell=ProcessId.of(os.getpid()))
         swept = node.sweep(alive if who in ("server", "maker") else dead, lambda _job: who == "mom")
@@ -207,7 +213,7 @@ def test_a_file_of_suspects_that_says_nothing_costs_only_time(node: Node, garbag
 def test_a_suspicion_of_another_boot_or_form_is_none(node: Node, changes: dict[str, object]) -> None:
     node.start(7)
     node.settings.run_dir.mkdir()
-    told = {"version": 1, "boot_id": records.boot_id(), "suspects": {"7.head.1": 0.0}, **changes}
+    told = {"version": 1, "boot_id": process_id.boot_id(), "suspects": {"7.head.1": 0.0}, **changes}
     (node.settings.run_dir / "suspects.json").write_text(json.dumps(told))
     assert node.sweep(twice_s=1.0).removed == ()
 
@@ -217,7 +223,7 @@ def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -
     for number in (1, 2, 3, 4):
         node.start(number)
     node.run("3.head.1", shell=ProcessId.of(os.getpid()))
-    with locks.held(locks.start_lock(node.settings, "1.head.1"), node.settings, Deadline.after(60.0)):
+    with start_lock.held(start_lock.start_lock(node.settings, "1.head.1"), node.settings, Deadline.after(60.0)):
         for _look in range(3):
             node.sweep(dead, lambda job_id: job_id == "2.head")
         swept = node.sweep(dead, lambda job_id: job_id in ("1.head", "2.head"))
@@ -227,12 +233,12 @@ def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -
         "2.head.1": "the MOM here has files of its job",
         "3.head.1": f"its job's shell lives, process {os.getpid()}",
     }
-    assert not locks.tombstone(node.settings, "1.head.1").exists()
+    assert not start_lock.tombstone(node.settings, "1.head.1").exists()
 
 
 def test_who_holds_a_lock_for_no_job_is_named_and_left(node: Node) -> None:
     node.start(7)
-    with locks.held(locks.start_lock(node.settings, "7.head.1"), node.settings, Deadline.after(60.0)):
+    with start_lock.held(start_lock.start_lock(node.settings, "7.head.1"), node.settings, Deadline.after(60.0)):
         (left,) = node.sweep(dead).left
         assert f"process {os.getpid()} holds its lock, although there is no such job" in left.why
         assert node.sweep(unknown).left == ()
@@ -242,17 +248,17 @@ def test_who_holds_a_lock_for_no_job_is_named_and_left(node: Node) -> None:
 def test_who_watches_guests_of_a_lost_job_hears_that_it_is_over(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """He holds the lock as long as the guests live, and nobody else would ever tell him."""
     node.start(7)
-    lock = locks.start_lock(node.settings, "7.head.1")
-    records.make_directory(lock.parent)
+    lock = start_lock.start_lock(node.settings, "7.head.1")
+    files.make_directory(lock.parent)
     watcher = lock.open("w")
     fcntl.flock(watcher, fcntl.LOCK_SH)
-    real = sweep.guests.absent
+    real = sweep.present_absent.absent
 
     def absent(*words: t.Any, **how: t.Any) -> tuple[str, ...]:
         watcher.close()
         return real(*words)
 
-    monkeypatch.setattr(sweep.guests, "absent", absent)
+    monkeypatch.setattr(sweep.present_absent, "absent", absent)
     assert node.sweep(unknown).removed == ()
     assert node.sweep(dead, lambda _job: True).removed == ()
     assert node.sweep(dead, twice_s=3600.0).removed == ()
@@ -313,7 +319,7 @@ def test_what_is_of_an_earlier_boot_goes_at_once_without_anybodys_word(node: Nod
     for number in range(1, 7):  # more than a mass
         node.start(number, domain=False, boot=EARLIER)
     node.run("1.head.1", boot=EARLIER)
-    node.start(8, boot=records.boot_id())
+    node.start(8, boot=process_id.boot_id())
     node.start(9)
     node.silence_libvirt()
     if how == "boot":
@@ -335,17 +341,17 @@ def test_the_console_of_a_guest_that_lost_its_power_is_kept(node: Node) -> None:
 def test_what_is_of_an_earlier_boot_is_taken_away_by_one_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mother superior of its job may ask for the same: who comes second finds nothing, and no fault in that."""
     key = node.start(7, domain=False, boot=EARLIER)
-    lock = locks.start_lock(node.settings, key)
+    lock = start_lock.start_lock(node.settings, key)
     alone: list[bool] = []
-    monkeypatch.setattr(sweep, "keep_console", lambda *_: alone.append(locks.is_held_alone(lock)))
-    former = locks.bury
+    monkeypatch.setattr(sweep, "keep_console", lambda *_: alone.append(start_lock.is_held_alone(lock)))
+    former = start_lock.bury
 
     def meanwhile(settings: NodeSettings, key: str) -> None:
         former(settings, key)
         shutil.rmtree(settings.start_dir("8.head", 1), ignore_errors=True)
 
     node.start(8, domain=False, boot=EARLIER)
-    monkeypatch.setattr(locks, "bury", meanwhile)
+    monkeypatch.setattr(start_lock, "bury", meanwhile)
     swept = sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
     assert (swept.left, alone) == ((), [True])
     assert not lock.exists()
@@ -358,7 +364,7 @@ def test_earlier_is_only_what_nobody_works_on_and_what_says_so_whole(node: Node)
     node.start(3, domain=False, boot=EARLIER)
     (node.settings.guests_dir / "3.head.1" / "vcn1-30").mkdir()
     (node.settings.guests_dir / "3.head.1" / "vcn1-30" / "guest.json").write_text("{")
-    with locks.held(locks.start_lock(node.settings, held), node.settings, Deadline.after(60.0)):
+    with start_lock.held(start_lock.start_lock(node.settings, held), node.settings, Deadline.after(60.0)):
         assert sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0)) == sweep.Swept()
 
 
@@ -370,7 +376,7 @@ def test_a_guest_that_runs_is_of_this_boot_whatever_its_files_say(node: Node) ->
 
 def test_what_is_still_here_after_its_removal_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     key = node.start(7)
-    monkeypatch.setattr(sweep.guests, "absent", lambda *_words, **_how: ("domain vcn1-7",))
+    monkeypatch.setattr(sweep.present_absent, "absent", lambda *_words, **_how: ("domain vcn1-7",))
     swept = node.sweep()
     assert swept.removed == ()
     assert [said.key for said in swept.left] == [key]
@@ -380,14 +386,14 @@ def test_what_is_still_here_after_its_removal_is_told(node: Node, monkeypatch: p
 def test_what_would_not_go_is_told_and_keeps_nothing_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     node.start(8)
-    real = sweep.guests.absent
+    real = sweep.present_absent.absent
 
     def absent(job_id: str, *rest: t.Any, **how: t.Any) -> tuple[str, ...]:
         if job_id == "7.head":
             raise VTorqueError("the domain", "would not end")
         return real(job_id, *rest)
 
-    monkeypatch.setattr(sweep.guests, "absent", absent)
+    monkeypatch.setattr(sweep.present_absent, "absent", absent)
     swept = node.sweep()
     assert [said.key for said in swept.removed] == ["8.head.1"]
     (left,) = swept.left
@@ -422,7 +428,10 @@ def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> Non
     node.start(7)
     monkeypatch.setattr(sweep, "WAIT_S", 0.1)
     lock = node.settings.run_dir / "locks" / "sweep"
-    with locks.held(lock, node.settings, Deadline.after(60.0)), pytest.raises(VTorqueError, match=str(os.getpid())):
+    with (
+        start_lock.held(lock, node.settings, Deadline.after(60.0)),
+        pytest.raises(VTorqueError, match=str(os.getpid())),
+    ):
         node.sweep()
     assert node.sweep().removed
 
@@ -430,10 +439,10 @@ def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_who_begins_to_work_between_look_and_removal_is_not_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     answers = iter([False, True])
-    monkeypatch.setattr(sweep.locks, "is_held_alone", lambda _path: next(answers))
+    monkeypatch.setattr(sweep.start_lock, "is_held_alone", lambda _path: next(answers))
     swept = node.sweep()
     assert "begun to work" in swept.left[0].why
-    assert not locks.tombstone(node.settings, "7.head.1").exists()
+    assert not start_lock.tombstone(node.settings, "7.head.1").exists()
 
 
 def test_a_report_is_json_as_it_is(node: Node) -> None:

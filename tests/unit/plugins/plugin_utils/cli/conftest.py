@@ -25,13 +25,16 @@ import typing as t
 
 import inotify_simple
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import early_ssh, records, shell_links, templates
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import (
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, login_fifos, shell_link
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import (
     LostRecord,
-    ProcessId,
     ReadyGuest,
     ReadyRecord,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 from .hook_site import Site
 
@@ -43,8 +46,9 @@ FIRST_UID, PLACES, PORTS_TRIED = 100_000, 64, 10
 _numbers = itertools.count()
 BEGIN = """
 import json, pathlib, sys
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guestspec, records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import early_connection
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages as guestspec
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import early_ssh as early_connection
 record, directory, uid = json.load(sys.stdin)
 owner = guestspec.Owner(user="alice", uid=uid, gid=uid, group="alice", home="/", shell="/bin/sh")
 early_connection.begin(records.ReadyRecord.from_dict(record), pathlib.Path(directory), owner)
@@ -137,7 +141,7 @@ class JobPlace:
         self.node = Namespace(root, self.uid, shell)
         stack.callback(self.node.close)
         self.run_dir = self.node.run_dir
-        self.directory = self.run_dir / "jobs" / records.job_key(JOB_ID, 1)
+        self.directory = self.run_dir / "jobs" / layout.job_key(JOB_ID, 1)
 
     def _guest(self, *, busybox: bool) -> None:
         """A guest's sshd, on a port that is free; one may be taken between our look and sshd's."""
@@ -211,19 +215,19 @@ class JobPlace:
 
     def record(self, shell: ProcessId, /, **changes: t.Any) -> ReadyRecord:
         guest = ReadyGuest(0, "v1-1", "node1", "127.0.0.1", vcpus=3, port=self.port)
-        record = ReadyRecord(JOB_ID, 1, "alice", shell, records.boot_id(), (guest,), "", str(self.far_end))
+        record = ReadyRecord(JOB_ID, 1, "alice", shell, process_id.boot_id(), (guest,), "", str(self.far_end))
         return dataclasses.replace(record, **changes)
 
     def make_ready(self, shell: ProcessId, /, **changes: t.Any) -> None:
         """What root's prologue leaves for the process that becomes the shell."""
-        records.make_directory(self.directory)
-        records.write(self.directory / "job_key", self.job_key, reader_uid=self.uid)
-        records.write(self.directory / "known_hosts", f"v1-1 {self.host_key}\n", reader_uid=self.uid)
+        files_module.make_directory(self.directory)
+        files_module.write(self.directory / "job_key", self.job_key, reader_uid=self.uid)
+        files_module.write(self.directory / "known_hosts", f"v1-1 {self.host_key}\n", reader_uid=self.uid)
         record = self.record(shell, **changes)
         if self.early and record.guests:
             self.begin(record)
-        records.write_json(self.directory / "ready.json", record, reader_uid=self.uid)
-        shell_links.point(shell, self.directory, self.run_dir)
+        files_module.write_json(self.directory / "ready.json", record, reader_uid=self.uid)
+        shell_link.point(shell, self.directory, self.run_dir)
 
     def on_node(self, program: str, given: t.Any) -> None:
         """Run a program of Python as the node's root, with JSON on its standard input."""
@@ -236,9 +240,9 @@ class JobPlace:
 
     def begin(self, record: ReadyRecord) -> None:
         """Let root begin the shell's connection, as the prologue does."""
-        directory = records.RUN_DIR / "jobs" / self.directory.name
+        directory = layout.RUN_DIR / "jobs" / self.directory.name
         self.on_node(BEGIN, [dataclasses.asdict(record), str(directory), self.uid])
-        self.stack.callback(early_ssh.kill, self.directory / early_ssh.SAID)
+        self.stack.callback(login_fifos.kill, self.directory / login_fifos.SAID)
 
     def lose(self, *, heard: bool = True) -> None:
         """What the worker on the node does when the guest has ended.
@@ -247,7 +251,7 @@ class JobPlace:
             heard: the job's shell is told.
         """
         lost = LostRecord("v1-1", "node1", "it crashed", "one | Kernel panic\x1b[2J", 5.0)
-        records.write_json(self.directory / "lost.json", lost, reader_uid=self.uid)
+        files_module.write_json(self.directory / "lost.json", lost, reader_uid=self.uid)
         if heard:
             os.utime(self.directory / "ready.json")
 

@@ -13,14 +13,16 @@ import sys
 import textwrap
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guestspec import NodePart, from_dict
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import from_dict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NodePart
 
-IMPORT = str(pathlib.Path(records.__file__).parents[5])
+IMPORT = str(pathlib.Path(records.__file__).parents[6])
 JOB_ID = "12[1].th"
 KEY = "12-1.th.3"
 USER = "nobody"
@@ -199,9 +201,9 @@ class Site:
         program = textwrap.dedent(f"""
             import pathlib, sys
             sys.path.insert(0, {IMPORT!r})
-            from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import hook_work
+            from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import main as hook_work
             from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
-            from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.playbook import Places
+            from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.playbook import Places
             from ansible_collections.mikelangelo.vtorque.plugins.module_utils import installed
             if {str(self.collection or "")!r}:
                 installed.version.__defaults__ = (pathlib.Path({str(self.collection)!r}),)
@@ -233,13 +235,13 @@ class Site:
         return self.run_dir / "shells" / str(ProcessId.of(os.getpid()))
 
     def refusal(self, key: str = KEY) -> dict[str, t.Any]:
-        return records.read_json(self.run_dir / "jobs" / key / "refusal.json")
+        return files.read_json(self.run_dir / "jobs" / key / "refusal.json")
 
     def verdict(self, key: str = KEY) -> dict[str, t.Any]:
-        return records.read_json(self.run_dir / "jobs" / key / "verdict.json")
+        return files.read_json(self.run_dir / "jobs" / key / "verdict.json")
 
     def record(self, key: str = KEY) -> dict[str, t.Any]:
-        return records.read_json(self.state_dir / "records" / key / "record.json")
+        return files.read_json(self.state_dir / "records" / key / "record.json")
 
     def played(self) -> list[str]:
         path = self.place / "played"

@@ -9,8 +9,9 @@ import pathlib
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import templates
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vmgr, vsub
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_vmgr_proposals(tmp_path: pathlib.Path, words: list[str], proposed: list
     pool, kept = tmp_path / "pool", tmp_path / "records"
     for path in (pool / "debian12@3", pool / "tiny@1", kept / "4711.head.1", kept / "72-1.head.1"):
         path.mkdir(parents=True)
-    told = vmgr.completion_words(str(pool), str(kept))
+    told = main.completion_words(str(pool), str(kept))
     text = templates.render("completion/vmgr.bash.j2", site_dir=None, **told)
     script = (
         f'compopt() {{ :; }}\n{text}\nCOMP_WORDS=(vmgr "$@")\nCOMP_CWORD=$#\n'

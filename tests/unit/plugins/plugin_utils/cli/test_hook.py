@@ -14,14 +14,14 @@ import signal
 import stat
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import player
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hook_work import REQUEUE
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import ansible_process
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks.main import REQUEUE
 
 from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left, readable_by
 
@@ -37,7 +37,7 @@ def test_prologue_plays_the_playbook_for_this_start(site: Site) -> None:
         "plugin": "mikelangelo.vtorque.pbs_nodefile", "job_id": JOB_ID, "config": str(site.place / "etc/vtorque.yml"),
         "nodefile": str(site.torque_home / "aux" / JOB_ID),
     }  # fmt: skip
-    assert records.read_json(site.directory / "phase.prologue.json")["seconds"] >= 0
+    assert files.read_json(site.directory / "phase.prologue.json")["seconds"] >= 0
     assert not (site.directory / "refusal.json").exists()
 
 
@@ -133,8 +133,8 @@ def test_former_word_of_the_same_start_does_not_count(site: Site) -> None:
     """A server that was restored counts its jobs from a number that was given before."""
     site.fail(UserFault("old"))
     assert site.prologue().returncode == 0
-    records.write(site.directory / "lost.json", "{}")
-    (site.run_dir / player.SETTINGS).unlink()  # what would let a player load beforehand, which this one cannot
+    files.write(site.directory / "lost.json", "{}")
+    (site.run_dir / ansible_process.SETTINGS).unlink()  # what would let a player load beforehand, which this one cannot
     site.play(READY)
     assert site.prologue().returncode == 0
     assert not (site.directory / "refusal.json").exists()

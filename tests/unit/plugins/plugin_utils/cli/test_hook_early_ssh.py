@@ -16,8 +16,8 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import early_ssh, shell_links
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import login_fifos, shell_link
 
 from .hook_site import READY, USER, Site, nothing_left
 
@@ -33,8 +33,8 @@ class Begun:
         self._told = site.place / "began"
         uid = pwd.getpwnam(USER).pw_uid
         self.line = (
-            f'mkfifo "$run_dir/{early_ssh.SAID}"; setsid setpriv --reuid={uid} --clear-groups {program} 1000 '
-            f'0<>"$run_dir/{early_ssh.SAID}" >/dev/null 2>&1 & echo $! >{self._told}; '
+            f'mkfifo "$run_dir/{login_fifos.SAID}"; setsid setpriv --reuid={uid} --clear-groups {program} 1000 '
+            f'0<>"$run_dir/{login_fifos.SAID}" >/dev/null 2>&1 & echo $! >{self._told}; '
             f"until grep -qx ssh /proc/$!/comm; do sleep 0.1; done"
         )
 
@@ -75,7 +75,7 @@ def test_a_start_that_fails_takes_it_back(site: Site, begun: Begun) -> None:
     site.prologue()
     assert site.refusal()["why"].startswith("the playbook ended well")
     assert begun.gone()
-    assert not (site.directory / early_ssh.SAID).exists()
+    assert not (site.directory / login_fifos.SAID).exists()
 
 
 def test_a_start_that_begins_again_takes_the_former_one_away(site: Site, begun: Begun) -> None:
@@ -91,7 +91,7 @@ def test_whoever_removes_the_run_directory_ends_it_first(site: Site, begun: Begu
     """So does the sweep, when the epilogue is lost."""
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
-    assert "ssh of the job's shell" in shell_links.remove_run(site.directory, site.run_dir)
+    assert "ssh of the job's shell" in shell_link.remove_run(site.directory, site.run_dir)
     assert begun.gone()
     nothing_left(site)
 
@@ -101,24 +101,24 @@ def test_what_would_not_end_is_left_and_told(site: Site, begun: Begun, monkeypat
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
     with monkeypatch.context() as patch:
-        patch.setattr(early_ssh.signal, "pidfd_send_signal", lambda _handle, _number: None)
-        patch.setattr(early_ssh, "END_S", 0.0)
+        patch.setattr(login_fifos.signal, "pidfd_send_signal", lambda _handle, _number: None)
+        patch.setattr(login_fifos, "END_S", 0.0)
         with pytest.raises(VTorqueError, match="would not end"):
-            shell_links.remove_run(site.directory, site.run_dir)
-    assert stat.S_ISFIFO((site.directory / early_ssh.SAID).stat().st_mode)
-    shell_links.remove_run(site.directory, site.run_dir)
+            shell_link.remove_run(site.directory, site.run_dir)
+    assert stat.S_ISFIFO((site.directory / login_fifos.SAID).stat().st_mode)
+    shell_link.remove_run(site.directory, site.run_dir)
     assert begun.gone()
 
 
 def test_a_program_with_roots_rights_is_not_ended_for_its_user(site: Site, begun: Begun) -> None:
     site.play(READY)
     assert site.prologue().returncode == 0
-    os.mkfifo(site.directory / early_ssh.SAID)
-    said = os.open(site.directory / early_ssh.SAID, os.O_RDWR)
+    os.mkfifo(site.directory / login_fifos.SAID)
+    said = os.open(site.directory / login_fifos.SAID, os.O_RDWR)
     with subprocess.Popen([site.place / "ssh", "1000"], stdin=said) as other:
         os.close(said)
         try:
-            assert not early_ssh.end(site.directory)
+            assert not login_fifos.end(site.directory)
             assert other.poll() is None
         finally:
             other.kill()
@@ -128,8 +128,8 @@ def test_it_is_ended_too_before_it_is_ssh(site: Site) -> None:
     """Between root's call and ssh stands setpriv, at first with root's rights."""
     site.play(READY)
     assert site.prologue().returncode == 0
-    os.mkfifo(site.directory / early_ssh.SAID)
-    said = os.open(site.directory / early_ssh.SAID, os.O_RDWR)
+    os.mkfifo(site.directory / login_fifos.SAID)
+    said = os.open(site.directory / login_fifos.SAID, os.O_RDWR)
     shutil.copy(shutil.which("sleep") or "", site.place / "setpriv")
     with subprocess.Popen([site.place / "setpriv", "1000"], stdin=said) as becoming:
         os.close(said)
@@ -138,7 +138,7 @@ def test_it_is_ended_too_before_it_is_ssh(site: Site) -> None:
             # the kernel closes what Popen waits for before it gives the process its name
             while name.read_text() != "setpriv\n" and becoming.poll() is None:
                 time.sleep(0.001)
-            assert early_ssh.end(site.directory)
+            assert login_fifos.end(site.directory)
         finally:
             becoming.kill()
 
@@ -165,7 +165,7 @@ def test_nothing_else_that_an_ssh_has_open_is_looked_at(
             while pathlib.Path(f"/proc/{other.pid}/comm").read_text() != "ssh\n":
                 select.select([], [], [], 0.05)
             monkeypatch.setattr(os, "stat", noted)
-            assert early_ssh.end(site.directory)
+            assert login_fifos.end(site.directory)
             assert {path for path in looked if "/fd/" in path} == {f"/proc/{begun.pid}/fd/0"}
             assert other.poll() is None
         finally:

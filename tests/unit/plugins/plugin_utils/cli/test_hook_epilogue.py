@@ -12,20 +12,22 @@ import subprocess
 import time
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import installed, records, shell_links, spool
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import installed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hand_over, record_form
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema, transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue, shell_link
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left, readable_by
 
 
 def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> None:
     assert site.prologue().returncode == 0
-    shell_links.point(ProcessId.of(os.getpid()), site.directory, site.run_dir)
+    shell_link.point(ProcessId.of(os.getpid()), site.directory, site.run_dir)
     site.make_guest()
     done = site.epilogue("37")
     assert (done.returncode, done.stderr) == (0, "")
@@ -34,7 +36,7 @@ def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> Non
     record = site.record()
     assert (record["exit_status"], record["job_id"], record["start"], record["user"]) == (37, JOB_ID, 3, USER)
     assert record["left"] == []
-    assert record_form.check(json.dumps(record).encode(), JOB_ID, 3) == record, "what a front end takes"
+    assert schema.check(json.dumps(record).encode(), JOB_ID, 3) == record, "what a front end takes"
     assert set(record["phases"]) == {"prologue", "epilogue"}
     assert record["ended"] <= time.time()
     assert record["vtorque"] == installed.version()
@@ -59,7 +61,7 @@ def test_installation_that_was_cut_off_leaves_nothing_of_the_job(site: Site) -> 
 def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
     assert site.prologue().returncode == 0
     known = {"version": 1, "guests": [{"name": "vt1-1"}], "phases": {"plan": {"began": 1, "seconds": 2}}, "ended": 5.0}
-    records.write(site.state_dir / "records" / KEY / "record.json", json.dumps(known))
+    files.write(site.state_dir / "records" / KEY / "record.json", json.dumps(known))
     assert site.epilogue("-11").returncode == 0
     record = site.record()
     assert record["guests"] == [{"name": "vt1-1"}]
@@ -110,7 +112,7 @@ def test_epilogue_says_how_many_consoles_the_front_end_does_not_get(site: Site, 
     words = f"consoles that are too many for fe and stay in {place}: "
     said = [line for line in (place / "vtorque.log").read_text().splitlines() if words in line]
     assert [line.rpartition(words)[2] for line in said] == ([str(more)] if more else [])
-    handed = [name for name in hand_over.pack(JOB_ID, 3, place).files if name.startswith("vt1-")]
+    handed = [name for name in transfer_format.pack(JOB_ID, 3, place).files if name.startswith("vt1-")]
     assert len(handed) == consoles - more
 
 
@@ -124,7 +126,7 @@ def test_epilogue_marks_its_record_before_it_is_announced(site: Site) -> None:
     assert site.epilogue("5").returncode == 0
     assert gone.read_text() == "\n"
     assert (site.place / "marked").read_text() == f"{KEY}\n"
-    assert spool.is_marked(KEY, site.state_dir)
+    assert delivery_queue.is_marked(KEY, site.state_dir)
 
 
 def test_epilogue_marks_nothing_where_no_front_end_gets_records(site: Site) -> None:
@@ -181,7 +183,7 @@ def test_epilogue_adds_what_was_asked_for(site: Site) -> None:
 def test_epilogue_bears_garbage_of_what_was_asked_for(site: Site, text: str) -> None:
     assert site.prologue().returncode == 0
     (site.directory / "job.json").unlink()
-    records.write(site.directory / "job.json", text)
+    files.write(site.directory / "job.json", text)
     assert site.epilogue().returncode == 0
     assert "request" not in site.record()
 
@@ -198,10 +200,10 @@ def test_epilogue_adds_what_guests_used(site: Site) -> None:
     assert site.prologue().returncode == 0
     place = site.state_dir / "records" / KEY
     guests = [{"name": name} for name in ("va-1", "vb-1", "vb-2")]
-    records.write(place / "record.json", json.dumps({"guests": guests}))
-    records.write(place / "used.json", json.dumps({"used": [use_of("va-1", 1.0), use_of("vb-1", 7.0)]}))
-    records.write(site.directory / "used.b.json", json.dumps({"used": [use_of("vb-1", 2.5), use_of("vc-1", 1)]}))
-    records.write(site.directory / "used.d.json", json.dumps({"used": [{"name": "vb-2"}]}))
+    files.write(place / "record.json", json.dumps({"guests": guests}))
+    files.write(place / "used.json", json.dumps({"used": [use_of("va-1", 1.0), use_of("vb-1", 7.0)]}))
+    files.write(site.directory / "used.b.json", json.dumps({"used": [use_of("vb-1", 2.5), use_of("vc-1", 1)]}))
+    files.write(site.directory / "used.d.json", json.dumps({"used": [{"name": "vb-2"}]}))
     assert site.epilogue().returncode == 0
     rest = {"read_bytes": 0, "written_bytes": 1, "received_bytes": 2, "sent_bytes": 3}
     first, second, third = site.record()["guests"]
@@ -213,7 +215,7 @@ def test_epilogue_adds_what_guests_used(site: Site) -> None:
 @pytest.mark.parametrize("name", ["verdict", "lost"])
 def test_epilogue_keeps_what_else_was_left_for_the_record(site: Site, name: str) -> None:
     assert site.prologue().returncode == 0
-    records.write(site.directory / f"{name}.json", json.dumps({"x": 1}))
+    files.write(site.directory / f"{name}.json", json.dumps({"x": 1}))
     assert site.epilogue().returncode == 0
     assert site.record()[name] == {"x": 1}
 
@@ -230,10 +232,10 @@ def test_epilogue_keeps_what_other_nodes_tell_of_consoles(site: Site) -> None:
     """Harmless on a terminal, beside what this node itself has, which is longer; and no way out of the directory."""
     assert site.prologue().returncode == 0
     place = site.state_dir / "records" / KEY
-    records.write(place / "va-1.console.log", "own\n")
+    files.write(place / "va-1.console.log", "own\n")
     told = [{"name": "va-1", "end": "theirs"}, {"name": "vb-1", "end": "one\x1b[2J\ntwo\n"}]
-    records.write(site.directory / "consoles.b.json", json.dumps({"consoles": told}))
-    records.write(site.directory / "consoles.c.json", json.dumps({"consoles": [{"name": "../vc-1", "end": "x"}]}))
+    files.write(site.directory / "consoles.b.json", json.dumps({"consoles": told}))
+    files.write(site.directory / "consoles.c.json", json.dumps({"consoles": [{"name": "../vc-1", "end": "x"}]}))
     assert site.epilogue().returncode == 0
     found = {path.name: path.read_text() for path in place.glob("*.console.log")}
     assert found == {"va-1.console.log": "own\n", "vb-1.console.log": "one?[2J\ntwo\n"}

@@ -13,10 +13,10 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import shell_links
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import hook_call
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import invocation
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 from .hook_site import JOB_ID, READY, USER, Site, nothing_left
 
@@ -34,7 +34,7 @@ def ask(site: Site, *keys: str, answer: str = WELL) -> None:
 
 def make_ready(site: Site) -> None:
     """The playbook also lets the job's shell find its record."""
-    shell_links.point(ProcessId.of(os.getpid()), site.directory, site.run_dir)
+    shell_link.point(ProcessId.of(os.getpid()), site.directory, site.run_dir)
 
 
 def test_prologue_of_the_user_is_run_by_the_user(site: Site) -> None:
@@ -146,8 +146,8 @@ def test_epilogue_of_the_user_leaves_time_for_the_removal(site: Site) -> None:
     assert site.epilogue("0").returncode == 0
     log = (site.state_dir / "records/12-1.th.3/vtorque.log").read_text()
     (given,) = re.findall("vm_epilogue .*: begins, for ([0-9]+) s at most", log)
-    left_s = 120 - hook_call.ALARM_MARGIN_S - hook_call.RESERVE_S
-    assert 1 <= int(given) <= left_s - hook_call.REMOVED_S
+    left_s = 120 - invocation.ALARM_MARGIN_S - invocation.RESERVE_S
+    assert 1 <= int(given) <= left_s - invocation.REMOVED_S
 
 
 def test_epilogue_of_the_user_for_which_no_time_is_left_is_not_called_slow(site: Site) -> None:

@@ -18,10 +18,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import array_brake
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.prologue import Ending
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import hook_work
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hook_work import REQUEUE
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.prologue import Ending
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict import array_brake
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import main
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks.main import REQUEUE
 
 from .hook_site import JOB_ID, USER, Site, readable_by
 
@@ -66,7 +66,7 @@ def test_member_that_cannot_be_held_takes_its_time(site: Site) -> None:
     site.fail(ImageFault("img=x", "is no image"))
     refuse_others(site)
     done = site.prologue()
-    assert (done.returncode, done.stderr) == (hook_work.BRAKE, "")
+    assert (done.returncode, done.stderr) == (main.BRAKE, "")
     assert site.verdict()["action"] == "refuse"
     assert site.refusal()["fault"] == "image"
 
@@ -207,7 +207,7 @@ def test_job_that_cannot_be_held_is_refused(site: Site, deaf: str, start: int, w
         site.deafen(tool)
     site.fail(BRIDGE)
     done = site.prologue()
-    assert (done.returncode, done.stderr) == (hook_work.BRAKE, "")
+    assert (done.returncode, done.stderr) == (main.BRAKE, "")
     assert words in " ".join(site.refusal(f"12-1.th.{start}")["lines"])
     assert site.verdict(f"12-1.th.{start}")["action"] == "refuse"
     assert "ALARM" in (site.state_dir / "log/hooks.log").read_text()
@@ -258,7 +258,7 @@ def test_loop_that_is_not_ours_is_held_on_entry(site: Site, interactive: bool) -
 def test_alarm_reaches_the_system_log(monkeypatch: pytest.MonkeyPatch, grave: bool, level: str) -> None:
     said: list[tuple[int, str]] = []
     monkeypatch.setattr(syslog, "syslog", lambda priority, text: said.append((priority, text)))
-    hook_work.raise_alarm("t1 is set offline \x1b[2J", grave=grave)
+    main.raise_alarm("t1 is set offline \x1b[2J", grave=grave)
     assert said == [(getattr(syslog, level), "t1 is set offline ?[2J")]
 
 
@@ -266,18 +266,18 @@ def test_the_administrator_is_told_before_the_jobs_owner(monkeypatch: pytest.Mon
     """The job's error file may be a pipe of its owner's (`-k e`), who need not read it: there the hook may end."""
     told: list[str] = []
     ending = Ending(requeue=True, message=("held",), alarm="t1 is set offline", grave=True)
-    monkeypatch.setattr(hook_work, "_settle", lambda: None)
-    monkeypatch.setattr(hook_work, "_dispatch", lambda *_words: ending)
+    monkeypatch.setattr(main, "_settle", lambda: None)
+    monkeypatch.setattr(main, "_dispatch", lambda *_words: ending)
     for name in ("_keep", "raise_alarm", "_tell"):
-        monkeypatch.setattr(hook_work, name, lambda *_words, _name=name, **_how: told.append(_name))
-    assert hook_work.main(["prologue", "yes", "1", "t1", JOB_ID, USER]) == REQUEUE
+        monkeypatch.setattr(main, name, lambda *_words, _name=name, **_how: told.append(_name))
+    assert main.main(["prologue", "yes", "1", "t1", JOB_ID, USER]) == REQUEUE
     assert told == ["_keep", "raise_alarm", "_tell"]
 
 
 def test_system_log_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syslog, "syslog", lambda _priority, _text: signal.pause())
     former = signal.getsignal(signal.SIGALRM)
-    hook_work.raise_alarm("t1", grave=True)
+    main.raise_alarm("t1", grave=True)
     assert signal.getsignal(signal.SIGALRM) is former
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 

@@ -16,14 +16,14 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
 
 ROOT = str(pathlib.Path(vsub.__file__).parents[6])
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 DRIVER = """
 import functools, os, pathlib, sys
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import images
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
 vsub.load = functools.partial(vsub.load, owner_uid=os.getuid())
 images.list_images = functools.partial(images.list_images, owner_uid=os.getuid())

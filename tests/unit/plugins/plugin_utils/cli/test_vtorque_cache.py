@@ -11,14 +11,14 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, SiteFault, UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import image_wants
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_places import cache_of
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_wants import Want
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import copy_queue
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copy_queue import Want
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.locations import cache_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_cache
 
-from ...module_utils.node import image_pool
+from ...module_utils.node.pool import image_pool
 
 
 class Node:
@@ -31,16 +31,16 @@ class Node:
         image_pool.add(self.settings.pool)
         patch.setattr(vtorque_cache, "settings_of", lambda _policy, _name: self.settings)
         patch.setattr(vtorque_cache.syslog, "syslog", lambda _level, words: self.logged.append(words))
-        patch.setattr(vtorque_cache.own_cgroup, "leave", lambda: None)
+        patch.setattr(vtorque_cache.cgroup, "leave", lambda: None)
         patch.setattr(vtorque_cache.os, "nice", lambda _more: 0)
-        patch.setattr(image_wants, "see_to_it", lambda _settings: None)
+        patch.setattr(copy_queue, "see_to_it", lambda _settings: None)
 
     def call(self, *words: str) -> tuple[int, str]:
         status = vtorque_cache.run(words, Policy)
         return status, self._capsys.readouterr().out
 
     def want(self, name: str = "tiny@1") -> None:
-        image_wants.want(self.settings, Want("local", name))
+        copy_queue.want(self.settings, Want("local", name))
 
     def filled(self) -> Node:
         self.want()
@@ -83,7 +83,7 @@ def test_the_list_tells_of_what_waits_and_what_failed(node: Node) -> None:
 
 
 def test_get_waits_and_tells_why_it_waits_in_vain(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_wants, "see_to_it", lambda _settings: node.call("fill"))
+    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: node.call("fill"))
     assert node.call("get", "tiny")[1].endswith("tiny@1 is on cn1\n")
     image_pool.add(node.settings.pool, "bad@1")
     image_pool.spoil(node.settings.pool / "bad@1/disk.img")
@@ -107,7 +107,7 @@ def test_verify_tells_by_its_status_that_a_copy_was_broken(node: Node) -> None:
 
 def test_remove_takes_away_what_nobody_uses(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.filled()
-    monkeypatch.setattr("ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.image_cache.bases",
+    monkeypatch.setattr("ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copies.bases",
                         lambda _dir: [("vcn1-0", cache_of(node.settings).place / "tiny@1/disk.img")])  # fmt: skip
     assert images(node)[0]["guests"] == ["vcn1-0"]
     with pytest.raises(SiteFault, match="in use by vcn1-0"):

@@ -15,13 +15,15 @@ import pwd
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import delivery, hand_over, policy, policy_file
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.record_copies import NeverTaken
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils import node_check
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters, policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import delivery, transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.archive import NeverTaken
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_record
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import authorize
 
 USER = "nobody"
 UID = pwd.getpwnam(USER).pw_uid
@@ -50,11 +52,13 @@ class Host:
         self.today = datetime.date.today()
         self.accounts = home / "server_priv/accounting" / f"{self.today:%Y%m%d}"
         self.accounts.parent.mkdir(parents=True)
-        self.load: t.Callable[[], policy.Policy] = lambda: dataclasses.replace(policy.Policy(), torque_home=str(home))
+        self.load: t.Callable[[], parameters.Policy] = lambda: dataclasses.replace(
+            parameters.Policy(), torque_home=str(home)
+        )
         addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
         patch.setattr(vtorque_record, "open_batch", lambda _policy, **_how: self)
         patch.setattr(
-            node_check.socket, "getaddrinfo", lambda name, *_more, **_how: [(2, 1, 6, "", (addresses[name], 0))]
+            authorize.socket, "getaddrinfo", lambda name, *_more, **_how: [(2, 1, 6, "", (addresses[name], 0))]
         )
 
     def job(self, _job_id: str) -> Job:
@@ -71,8 +75,8 @@ class Host:
     def take(self, environment: t.Mapping[str, str] | None = None, record: t.Mapping[str, t.Any] | None = None) -> int:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
         files = {"record.json": json.dumps(record).encode(), "vtorque.log": b"began\n"}
-        parcel = hand_over.Parcel(record["job_id"], record["start"], files)
-        said = hand_over.announced(parcel.job_id, parcel.start) + hand_over.written(parcel)
+        parcel = transfer_format.Parcel(record["job_id"], record["start"], files)
+        said = transfer_format.announced(parcel.job_id, parcel.start) + transfer_format.written(parcel)
         return vtorque_record.receive(
             io.BytesIO(said), environment, load=self.load, state_dir=self.place / "state",
             run_dir=self.place / "run",
@@ -142,7 +146,7 @@ def test_job_that_the_server_has_forgotten_is_proved_by_what_it_wrote_down(host:
 def test_job_that_was_forgotten_long_ago_is_proved_while_its_record_may_wait(host: Host) -> None:
     """Which is twice the days that records are kept."""
     host.fault = UnknownJob("job 7.head", "the batch server does not know it")
-    host.write_down("cn1/0+cn2/0", ago=2 * policy.Policy().record_days)
+    host.write_down("cn1/0+cn2/0", ago=2 * parameters.Policy().record_days)
     assert host.take() == 0
 
 
@@ -206,7 +210,7 @@ def test_broken_configuration_takes_a_record_and_retires_none(host: Host) -> Non
 
 def test_old_records_go_when_a_new_one_comes(host: Host) -> None:
     old = host.place / "state/records/1.head.1"
-    records.make_record_directory(old)
+    files_module.make_record_directory(old)
     os.utime(old, (0, 0))
     assert host.take() == 0
     assert not old.exists()
@@ -218,14 +222,14 @@ class Sender:
     def __init__(self, place: pathlib.Path) -> None:
         self.place = place
         directory = place / "records/7.head.1"
-        records.make_record_directory(directory)
-        records.write(directory / "record.json", json.dumps(RECORD))
+        files_module.make_record_directory(directory)
+        files_module.write(directory / "record.json", json.dumps(RECORD))
 
     def send(self, script: str, record_host: str | None = "fe", whole: t.BinaryIO | None = None) -> int:
         program = self.place / "ssh"
         program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >{self.place}/called\n{script}\n")
         program.chmod(0o755)
-        told = dataclasses.replace(policy.Policy(), record_host=record_host)
+        told = dataclasses.replace(parameters.Policy(), record_host=record_host)
         return vtorque_record.send(
             "7.head", 1, whole or io.BytesIO(), load=lambda: told, state_dir=self.place, ssh=(str(program),)
         )  # fmt: skip
@@ -241,7 +245,7 @@ def test_record_is_handed_over_without_anybodys_configuration(
 ) -> None:
     assert sender.send(f"cat >{sender.place}/came") == 0
     stream = io.BytesIO((sender.place / "came").read_bytes())
-    parcel = hand_over.read(stream, hand_over.read_announcement(stream))
+    parcel = transfer_format.read(stream, transfer_format.read_announcement(stream))
     assert json.loads(parcel.files["record.json"]) == RECORD
     called = (sender.place / "called").read_text()
     assert called.startswith("-F none -T -l root ")
@@ -249,7 +253,7 @@ def test_record_is_handed_over_without_anybodys_configuration(
     assert "StrictHostKeyChecking=yes" in called
     assert "BatchMode=yes" in called
     assert "the record was handed over to fe" in capfd.readouterr().err
-    assert spool.waiting(sender.place) == ()
+    assert delivery_queue.waiting(sender.place) == ()
 
 
 def test_record_is_announced_before_it_is_whole(sender: Sender) -> None:
@@ -262,7 +266,7 @@ def test_record_is_announced_before_it_is_whole(sender: Sender) -> None:
 
         def read(self, _size: int | None = -1, /) -> bytes:
             assert json.loads(announced.read_bytes()) == {"version": 2, "job_id": "7.head", "start": 1}
-            records.write(sender.place / "records/7.head.1/record.json", json.dumps({**RECORD, "exit_status": 5}))
+            files_module.write(sender.place / "records/7.head.1/record.json", json.dumps({**RECORD, "exit_status": 5}))
             return b""
 
     assert sender.send(f'read -r line; echo "$line" >{announced}; cat >{sender.place}/came', whole=Whole()) == 0
@@ -290,7 +294,7 @@ def test_failure_is_a_line_in_the_log(
     assert sender.send(script) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert words in line
-    (mark,) = spool.waiting(sender.place)
+    (mark,) = delivery_queue.waiting(sender.place)
     assert (mark.key, mark.why in line, bool(mark.why)) == ("7.head.1", True, True)
 
 
@@ -303,7 +307,7 @@ def test_record_that_is_given_up_is_a_loud_word(
     words = "was not handed over to fe, and that is given up: another record is kept; it stays on this node"
     assert logged == [f"the record of start 1 of job 7.head {words}"]
     assert words in capfd.readouterr().err
-    assert spool.waiting(sender.place) == ()
+    assert delivery_queue.waiting(sender.place) == ()
 
 
 def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,11 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, shell_words, templates
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId, RefusalRecord
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records, shell_message
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import RefusalRecord
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 if t.TYPE_CHECKING:
     from .conftest import JobPlace
@@ -159,7 +162,7 @@ def test_what_the_job_does_not_have_of_its_variables_is_said_for_its_log(job_pla
 
     def ready(shell: ProcessId) -> None:
         job_place.make_ready(shell)
-        shell_words.offer(job_place.directory, job_place.uid)
+        shell_message.offer(job_place.directory, job_place.uid)
 
     process = job_place.start(ready=ready, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin
@@ -167,7 +170,7 @@ def test_what_the_job_does_not_have_of_its_variables_is_said_for_its_log(job_pla
     process.stdin.close()
     process.stdin = None
     started(process)
-    listener = shell_words.Listener(job_place.directory)
+    listener = shell_message.Listener(job_place.directory)
     assert listener.hear() == (
         "of the job's variables dropped, as they name what only the node has: PBS_GPUFILE TMPDIR; "
         "replaced, as they count the guests: PBS_NP PBS_NUM_NODES PBS_NUM_PPN"
@@ -269,7 +272,7 @@ def test_the_end_that_is_told_on_one_stream_alone_is_an_end(early_place: JobPlac
     text, both = early_place.far_end.read_text(), '    mark "$@"\n    mark "$@" >&4\n'
     assert text.count(both) == 1
     early_place.far_end.write_text(text.replace(both, f'[ "$1" = end ] && {marked} && return\n{both}'))
-    early_place.set_in_program("job/far_end.py", "MARK_S, ON_THE_WAY = 60.0, ", "MARK_S, ON_THE_WAY = 1.0, ")
+    early_place.set_in_program("job/shell/session.py", "MARK_S, ON_THE_WAY = 60.0, ", "MARK_S, ON_THE_WAY = 1.0, ")
     stream = 1 if ">&4" in marked else 2
     answer = early_place.batch(f"seq 200000; seq 200000 >&2\nsetsid {program} >&{stream} &\nexit 6\n".encode())
     own = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
@@ -521,7 +524,7 @@ def test_refusal_is_printed_and_nothing_runs(job_place: JobPlace) -> None:
         job_place.make_ready(shell)
         word = RefusalRecord(JOB_ID, 1, "user", "img=debain12", "no such image in the pool\n\x1b[2J", "did you mean x?",
                              ("node01 is offline", "line\ttwo"))  # fmt: skip
-        records.write_json(job_place.directory / "refusal.json", word, reader_uid=job_place.uid)
+        files_module.write_json(job_place.directory / "refusal.json", word, reader_uid=job_place.uid)
 
     answer = run_with(job_place, refuse)
     (job_place.directory / "refusal.json").unlink()

@@ -13,8 +13,8 @@ import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import early_ssh
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.records import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import login_fifos
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 if t.TYPE_CHECKING:
     from .conftest import JobPlace
@@ -68,7 +68,7 @@ def test_it_is_the_users_and_nothing_of_the_hooks(early_place: JobPlace) -> None
     groups = next(line for line in status.splitlines() if line.startswith("Groups:"))
     assert groups.split()[1:] == []
     directory = f"/run/vtorque/jobs/{early_place.directory.name}"
-    ours = {f"{directory}/{name}" for name in (early_ssh.SAID, early_ssh.OUT, early_ssh.ERR)} | {"/dev/null"}
+    ours = {f"{directory}/{name}" for name in (login_fifos.SAID, login_fifos.OUT, login_fifos.ERR)} | {"/dev/null"}
     # ssh itself opens files for a moment (a table of locales, its configuration): what it was given stays open
     early_place.wait_until(lambda: {one for one in opened(begun) if not one.startswith("socket:")} <= ours)
 
@@ -102,7 +102,7 @@ def test_a_start_file_that_exits_is_told_as_ever(early_place: JobPlace) -> None:
 
 def test_one_whose_far_end_never_speaks_is_given_up(early_place: JobPlace) -> None:
     """A start file that reads waits for the shell, which waits for it."""
-    early_place.set_in_program("job/far_end.py", "\nSILENT_S = 30.0\n", "\nSILENT_S = 1.0\n")
+    early_place.set_in_program("job/shell/session.py", "\nSILENT_S = 30.0\n", "\nSILENT_S = 1.0\n")
 
     def ready(shell: ProcessId) -> None:
         (early_place.root / "home/.bashrc").write_text("[ -e second ] || { touch second; read -r line; }\n")
@@ -116,12 +116,12 @@ def test_one_whose_far_end_never_speaks_is_given_up(early_place: JobPlace) -> No
 def test_what_root_did_not_make_is_passed_over(early_place: JobPlace) -> None:
     def ready(shell: ProcessId) -> None:
         early_place.make_ready(shell)
-        os.chown(early_place.directory / early_ssh.OUT, early_place.uid, early_place.uid)
+        os.chown(early_place.directory / login_fifos.OUT, early_place.uid, early_place.uid)
 
     assert batch_with(early_place, b"echo ran; exit 7\n", ready) == (7, b"ran\n", b"")
 
 
-@pytest.mark.parametrize("name", [early_ssh.SAID, early_ssh.OUT, early_ssh.ERR, early_ssh.FILE])
+@pytest.mark.parametrize("name", [login_fifos.SAID, login_fifos.OUT, login_fifos.ERR, login_fifos.FILE])
 def test_another_user_has_no_part_in_it(early_place: JobPlace, name: str) -> None:
     """Nor can the user put another thing in its place."""
     early_place.make_ready(ProcessId.of(os.getpid()))
@@ -137,15 +137,15 @@ def test_another_user_has_no_part_in_it(early_place: JobPlace, name: str) -> Non
 
 def test_its_end_leaves_nothing_and_ends_nobody_else(early_place: JobPlace) -> None:
     early_place.make_ready(ProcessId.of(os.getpid()))
-    said = os.open(early_place.directory / early_ssh.SAID, os.O_RDONLY | os.O_NONBLOCK)
+    said = os.open(early_place.directory / login_fifos.SAID, os.O_RDONLY | os.O_NONBLOCK)
     # from its first moment neither of the programs that come before ssh
     other = subprocess.Popen(["sleep", "1000"], stdin=said, user=early_place.uid)
     os.close(said)
     early_place.stack.callback(other.wait)
     early_place.stack.callback(other.kill)
     early_place.process(SSH)
-    assert early_ssh.end(early_place.directory)
+    assert login_fifos.end(early_place.directory)
     assert early_place.processes(SSH.encode()) == []
     assert other.poll() is None
     assert not list(early_place.directory.glob("early*"))
-    assert not early_ssh.end(early_place.directory)
+    assert not login_fifos.end(early_place.directory)

@@ -13,12 +13,14 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import records, spool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job import delivery, policy, policy_file, retention
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters, policy_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import delivery, retention
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock, files, process_id
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
 
 OURS = "vtorque: bridge: bridge br0: is missing on this node (job 7.head)"
@@ -66,17 +68,17 @@ class Site:
         patch.setattr(vtorque_sweep, "settings_of", lambda _policy, _node: self.settings)
         patch.setattr(vtorque_sweep, "NodeSettings", lambda **_names: self.settings)
         patch.setattr(vtorque_sweep, "open_batch", lambda _policy, **_how: self.server)
-        patch.setattr(vtorque_sweep.health, "troubles", lambda *_words: self.wrong)
+        patch.setattr(vtorque_sweep.causes, "troubles", lambda *_words: self.wrong)
         patch.setattr(vtorque_sweep.syslog, "syslog", lambda _level, line: self.logged.append(line))
         self.patch = patch
 
     def run(self, *words: str) -> int:
-        return vtorque_sweep.run(words, policy.Policy)
+        return vtorque_sweep.run(words, parameters.Policy)
 
     def leave(self, key: str = "7.head.1", boot: str = "") -> None:
         guest = self.settings.guests_dir / key / "vcn1-1"
         guest.mkdir(parents=True)
-        (guest / "guest.json").write_text(json.dumps({"boot_id": boot or records.boot_id()}))
+        (guest / "guest.json").write_text(json.dumps({"boot_id": boot or process_id.boot_id()}))
 
     @property
     def marked(self) -> bool:
@@ -165,8 +167,8 @@ def test_old_records_go_and_that_is_said(site: Site, capsys: Capture) -> None:
 def keep_record(site: Site, key: str, age_s: float = 1000.0) -> pathlib.Path:
     """A record on this node."""
     path = site.settings.state_dir / "records" / key / "record.json"
-    records.make_record_directory(path.parent)
-    records.write(path, "{}")
+    files.make_record_directory(path.parent)
+    files.write(path, "{}")
     for one in (path, path.parent):
         os.utime(one, (time.time() - age_s,) * 2)
     return path
@@ -176,7 +178,9 @@ def test_records_that_wait_are_handed_over_and_that_is_said(site: Site, capsys: 
     """Whatever becomes of them, the status of a sweep is that of what is left on the node."""
     sent: list[tuple[pathlib.Path, pathlib.Path]] = []
 
-    def send(_policy: policy.Policy, _deadline: records.Deadline, **places: pathlib.Path) -> tuple[delivery.Told, ...]:
+    def send(
+        _policy: parameters.Policy, _deadline: clock.Deadline, **places: pathlib.Path
+    ) -> tuple[delivery.Told, ...]:
         sent.append((places["state_dir"], places["run_dir"]))
         words = "was not handed over to fe: Connection refused; it waits on this node"
         return (
@@ -208,13 +212,13 @@ def test_record_of_a_start_whose_epilogue_was_lost_waits_for_the_front_end(site:
 def test_record_of_a_start_that_a_boot_ended_waits_for_the_front_end(site: Site) -> None:
     keep_record(site, "7.head.1")
     site.leave("7.head.1", EARLIER)
-    vtorque_sweep.run(["--boot"], policy.Policy)
+    vtorque_sweep.run(["--boot"], parameters.Policy)
     assert os.listdir(site.settings.state_dir / "spool") == ["7.head.1"]
 
 
 def test_record_that_goes_before_the_front_end_got_it_is_a_loud_word(site: Site, capsys: Capture) -> None:
     keep_record(site, "7.head.1", 1e9)
-    spool.leave("7.head.1", site.settings.state_dir)
+    delivery_queue.leave("7.head.1", site.settings.state_dir)
     site.patch.setattr(vtorque_sweep.delivery, "send_waiting", lambda *_words, **_places: ())
     assert site.run() == 0
     assert site.logged[-1] == "lost     7.head.1: this record is too old to be kept, and the front end never got it"
@@ -296,9 +300,9 @@ def test_a_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys
 
 
 def test_where_to_look_is_what_can_be_read_of_a_broken_configuration(site: Site) -> None:
-    policies: list[policy.Policy] = []
+    policies: list[parameters.Policy] = []
 
-    def settings_of(given: policy.Policy, _node: str) -> NodeSettings:
+    def settings_of(given: parameters.Policy, _node: str) -> NodeSettings:
         policies.append(given)
         return site.settings
 

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Mixed requests (`-vm nodes=K`): the first K hosts of a job are VM nodes, the others stay bare.
+
+vsub and root ask the same two questions: of how many hosts, and are there so many?
+"""
+
+from __future__ import annotations
+
+from .resolve import SITE_DEFAULT, Resolved
+
+KEY = "nodes"
+
+
+def vm_hosts(resolved: Resolved, hosts: int) -> int:
+    """How many of a job's hosts, from the first of exec_host on, have guests.
+
+    A site's default is for jobs of any size: one that has fewer hosts has guests on all of them.
+
+    Args:
+        resolved: the request.
+        hosts: how many distinct hosts the job has.
+
+    Returns:
+        A number that may be greater than `hosts`: then `objection` says so.
+    """
+    wanted = resolved.figure(KEY)
+    if not wanted or (wanted > hosts and resolved.origins[KEY] == SITE_DEFAULT):
+        return hosts
+    return wanted
+
+
+def objection(resolved: Resolved, hosts: int) -> str:
+    """Why a job of so many hosts cannot have so many VM nodes, or ""."""
+    wanted = vm_hosts(resolved, hosts)
+    if wanted <= hosts:
+        return ""
+    have = "1 host" if hosts == 1 else f"{hosts} hosts"
+    return f"more VM nodes than the job has hosts ({have}); ask by -l nodes={wanted}:ppn=N"

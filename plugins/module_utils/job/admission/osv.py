@@ -1,0 +1,83 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job in OSv cannot have: its one guest is one process, without users, a shell, ssh or mounts.
+
+vsub and root ask the same; only vsub sees the script.
+"""
+
+from __future__ import annotations
+
+from ...errors import UserFault
+from ...guest_kinds import OSV, kind_of
+from ..request import osv_script
+from ..request.request import ADDITIONS, DISK, SCRIPTS
+from ..request.value_types import KeyFault, shown
+from .resolve import Resolved
+
+_ONE = "OSv is one process in one guest: there is no MPI for several, and no ssh between them"
+_NOT_IN_OSV = {
+    DISK: "nothing in OSv would mount it",
+    ADDITIONS: "nothing in OSv could install, write or run it: what the program needs is in the image",
+    **dict.fromkeys(SCRIPTS, "OSv has no shell that could run it"),
+}
+
+
+def is_osv(resolved: Resolved) -> bool:
+    """Is the job's guest one of OSv?"""
+    return kind_of(resolved.word("distro")) is OSV
+
+
+def objections(resolved: Resolved, hosts: int) -> tuple[KeyFault, ...]:
+    """What of the request cannot be had in OSv; () for other guests.
+
+    Args:
+        resolved: the request.
+        hosts: how many distinct hosts the job has.
+    """
+    if not is_osv(resolved):
+        return ()
+    faults = []
+    if resolved.figure("vms_per_node") > 1:
+        faults.append(("vms_per_node", _ONE))
+    faults += [(key, why) for key, why in _NOT_IN_OSV.items() if resolved.word(key)]
+    found = [KeyFault(key, shown(resolved.word(key)), why, resolved.origins[key]) for key, why in faults]
+    if hosts > 1:
+        found.append(KeyFault("-l nodes", str(hosts), f"{_ONE}; ask by -l nodes=1:ppn=N"))
+    return tuple(found)
+
+
+def refused_options(
+    resolved: Resolved, *, interactive: bool, directory: tuple[str, str] | None = None
+) -> tuple[KeyFault, ...]:
+    """Options of qsub that a job in OSv cannot have; () for other guests.
+
+    Args:
+        resolved: the request.
+        interactive: `-I`.
+        directory: `-d`, and where it stands.
+    """
+    if not is_osv(resolved):
+        return ()
+    faults = []
+    if interactive:
+        faults.append(KeyFault("-I", "", "OSv has no shell and no terminal: submit a batch job"))
+    if resolved.shell:
+        faults.append(KeyFault("-S", shown(resolved.shell), "OSv has no shell: the script names the one program"))
+    if directory is not None:
+        faults.append(KeyFault("-d", shown(directory[0]), "a program in OSv starts in /", directory[1]))
+    return tuple(faults)
+
+
+def script_objections(script: bytes, name: str) -> tuple[KeyFault, ...]:
+    """Why a script is no job for OSv.
+
+    Args:
+        script: as the user submits it.
+        name: how messages call it.
+    """
+    try:
+        osv_script.read(script)
+    except UserFault as fault:
+        return (KeyFault(name, "", fault.why),)
+    return ()

@@ -1,0 +1,232 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The site's word on a request: what it gets, what it cannot have, and what a node must give for it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ...frozen import frozen
+from ..config.consistency import DATA, as_asked, is_taken, out_of_bounds
+from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
+from ..request.request import IMAGE, KEYS, Request, RequestErrors, is_path
+from ..request.value_types import KeyFault, Value, nearest, shown, written
+
+SITE_DEFAULT = "site default"
+
+
+def host_matches(expression: str | None, host: str) -> bool:
+    """Does a host fit one of the site's host expressions (None: no host does), by its full name or by its short one?
+
+    In any case, as names of hosts are compared (`batch.same_host`).
+    """
+    if expression is None:
+        return False
+    return any(re.fullmatch(expression, name, re.IGNORECASE) for name in (host, host.partition(".")[0]))
+
+
+@frozen
+class ImageFacts:
+    """An image of the pool, as far as a request can meet it.
+
+    Attributes:
+        name: `debian12@3` for a revision, the file's name (`tiny.qcow2`) for an image without a record.
+        distro: its family, or "" when nothing is recorded.
+        arch: its architecture, or "" when nothing is recorded.
+    """
+
+    name: str
+    distro: str = ""
+    arch: str = ""
+
+
+@frozen
+class Offers:
+    """What there is to choose from; the caller has looked.
+
+    Attributes:
+        images: the pool's images; None: nobody could look, so the name is left to who can.
+        archs: what the nodes' libvirt offers.
+    """
+
+    images: tuple[ImageFacts, ...] | None = None
+    archs: tuple[str, ...] = ("x86_64",)
+
+
+@frozen
+class Resolved:
+    """A request with everything decided: a value, or None, and an origin for every key.
+
+    Attributes:
+        values: by key; `img` is the image's name in the pool with its revision.
+        origins: by key: what the request says, or "site default", or "the image's record".
+        shell: the user's own `-S`, or "".
+    """
+
+    values: t.Mapping[str, Value | None]
+    origins: t.Mapping[str, str]
+    shell: str
+
+    def word(self, key: str) -> str:
+        """The value of a key that holds a word, a name or a path; "" when there is none."""
+        value = self.values[key]
+        return "" if value is None else written(value)
+
+    def figure(self, key: str) -> int:
+        """The value of a key that holds a number (a size: MiB); 0 when there is none."""
+        value = self.values[key]
+        return value if isinstance(value, int) else 0
+
+
+_NOT_YET: dict[str, t.Callable[[Value], bool]] = {
+    "vrdma": lambda value: value is True,
+    "iocm": lambda value: value is True,
+    "unclot": lambda value: value is True,
+    "vcpu_pinning": lambda value: value is not False,
+    "hypervisor": lambda value: value == "skvm",
+    "iocm_min_cores": lambda value: True,
+    "iocm_max_cores": lambda value: True,
+    "unclot_shmem": lambda value: True,
+    "pci": lambda value: True,
+}
+"""Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
+NOT_AVAILABLE_YET = "not available on this site yet"
+
+USELESS_YET = frozenset(_NOT_YET) - {"hypervisor"}
+"""Keys that only their defaults may be given for; of the others some values have their effect."""
+
+
+def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
+    """Decide every key of a request: what was asked for, within the site's bounds, or the site's default.
+
+    Args:
+        request: what was asked for, script and command line merged.
+        policy: the site's configuration.
+        offers: the images and architectures there are.
+
+    Returns:
+        A value, or None, and an origin for every key.
+
+    Raises:
+        RequestErrors: something cannot be had; all of it is named.
+    """
+    values: dict[str, Value | None] = {}
+    origins: dict[str, str] = {}
+    faults: list[KeyFault] = []
+    for key in KEYS:
+        asked = key in request.values
+        value = request.values[key] if asked else _default(key, policy)
+        values[key], origins[key] = value, request.origins.get(key, "") if asked else SITE_DEFAULT
+        message = _objection(key, value, policy, asked=asked)
+        if message and value is not None:
+            faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
+    faults.extend(_contradiction(values, origins))
+    if not any(fault.key == "img" for fault in faults):
+        faults.extend(_choose_image(values, origins, offers))
+    if values["arch"] not in offers.archs:
+        message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
+        faults.append(KeyFault("arch", shown(values["arch"]), message, origins["arch"]))
+    if faults:
+        first = {fault.key: fault for fault in reversed(faults)}  # one word on each key is enough
+        raise RequestErrors([fault for fault in faults if first[fault.key] is fault], request)
+    return Resolved(values, origins, request.shell)
+
+
+def _default(key: str, policy: Policy) -> Value | None:
+    """What a request gets that does not say it; a file is the user's to read, so vsub has put it into his request."""
+    return None if key in SITE_FILES else t.cast("Value | None", getattr(policy, DEFAULT_OF[key]))
+
+
+def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) -> str:
+    """Why a value cannot be had, whatever the others are, or ""."""
+    if value is None:
+        return ""
+    if asked and key in _NOT_YET and _NOT_YET[key](value):
+        return NOT_AVAILABLE_YET
+    if key == IMAGE and is_path(value) and not policy.allow_user_images:
+        return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
+    if key == "disk" and is_taken(DATA, policy):
+        return f"this site mounts something of its own on {DATA}"
+    if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
+        return "this site does not allow software emulation"
+    return out_of_bounds(key, value, policy)
+
+
+def _contradiction(values: t.Mapping[str, Value | None], origins: t.Mapping[str, str]) -> t.Iterator[KeyFault]:
+    low, high = values["iocm_min_cores"], values["iocm_max_cores"]
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        message = f"is more than iocm_max_cores ({high}, {origins['iocm_max_cores']})"
+        yield KeyFault("iocm_min_cores", str(low), message, origins["iocm_min_cores"])
+
+
+_FAMILY = {"ubuntu": "debian", "centos": "redhat", "rocky": "redhat", "alma": "redhat"}
+_FROM_RECORD = "the image's record"
+
+
+def _choose_image(values: dict[str, Value | None], origins: dict[str, str], offers: Offers) -> t.Iterator[KeyFault]:
+    """Put the image's full name and its distribution into `values`, and yield what speaks against it."""
+    asked = values["img"]
+    if asked is None:
+        yield KeyFault("img", "", "no image: this site has no default, so -vm img=NAME must say it (vmgr image list)")
+        return
+    if is_path(asked):
+        yield from _in_place("an own image", "is read where it lies", values, origins)
+    elif offers.images is not None:
+        image = _find(str(asked), offers.images)
+        if image is None:
+            names = {candidate.name.partition("@")[0] for candidate in offers.images}
+            message = f"no such image in the pool{nearest(str(asked), sorted(names))} (vmgr image list)"
+            yield KeyFault("img", shown(asked), message, origins["img"])
+            return
+        if image.name != asked:
+            origins["img"] += f" ({asked})"
+        values["img"] = image.name
+        yield from _agree(image, values, origins)
+        if "@" not in image.name:  # a node copies only what a record says the digest of
+            why = "has no record, by which a copy could be checked"
+            yield from _in_place(f"the image {image.name}", why, values, origins)
+    if values["distro"] is None:
+        message = f"the image {values['img']} has no record that says it: give one of {KEYS['distro'].kind.allowed}"
+        yield KeyFault("distro", "", message)
+
+
+def _find(asked: str, images: t.Sequence[ImageFacts]) -> ImageFacts | None:
+    """The image of that name; of several revisions the newest, of several files the one that is named exactly."""
+
+    def stem(name: str) -> str:
+        return name.removesuffix(".qcow2").removesuffix(".img")
+
+    exact = [image for image in images if image.name == asked]
+    revisions = [image for image in images if image.name.partition("@")[0] == asked and "@" in image.name]
+    revisions.sort(key=lambda image: int(image.name.partition("@")[2]))
+    files = [image for image in images if stem(image.name) == stem(asked)]
+    return next(iter([*exact, *revisions[::-1], *files]), None)
+
+
+def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str, str]) -> t.Iterator[KeyFault]:
+    """The image's own word against the request's; a site default gives way without a word."""
+    for key, fact in (("distro", image.distro), ("arch", image.arch)):
+        if not fact:
+            continue
+        said = values[key]
+        agrees = said == fact or (key == "distro" and said == _FAMILY.get(fact))
+        if said is not None and not agrees and origins[key] != SITE_DEFAULT:
+            yield KeyFault(key, shown(said), f"the image {image.name} is {fact}", origins[key])
+        elif said != fact:
+            values[key], origins[key] = fact, _FROM_RECORD
+
+
+_NO_COPY = "nodes make no copy of it"
+
+
+def _in_place(image: str, why: str, values: dict[str, Value | None], origins: dict[str, str]) -> t.Iterator[KeyFault]:
+    """An image of which nodes make no copies; a site default gives way without a word."""
+    fs_type = values["fs_type"]
+    if fs_type == "sharedfs":
+        return
+    if origins["fs_type"] == SITE_DEFAULT:
+        values["fs_type"], origins["fs_type"] = "sharedfs", _NO_COPY
+    else:
+        yield KeyFault("fs_type", shown(fs_type), f"{image} {why}: fs_type=sharedfs", origins["fs_type"])

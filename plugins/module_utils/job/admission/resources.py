@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a request needs of a node, and whether a node of the site can give it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...frozen import frozen
+from ..config.parameters import Policy
+from ..request.value_types import KeyFault, size_text
+from .resolve import Resolved
+
+
+@frozen
+class Demand:
+    """What a job needs on each of its nodes.
+
+    Attributes:
+        cores: slots (`ppn`).
+        mem_mib: memory in MiB.
+        cores_sum: how `cores` comes about, for people.
+        mem_sum: how `mem_mib` comes about, for people.
+    """
+
+    cores: int
+    mem_mib: int
+    cores_sum: str
+    mem_sum: str
+
+
+@frozen
+class NodeSize:
+    """A node, as the batch server or libvirt tells its size; 0: not told."""
+
+    name: str
+    cores: int
+    mem_mib: int = 0
+
+
+def demand(resolved: Resolved, policy: Policy) -> Demand:
+    """The sum over one node: its guests, the host's share, the cores for virtual I/O.
+
+    Args:
+        resolved: the request.
+        policy: holds the host's share.
+
+    Returns:
+        Cores and MiB of memory, and how they come about.
+    """
+    guests, vcpus, ram = (resolved.figure(key) for key in ("vms_per_node", "vcpus", "ram"))
+    host_cores, host_mib = policy.host_os_core_count, policy.host_os_ram_mb
+    iocm = resolved.figure("iocm_min_cores") if resolved.values["iocm"] is True else 0
+    times = f"{guests} x " if guests > 1 else ""
+    cores_sum = f"{times}{_count(vcpus, 'vcpu')} + {_count(host_cores, 'core')} for the host"
+    if iocm:
+        cores_sum += f" + {_count(iocm, 'core')} for virtual I/O"
+    mem_sum = f"{times}{size_text(ram)} of ram + {size_text(host_mib)} for the host"
+    return Demand(guests * vcpus + host_cores + iocm, guests * ram + host_mib, cores_sum, mem_sum)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def too_big(need: Demand, sizes: t.Sequence[NodeSize]) -> tuple[KeyFault, ...]:
+    """What no node of the site can give, with the sum; empty when some node can, or when nothing is known of any.
+
+    Args:
+        need: what is needed on each node.
+        sizes: of all nodes.
+
+    Returns:
+        One objection for `ppn`, one for `mem`.
+    """
+    if not sizes or any(size.cores >= need.cores and _mem_fits(need, size) for size in sizes):
+        return ()
+    most_cores = max(size.cores for size in sizes)
+    most_mem = max(size.mem_mib for size in sizes)
+    faults = []
+    if most_cores < need.cores:
+        message = f"{need.cores_sum}: more than any node of this site has ({most_cores})"
+        faults.append(KeyFault("ppn", str(need.cores), message))
+    if not any(_mem_fits(need, size) for size in sizes):
+        message = f"{need.mem_sum}: more than any node of this site has ({size_text(most_mem)})"
+        faults.append(KeyFault("mem", size_text(need.mem_mib), message))
+    if not faults:
+        message = f"{need.cores_sum}, with {need.mem_sum}: no node of this site has both"
+        faults.append(KeyFault("ppn", str(need.cores), message))
+    return tuple(faults)
+
+
+def _mem_fits(need: Demand, size: NodeSize) -> bool:
+    return not size.mem_mib or size.mem_mib >= need.mem_mib

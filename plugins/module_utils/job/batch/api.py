@@ -1,0 +1,268 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the batch system says of a job and of its nodes, and the few things we tell it, whichever it is."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...errors import SiteFault
+from ...frozen import frozen
+
+NOTE_PREFIX = "vtorque: "
+"""What every note of ours begins with; a note without it is an administrator's, and is left alone."""
+
+
+class UnknownJob(SiteFault):
+    """The batch server answered, and it does not know this job (any more)."""
+
+
+@frozen
+class BatchJob:
+    """One job as the batch server describes it (`qstat -x -f`); root believes this and nothing else about a job.
+
+    Attributes:
+        job_id: `4711.head`, `72[1].head` for the member of an array.
+        name: the job's name, as the user chose it.
+        owner_user: user part of Job_Owner.
+        owner_host: host part of Job_Owner.
+        euser: the user as whom the server runs the job; empty before it was started.
+        egroup: the group as which it is run.
+        state: the server's letter: Q, R, H, W, T, E, S, C.
+        queue: the queue it is in.
+        exec_host: one host name per slot, in the server's order; empty before it was started.
+        start_count: how often it was started, this start included.
+        x: the whole `-W x=` text, several parts joined by `;`.
+        jobtype: what the user said with `-T`, or "".
+        init_work_dir: where Torque starts the job.
+        session_id: session of the job's shell on the mother superior, 0 before it exists.
+        substate: the server's number for the state in detail.
+        interactive: was it submitted with `-I`?
+        walltime_s: seconds asked for, 0 when nothing is said.
+        variables: Variable_List; empty where the server does not show it.
+        submit_args: arguments of qsub, for people.
+        resource_list: `Resource_List`, by resource.
+        account: what the user said with `-A`, or "".
+        hold_types: letters of the holds on the job (`u`, `o`, `s`), `n` or "" for none.
+        exit_status: how it ended; None before that.
+        comment: what scheduler, operator or we said of it, or "".
+        started_s: when it was started last, in seconds since the epoch; 0 before that.
+        node_exclusive: does it have its nodes to itself (`qsub -n`)?
+        preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
+    """
+
+    job_id: str
+    name: str
+    owner_user: str
+    owner_host: str
+    euser: str
+    egroup: str
+    state: str
+    queue: str
+    exec_host: tuple[str, ...]
+    start_count: int
+    x: str
+    jobtype: str
+    init_work_dir: str
+    session_id: int
+    substate: int
+    interactive: bool
+    walltime_s: int
+    variables: dict[str, str]
+    submit_args: str
+    resource_list: dict[str, str]
+    account: str
+    hold_types: str = ""
+    exit_status: int | None = None
+    comment: str = ""
+    started_s: int = 0
+    node_exclusive: bool = False
+    preface: str = ""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The job's nodes without repetition, the mother superior first."""
+        return tuple(dict.fromkeys(self.exec_host))
+
+
+@frozen
+class BatchNode:
+    """One node as the batch server describes it (`pbsnodes -x`).
+
+    Attributes:
+        states: the server's words: `free`, `job-exclusive`, `offline`, `down`, several at a time.
+        slots: how many job slots it has (`np`): the largest ppn that fits.
+        memory_mib: physical memory, 0 while the node never reported it.
+        properties: what jobs may ask of it by name.
+        note: what somebody wrote about it, or "".
+        jobs: the jobs that have slots of it.
+        preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
+    """
+
+    name: str
+    states: frozenset[str]
+    slots: int
+    memory_mib: int
+    properties: frozenset[str]
+    note: str
+    jobs: frozenset[str] = frozenset()
+    preface: str = ""
+
+    @property
+    def offline(self) -> bool:
+        """Does the server keep new jobs away because somebody said so?"""
+        return "offline" in self.states
+
+
+@frozen
+class ServerSettings:
+    """What the batch server allows.
+
+    Attributes:
+        operators: `user@host`, as the server has them.
+        managers: the same.
+        query_other_jobs: may everybody see everybody's jobs?
+        down_on_error: does it take a node out of use whose hooks fail?
+    """
+
+    operators: tuple[str, ...]
+    managers: tuple[str, ...]
+    query_other_jobs: bool
+    down_on_error: bool
+
+
+class BatchSystem(t.Protocol):
+    """A batch system, as far as we need one; every call has a deadline, every failure is a `SiteFault`."""
+
+    def job(self, job_id: str) -> BatchJob:
+        """The job as the server sees it now.
+
+        Args:
+            job_id: as the batch system names it.
+
+        Returns:
+            What the server says of it.
+
+        Raises:
+            UnknownJob: the server answered that there is none.
+            SiteFault: the server did not answer in time, or what it answered is no answer.
+        """
+
+    def all_jobs(self) -> tuple[BatchJob, ...]:
+        """Every job that the server knows: many, on a large site.
+
+        Raises:
+            SiteFault: the server did not answer in time, or what it answered is no answer.
+        """
+
+    def nodes(self) -> tuple[BatchNode, ...]:
+        """All nodes of the site.
+
+        Returns:
+            Each with its state, slots and note.
+
+        Raises:
+            SiteFault: the server did not answer in time, or what it answered is no answer.
+        """
+
+    def node(self, name: str) -> BatchNode:
+        """One node, by its long or short name.
+
+        Raises:
+            SiteFault: the server knows none, or more than one, of that name, or did not answer.
+        """
+
+    def offline(self, node: str, note: str) -> BatchNode:
+        """Keep new jobs away from a node, with a note of ours.
+
+        A node that carries somebody else's note, or was set offline by somebody else, is left as it is.
+
+        Args:
+            node: its name, long or short.
+            note: why; `NOTE_PREFIX` is put before it.
+
+        Returns:
+            The node as it was read back: `.offline` says whether jobs stay away from it.
+
+        Raises:
+            SiteFault: it could not be done, or was not there when it was read back.
+        """
+
+    def note(self, node: str) -> str:
+        """What is written about a node, or "".
+
+        Args:
+            node: its name, long or short.
+
+        Returns:
+            The note, ours or an administrator's; "" when there is none.
+
+        Raises:
+            SiteFault: there is no such node, or the server did not answer.
+        """
+
+    def jobs(self, node: str) -> frozenset[str]:
+        """The jobs that have slots of a node.
+
+        Args:
+            node: its name, long or short.
+
+        Returns:
+            Their ids.
+
+        Raises:
+            SiteFault: there is no such node, or the server did not answer.
+        """
+
+    def clear(self, node: str, note: str) -> bool:
+        """Take back `offline` with this very note; False when the node carries another note or none.
+
+        Args:
+            node: its name, long or short.
+            note: the one that was given to `offline`.
+
+        Returns:
+            Was it ours, and is the node in use again?
+
+        Raises:
+            SiteFault: it could not be done, or was still there when it was read back.
+        """
+
+    def hold(self, job_id: str) -> None:
+        """Hold a job so that its owner can release it, and read that back.
+
+        Args:
+            job_id: as the batch system names it.
+
+        Raises:
+            SiteFault: it could not be done, or was not there when it was read back.
+        """
+
+    def server(self) -> ServerSettings:
+        """How the batch server is set, as far as it matters to us; anybody may ask.
+
+        Raises:
+            SiteFault: it did not answer in time.
+        """
+
+    def delete(self, job_id: str) -> None:
+        """End a job of the caller's, or take it out of the queue.
+
+        Args:
+            job_id: as the batch system names it.
+
+        Raises:
+            SiteFault: it could not be done.
+        """
+
+    def comment(self, job_id: str, text: str) -> None:
+        """Leave a word on the job, where the batch system shows it; its scheduler may write another one over it.
+
+        Args:
+            job_id: as the batch system names it.
+            text: for people; characters that the batch system would misread are left out.
+
+        Raises:
+            SiteFault: it could not be done.
+        """

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Does a node hold one job alone?"""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+from .api import BatchJob, BatchSystem
+from .host_match import same_host
+from .torque import mom_files
+
+
+def others(batch: BatchSystem, job_id: str, node: str, torque_home: pathlib.Path) -> tuple[str, ...]:
+    """What else is on this node: by the server's word, and by the files of the MOM, who may know of more.
+
+    That is asked before anything of a user's is ended there.
+
+    Args:
+        batch: the batch system.
+        job_id: the job that should be alone.
+        node: this node.
+        torque_home: holds the MOM's files.
+
+    Returns:
+        Jobs, and files of jobs; () when it is alone.
+
+    Raises:
+        SiteFault: one of the two does not tell.
+    """
+    jobs = [f"job {other}" for other in sorted(batch.jobs(node) - {job_id})]
+    return (*jobs, *(f"file {name}" for name in mom_files.others(torque_home, job_id)))
+
+
+def is_exclusive(job: BatchJob, node: str, open_batch: t.Callable[[], BatchSystem]) -> bool:
+    """Does the batch system give a node to nobody else as long as a job has it?
+
+    Files of the MOM are not looked at: those of the job before may still be there when this one begins.
+
+    Args:
+        job: the server's word.
+        node: one of its nodes.
+        open_batch: asked only where the job itself does not say so: when all slots are its own, none is left.
+
+    Raises:
+        SiteFault: the server does not tell.
+    """
+    if job.node_exclusive:
+        return True
+    mine = sum(same_host(node, host) for host in job.exec_host)
+    return 0 < open_batch().node(node).slots <= mine

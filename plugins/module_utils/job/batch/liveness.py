@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Does a start live, by the batch server's word?  Handed to the sweep, which knows no batch system."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...errors import SiteFault
+from .api import BatchJob, BatchSystem, UnknownJob
+from .host_match import same_host
+
+RUNNING = frozenset("RES")
+"""Letters of a job whose guests are wanted: running, ending (its epilogue is at work), suspended."""
+RESTING = frozenset("QHWC")
+"""Queued, held, waiting, complete: nothing of it is on any node."""
+SILENT = 3
+"""After so many questions without an answer no more is asked: each may have taken its whole time."""
+
+
+def start_lives(job: BatchJob, start: int, node: str) -> bool:
+    """Does this start of a job live on this node?
+
+    Args:
+        job: the server's word.
+        start: Torque's start_count when the start began; 0: it was not known then.
+        node: a node, by its long or short name.
+
+    Raises:
+        SiteFault: the word does not tell.
+    """
+    what = f"start {start} of job {job.job_id}"
+    if job.state in RESTING:
+        return False
+    if job.state not in RUNNING:
+        raise SiteFault(what, f"the batch server says state {job.state[:20]!r} of it, which tells nothing")
+    if start > job.start_count:
+        # a server that was restored from an older copy
+        raise SiteFault(what, f"the batch server is only at start {job.start_count}")
+    if not job.nodes:
+        raise SiteFault(what, "the batch server names no node of it, although it runs")
+    return start in (0, job.start_count) and any(same_host(node, host) for host in job.nodes)
+
+
+def by_server(batch: BatchSystem, node: str) -> t.Callable[[str, int], bool]:
+    """`is_alive` for the sweep of this node; the server is asked once for each job.
+
+    Args:
+        batch: who is asked.
+        node: this node.
+
+    Returns:
+        Takes job id and start; raises SiteFault when the server does not tell.
+    """
+    known: dict[str, BatchJob | SiteFault] = {}
+    silent: list[SiteFault] = []
+
+    def ask(job_id: str) -> BatchJob | SiteFault:
+        if len(silent) >= SILENT:
+            return silent[-1]
+        try:
+            return batch.job(job_id)
+        except UnknownJob as error:
+            return error
+        except SiteFault as error:
+            silent.append(error)
+            return error
+
+    def is_alive(job_id: str, start: int) -> bool:
+        if job_id not in known:
+            known[job_id] = ask(job_id)
+        word = known[job_id]
+        if isinstance(word, UnknownJob):
+            return False
+        if isinstance(word, SiteFault):
+            raise word
+        return start_lives(word, start, node)
+
+    return is_alive

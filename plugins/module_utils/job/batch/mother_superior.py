@@ -1,0 +1,53 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who leads a start, noted on its other nodes: a batch server that was told to forget the job cannot tell any more.
+
+superior.json   in the record's directory of a sister: the mother superior, as the server spelt her when it began
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from ...errors import VTorqueError
+from ...system import files
+
+FILE = "superior.json"
+
+
+def keep(host: str, directory: pathlib.Path, *, reader_uid: int) -> None:
+    """Note who leads a start, by the server's word.
+
+    Args:
+        host: name of the mother superior.
+        directory: of the start's record on this node.
+        reader_uid: the job's owner, who may list that directory.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
+    files.make_record_directory(directory, reader_uid)
+    files.write(directory / FILE, json.dumps({"host": host}))
+
+
+def kept(directory: pathlib.Path) -> str:
+    """Who led a start that began here.
+
+    Args:
+        directory: of the start's record on this node.
+
+    Returns:
+        Host name; "" when nobody noted it.
+
+    Raises:
+        VTorqueError: what is there is not root's, or of another form.
+    """
+    try:
+        host = files.read_json(directory / FILE).get("host")
+    except FileNotFoundError:
+        return ""
+    if not isinstance(host, str) or not host:
+        raise VTorqueError(str(directory / FILE), "is not of the form of this version")
+    return host

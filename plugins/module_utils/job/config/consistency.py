@@ -1,0 +1,118 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What no single parameter shows: parameters that do not fit each other, and values beyond the site's bounds."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...mounts import read_line
+from ..request.request import is_path
+from ..request.value_types import Value, shown, size_text, written
+from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
+
+GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in ("vrdma", "iocm", "unclot")}
+"""What a silent user gets of a component, and whether the site has it at all."""
+DATA = "/data"
+"""Where a guest has its user's own disk."""
+NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
+"""Single values of parameters that have no effect yet, and what they belong to."""
+
+
+def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    """What does not fit together.
+
+    Args:
+        policy: each value of which is good by itself.
+
+    Yields:
+        A parameter's name, and what is wrong with its value beside the others.
+    """
+    if policy.kill_user_processes_after_job and not policy.pbs_exclusive_node_alloc:
+        why = "needs pbs_exclusive_node_alloc: a shared node has other users; set both, or both to false"
+        yield "kill_user_processes_after_job", why
+    if policy.custom_ip_mapping and policy.ip_to_mac_script is None:
+        yield "custom_ip_mapping", "needs ip_to_mac_script"
+    if policy.hypervisor_default == "qemu" and not policy.allow_emulation:
+        yield "hypervisor_default", "needs allow_emulation"
+    if is_path(policy.img_default) and not policy.allow_user_images:
+        yield "img_default", "a path needs allow_user_images; an image of the pool is called by its name"
+    if policy.disk_default is not None and is_taken(DATA, policy):
+        yield "disk_default", f"mounts has something of the site's own on {DATA}"
+    yield from _own_images(policy)
+    if policy.timeout > policy.prologue_timeout:
+        yield "timeout", f"is more than prologue_timeout ({policy.prologue_timeout})"
+    spent = policy.timeout + policy.security_updates_timeout
+    if policy.security_updates and spent > policy.prologue_timeout:
+        why = f"and timeout together are {spent} s, more than prologue_timeout ({policy.prologue_timeout})"
+        yield "security_updates_timeout", why
+    yield from _unavailable(policy)
+    yield from _bounds(policy)
+    low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default
+    if low > high:
+        yield "iocm_min_cores_default", f"is more than iocm_max_cores_default ({high})"
+
+
+def is_taken(target: str, policy: Policy) -> bool:
+    """Does this site mount something of its own there, in every guest?"""
+    return any(line.split()[1] == target for line in policy.mounts)
+
+
+def _own_images(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    """Who makes the image of a guest is root in it, from its first moment on."""
+    if not policy.allow_user_images:
+        return
+    if not policy.confine_guests:
+        yield "allow_user_images", "needs confine_guests: who makes an image is root in its guest"
+    homes = ("vm_nfs_home",) if policy.home_via == "nfs" else ()
+    believed = [name for name in (*homes, "vm_nfs_ws", "vm_nfs_opt") if getattr(policy, name)]
+    if any(read_line(line).kind == "nfs" for line in policy.mounts):
+        believed.append("mounts")
+    if believed:
+        why = "who makes an image is root in its guest, whom an NFS server believes to be any user"
+        yield "allow_user_images", f"does not go with {', '.join(believed)}: {why}; share them by virtiofs"
+
+
+def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    for (name, value), later in NOT_YET.items():
+        if getattr(policy, name) == value:
+            yield name, f"{value} belongs to {later}, which is not available yet"
+    for default, gate in GATES.items():
+        if getattr(policy, default) and not getattr(policy, gate):
+            yield default, f"needs {gate}: who asks for nothing cannot get what the site has not"
+
+
+def _bounds(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    crossed = set()
+    for key, (low, high) in BOUNDS_OF.items():
+        least, greatest = getattr(policy, low), getattr(policy, high)
+        if least is not None and greatest is not None and least > greatest:
+            if low not in crossed:  # two keys may have the same bounds
+                yield low, f"is more than {high} ({as_asked(key, greatest)})"
+            crossed.add(low)
+        elif message := out_of_bounds(key, getattr(policy, DEFAULT_OF[key]), policy):
+            yield DEFAULT_OF[key], message
+
+
+def out_of_bounds(key: str, value: Value | None, policy: Policy) -> str:
+    """Why a number of a request is beyond the site's bounds, or "".
+
+    Args:
+        key: of a request.
+        value: None, or what is no number, is within all bounds.
+        policy: holds the bounds.
+    """
+    if key not in BOUNDS_OF or not isinstance(value, int):
+        return ""
+    least, greatest = (t.cast("int | None", getattr(policy, name)) for name in BOUNDS_OF[key])
+    if least is not None and value < least:
+        return f"at least {as_asked(key, least)} on this site"
+    if greatest is not None and value > greatest:
+        return f"at most {as_asked(key, greatest)} on this site"
+    return ""
+
+
+def as_asked(key: str, value: Value) -> str:
+    """A value as a user writes it in a request: MiB as a size."""
+    return size_text(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else shown(written(value))

@@ -1,0 +1,289 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The original's configuration, a file of bash, made into a vtorque.yml: what becomes of each name, and why."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import re
+import typing as t
+
+from ...frozen import frozen
+from ..request.value_types import shown, written
+from . import legacy_bash
+from .legacy_bash import Assignment, Skipped
+from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, Parameter
+from .policy_file import LEAVE, PolicyErrors, meant, objection, parse
+from .policy_writer import policy_text, variables_text
+
+MAPPED, CHANGED, DROPPED, REFUSED, SKIPPED = "mapped", "changed", "dropped", "refused", "skipped"
+NEEDS_A_LOOK = frozenset({REFUSED, SKIPPED})
+
+CONSTANTS = {"FILESYSTEM_TYPE_SFS": "sharedfs", "FILESYSTEM_TYPE_RD": "ramdisk"}
+"""What the original's const.sh said before its configuration was read."""
+
+SAME: tuple[str, ...] = (
+    "DISABLED_HOSTS_LIST", "REGEX_FE", "TORQUE_HOME", "PBS_QSUB_ON_FE", "PBS_QSUB_ON_NODES", "VM_IMG_DIR", "WS_DIR",
+    "RAMDISK_DIR", "VM_NFS_HOME", "VM_NFS_WS", "VM_NFS_OPT", "ARP_BIN", "MAC_PREFIX", "HOST_OS_CORE_COUNT",
+    "HOST_OS_RAM_MB", "PBS_EXCLUSIVE_NODE_ALLOC", "KILL_USER_PROCESSES_AFTER_JOB", "SSH_TIMEOUT", "TIMEOUT",
+    "PROLOGUE_TIMEOUT", "NFS_TIMEOUT", "CUSTOM_IP_MAPPING", "IP_TO_MAC_SCRIPT", "DOMAIN", "NAME_SERVER",
+    "SEARCH_DOMAIN", "NTP_SERVER_1", "NTP_SERVER_2", "SW_PACKAGES_DEBIAN", "SW_PACKAGES_REDHAT",
+    "FILESYSTEM_TYPE_DEFAULT", "IMG_DEFAULT", "DISTRO_DEFAULT", "ARCH_DEFAULT", "VCPUS_DEFAULT",
+    "VCPU_PINNING_DEFAULT", "RAM_DEFAULT", "VMS_PER_NODE_DEFAULT", "DISK_DEFAULT", "HYPERVISOR_DEFAULT",
+    "VRDMA_ENABLED_DEFAULT", "IOCM_ENABLED_DEFAULT", "UNCLOT_ENABLED_DEFAULT", "UNCLOT_SHMEM_DEFAULT",
+    "IOCM_MIN_CORES_DEFAULT", "IOCM_MAX_CORES_DEFAULT", "ENABLE_DEV_MODE", "PARALLEL", "ALLOW_USER_IMAGES",
+    "ABORT_ON_ERROR", "DEBUG_DEFAULT", "TRACE_DEFAULT", "SHOW_LOG_DEFAULT", "PRINT_TO_STDOUT", "LOG_ROTATE",
+    "LOG_FILE", "IOCM_ENABLED", "IOCM_MIN_CORES", "IOCM_MAX_CORES", "IOCM_NODES", "VRDMA_ENABLED", "VRDMA_NODES",
+    "UNCLOT_ENABLED", "SNAP_MONITORING_ENABLED", "SNAP_BIN_DIR", "SNAP_TAG_FORMAT", "DISABLE_MIKELANGELO_HPC_STACK",
+    "MAX_VMS_PER_NODE",
+)  # fmt: skip
+"""Names that became parameters in small letters; further ones stand in `Parameter.old`."""
+
+NEW_NAMES: dict[str, str] = {
+    **{name: name.lower() for name in SAME},
+    **{old: parameter.name for parameter in PARAMETERS.values() for old in parameter.old},
+}
+"""The parameter that each old name became."""
+
+END_OF_SETTINGS = "DO NOT EDIT BELOW THIS LINE"
+"""What the original's file says above its own code; settings that somebody put below it count all the same."""
+_OWN_CODE = re.compile(r"set -o nounset|.*\$\{?LIB_LOG4BSH\b")
+"""What it does above that line."""
+
+_SKVM = "a constant of the sKVM prototype, which has no place in today's form of the component"
+_LOG = "the product's log has one form, and no settings of log4bsh"
+_OWN = "a constant of the original's own programs"
+GONE: dict[str, str] = {
+    "SERVER_HOSTNAME": "Torque's own commands know their server",
+    "SUSPENDED_IMAGE_DIR": "suspended guests have no directory of their own yet",
+    "MEASURE_TIME": "the record of every job has the time of each phase: vmgr job show",
+    "KEEP_VM_ALIVE": "no guest outlives its job",
+    "SSH_OPTS": "ssh is always called with every option, and checks host keys",
+    "SCP_OPTS": "nothing is copied by scp",
+    "VIRSH_OPTS": "virsh is not called",
+    **dict.fromkeys(CONSTANTS, "a constant, which is known"),
+    **dict.fromkeys(
+        ("CLOUD_INIT_LOG", "SYS_LOG_FILE_RH", "SYS_LOG_FILE_DEBIAN", "PINNING_FILE", "RUID_CACHE_FILE",
+         "ABSOLUTE_PATH_CONFIG", "LIB_LOG4BSH", "SHARED_FS_JOB_DIR", "RAMDISK", "PBS_QSUB", "VRDMA_CONFIGFILE"), _OWN,
+    ),
+    "DEBUG": "a user's own word, for one job: DEBUG=true vsub ...; debug_default is the site's",
+    "TRACE": "a user's own word, for one job: TRACE=true vsub ...; trace_default is the site's",
+    **dict.fromkeys(("LOG_LEVEL", "MAX_LOG_SIZE", "USE_COLORS", "DATE_FORMAT", "LOG4BSH_CONFIG_FILE"), _LOG),
+    **dict.fromkeys(
+        ("IOCM_INTERFACE_NAME", "VRDMA_BRDIGE_ADDRESS", "VRDMA_BRIDGE", "IB_TARGET_PORT", "VRDMA_IB_PORT_MODE",
+         "VRDMA_ROCE_PORT", "VRDMA_NIC_NAME", "HUGE_TABLE_SIZE", "SOCKET0_MEM", "OVS_DIR"), _SKVM,
+    ),
+}  # fmt: skip
+"""Names that nothing became, and why."""
+
+_OLD_PACKAGES = {
+    "sw_packages_debian": "nfs-common libnfs1 openmpi-bin libopenmpi-dev libmetis5 libmetis-dev 9mount",
+    "sw_packages_redhat": "nfs-common libnfs1 nfs-utils openmpi openmpi-devel metis metis-devel nfs-ganesha-mount-9P",
+}
+_PLACEHOLDER = "my-domain"
+
+
+@frozen
+class Word:
+    """What became of one name, or of a line that is no assignment.
+
+    Attributes:
+        line: where it stood.
+        name: the old name, or the beginning of the line.
+        fate: `mapped`, `changed`, `dropped`, `refused` (the default holds) or `skipped`.
+        text: the new name and value, and why it is not what it was.
+    """
+
+    line: int
+    name: str
+    fate: str
+    text: str
+
+
+@frozen
+class Converted:
+    """A new configuration, and a word on everything that stood in the old one.
+
+    Attributes:
+        text: as the site's file.
+        variables: the same as variables of the roles.
+        words: in the order of the lines.
+    """
+
+    text: str
+    variables: str
+    words: tuple[Word, ...]
+
+    @property
+    def needs_a_look(self) -> bool:
+        """Is there something that only an administrator can decide?"""
+        return any(word.fate in NEEDS_A_LOOK for word in self.words)
+
+
+def convert(text: str, file: str) -> Converted:
+    """Make a new configuration out of an old one.
+
+    Args:
+        text: the old file; it is read and never run.
+        file: what it is called in the new one's comments.
+
+    Returns:
+        A configuration that is good, and what became of each name.
+    """
+    found, skipped = legacy_bash.read(text, CONSTANTS)
+    own_code = _line_of_end(text)
+    words = _not_read(skipped, own_code)
+    last = {NEW_NAMES.get(one.name, one.name): one for one in found}
+    settings: dict[str, object] = {}
+    came_from: dict[str, Assignment] = {}
+    for one in found:
+        target = NEW_NAMES.get(one.name, one.name)
+        if one.line > own_code and target not in PARAMETERS:
+            continue
+        if last[target] is not one:
+            words.append(Word(one.line, one.name, DROPPED, f"line {last[target].line} says it again"))
+            continue
+        word, value = _become(one, last)
+        words.append(word)
+        if word.fate in (MAPPED, CHANGED) and value is not None:
+            settings[target], came_from[target] = value, one
+    _drop_contradictions(settings, came_from, words)
+    remarks = _remarks(words, file)
+    told = tuple(sorted(words, key=lambda word: word.line))
+    return Converted(policy_text(settings, remarks), variables_text(settings, remarks), told)
+
+
+def _line_of_end(text: str) -> float:
+    """The line that ends what a site sets; infinity: there is none."""
+    lines = (number for number, line in enumerate(text.splitlines(), 1) if END_OF_SETTINGS in line)
+    return next(lines, math.inf)
+
+
+def _not_read(skipped: t.Iterable[Skipped], own_code: float) -> list[Word]:
+    """A word on each thing that is no plain assignment, and one on all of the original's own code."""
+    words: list[Word] = []
+    own_lines: set[int] = set()
+    for one in skipped:
+        if one.text in GONE:
+            words.append(Word(one.line, one.text, DROPPED, GONE[one.text]))
+        elif one.line in own_lines:
+            continue
+        elif _OWN_CODE.match(one.text):
+            own_lines.add(one.line)
+            words.append(Word(one.line, one.text, DROPPED, "the original's own code"))
+        elif one.line < own_code or one.text in NEW_NAMES:
+            words.append(Word(one.line, one.text, SKIPPED, one.why))
+    words = [word for word in words if word.line < own_code or word.fate == SKIPPED]
+    if own_code < math.inf:
+        words.append(Word(int(own_code), END_OF_SETTINGS, DROPPED, "the original's own code follows"))
+    return words
+
+
+def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[Word, object]:
+    """What becomes of an assignment by itself: a word on it, and its new value; None: the default."""
+
+    def word(fate: str, text: str) -> Word:
+        return Word(one.line, one.name, fate, text)
+
+    if one.name in GONE:
+        return word(DROPPED, GONE[one.name]), None
+    if one.name not in NEW_NAMES:
+        hint = meant(one.name)
+        return word(SKIPPED, f"the original has no such parameter{hint}"), None
+    parameter = PARAMETERS[NEW_NAMES[one.name]]
+    if one.value is None:
+        if parameter.name == "log_file":
+            return word(DROPPED, "each job's log is in its record"), None
+        return word(SKIPPED, f"{one.why}; {_default(parameter)}"), None
+    value, changed = _translated(parameter, one.value, others)
+    if value is None and not changed:
+        return word(MAPPED, _default(parameter)), None
+    if value is None:
+        return word(DROPPED if "placeholder" in changed else CHANGED, f"{_default(parameter)}: {changed}"), None
+    if wrong := objection(parameter, value).removesuffix(LEAVE):
+        return word(REFUSED, f"{shown(_old_value(one))}: {wrong}; {_default(parameter)}"), None
+    new = f"{parameter.name}: {shown(value)}"
+    return (word(CHANGED, f"{new} ({changed})"), value) if changed else (word(MAPPED, new), value)
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.default is None:
+        return f"{parameter.name} is not set"
+    default = "" if isinstance(parameter.default, tuple) else f" ({shown(written(parameter.default))})"
+    return f"{parameter.name} stays at its default{default}"
+
+
+def _old_value(one: Assignment) -> str:
+    return one.value if isinstance(one.value, str) else f"({' '.join(one.value or ())})"
+
+
+def _translated(
+    parameter: Parameter, old: str | tuple[str, ...], others: t.Mapping[str, Assignment]
+) -> tuple[object | None, str]:
+    """The value as today's table has it, and what was changed in it; None: the default."""
+    if parameter.kind.form == "list":
+        items = list(old) if isinstance(old, tuple) else old.split()
+        if items == _OLD_PACKAGES.get(parameter.name, "").split():
+            return None, "the names of packages are today's"
+        return items, ""
+    if isinstance(old, tuple):
+        return list(old), ""
+    value = old.strip()
+    if not value:
+        return None, "" if parameter.default is None else "it was empty"
+    if _PLACEHOLDER in value:
+        return None, f"{shown(value)} is the original's placeholder"
+    if parameter.name == "prologue_timeout" and value == "600":
+        return (
+            None,
+            "the original's 600 is more than Torque's usual $prologalarm (300) leaves",
+        )
+    if parameter.kind.form == "path" and value != "/" and value.endswith("/"):
+        return value.rstrip("/"), ""
+    if parameter.name == "img_default" and value.startswith("/"):
+        pool = others.get("vm_img_dir")
+        here = pool.value if pool is not None and isinstance(pool.value, str) else PARAMETERS["vm_img_dir"].default
+        if posixpath.dirname(value) == str(here).rstrip("/"):
+            return posixpath.basename(value), "images are called by their names in the pool"
+    return value, ""
+
+
+def _drop_contradictions(
+    settings: dict[str, object], came_from: t.Mapping[str, Assignment], words: list[Word]
+) -> None:  # fmt: skip
+    """Leave out, until the rest is good, what does not fit the rest."""
+    while True:
+        try:
+            parse(policy_text(settings), "the new configuration")
+        except PolicyErrors as error:
+            fault = error.faults[0]
+            # what was set gives way, and not a default that it does not fit
+            bounds = " ".join(name for key, pair in BOUNDS_OF.items() if DEFAULT_OF[key] == fault.key for name in pair)
+            concerned = re.findall(r"\w+", f"{fault.key} {fault.message} {bounds}")
+            name = next(name for name in (*concerned, *settings) if name in settings)
+            one = came_from[name]
+            switched_off = PARAMETERS[fault.key].default is True and settings.get(fault.key) is not False
+            if not switched_off or fault.key in came_from:  # a new word on it
+                words[:] = [word for word in words if (word.line, word.name) != (one.line, one.name)]
+            if switched_off:  # its default would not fit either
+                settings[fault.key] = False
+                words.append(Word(one.line, one.name, CHANGED, f"{fault.key}: false, for it {fault.message}"))
+                continue
+            why = f"{shown(_old_value(one))}: {fault.key} {fault.message}; {_default(PARAMETERS[name])}"
+            words.append(Word(one.line, one.name, REFUSED, why))
+            del settings[name]
+        else:
+            return
+
+
+def _remarks(words: t.Sequence[Word], file: str) -> dict[str, list[str]]:
+    """What the new file says above a parameter whose old value was changed or could not be kept."""
+    remarks: dict[str, list[str]] = {}
+    for word in words:
+        if word.name in NEW_NAMES and word.fate in (CHANGED, REFUSED, SKIPPED):
+            remarks.setdefault(NEW_NAMES[word.name], []).append(
+                f"{file}, line {word.line}: {word.name} {word.fate}: {word.text}"
+            )
+    return remarks

@@ -1,0 +1,361 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plain assignments out of a file of bash, read and never run: `A=b`, `export A="b $C"`, `A=('b' 'c')`.
+
+What bash would have to work out (a condition, a command, a function) is not guessed at: it is named, with its line.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import typing as t
+
+from ...frozen import frozen
+
+_DECLARE = re.compile(r"(?:export|readonly|declare|typeset)(?:(?:[ \t]|\\\n)+-[A-Za-z]+)*(?:[ \t]|\\\n)+(?=[A-Za-z_])")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
+_FUNCTION = re.compile(r"(?:function[ \t]+[\w:.-]+[ \t]*(?:\([ \t]*\))?|[\w:.-]+[ \t]*\([ \t]*\))\s*(?=[{(])")
+_HERE = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z0-9_]+)\2")
+_WORD = re.compile(r"[^\s;&|()<>'\"`$\\#]+")
+_OPENS = frozenset({"if", "while", "until", "for", "case", "select", "{"})
+_CLOSES = frozenset({"fi", "done", "esac", "}"})
+_GOES_ON = frozenset({"then", "else", "elif", "do", "!", "time"})
+_SETS = re.compile(r"(?<![\w$\[{])[A-Za-z_][A-Za-z0-9_]*\+?=")
+GOES_ON_BELOW = "\\\n"
+_ENDS = " \t\n;&|()<>"
+
+
+@frozen
+class Assignment:
+    """A variable that gets a value.
+
+    Attributes:
+        name: the variable.
+        value: a text, or the texts of an array; None: it is not known, see `why`.
+        line: where it stands, from 1.
+        why: why the value is not known, or "".
+    """
+
+    name: str
+    value: str | tuple[str, ...] | None
+    line: int
+    why: str = ""
+
+
+@frozen
+class Skipped:
+    """Something that is no plain assignment: its line, its beginning, and why it is not read."""
+
+    line: int
+    text: str
+    why: str
+
+
+class _NotPlain(Exception):
+    """The value is something that bash would have to work out."""
+
+
+def read(text: str, known: t.Mapping[str, str]) -> tuple[tuple[Assignment, ...], tuple[Skipped, ...]]:
+    """Read the assignments of a file.
+
+    Args:
+        text: of bash; anything at all does no harm.
+        known: variables that the file may use without setting them.
+
+    Returns:
+        What is assigned, and what is not read; both in the order of the lines.
+    """
+    reader = _Reader(text, known)
+    reader.read()
+    return tuple(reader.found), tuple(reader.skipped)
+
+
+class _Reader:
+    """One pass over the text.  `depth` is how many conditions, loops and functions are open."""
+
+    def __init__(self, text: str, known: t.Mapping[str, str]) -> None:
+        self.text = text.replace("\r\n", "\n")
+        self.lines = [0, *(place + 1 for place, character in enumerate(self.text) if character == "\n")]
+        self.place = 0
+        self.known = dict(known)
+        self.depth = 0
+        self.begun = 0
+        self.here: list[tuple[bool, str]] = []
+        self.found: list[Assignment] = []
+        self.skipped: list[Skipped] = []
+
+    @property
+    def line(self) -> int:
+        """The line of the place where we are."""
+        return bisect.bisect_right(self.lines, self.place)
+
+    def read(self) -> None:
+        """To the end."""
+        conditional = False
+        while self._blanks():
+            if self.text.startswith(("&&", "||"), self.place):
+                conditional = True
+                self.place += 2
+            elif self.text[self.place] in "\n;&|()":
+                # the end of a pipe runs in a shell of its own
+                conditional = self.text[self.place] == "|"
+                if self.text[self.place] == "\n":
+                    self._skip_here()
+                else:
+                    self.place += 1
+            else:
+                self._statement(conditional)
+
+    def _blanks(self) -> bool:
+        """To what comes next; is there anything?"""
+        while self.place < len(self.text):
+            character = self.text[self.place]
+            if character == "#":
+                end = self.text.find("\n", self.place)
+                self.place = len(self.text) if end < 0 else end
+            elif character in " \t\r":
+                self.place += 1
+            elif self.text.startswith(GOES_ON_BELOW, self.place):
+                self.place += 2
+            else:
+                return True
+        return False
+
+    def _skip_here(self) -> None:
+        """Over a line's end, and over the here-documents that were announced in it."""
+        self.place += 1
+        for tabs, word in self.here:
+            while self.place < len(self.text):
+                end = self.text.find("\n", self.place)
+                end = len(self.text) if end < 0 else end
+                line = self.text[self.place : end]
+                self.place = end + 1
+                if (line.lstrip("\t") if tabs else line) == word:
+                    break
+        self.here = []
+
+    def _statement(self, conditional: bool) -> None:
+        if (function := _FUNCTION.match(self.text, self.place)) and not _NAME.match(self.text, self.place):
+            self._skip("a function is not run", function.end())
+            return
+        start, line = self.place, self.line
+        declared = _DECLARE.match(self.text, self.place)
+        if declared:
+            self.place = declared.end()
+        read: list[Assignment] = []
+        before = dict(self.known)
+        while name := _NAME.match(self.text, self.place):
+            at = self.line
+            self.place = name.end()
+            try:
+                read.append(Assignment(name[1], self._value(), at))
+            except _NotPlain as error:
+                read.append(Assignment(name[1], None, at, str(error)))
+                self.place = name.end()
+                self._to_end()
+            self._know(read[-1], sure=not self.depth and not conditional)
+            if not self._next_word():
+                break
+        if not read or (self._next_word() and self.text[self.place] not in "\n;&|#"):
+            self.place, self.known = start, before
+            self._other(line)
+            return
+        for one in read:
+            self._take(one, conditional)
+
+    def _know(self, one: Assignment, *, sure: bool) -> None:
+        """What later values may use; a variable that a condition may have changed is not known any more."""
+        if sure and isinstance(one.value, str):
+            self.known[one.name] = one.value
+        else:
+            self.known.pop(one.name, None)
+
+    def _next_word(self) -> bool:
+        while self.place < len(self.text):
+            if self.text.startswith(GOES_ON_BELOW, self.place):
+                self.place += 2
+            elif self.text[self.place] in " \t":
+                self.place += 1
+            else:
+                break
+        return self.place < len(self.text)
+
+    def _take(self, one: Assignment, conditional: bool) -> None:
+        if self.depth or conditional:
+            within = f"stands in what begins in line {self.begun}" if self.depth else "depends on a condition"
+            self.skipped.append(Skipped(one.line, one.name, f"{within}: its value is not known before it is run"))
+            return
+        self.found.append(one)
+
+    def _other(self, line: int) -> None:
+        """A statement that is no assignment: step over it, and name it where it could set something."""
+        word = _WORD.match(self.text, self.place)
+        first = word[0] if word else ""
+        if first in _GOES_ON:
+            self.place += len(first)
+            return
+        start = self.place
+        if first in _OPENS:
+            if not self.depth:
+                self.begun = line
+                self._note(line, start, "what it does is not known before it is run")
+            self.depth += 1
+            self.place += len(first)
+            if first in ("for", "case", "select"):
+                self._to_end()
+            return
+        if first in _CLOSES:
+            self.depth = max(0, self.depth - 1)
+            self.place += len(first)
+            self._to_end()
+            return
+        self._to_end()
+        self.place = max(self.place, start + 1)
+        if not self.depth:
+            other = (
+                "reads another file: convert that one, too" if first in ("source", ".") else "is no plain assignment"
+            )
+            self._note(line, start, other)
+        elif _SETS.search(self.text, start, self.place):
+            self._note(line, start, f"stands in what begins in line {self.begun}")
+
+    def _skip(self, why: str, end: int) -> None:
+        """Into a function."""
+        if not self.depth:
+            self.begun = self.line
+            self._note(self.line, self.place, why)
+        self.place = end + 1
+        self.depth += 1
+
+    def _note(self, line: int, start: int, why: str) -> None:
+        end = self.text.find("\n", start)
+        words = " ".join(self.text[start : len(self.text) if end < 0 else end].split())
+        self.skipped.append(Skipped(line, words[:60], why))
+
+    # values
+
+    def _value(self) -> str | tuple[str, ...]:
+        if not self.text.startswith("(", self.place):
+            return self._word()
+        self.place += 1
+        words: list[str] = []
+        while True:
+            self._blanks()
+            if self.place >= len(self.text):
+                raise _NotPlain("the array has no end")
+            if self.text[self.place] == ")":
+                self.place += 1
+                return tuple(words)
+            if self.text[self.place] == "\n":
+                self.place += 1
+            elif self.text[self.place] in _ENDS or self.text[self.place] == "[":
+                raise _NotPlain("the array is no list of words")
+            else:
+                words.append(self._word())
+
+    def _word(self) -> str:
+        """One word, its quotes taken off and known variables put in."""
+        parts: list[str] = []
+        if self.text.startswith("~", self.place):
+            raise _NotPlain("~ is somebody's home")
+        while self.place < len(self.text) and (character := self.text[self.place]) not in _ENDS:
+            if character == "'":
+                end = self.text.find("'", self.place + 1)
+                if end < 0:
+                    raise _NotPlain("a quote has no end")
+                parts.append(self.text[self.place + 1 : end])
+                self.place = end + 1
+            elif character == '"':
+                self.place += 1
+                parts.append(self._quoted())
+            elif character in "$`":
+                parts.append(self._variable())
+            elif character == "\\" and self.place + 1 < len(self.text):
+                parts.append(self.text[self.place + 1].strip("\n"))
+                self.place += 2
+            else:
+                parts.append(character)
+                self.place += 1
+        return "".join(parts)
+
+    def _quoted(self) -> str:
+        parts: list[str] = []
+        while self.place < len(self.text):
+            character = self.text[self.place]
+            if character == '"':
+                self.place += 1
+                return "".join(parts)
+            if character in "$`":
+                parts.append(self._variable())
+                continue
+            if self.text.startswith(GOES_ON_BELOW, self.place):
+                self.place += 2
+                continue
+            if character == "\\" and self.text[self.place + 1 : self.place + 2] in ("$", "`", '"', "\\"):
+                self.place += 1
+            parts.append(self.text[self.place])
+            self.place += 1
+        raise _NotPlain("a quote has no end")
+
+    def _variable(self) -> str:
+        found = _VARIABLE.match(self.text, self.place)
+        if not found:
+            after = self.text[self.place + 1 : self.place + 2]
+            if self.text[self.place] == "$" and (not after or after in ' \t\n"/:.,'):
+                self.place += 1  # a dollar that stands for itself
+                return "$"
+            raise _NotPlain("bash would have to work it out")
+        name = found[1] or found[2]
+        if name not in self.known:
+            raise _NotPlain(f"it uses {name}, which the file does not say")
+        self.place = found.end()
+        return self.known[name]
+
+    def _to_end(self) -> None:
+        """To the end of a statement: quotes, commands in brackets and here-documents are stepped over."""
+        depth, first_end = 0, -1
+        end = self.text.find("]]", self.place) if self.text.startswith("[[", self.place) else -1
+        self.place = end + 2 if end >= 0 else self.place
+        while self.place < len(self.text):
+            character = self.text[self.place]
+            if character == "\\":
+                self.place += 2
+                continue
+            if character in "'\"`":
+                self._over(character)
+                continue
+            if here := _HERE.match(self.text, self.place):
+                if self.text.startswith("<<<", self.place):
+                    self.place += 3
+                else:
+                    self.here.append((bool(here[1]), here[3]))
+                    self.place = here.end()
+                continue
+            if character in "\n;&|" and not depth:
+                return
+            if character == "\n" and first_end < 0:
+                first_end = self.place
+            if character == "#" and self.text[self.place - 1 : self.place] in (" ", "\t", "\n"):
+                end = self.text.find("\n", self.place)
+                self.place = len(self.text) if end < 0 else end
+                continue
+            depth += (character == "(") - (character == ")" and depth > 0)
+            self.place += 1
+        if depth and first_end >= 0:  # a bracket without an end
+            self.place = first_end
+
+    def _over(self, quote: str) -> None:
+        """Over what is quoted; without an end, over this one character."""
+        place = self.place + 1
+        while place < len(self.text):
+            if self.text[place] == "\\" and quote != "'":
+                place += 2
+                continue
+            if self.text[place] == quote:
+                self.place = place + 1
+                return
+            place += 1
+        self.place += 1

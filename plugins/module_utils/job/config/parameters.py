@@ -1,0 +1,364 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of the site's parameters: name, kind, default, meaning, former names, and what is not available yet.
+
+`Policy` is the table: a field is a parameter, and `PARAMETERS` describes it.  In the original a parameter had its
+name in capitals; where it was called otherwise, the former name stands in `old`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ... import mounts as mounts_of_guests
+from ...frozen import frozen
+from ...wire.messages import ADDRESS
+from ..request.request import KEYS
+from ..request.value_types import (
+    BadValue,
+    Kind,
+    Value,
+    boolean,
+    choice,
+    either,
+    number,
+    part_of_all,
+    path,
+    several,
+    size_mib,
+    text,
+)
+from .disk_share import room_on_disk
+
+
+@frozen
+class Parameter:
+    """One parameter of the site, described.
+
+    Attributes:
+        name: as it is written in vtorque.yml.
+        kind: how its value is read.
+        default: what holds when the file is silent; None: nothing is set.
+        meaning: one sentence for people.
+        old: further names it had in the original; `old_config.SAME` says which had their own.
+        later: what it belongs to, when that is not available yet: then only the default may be set.
+        section: what the group is about that begins with this parameter, or "".
+    """
+
+    name: str
+    kind: Kind
+    default: Value | None
+    meaning: str
+    old: tuple[str, ...]
+    later: str
+    section: str
+
+
+def _host_pattern() -> Kind:
+    allowed = "a regular expression for whole host names; a bare * means all"
+
+    def read(value: object) -> str:
+        expression = ".*" if value == "*" else value
+        if not isinstance(expression, str):
+            raise BadValue(allowed)
+        try:
+            re.compile(expression)
+        except re.error as error:
+            raise BadValue(f"{allowed} ({error})") from None
+        return expression
+
+    return Kind(read, allowed)
+
+
+def _mount_line() -> Kind:
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise BadValue(mounts_of_guests.FORM)
+        try:
+            mounts_of_guests.read_line(value)
+        except ValueError as error:
+            raise BadValue(str(error)) from None
+        return " ".join(value.split())
+
+    return Kind(read, mounts_of_guests.FORM)
+
+
+def _parameter(
+    kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), later: str = "", section: str = ""
+) -> t.Any:
+    said = {"kind": kind, "meaning": meaning, "old": old, "later": later, "section": section}
+    return dataclasses.field(default=default, metadata=said)  # pylint: disable=invalid-field-call
+
+
+def _default_of(
+    key: str, default: object, *, kind: Kind | None = None, old: tuple[str, ...] = (), later: str = "",
+    section: str = "",
+) -> t.Any:  # fmt: skip
+    kind = kind or KEYS[key].kind
+    meaning = f"{key} of a request that does not say it: {KEYS[key].meaning}"
+    # the original's 0 for on is a habit of its command line; its configuration said true and false
+    kind = _FLAG if kind.form == "flag" else kind
+    return _parameter(kind, default, meaning, old=old, later=later, section=section)
+
+
+_SECONDS = number(1, 3600)
+_FLAG = boolean()
+_PATH = path()
+_HOSTS = _host_pattern()
+_CORES = number(1, 4096)
+_RAM = size_mib(16, 2**24)
+_NAME = text(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?", "a host or domain name, or an address")
+_SERVER = text(r"[A-Za-z0-9:]([A-Za-z0-9.:_-]{0,252}[A-Za-z0-9:])?", "a host name or an address")
+_REACHED = text(
+    r"([0-9]{1,3}\.){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[0-2]))?|[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?",
+    "a host name, an IPv4 address or a network (10.2.0.0/16)",
+)
+_HOME_FILE = text(
+    r"~/[^,;\x00-\x1f\x7f\ud800-\udfff]{1,900}", "~/PATH: the file in each user's home, where there is one"
+)
+_SITE_FILE = either(path("an absolute path that all users may read"), _HOME_FILE)
+_ADDRESS = text(ADDRESS, "an address")
+_EXPORT = text(mounts_of_guests.EXPORT, "an export (server:/path)")
+_WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
+_LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
+
+_LOG = "the product's log"
+_IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
+_SPARE = "spare nodes"
+_GUEST_PACKAGES = "packages at boot"
+
+
+@frozen
+class Policy:
+    """The site's configuration: one attribute a parameter, checked; sizes are in MiB, times in seconds."""
+
+    prefix: str = _parameter(
+        _PATH,
+        "/opt/vtorque",
+        "where the product is installed on front ends",
+        old=("VTORQUE_DIR",),
+        section="where things are",
+    )
+    prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")
+    torque_home: str = _parameter(_PATH, "/var/spool/torque", "Torque's home directory")
+    pbs_qsub_on_fe: str = _parameter(
+        _PATH, "/usr/bin/qsub", "Torque's qsub on front ends", old=("REAL_QSUB_ON_SERVER", "REAL_QSUB_ON_FE")
+    )
+    pbs_qsub_on_nodes: str = _parameter(_PATH, "/usr/bin/qsub", "Torque's qsub on nodes", old=("REAL_QSUB_ON_NODES",))
+    regex_fe: str = _parameter(_HOSTS, ".*", "the hosts that use pbs_qsub_on_fe")
+    template_dir: str = _parameter(_PATH, "/etc/vtorque/templates", "the site's own templates, searched first")
+    vm_img_dir: str = _parameter(
+        _PATH,
+        "/opt/vm-images",
+        "the image pool, root's alone to write",
+        old=("IMAGE_POOL", "IMAGE_POOL_DIR", "VM_IMAGE_DIR"),
+    )
+    image_max: int = _parameter(_RAM, 2**21, "greatest disk of an image that is added to the pool, as a guest sees it")
+    ws_dir: str = _parameter(
+        _PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later="disks on the workspace"
+    )
+    ramdisk_dir: str = _parameter(_PATH, "/ramdisk", "a tmpfs on nodes, for fs_type=ramdisk")
+
+    disable_mikelangelo_hpc_stack: bool = _parameter(
+        _FLAG,
+        False,
+        "vsub passes jobs without a VM request to qsub and refuses the others",
+        section="who may submit VM jobs, and where they run",
+    )
+    disabled_hosts_list: str | None = _parameter(_HOSTS, None, "the hosts on which vsub refuses VM jobs")
+    vm_node_property: str | None = _parameter(_WORD, None, "node property of VM nodes, which vsub requests")
+    pbs_exclusive_node_alloc: bool = _parameter(_FLAG, True, "vsub asks for whole nodes (qsub -n)")
+    kill_user_processes_after_job: bool = _parameter(
+        _FLAG, True, "end what a job left on a node that it had for itself"
+    )
+    allow_emulation: bool = _parameter(_FLAG, False, "allow hypervisor=qemu, software emulation")
+    allow_user_images: bool = _parameter(
+        _FLAG, False, "allow img=<path of an own image>; needs confine_guests, and guests that mount nothing by NFS"
+    )
+
+    host_os_core_count: int = _parameter(
+        number(0, 4096), 1, "cores of a node that are kept free for the host", section="what a node keeps and gives"
+    )
+    host_os_ram_mb: int = _parameter(number(0, 2**24), 2048, "memory of a node that is kept free for the host, in MiB")
+    max_vms_per_node: int = _parameter(number(1, 1000), 4, "greatest vms_per_node of a request")
+    vms_per_node_min: int | None = _parameter(number(1, 1000), None, "least vms_per_node of a request")
+    vcpus_min: int | None = _parameter(_CORES, None, "least vcpus of a request")
+    vcpus_max: int | None = _parameter(_CORES, None, "greatest vcpus of a request")
+    ram_min: int | None = _parameter(_RAM, None, "least ram of a request")
+    ram_max: int | None = _parameter(_RAM, None, "greatest ram of a request")
+    unclot_shmem_min: int | None = _parameter(_RAM, None, "least unclot_shmem of a request", later=_UNCLOT)
+    unclot_shmem_max: int | None = _parameter(_RAM, None, "greatest unclot_shmem of a request", later=_UNCLOT)
+    nodes_min: int | None = _parameter(_CORES, None, "least nodes of a request")
+    nodes_max: int | None = _parameter(_CORES, None, "greatest nodes of a request")
+    libvirt_uri: str = _parameter(
+        text(r"[a-z+]{1,32}://\S{0,200}", "a libvirt URI"), "qemu:///system", "the hypervisor"
+    )
+
+    bridge: str = _parameter(
+        text(r"[A-Za-z0-9._-]{1,15}", "the name of an interface"),
+        "br0",
+        "bridge of the guests",
+        section="the guests' network",
+    )
+    mac_prefix: str = _parameter(
+        text(r"[0-9a-f][02468ace]:[0-9a-f]{2}:[0-9a-f]{2}", "three bytes in quotes, such as '52:54:00'", lower=True),
+        "52:54:00",
+        "first half of every guest's MAC address; in quotes, since YAML reads it as a time",
+    )
+    node_number: int | None = _parameter(number(0, 16383), None, "this node's number, unique in the cluster")
+    custom_ip_mapping: bool = _parameter(
+        _FLAG, False, "addresses come from ip_to_mac_script, not from DHCP", old=("STATIC_IP_MAPPING",)
+    )
+    ip_to_mac_script: str | None = _parameter(
+        _PATH, None, "executable: node, guests per node, guest number; prints the guest's address"
+    )
+    dhcp_leases_file: str | None = _parameter(_PATH, None, "the DHCP server's leases, where a node can read them")
+    arp_bin: str = _parameter(
+        _PATH, "/usr/sbin/arp", "arp, where the kernel's table is out of reach", later="addresses by arp"
+    )
+    confine_guests: bool = _parameter(
+        _FLAG,
+        True,
+        "hold guests to their own addresses, and to whom they may reach; needs nftables, and no Open vSwitch",
+    )
+    guest_may_reach: tuple[str, ...] = _parameter(
+        several(_REACHED), (), "whom confined guests may reach besides their job, its mounts, names and time"
+    )
+    domain: str | None = _parameter(_NAME, None, "domain of the guests")
+    name_server: str | None = _parameter(_ADDRESS, None, "address of the guests' name server")
+    search_domain: str | None = _parameter(_NAME, None, "search domain of the guests")
+    ntp_server_1: str | None = _parameter(_SERVER, None, "first time server of the guests")
+    ntp_server_2: str | None = _parameter(_SERVER, None, "second time server of the guests")
+
+    home_via: str = _parameter(
+        choice("nfs", "virtiofs"),
+        "nfs",
+        "how homes reach guests: by vm_nfs_home, or from where the node has them",
+        section="what guests mount and hold",
+    )
+    vm_nfs_home: str | None = _parameter(_EXPORT, None, "export for /home, of which a guest gets its user's own home")
+    vm_nfs_ws: str | None = _parameter(_EXPORT, None, "export for /workspace")
+    vm_nfs_opt: str | None = _parameter(_EXPORT, None, "export for /opt-hpc")
+    mounts: tuple[str, ...] = _parameter(
+        several(_mount_line()), (), "further mounts of every guest: lines `source target kind options`"
+    )
+    metadata_packages: tuple[str, ...] = _parameter(
+        several(_WORD), (), "packages that users may name in a file of metadata="
+    )
+    sw_packages_debian: tuple[str, ...] = _parameter(
+        several(_WORD), ("nfs-common", "openmpi-bin", "libopenmpi-dev", "libmetis5", "libmetis-dev", "9mount"),
+        "what a guest of Debian's family needs", later=_GUEST_PACKAGES,
+    )  # fmt: skip
+    sw_packages_redhat: tuple[str, ...] = _parameter(
+        several(_WORD), ("nfs-utils", "openmpi", "openmpi-devel", "metis", "metis-devel"),
+        "what a guest of Red Hat's family needs", later=_GUEST_PACKAGES,
+    )  # fmt: skip
+    security_updates: bool = _parameter(
+        _FLAG, False, "install security updates in guests before their job, as far as security_updates_timeout lets"
+    )
+    security_updates_timeout: int = _parameter(
+        number(10, 3600), 60, "seconds that security updates may take; the job runs whatever came of them"
+    )
+
+    ssh_timeout: int = _parameter(_SECONDS, 5, "seconds for a connection by ssh", section="time, faults, records")
+    timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
+    prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; below Torque's $prologalarm less 10")
+    vm_epilogue_timeout: int = _parameter(_SECONDS, 30, "seconds for a user's vm_epilogue in the guest")
+    nfs_timeout: int = _parameter(
+        _SECONDS, 3, "seconds for which a guest tries to mount something; a try that has begun takes 10 at most"
+    )
+    node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held")
+    offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that may be offline by our note; 0: never any")
+    record_days: int = _parameter(number(1, 36500), 90, "days that the records of jobs are kept")
+    record_host: str | None = _parameter(_NAME, None, "the front end that gets a copy of every job's record")
+    cache_max: str = _parameter(room_on_disk(), "20 %", "room on a node's disk for copies of images")
+    cache_rate: int | None = _parameter(
+        size_mib(1, 2**20), None, "MiB a second at which a node reads an image from the pool; nothing: any"
+    )
+    enable_dev_mode: bool = _parameter(
+        _FLAG, False, "more log, failed guests kept for a look", later="development mode"
+    )
+    parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time")
+    abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
+
+    img_default: str | None = _default_of("img", None, section="what a request that says nothing gets")
+    distro_default: str | None = _default_of("distro", None)
+    arch_default: str = _default_of("arch", "x86_64")
+    ram_default: int = _default_of("ram", 24576)
+    vcpus_default: int = _default_of("vcpus", 7)
+    vms_per_node_default: int = _default_of("vms_per_node", 1)
+    vcpu_pinning_default: bool | str = _default_of("vcpu_pinning", False, later="pinning")
+    filesystem_type_default: str = _default_of("fs_type", "sharedfs")
+    disk_default: str | None = _default_of("disk", None, kind=_HOME_FILE)
+    metadata_default: str | None = _default_of("metadata", None, kind=_SITE_FILE)
+    vm_prologue_default: str | None = _default_of("vm_prologue", None, kind=_SITE_FILE)
+    vm_epilogue_default: str | None = _default_of("vm_epilogue", None, kind=_SITE_FILE)
+    vrdma_enabled_default: bool = _default_of("vrdma", False, later=_VRDMA)
+    iocm_enabled_default: bool = _default_of("iocm", False, later=_IOCM)
+    unclot_enabled_default: bool = _default_of("unclot", False, later=_UNCLOT)
+    iocm_min_cores_default: int = _default_of("iocm_min_cores", 1, later=_IOCM)
+    iocm_max_cores_default: int = _default_of("iocm_max_cores", 4, later=_IOCM)
+    unclot_shmem_default: int | None = _default_of("unclot_shmem", None, later=_UNCLOT, old=("UNCLOT_SHMEM",))
+    hypervisor_default: str = _default_of("hypervisor", "kvm")
+    nodes_default: int | None = _default_of("nodes", None)
+    pci_default: tuple[str, ...] | None = _default_of("pci", None, later="PCI passthrough")
+
+    vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA, section="components")
+    vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_VRDMA)
+    iocm_enabled: bool = _parameter(_FLAG, False, "the site has IOcm", later=_IOCM)
+    iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)
+    iocm_max_cores: int = _parameter(_CORES, 12, "greatest number of cores for it", later=_IOCM)
+    iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_IOCM)
+    unclot_enabled: bool = _parameter(_FLAG, False, "the site has UNCLOT", later=_UNCLOT)
+    snap_monitoring_enabled: bool = _parameter(_FLAG, False, "measure every job's guests", later=_SNAP)
+    snap_bin_dir: str = _parameter(_PATH, "/usr/local/bin", "where the collector's programs are", later=_SNAP)
+    snap_tag_format: str = _parameter(_LINE, "snapTask-[username]-[jobid]", "tag of a job's figures", later=_SNAP)
+
+    debug_default: bool = _parameter(_FLAG, False, "log in detail, where the user does not say DEBUG", section="log")
+    trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)
+    show_log_default: bool = _parameter(
+        _FLAG, False, "show the log in the job's error file, where the user does not say SHOW_LOG"
+    )
+    print_to_stdout: bool = _parameter(_FLAG, False, "write the log to standard output too", later=_LOG)
+    log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs", later=_LOG)
+    log_file: str | None = _parameter(_PATH, None, "log file in place of the job's record", later=_LOG)
+
+
+PARAMETERS: dict[str, Parameter] = {
+    f.name: Parameter(f.name, default=t.cast(t.Any, f.default), **f.metadata) for f in dataclasses.fields(Policy)
+}
+"""Every parameter by its name, in the order in which the file shows them."""
+
+DEFAULT_OF: dict[str, str] = {
+    **{key: f"{key}_default" for key in KEYS},
+    "fs_type": "filesystem_type_default",
+    **{component: f"{component}_enabled_default" for component in ("vrdma", "iocm", "unclot")},
+}
+"""For each key of a request the parameter that holds the site's default."""
+
+SITE_FILES = ("disk", "metadata", "vm_prologue", "vm_epilogue")
+"""Keys whose default names a file, which only its user reads: vsub puts it into the request as if he had said it."""
+
+BOUNDS_OF: dict[str, tuple[str, str]] = {
+    "ram": ("ram_min", "ram_max"),
+    "vcpus": ("vcpus_min", "vcpus_max"),
+    "vms_per_node": ("vms_per_node_min", "max_vms_per_node"),
+    "iocm_min_cores": ("iocm_min_cores", "iocm_max_cores"),
+    "iocm_max_cores": ("iocm_min_cores", "iocm_max_cores"),
+    "unclot_shmem": ("unclot_shmem_min", "unclot_shmem_max"),
+    "nodes": ("nodes_min", "nodes_max"),
+}
+"""For each number of a request the parameters that bound it."""
+
+
+def sections() -> tuple[tuple[str, tuple[Parameter, ...]], ...]:
+    """The parameters as people see them: what each group is about, and what belongs to it."""
+    groups: list[tuple[str, list[Parameter]]] = []
+    for parameter in PARAMETERS.values():
+        if parameter.section:
+            groups.append((parameter.section, []))
+        groups[-1][1].append(parameter)
+    return tuple((title, tuple(group)) for title, group in groups)

@@ -1,0 +1,306 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job of `vmgr selftest` does in its guests, and what follows from what it left: each proof good or bad."""
+
+from __future__ import annotations
+
+import shlex
+
+from ...frozen import frozen
+from ...text import printable
+from ...wire.health_report import BAD, NONE, OK, WARN, Finding
+from ..batch.host_match import same_host
+from ..config.parameters import Policy
+from ..records.job_record import JobRecord
+
+STATUS = 23
+"""No shell, no Torque and nothing of ours ends with it by itself."""
+NAME = "vtorque-selftest"
+PROOFS = (
+    "submitted", "ended", "exit status", "output", "errors", "machine", "user", "home", "node file", "ways", "left",
+    "record",
+)  # fmt: skip
+"""In the order of the table."""
+SMALL_MIB = 1024
+PATH_MAX = 4096
+"""Characters of a word that the job says; none is longer than a path."""
+TOKEN, SEEN = "token", "seen"
+"""Files in the job's directory: made before it, and by it."""
+
+_SCRIPT = """\
+#!/bin/sh
+# made by vmgr selftest
+token=@TOKEN@ place=@PLACE@
+echo "begin $token"
+echo "host $(uname -n)"
+echo "kernel $(uname -r)"
+echo "user $(id -u) $(id -g) $(id -un)"
+echo "home $HOME"
+echo "found $(cat "$place/token" 2>/dev/null)"
+(echo "$token" >"$place/seen") 2>/dev/null
+echo "counts $PBS_NP $PBS_NUM_NODES $PBS_NUM_PPN"
+met=" $(uname -n) "
+while read -r one; do
+    echo "node $one"
+    case $met in
+        *" $one "*) ;;
+        *)
+            met="$met$one "
+            echo "reached $one $(ssh "$one" uname -n 2>/dev/null </dev/null)"
+            ;;
+    esac
+done <"$PBS_NODEFILE"
+echo "$token on standard error" >&2
+echo "end $token"
+exit @STATUS@
+"""
+
+
+def script(token: str, directory: str) -> str:
+    """What the job runs; any shell of a guest runs it.
+
+    Args:
+        token: a word that nobody else writes.
+        directory: the job's own, on the host that submits it.
+    """
+    words = {"TOKEN": shlex.quote(token), "PLACE": shlex.quote(directory), "STATUS": str(STATUS)}
+    text = _SCRIPT
+    for name, value in words.items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def small_request(policy: Policy, image: str | None) -> str:
+    """The request for guests that fit anywhere.
+
+    Args:
+        policy: the site's, with its bounds.
+        image: a name; None: the site's default.
+    """
+    vcpus = max(1, policy.vcpus_min or 1)
+    guests = guests_per_node(policy)
+    ram = max(min(SMALL_MIB, policy.ram_default), policy.ram_min or 0)
+    words = [f"img={image}"] if image else []
+    return ",".join([*words, f"vcpus={vcpus}", f"ram={ram}M", f"vms_per_node={guests}"])
+
+
+def guests_per_node(policy: Policy) -> int:
+    """How many guests a node has at least, by the site's bounds.
+
+    Args:
+        policy: the site's.
+    """
+    return max(1, policy.vms_per_node_min or 1)
+
+
+@frozen
+class Expected:
+    """What must come of a job.
+
+    Attributes:
+        token: its word.
+        user: who submitted it.
+        uid: of the user.
+        gid: of the user's first group.
+        home: of the user.
+        home_is_shared: do guests have it?
+        guests: how many there must be, on all nodes together.
+        nodes: names of the site's compute nodes, which no guest has.
+        keeps_records: should the record come to this host?
+    """
+
+    token: str
+    user: str
+    uid: int
+    gid: int
+    home: str
+    home_is_shared: bool
+    guests: int
+    nodes: tuple[str, ...]
+    keeps_records: bool
+
+
+@frozen
+class Came:
+    """What came of it.
+
+    Attributes:
+        exit_status: by the server's word; None: it had forgotten the job.
+        output: the job's output file; None: there is none.
+        errors: the same of its error file.
+        seen: what the job wrote into its directory.
+        record: as it is on this host; None: there is none.
+    """
+
+    exit_status: int | None
+    output: str | None
+    errors: str | None
+    seen: str
+    record: JobRecord | None
+
+
+def judge(expected: Expected, came: Came) -> tuple[Finding, ...]:
+    """What is proven.
+
+    Args:
+        expected: what must come of it.
+        came: what came of it.
+
+    Returns:
+        A finding for each of `PROOFS` from the exit status on.
+    """
+    lines = _between(came.output or "", expected.token)
+    return (
+        _exit_status(came),
+        _output(expected, came, lines),
+        _errors(expected, came),
+        _machine(expected, came, lines),
+        _user(expected, lines),
+        _home(expected, came, lines),
+        _node_file(expected, came, lines),
+        _ways(expected, lines),
+        _left(came),
+        _record(expected, came),
+    )
+
+
+def _between(text: str, token: str) -> dict[str, list[str]] | None:
+    """What the job said, by its first words; None: it is not whole."""
+    lines = text.splitlines()
+    begin, end = f"begin {token}", f"end {token}"
+    if lines.count(begin) != 1 or lines.count(end) != 1 or lines.index(begin) > lines.index(end):
+        return None
+    said: dict[str, list[str]] = {}
+    for line in lines[lines.index(begin) + 1 : lines.index(end)]:
+        name, _blank, value = line.partition(" ")
+        said.setdefault(name, []).append(printable(value[:PATH_MAX]))  # it may be shown on root's terminal
+    return said
+
+
+def _said(lines: dict[str, list[str]] | None, name: str) -> str:
+    return (lines or {}).get(name, [""])[0]
+
+
+def _bad(check: str, words: str, remedy: str = "vmgr job log JOB says what was done") -> Finding:
+    return Finding(check, BAD, BAD, words, remedy)
+
+
+def _exit_status(came: Came) -> Finding:
+    known = came.exit_status if came.exit_status is not None else came.record and came.record.exit_status
+    if known == STATUS:
+        return Finding("exit status", shown=str(STATUS))
+    return _bad("exit status", f"is {'not known' if known is None else known}, and the script ended with {STATUS}")
+
+
+def _output(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+    if came.output is None:
+        return _bad("output", "the job's output file did not come", "see the MOM's log: how does it copy files here?")
+    if lines is None:
+        return _bad("output", f"the job's output is not whole: {_few(came.output)}")
+    rest = [line for line in came.output.splitlines() if line.strip()]
+    if rest[0] != f"begin {expected.token}" or rest[-1] != f"end {expected.token}":
+        return Finding("output", WARN, "more", "something else writes into the job's output", "see the user's dotfiles")
+    return Finding("output")
+
+
+def _errors(expected: Expected, came: Came) -> Finding:
+    line = f"{expected.token} on standard error"
+    if came.errors is None:
+        return _bad("errors", "the job's error file did not come", "see the MOM's log: how does it copy files here?")
+    if line not in came.errors.splitlines() or line in (came.output or ""):
+        return _bad("errors", f"the job's error file is not what it wrote: {_few(came.errors)}")
+    if came.errors.strip() != line:
+        more = came.errors.replace(line, "", 1)
+        return Finding("errors", WARN, "more", f"also in the job's error file: {_few(more)}")
+    return Finding("errors")
+
+
+def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+    host = _said(lines, "host")
+    guests = [guest.name for guest in came.record.guests] if came.record else []
+    if not host:
+        return _bad("machine", "the job did not say where it ran")
+    if any(same_host(host, node) for node in expected.nodes):
+        return _bad(
+            "machine", f"the job ran on {host}, a node, and in no virtual machine", "see the hooks: vmgr doctor"
+        )
+    if guests and host.lower() != guests[0].lower():
+        return _bad("machine", f"the job ran on {host}, and its first guest is {guests[0]}")
+    return Finding("machine", shown=host[:64])
+
+
+def _user(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
+    said, wanted = _said(lines, "user"), f"{expected.uid} {expected.gid} {expected.user}"
+    if said != wanted:
+        return _bad("user", f"is {said or 'not known'} in the guest, and {wanted} here (uid, gid, name)")
+    return Finding("user", shown=expected.user)
+
+
+def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+    if _said(lines, "home") != expected.home:
+        return _bad("home", f"is {_said(lines, 'home') or 'not known'} in the guest, and {expected.home} here")
+    if not expected.home_is_shared:
+        return Finding(
+            "home", NONE, "empty", "guests have no home of the cluster's", "vm_nfs_home, if that is not meant"
+        )
+    if _said(lines, "found") != expected.token:
+        return _bad(
+            "home", f"what is in {expected.home} here is not there in the guest", "see the export, and its console"
+        )
+    if came.seen.strip() != expected.token:
+        return _bad("home", f"what the guest writes into {expected.home} is not there here", "see the export's options")
+    return Finding("home", shown=expected.home)
+
+
+def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+    named = (lines or {}).get("node", [])
+    hosts = list(dict.fromkeys(named))
+    counts = _said(lines, "counts").split()
+    guests = [guest.name for guest in came.record.guests] if came.record else hosts
+    if len(hosts) != expected.guests or hosts != guests or hosts[:1] != [_said(lines, "host")]:
+        return _bad(
+            "node file",
+            f"names {_few(', '.join(hosts) or 'nobody')}, and the guests are {', '.join(guests) or 'not known'}",
+        )
+    if counts[:2] != [str(len(named)), str(len(hosts))]:
+        said = _few(" ".join(counts))
+        return _bad(
+            "node file", f"has {len(named)} lines of {len(hosts)} hosts, and PBS_NP and PBS_NUM_NODES say {said}"
+        )
+    return Finding("node file", shown=f"{len(named)} line{'s' if len(named) > 1 else ''}")
+
+
+def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
+    if expected.guests < 2:
+        return Finding("ways", NONE, "-")
+    tried = [line.split() for line in (lines or {}).get("reached", [])]
+    lost = [words[0] for words in tried if len(words) != 2 or words[0] != words[1]]
+    if lost or len(tried) != expected.guests - 1:
+        return _bad("ways", f"not reached by ssh from the first guest: {_few(', '.join(lost) or 'the others')}")
+    return Finding("ways", shown=f"{len(tried)} by ssh")
+
+
+def _left(came: Came) -> Finding:
+    left = came.record.raw.get("left") if came.record else None
+    if not isinstance(left, list):
+        return Finding(
+            "left", WARN, "?", "no record says whether everything of the job is gone", "vtorque-sweep on its nodes"
+        )
+    if left:
+        return _bad("left", f"left behind: {_few('; '.join(map(str, left)))}", "vtorque-sweep on its nodes")
+    return Finding("left", shown="nothing")
+
+
+def _record(expected: Expected, came: Came) -> Finding:
+    if came.record is None and not expected.keeps_records:
+        return Finding("record", NONE, "-", "records stay on nodes", "record_host, if that is not meant")
+    if came.record is None:
+        return _bad("record", "did not come to this host", "the job's log on its first node says why: vmgr job log JOB")
+    if came.record.state != "finished":
+        return _bad("record", f"says {came.record.state}: {_few('; '.join(came.record.reasons))}")
+    return Finding("record", OK, "finished")
+
+
+def _few(text: str) -> str:
+    return printable(" ".join(text.split())[:300]) or "nothing"

@@ -1,0 +1,145 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What only a look at the whole site can tell: the batch server's settings, records, and whether hosts are alike."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+import typing as t
+
+from ...errors import SiteFault
+from ...wire.health_report import BAD, NONE, OK, WARN, Finding, Report
+from ..admission.resolve import host_matches
+from ..batch.api import NOTE_PREFIX, BatchNode, BatchSystem
+from ..batch.host_match import same_host
+from ..batch.torque.server_settings import lets_root
+from ..config.comparison import differing
+from ..config.parameters import Policy
+from ..verdict.decide import OUT_OF_USE
+from .node_checks import INSTALL, note_finding
+
+NAMED = 5
+
+
+def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
+    """Is the batch server set as vTorque needs it?
+
+    Args:
+        batch: is asked.
+        nodes: compute nodes of the site.
+        preface: text that its commands write before their answers, or "".
+    """
+    try:
+        said = batch.server()
+    except SiteFault as error:
+        return Finding("server", WARN, "?", f"it does not tell how it is set: {error}", "is qmgr on this host?")
+    lacking = [node for node in nodes if not lets_root((*said.operators, *said.managers), node)]
+    if lacking:
+        words = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
+        return Finding("server", BAD, BAD, words, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
+    if not said.query_other_jobs:
+        words = "query_other_jobs is not True: nodes and users may not see jobs"
+        return Finding("server", BAD, BAD, words, "qmgr -c 's s query_other_jobs = True'")
+    managers = [node for node in nodes if lets_root(said.managers, node)]
+    if managers:
+        words = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
+        return Finding("server", WARN, OK, words, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
+    if not said.down_on_error:
+        words = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
+        return Finding("server", WARN, OK, words, "qmgr -c 's s down_on_error = True'")
+    if preface:
+        words = f"its commands write text before their answers, which is not read: {preface}"
+        return Finding("server", WARN, OK, words, "let their wrapper write that to standard error")
+    return Finding("server")
+
+
+def look_at_qsub(policy: Policy, here: str) -> Finding:
+    """Is the qsub there that vsub calls on this host?
+
+    Args:
+        policy: the site's.
+        here: this host.
+    """
+    front_end = host_matches(policy.regex_fe, here)
+    name = "pbs_qsub_on_fe" if front_end else "pbs_qsub_on_nodes"
+    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
+    if os.access(qsub, os.X_OK):
+        return Finding("programs")
+    return Finding("programs", BAD, BAD, f"vsub finds no {qsub}: nobody can submit here", f"correct {name}")
+
+
+def look_at_records(policy: Policy, here: str, directory: pathlib.Path, owner_uid: int = 0) -> Finding:
+    """Can this front end keep the records of jobs?
+
+    Args:
+        policy: the site's.
+        here: this host.
+        directory: of all records.
+        owner_uid: whose it must be.
+    """
+    host = policy.record_host
+    if host is None:
+        return Finding("records", NONE, "-", "no front end keeps records of jobs: vmgr job works on nodes alone",
+                       "record_host in vtorque.yml, if that is not meant")  # fmt: skip
+    if not same_host(host, here):
+        return Finding("records", shown=host)
+    try:
+        facts = directory.stat()
+    except FileNotFoundError:  # the first one makes it
+        return Finding("records", shown="none yet")
+    except OSError as error:
+        return Finding("records", BAD, BAD, f"{directory}: {error.strerror}", INSTALL)
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != owner_uid or facts.st_mode & 0o022:
+        words = f"{directory} is not root's alone (owner {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o})"
+        return Finding("records", BAD, BAD, words, INSTALL)
+    return Finding("records")
+
+
+def compare(report: Report, settings: t.Mapping[str, str], collection: str, here: str) -> Report:
+    """Has a node the configuration and the collection of this host?
+
+    Args:
+        report: of the node.
+        settings: digests of this host's parameters.
+        collection: what is installed on this host; "": not known.
+        here: its name.
+    """
+    if not report.asked:
+        return report
+    site, machine = differing(settings, report.settings)
+    if site:
+        found = Finding("configuration", BAD, "other", f"other than on {here}: {_few(site)}", INSTALL)
+    elif machine:
+        words = f"other than on {here}: {_few(machine)}"
+        found = Finding("configuration", WARN, "other", words, "vmgr config show --origin, if that is not meant")
+    else:
+        found = Finding("configuration")
+    report = report.with_finding(found)
+    if collection and report.collection == collection:
+        return report.with_finding(Finding("collection", shown=collection))
+    words = f"is {report.collection or 'not known'}, and on {here} {collection or 'not known'}"
+    return report.with_finding(Finding("collection", BAD, "other", words, INSTALL))
+
+
+def with_servers_word(report: Report, node: BatchNode | None) -> Report:
+    """What the batch server says of a node that did not answer.
+
+    Args:
+        report: of the node.
+        node: as the server describes it; None: it was not asked.
+    """
+    if report.asked or node is None:
+        return report
+    if node.note.startswith(NOTE_PREFIX):
+        return report.with_finding(note_finding(node.note))
+    states = ",".join(sorted(node.states & OUT_OF_USE))
+    words = f"the batch server says {states or 'that it is in use'}" + (f": {node.note}" if node.note else "")
+    return report.with_finding(Finding("note", WARN, "yes" if node.note else "-", words))
+
+
+def _few(names: t.Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

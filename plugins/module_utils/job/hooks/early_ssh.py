@@ -1,0 +1,84 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Begin the ssh of the job's shell while root still works: the login in the guest need not wait for the shell.
+
+It is the user's process from its first instruction of ssh on, and the same ssh with the same options that the shell
+would start; it runs nothing of the job before the shell speaks.  Whatever becomes of it, the shell has its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+
+from ...state import login_fifos
+from ...state.records import ReadyRecord
+from ...system import acl, files
+from ...wire.messages import Owner
+from ..batch.api import BatchJob
+from ..request.request import ADDITIONS, Request
+from ..shell import ssh_command
+from .user_script import PROLOGUE
+
+NODE_PROLOGUE, USER_PROLOGUE = "prologue", "prologue.user"
+"""The resource by which a job names a script of its own, and the file of the site's; Torque runs them as the user."""
+
+
+def wanted(job: BatchJob, torque_home: pathlib.Path) -> bool:
+    """May the far end of this job begin before its shell?
+
+    Not for a terminal, which is the shell's to ask for; not before files and commands of the user's, in the guest or on
+    this node with the home that the guest shares, which may be about to change what a login meets.
+
+    Args:
+        job: the batch server's word.
+        torque_home: holds `mom_priv`.
+    """
+    request = Request.decode(job.x)
+    if job.interactive or request is None or {PROLOGUE, ADDITIONS} & set(request.values):
+        return False
+    # both run here after our hook: the site's for users, and qsub -l prologue=
+    return NODE_PROLOGUE not in job.resource_list and not os.path.lexists(torque_home / "mom_priv" / USER_PROLOGUE)
+
+
+def begin(record: ReadyRecord, directory: pathlib.Path, owner: Owner) -> None:
+    """Begin it, as the user; nobody waits for it.
+
+    Args:
+        record: as the job's shell will find it.
+        directory: the run directory of the start; holds `job_key` and `known_hosts`.
+        owner: who the job's user is.
+
+    Raises:
+        OSError, VTorqueError: it was not begun.
+    """
+    login_fifos.end(directory)  # of an earlier try
+    token = os.urandom(16).hex()
+    become = [
+        ssh_command.SETPRIV, f"--reuid={owner.uid}", f"--regid={owner.gid}", "--clear-groups", "--inh-caps=-all",
+        "--no-new-privs",
+    ]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        # without a writer there is nothing to read, and no end of it, until one was there and is gone (fifo_open of
+        # the kernel); and with ssh for a reader too, what it writes waits for the shell
+        ways = ((login_fifos.SAID, os.O_RDONLY), (login_fifos.OUT, os.O_RDWR), (login_fifos.ERR, os.O_RDWR))
+        said, out, err = (_fifo(directory / name, way, owner.uid, stack) for name, way in ways)
+        # the MOM ends a hook with everything of its session
+        subprocess.Popen(
+            [*become, *ssh_command.ssh(record, directory, ["batch", token])], env=ssh_command.environment(), cwd="/",
+            start_new_session=True, stdin=said, stdout=out, stderr=err,
+        )  # fmt: skip
+    files.write(directory / login_fifos.FILE, json.dumps({"token": token}), reader_uid=owner.uid)
+
+
+def _fifo(path: pathlib.Path, way: int, uid: int, stack: contextlib.ExitStack) -> int:
+    os.mkfifo(path, 0o600)
+    fd = os.open(path, way | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    stack.callback(os.close, fd)
+    acl.let_use(fd, uid)
+    os.set_blocking(fd, True)
+    return fd

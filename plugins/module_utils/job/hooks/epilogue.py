@@ -1,0 +1,276 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`epilogue` and `epilogue.parallel`: nothing of the job is left on the node."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import time
+import typing as t
+
+from ... import installed
+from ...errors import VTorqueError
+from ...state import delivery_queue, layout, login_fifos, shell_link
+from ...system import clock, files, supervised
+from ...text import printable
+from ...wire import form
+from ...wire.messages import GuestConsole, GuestUse, NodePart
+from ..batch import job_snapshot
+from ..config import policy_file
+from ..config.parameters import Policy
+from ..records import delivery, transfer_format
+from ..request.request import Request
+from ..request.value_types import written
+from ..shell import lost_guest
+from . import invocation, playbook, user_script
+from .invocation import HookCall
+from .playbook import INVENTORY
+from .start import Places, Start
+
+READY = "ready.json"
+SISTER_S = 60.0
+"""For the removal on a sister, which its MOM does not wait for."""
+COPIED = ("refusal", "verdict", "lost", user_script.PROLOGUE, user_script.EPILOGUE)
+"""Records of the run directory that the job's record keeps, each under its own name."""
+LEFT_LENGTH = 2000
+
+
+EndLeft = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
+"""Ends what the job left on this node itself (`plugin_utils/bridge/leftover_processes.py`)."""
+END_LEFT = "--end-left"
+"""Of `vtorque-node`: user, job and start follow; when the guests are gone, it does the same."""
+
+
+def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | None = None) -> None:
+    """Remove what there is of the job on all its nodes, and close its record.
+
+    Nothing to remove is no fault: the prologue may have never run, or refused the job.
+
+    Args:
+        began: when Torque started the hook, in seconds of the monotonic clock.
+        end_left: ends what the job left on this node itself, when its guests are gone.
+
+    Raises:
+        VTorqueError: something of the job is left; everything was tried.
+    """
+    numbers = {*layout.starts_of(call.job_id, places.run_dir / "jobs")}
+    numbers |= {*layout.starts_of(call.job_id, places.state_dir / "guests")}
+    if not numbers:
+        return
+    # whatever is wrong with the configuration, the job is cleaned up
+    policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
+    if broken is not None:  # of what the site wants, nothing that hurts is guessed
+        end_left = None
+    until = invocation.deadline(call, pathlib.Path(policy.torque_home), began=began, at_most_s=float("inf"))
+    left: VTorqueError | None = None
+    with _handed_over(call, numbers, places, policy):
+        for number in sorted(numbers, reverse=True):
+            start = Start(call.job_id, number, places)
+            # the inventory speaks of the newest start; what an older one left is on this node
+            alone = number != max(numbers)
+            left = _end(call, start, policy, began, until, alone=alone, end_left=None if alone else end_left) or left
+    if left is not None:
+        raise left
+
+
+@contextlib.contextmanager
+def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Policy) -> t.Iterator[None]:
+    """Let the front end have the records that are whole at the end; nobody waits until they are there.
+
+    The newest is announced at once: when the hook has ended, the batch server may forget the job.  All are marked
+    before that: whatever becomes of this hook, the sweep hands over what is still marked then.
+    """
+    process: subprocess.Popen[bytes] | None = None
+    if delivery.front_end(policy) is not None:
+        for number in numbers:
+            with contextlib.suppress(VTorqueError):  # a full disk; the record may still be taken now
+                delivery_queue.leave(layout.job_key(call.job_id, number), places.state_dir)
+        number = max(numbers)
+        with Start(call.job_id, number, places).open_any_log(call.uid) as log, contextlib.suppress(OSError):
+            # a session of its own: the MOM ends a hook with everything of its session
+            process = subprocess.Popen(
+                [*places.record, "--send", call.job_id, str(number)],
+                env=supervised.clean_environment(), cwd="/", start_new_session=True,
+                stdin=subprocess.PIPE, stdout=log, stderr=log,
+            )  # fmt: skip
+    try:
+        yield
+    finally:
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+
+
+def _end(
+    call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool, end_left: EndLeft | None
+) -> VTorqueError | None:
+    with start.open_any_log(call.uid) as log:
+        left = _end_ssh(start)  # the job is over, and nobody else ends it while its guest's address is silent
+        made = (start.directory / "plan.json").exists() or start.guests_directory.exists()
+        if made and not alone:
+            _run_users(start, policy, until, log)
+        if made:
+            failed = None if alone else _play(start, until, log)
+            if alone or failed is not None or start.guests_directory.exists():
+                node = call.mother_superior or os.uname().nodename
+                failed = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
+            left = left or failed
+        if left is not None:
+            playbook.note(log, f"left behind: {left}")
+        if end_left is not None:
+            try:
+                end_left(call, start, policy, until, log)
+            except (VTorqueError, OSError) as error:
+                playbook.note(log, f"processes of the job may be left on this node: {error}")
+        try:
+            _close_record(call, start, began, left)
+        except VTorqueError as error:
+            left = left or error
+        if (host := delivery.front_end(policy)) is not None and (
+            more := transfer_format.staying(start.record_directory)
+        ):
+            playbook.note(log, f"consoles that are too many for {host} and stay in {start.record_directory}: {more}")
+        _tidy_record(start, log)
+    try:
+        shell_link.remove_run(start.directory, start.places.run_dir)
+    except VTorqueError as error:
+        left = left or error
+    return left
+
+
+def _end_ssh(start: Start) -> VTorqueError | None:
+    """The ssh that the prologue began for the job's shell: it would wait for a guest that is gone."""
+    try:
+        login_fifos.end(start.directory)
+    except (VTorqueError, OSError) as error:
+        return error if isinstance(error, VTorqueError) else VTorqueError("the job's ssh was not ended", str(error))
+    return None
+
+
+def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
+    """The user's own epilogue, in the guest, where that was ready and is not lost; it keeps nothing from its end."""
+    if not (start.directory / READY).exists() or (start.directory / lost_guest.FILE).exists():
+        return
+    try:
+        job = job_snapshot.kept(start.job_id, start.directory)
+        script = user_script.asked(job, user_script.EPILOGUE)
+    except VTorqueError as error:
+        playbook.note(log, f"{user_script.EPILOGUE}: {error}")
+        return
+    if job is not None and script is not None:
+        timeout_s = max(0.0, min(policy.vm_epilogue_timeout, until - invocation.REMOVED_S - time.monotonic()))
+        user_script.run(script, job, start, policy, timeout_s=timeout_s, log=log)
+
+
+def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:
+    if not (start.directory / INVENTORY).exists():
+        return VTorqueError("the epilogue was not played", "the prologue left no inventory")
+    for path in start.directory.glob("error*.json"):  # of the prologue
+        path.unlink()
+    return playbook.play(start, "epilogue", until=until, log=log)
+
+
+def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None) -> None:
+    """Add to the job's record how it ended; a record that cannot be read is begun anew."""
+    path = start.record_directory / "record.json"
+    known: dict[str, t.Any] = {"version": 1, "job_id": call.job_id, "start": start.number, "user": call.user}
+    with contextlib.suppress(FileNotFoundError, VTorqueError):
+        known.update(files.read_json(path))
+    for name in COPIED:
+        with contextlib.suppress(FileNotFoundError, VTorqueError):
+            known[name] = files.read_json(start.directory / f"{name}.json")
+    _add_job(known, start)
+    _add_use(known, start)
+    _add_consoles(start, call.uid)
+    phases = known.setdefault("phases", {})
+    with contextlib.suppress(FileNotFoundError, VTorqueError):
+        phases["prologue"] = files.read_json(start.directory / "phase.prologue.json")
+    phases["epilogue"] = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
+    known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
+    with contextlib.suppress(VTorqueError):
+        known["vtorque"] = installed.version()
+    known["exit_status"] = call.exit_status
+    known["ended"] = known.get("ended") or round(time.time(), 3)
+    files.write(path, json.dumps(known), reader_uid=call.uid)
+
+
+def _tidy_record(start: Start, log: t.IO[bytes]) -> None:
+    """A prologue that failed has ended whoever still noted something; the sweep looks for what would not go."""
+    try:
+        for name in files.remove_halves(start.record_directory):
+            playbook.note(log, f"half a file removed: {name}")
+    except OSError as error:
+        playbook.note(log, f"half a file may be left: {error}")
+
+
+def _add_job(known: dict[str, t.Any], start: Start) -> None:
+    """The job's name and request, as the server told them to the prologue."""
+    with contextlib.suppress(OSError, VTorqueError):
+        if job := job_snapshot.kept(start.job_id, start.directory):
+            known["name"] = job.name
+            if request := Request.decode(job.x):
+                known["request"] = {key: written(value) for key, value in sorted(request.values.items())}
+
+
+def _add_use(known: dict[str, t.Any], start: Start) -> None:
+    """To each guest of the record what it used: as the nodes answered, or as it was written down on this one."""
+    used: dict[str, dict[str, float]] = {}
+    for path in (start.record_directory / "used.json", *sorted(start.directory.glob("used.*.json"))):
+        with contextlib.suppress(FileNotFoundError, VTorqueError):
+            found = [form.from_dict(GuestUse, one) for one in files.read_json(path).get("used", ())]
+            used |= {one.name: one.known() for one in found}
+    for guest in known.get("guests", ()):
+        if guest.get("name") in used:
+            guest["used"] = used[guest["name"]]
+
+
+def _add_consoles(start: Start, uid: int | None) -> None:
+    """Beside the record the ends of other nodes' consoles; those of this one are there, and longer."""
+    for told in sorted(start.directory.glob("consoles.*.json")):
+        with contextlib.suppress(OSError, VTorqueError):
+            for one in files.read_json(told).get("consoles", ()):
+                console = form.from_dict(GuestConsole, one)
+                path = start.record_directory / f"{console.name}{layout.CONSOLE_END}"
+                if not path.exists():
+                    lines = "\n".join(map(printable, console.end.splitlines()))
+                    files.write(path, f"{lines}\n", reader_uid=uid)
+
+
+def run_sister(call: HookCall, places: Places) -> None:
+    """Begin to remove what is on this node, at once: Torque ends the sisters while the job may still run.
+
+    The removal goes on by itself, in a session of its own: a sister's MOM is blocked meanwhile, and takes the node
+    down when its hook is late.
+
+    Raises:
+        VTorqueError: it was not begun for some start.
+    """
+    failed: VTorqueError | None = None
+    numbers = {*layout.starts_of(call.job_id, places.state_dir / "guests")}
+    numbers |= {*layout.starts_of(call.job_id, places.run_dir / "locks")}  # begun, and nothing made yet
+    for number in sorted(numbers):
+        start = Start(call.job_id, number, places)
+        try:
+            with start.open_any_log(None) as log:
+                playbook.note(log, f"epilogue.parallel of job {call.job_id}, start {number}")
+                _remove_detached(start, log, call.user)
+        except OSError as error:
+            failed = VTorqueError(f"the removal of job {call.job_id} was not begun", str(error))
+    if failed is not None:
+        raise failed
+
+
+def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
+    part = NodePart.removal(start.job_id, start.number, os.uname().nodename, SISTER_S)
+    # in memory: anybody may fill /tmp
+    with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as said:
+        said.write(json.dumps(form.to_dict(part)).encode())
+        said.seek(0)
+        subprocess.Popen(
+            [*start.places.node, END_LEFT, user, start.job_id, str(start.number)],
+            env=supervised.clean_environment(), cwd="/", start_new_session=True, stdin=said, stdout=log, stderr=log,
+        )  # fmt: skip

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job's log shown to its owner while it is written: on the hook's standard error, which is the job's error file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import typing as t
+
+from ...text import printable
+
+GRACE_S = 1.0
+"""For the last lines: the error file may be a pipe of its owner's, who need not read it."""
+CHUNK = 1 << 16
+LINE = 4096
+PREFIX = "vtorque: "
+
+
+@contextlib.contextmanager
+def shown(log: t.IO[bytes], wanted: bool, target: int = 2) -> t.Iterator[None]:
+    """While it is open, the log is shown, if that is wanted and can be done: nothing else depends on it.
+
+    Args:
+        log: open; what is in it already is not shown.
+        wanted: is it to be shown?
+        target: the descriptor on which.
+    """
+    with contextlib.ExitStack() as open_now:
+        if wanted:
+            with contextlib.suppress(OSError):
+                open_now.enter_context(ShownLog(log, target))
+        yield
+
+
+class ShownLog:
+    """While it is open, what is added to a log is written to another file too, line by line; a context manager.
+
+    Whoever writes the log is not held up by whoever reads the other file: a thread follows the log as it grows.
+
+    Args:
+        log: open; what is in it already is not shown.
+        target: the descriptor of the other file.
+    """
+
+    def __init__(self, log: t.IO[bytes], target: int = 2) -> None:
+        import inotify_simple  # only those pay who want to see it
+
+        self._path = f"/proc/self/fd/{log.fileno()}"
+        self._target = target
+        self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        os.lseek(self._fd, 0, os.SEEK_END)
+        self._rest = b""
+        self._over = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._watch = inotify_simple.INotify(nonblocking=True)
+        self._watch.add_watch(self._path, inotify_simple.flags.MODIFY)
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="shown-log")
+
+    def __enter__(self) -> ShownLog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """What was written until now is shown, unless nobody takes it."""
+        os.eventfd_write(self._over, 1)
+        self._thread.join(GRACE_S)
+        if self._thread.is_alive():  # it keeps its descriptors, and ends with the process
+            return
+        self._watch.close()
+        os.close(self._fd)
+        os.close(self._over)
+
+    def _follow(self) -> None:
+        poll = select.poll()
+        poll.register(self._watch.fileno(), select.POLLIN)
+        poll.register(self._over, select.POLLIN)
+        with contextlib.suppress(OSError):  # nobody takes it any more
+            over = False
+            while not over:
+                over = any(fd == self._over for fd, _events in poll.poll())
+                self._watch.read(timeout=0)
+                while data := os.read(self._fd, CHUNK):
+                    self._show(data)
+            if self._rest:
+                self._show(b"\n")
+
+    def _show(self, data: bytes) -> None:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[:LINE]
+        for line in lines:
+            if words := printable(line[:LINE].decode("utf-8", "replace")).rstrip():
+                text = f"{PREFIX}{words}\n".encode(errors="replace")
+                while text:
+                    text = text[os.write(self._target, text) :]

@@ -1,0 +1,200 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job's playbooks, as a hook runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import sys
+import time
+import typing as t
+
+from ...errors import VTorqueError, error_from_dict
+from ...rendering import templates
+from ...system import files, fileserver_probe, log_line, process_id, supervised
+from ...wire import form
+from ...wire.messages import NodePart
+from ..config.parameters import Policy
+from .ansible_process import Player
+from .invocation import RESERVE_S
+from .start import Places, Start, _disk_judged
+
+INVENTORY = "job.pbs_nodefile.yml"
+LOG_TAIL = 1 << 16
+REMOVAL_S = 12.0
+REMOVAL_LEAST_S = 4.0
+"""What a verdict leaves for the removal; what is not done then, the epilogue does."""
+VERDICT_S = 15.0
+WRITING_S = 1.0
+"""What a hook still writes after the last program that it ran."""
+SLACK_S = 3.0
+"""The nodes end their work at the deadline by themselves, and what they say must still be written down."""
+
+
+def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
+    """Write the first line of a start: Ansible could not tell of a disk that is full, for its words go there too.
+
+    Args:
+        start: whose log it is.
+        log: open to be added to.
+        text: without the time.
+
+    Raises:
+        NodeFault: the disk is full or broken.
+    """
+    with _disk_judged(start.record_directory / "vtorque.log"):
+        log.write(log_line.log_line(text))
+
+
+def note(log: t.IO[bytes], text: str) -> None:
+    """Add a line to the job's log; that it cannot be written stops nothing."""
+    with contextlib.suppress(OSError):
+        log.write(log_line.log_line(text))
+
+
+def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player: Player) -> None:
+    """Write what Ansible needs for this start: its settings and the inventory.
+
+    Args:
+        nodefile: the job's node file, if there is one.
+        policy: says how nodes are asked.
+        player: gets the settings.
+
+    Raises:
+        VTorqueError: they were not written.
+    """
+    source = {"plugin": "mikelangelo.vtorque.pbs_nodefile", "job_id": start.job_id}
+    if nodefile is not None:
+        source["nodefile"] = str(nodefile)
+    if start.places.config != Places.config:
+        source["config"] = str(start.places.config)
+    files.write(start.directory / INVENTORY, json.dumps(source))  # JSON is YAML
+    prefix = str(pathlib.Path(sys.prefix).parent)
+    run_dir = str(start.places.run_dir)
+    at_once = {} if policy.parallel else {"forks": 1}
+    settings: dict[str, t.Any] = {
+        "prefix": prefix,
+        "run_dir": run_dir,
+        "ssh_timeout": int(policy.ssh_timeout),
+        **at_once,
+    }
+    own = pathlib.Path(policy.template_dir)
+    player.settle(templates.render("ansible.cfg.j2", site_dir=own, **settings))
+
+
+def play(
+    start: Start,
+    name: str,
+    *,
+    until: float,
+    log: t.IO[bytes],
+    shell: process_id.ProcessId | None = None,
+    player: Player | None = None,
+    detail: bool = False,
+    pool: pathlib.Path | None = None,
+) -> VTorqueError | None:
+    """Run one of the job's playbooks.
+
+    Args:
+        name: `prologue` or `epilogue`.
+        until: when it is ended, in seconds of the monotonic clock.
+        log: where its output goes.
+        shell: the process that becomes the job's shell.
+        player: who plays, and has perhaps loaded already; None: a new one.
+        detail: let Ansible tell the results of its tasks too.
+        pool: which it reads, and which may be what held it up.
+
+    Returns:
+        None when all went well, else what failed.
+    """
+    begin = os.fstat(log.fileno()).st_size
+    told = {"VTORQUE_DEADLINE": f"{until:.3f}"}
+    if shell is not None:
+        told["VTORQUE_SHELL"] = str(shell)
+    player = player or Player(start.places.ansible, start.places.run_dir)
+    arguments = ("-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}", *(("-vv",) if detail else ()))
+    try:
+        code = player.play(arguments, told, timeout_s=until + SLACK_S - time.monotonic(), log=log)
+    except OSError as error:
+        return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
+    if code == 0:
+        return None
+    try:
+        return error_from_dict(files.read_json(start.directory / "error.json"))
+    except FileNotFoundError:
+        pass
+    # no node has said what is wrong: nobody is to blame
+    if code is None:
+        late = f"the {name} of job {start.job_id} was not done in time"
+        silent = None if pool is None else fileserver_probe.silent_pool(pool, late)
+        return silent or VTorqueError(late, "it was ended at its deadline")
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+    why = _inventory_fault(start.record_directory / "vtorque.log", begin) or f"ansible-playbook {ended}"
+    return VTorqueError(f"the {name} of job {start.job_id} failed", why)
+
+
+def _inventory_fault(log: pathlib.Path, begin: int) -> str:
+    """What the inventory found wrong, which only Ansible's own words tell."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(begin, stream.seek(0, os.SEEK_END) - LOG_TAIL))
+            text = stream.read(LOG_TAIL).decode(errors="replace")
+    except OSError:
+        return ""
+    found = re.search(rf"{re.escape(INVENTORY)}'?:\s+(\S.*)", text)
+    return "".join(c if c.isprintable() else " " for c in found[1])[:500] if found else ""
+
+
+def verdict_time_s(until: float) -> float:
+    """Seconds for the batch system's commands in a prologue whose work was to be done by `until`.
+
+    A playbook that was ended by force is gone `SLACK_S` + `bounded.ENDING_S` after that, 7 of the reserve's 20 s.  The
+    removal then needs `REMOVAL_LEAST_S` + `bounded.ENDING_S` + `WRITING_S`, 9 s: 4 s are left, which is eight calls
+    (job; nodes; offline: nodes, order, nodes; hold: order, job; comment) of half a second; they take 15 ms each.
+    A pool that hangs takes `file_server.POOL_S` of these.
+    """
+    killed = until + RESERVE_S
+    return min(VERDICT_S, killed - REMOVAL_LEAST_S - supervised.ENDING_S - WRITING_S - time.monotonic())
+
+
+def removal_time_s(until: float) -> float:
+    """Seconds for `remove_here` in a hook whose work was to be done by `until`: what is left of its reserve.
+
+    A playbook that was ended by force has used some of it, and so has the verdict; and Torque takes a killed prologue
+    for a success.
+    """
+    killed = until + RESERVE_S
+    return min(REMOVAL_S, killed - supervised.ENDING_S - WRITING_S - time.monotonic())
+
+
+def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) -> VTorqueError | None:
+    """Remove what is on this node of this start, without Ansible.
+
+    Args:
+        timeout_s: seconds; when none are left nothing is tried.
+
+    Returns:
+        None when nothing is left, else what failed.
+    """
+    part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - 1))
+    said = json.dumps(form.to_dict(part)).encode()
+    what = f"not everything of job {start.job_id} was removed from {node}"
+    try:
+        code, out = supervised.run(start.places.node, timeout_s=timeout_s, log=log, said=said, capture=True)
+    except OSError as error:
+        return VTorqueError(what, f"vtorque-node was not run: {error}")
+    note(log, f"vtorque-node: {out.decode(errors='replace').strip()}")
+    if code != 0:
+        return VTorqueError(what, "no answer in time" if code is None else f"vtorque-node ended with status {code}")
+    try:
+        answer = json.loads(out)
+        if not answer["ok"]:
+            return error_from_dict(answer["error"])
+        return VTorqueError(what, f"left: {', '.join(map(str, answer['left']))}"[:1000]) if answer["left"] else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return VTorqueError(what, "vtorque-node gave no answer")

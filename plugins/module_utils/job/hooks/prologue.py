@@ -1,0 +1,373 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`prologue`: guests for a job, or a word for its shell why not, and a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import time
+import typing as t
+
+from ...errors import SiteFault, VTorqueError
+from ...frozen import frozen
+from ...state import login_fifos, shell_link, shell_message
+from ...state.records import RefusalRecord
+from ...system import clock, files
+from ...system.clock import Deadline
+from ...system.process_id import ProcessId
+from ...text import printable
+from ..batch import job_snapshot
+from ..batch.api import BatchJob, BatchSystem, UnknownJob
+from ..batch.registry import open_batch
+from ..config import policy_file
+from ..config.parameters import Policy
+from ..request.request import MARKER, Request
+from ..verdict import array_brake
+from ..verdict.decide import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, may_be_braked, names_node
+from ..verdict.enforce import Enforced, enforce, message, outcome
+from . import invocation, playbook, user_script
+from .ansible_process import Player
+from .invocation import HookCall
+from .live_log import shown
+from .start import Places, Start
+
+KEPT = tuple(f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE))
+"""How scripts of a former start of this number ended."""
+READY = ("ready.json", "job_key", "known_hosts")
+PATIENCE_S = 30.0
+"""How long a server that does not answer is asked again: it may be busy, and without it a VM job can only end."""
+UNMARKED_PATIENCE_S = 3.0
+"""The same for a job that is most probably none of ours."""
+LEAST_PATIENCE_S = 2.0
+PAUSES_S = (0.5, 1.0, 2.0)
+CALL_S = 10.0
+VERDICT_CALL_S = 2.0
+
+
+@frozen
+class Ending:
+    """How a prologue of ours ended.
+
+    Attributes:
+        requeue: Torque is to end this start and queue the job again, held or not; all that makes that safe was read
+            back, or follows from the number of this start.
+        message: what the owner is to read in the job's error file; the job's shell tells him the rest.
+        alarm: what an administrator is to hear of it, or "".
+        grave: now.
+        brake: the job ends although it should have been held, and others of its array would follow it within seconds.
+    """
+
+    requeue: bool = False
+    message: tuple[str, ...] = ()
+    alarm: str = ""
+    grave: bool = False
+    brake: bool = False
+
+
+def is_ours(job: BatchJob) -> bool:
+    """Does the server's word bear our marker?  Exact, as the launcher looks for it."""
+    return MARKER in job.resource_list.get("other", "").split("+")
+
+
+class GoAhead(t.Protocol):
+    """May begin what the playbook will ask of this node (`plugin_utils/faststart/head_start.py`)."""
+
+    def go(
+        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
+    ) -> None:
+        """Plan the start and ask for this node's guests, beside us."""
+
+    def hand_over(self, *, heard: bool) -> None:
+        """See to it that all that was begun is written down; does the playbook's process wait for the answer?"""
+
+
+@frozen
+class _Case:
+    """One start, with all that a verdict on it needs.
+
+    Attributes:
+        job: the server's word when the hook began; None: there was none.
+        until: when the hook's own work must be done, in seconds of the monotonic clock.
+    """
+
+    call: HookCall
+    start: Start
+    shell: ProcessId
+    policy: Policy
+    job: BatchJob | None
+    until: float
+    player: Player
+    head_start: GoAhead
+
+
+def run(call: HookCall, places: Places, player: Player, *, began: float, head_start: GoAhead) -> Ending:
+    """Make the guests of this start, or leave a refusal for the job's shell and do what the verdict says.
+
+    Args:
+        player: plays the playbook; it may have begun to load.
+        began: when Torque started the hook, in seconds of the monotonic clock.
+        head_start: may begin what the playbook will ask of this node.
+
+    Returns:
+        What Torque and people are to be told.
+
+    Raises:
+        VTorqueError: not even a refusal could be left; the job's shell then runs nothing.
+    """
+    shell = ProcessId.of(call.parent)
+    # what can be read of a broken configuration is enough to ask the server, and to bound the tries
+    policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
+    until = began
+    if broken is not None and not call.marked:  # this may be anybody's job, which our trouble does not concern
+        return Ending()
+    try:
+        torque_home = pathlib.Path(policy.torque_home)
+        until = invocation.deadline(call, torque_home, began=began, at_most_s=policy.prologue_timeout)
+        job = _ask(call, policy, until)
+    except VTorqueError as error:
+        if not call.marked:
+            return Ending()
+        return _conclude(
+            _Case(call, Start(call.job_id, 0, places), shell, policy, None, until, player, head_start),
+            _both(broken, error),
+        )
+    if not call.marked and not is_ours(job):
+        return Ending()
+    case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until, player, head_start)
+    try:
+        failed = find_loop(job) or broken or _make(case, began)
+    except VTorqueError as error:
+        failed = error
+    except OSError as error:
+        failed = VTorqueError(f"the prologue of job {call.job_id} could not work", str(error))
+    if failed is None:
+        return Ending()
+    try:
+        return _conclude(case, failed)
+    finally:
+        _take_back(case)
+
+
+def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
+    """What is told when nobody can be asked: with a broken configuration, that comes first."""
+    if broken is None:
+        return error
+    return SiteFault(broken.what, f"{broken.why}; and {error}", broken.hint)
+
+
+def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
+    """The server's word on the job; a server that is busy is asked again.
+
+    Raises:
+        UnknownJob: it answered that there is none.
+        SiteFault: it did not answer in all this time.
+    """
+    left_s = until - time.monotonic()
+    patience_s = max(LEAST_PATIENCE_S, min(PATIENCE_S, left_s)) if call.marked else UNMARKED_PATIENCE_S
+    deadline = Deadline.after(patience_s)
+    batch = open_batch(policy, timeout_s=CALL_S, deadline=deadline)
+    asked, told = 0, None
+    while True:
+        asked += 1
+        try:
+            return batch.job(call.job_id)
+        except UnknownJob:
+            raise
+        except SiteFault as error:
+            if told is None or not deadline.passed:  # one that was cut off by our end says less than those before
+                told = error
+            pause_s = PAUSES_S[min(asked, len(PAUSES_S)) - 1]
+            if not call.marked or deadline.left_s() <= pause_s:
+                often = f"; asked {asked} times in {patience_s:.0f} s" if asked > 1 else ""
+                raise SiteFault(told.what, f"{told.why}{often}", told.hint) from error
+            time.sleep(pause_s)  # nothing tells when a server answers again
+
+
+def _make(case: _Case, began: float) -> VTorqueError | None:
+    call, start, policy = case.call, case.start, case.policy
+    if another := _anothers(case):
+        return another
+    files.make_directory(start.directory)
+    login_fifos.end(start.directory)
+    for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json", "plan.json", "asked.json", *KEPT):
+        (start.directory / name).unlink(missing_ok=True)
+    shell_message.offer(start.directory, _uid(call))
+    torque_home = pathlib.Path(policy.torque_home)
+    if case.until <= time.monotonic():
+        return SiteFault(
+            f"$prologalarm {invocation.read_alarm_s(torque_home)}", "leaves no time for a virtual machine to start"
+        )
+    nodefile = torque_home / "aux" / call.job_id
+    if case.job is not None:
+        job_snapshot.keep(case.job, start.directory)
+        case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
+    show, debug = _log_wishes(case)
+    with start.open_log(_uid(call)) as log, shown(log, show):
+        playbook.prepare(start, nodefile if nodefile.exists() else None, policy, case.player)
+        ends = clock.since_epoch(case.until)
+        playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
+        if case.job is not None and case.job.preface:
+            playbook.note(log, f"qstat wrote text before its answer, which was not read: {case.job.preface}")
+        case.head_start.hand_over(heard=case.player.loading)
+        error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
+                              detail=debug, pool=pathlib.Path(policy.vm_img_dir))  # fmt: skip
+        if error is None and not (start.directory / "ready.json").exists():
+            error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
+        error = error or _run_users(case, log)
+        figure = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
+        files.write(start.directory / "phase.prologue.json", json.dumps(figure))
+    return error
+
+
+def _anothers(case: _Case) -> VTorqueError | None:
+    """Does the MOM run this job as somebody else than the server says?  His home would be in the other's guest."""
+    if case.job is None or case.job.euser in ("", case.call.user):
+        return None
+    what = f"job {case.call.job_id} is {case.call.user}'s for the MOM"
+    return VTorqueError(what, f"and {printable(case.job.euser)}'s for the batch server")
+
+
+def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
+    """The user's own prologue, in the guest.
+
+    Meanwhile the job's shell has no word: Torque takes a hook that is killed here for a success.
+    """
+    if case.job is None or (script := user_script.asked(case.job, user_script.PROLOGUE)) is None:
+        return None
+    start = case.start
+    for link in shell_link.links_to(start.directory, start.places.run_dir):
+        link.unlink()
+    timeout_s = case.until - time.monotonic()
+    ended = user_script.run(script, case.job, start, case.policy, timeout_s=timeout_s, log=log)
+    if ended.fault is None:
+        shell_link.point(case.shell, start.directory, start.places.run_dir)
+    return ended.fault
+
+
+def _log_wishes(case: _Case) -> tuple[bool, bool]:
+    """Is the owner to see the log in his job's error file, and is it to be detailed?  His word, else the site's."""
+    wishes: t.Mapping[str, bool] = {}
+    with contextlib.suppress(VTorqueError):  # what is wrong with the request is told when its guests are planned
+        request = Request.decode(case.job.x) if case.job is not None else None
+        wishes = request.log if request is not None else {}
+    policy = case.policy
+    return wishes.get("show", policy.show_log_default), wishes.get("debug", policy.debug_default)
+
+
+def _conclude(case: _Case, error: VTorqueError) -> Ending:
+    """First the shell's word, for Torque takes a prologue that it had to kill for a success; then the verdict."""
+    unwritten = _refuse(case, error)
+    deadline = Deadline.after(playbook.verdict_time_s(case.until))
+    batch = open_batch(case.policy, timeout_s=VERDICT_CALL_S, deadline=deadline)
+    verdict, enforced = _judge(case, error, batch)
+    lines = outcome(verdict, enforced, case.call.job_id)
+    if enforced.action == REFUSE:
+        unwritten = _refuse(case, error, *lines)
+    _write_down(case, error, verdict, enforced, lines)
+    if unwritten is not None and enforced.action == REFUSE:
+        raise unwritten
+    told = () if enforced.action == REFUSE else message(error, verdict, lines)
+    what = f"job {case.call.job_id}, start {case.start.number}: {enforced.action}: {error}; {'; '.join(lines)}"
+    loud = enforced.action == HOLD or enforced.offline or enforced.failed or verdict.grave
+    brake = (verdict.action, enforced.action) == (HOLD, REFUSE) and bool(array_brake.array_of(case.call.job_id))
+    alarm = what if loud else ""
+    return Ending(enforced.action != REFUSE, told, alarm, verdict.grave or bool(enforced.failed), brake)
+
+
+def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:
+    here = os.uname().nodename
+    refused = 0
+    try:
+        job = _job_now(case, batch)
+        # what is over for the server, or at another start, is not to be held
+        if may_be_braked(error, job) and (job is not None or case.job is None):
+            refused = array_brake.refused_before(case.call.job_id, case.start.places.run_dir)
+        nodes = None
+        if names_node(error):
+            try:
+                nodes = batch.nodes()
+            except SiteFault:
+                nodes = None
+        verdict = decide(error, job=job, nodes=nodes, policy=case.policy, node=here, refused=refused)
+        return verdict, enforce(verdict, batch, case.call.job_id, reason=f"{error.what}: {error.why}")
+    except (VTorqueError, OSError) as trouble:
+        verdict = decide(error, job=None, nodes=None, policy=case.policy, node=here)
+        return verdict, Enforced(REFUSE, "", (f"nothing more could be done: {trouble}",))
+
+
+def _job_now(case: _Case, batch: BatchSystem) -> BatchJob | None:
+    """The job of this start; None: the server was silent then, or it is at another start, which is not to be held."""
+    if case.job is None:
+        return None
+    try:
+        now = batch.job(case.call.job_id)
+    except UnknownJob:
+        return None
+    except SiteFault:
+        return case.job
+    return now if now.start_count == case.job.start_count else None
+
+
+def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | None:
+    """Leave the word that the job's shell prints instead of running the job.
+
+    Returns:
+        None, or why it could not be left: without any record too, the shell runs nothing.
+    """
+    start, words = case.start, (error.what, error.why, error.hint)
+    lines = (*lines, *advice(error, os.uname().nodename))
+    refusal = RefusalRecord(case.call.job_id, start.number, error.fault, *words, lines)
+    try:
+        files.make_directory(start.directory)
+        for name in (*READY, "verdict.json"):
+            (start.directory / name).unlink(missing_ok=True)
+        files.write_json(start.directory / "refusal.json", refusal, reader_uid=_uid(case.call))
+        shell_link.point(case.shell, start.directory, start.places.run_dir)
+    except OSError as failed:
+        return VTorqueError(f"{start.directory} was not written", str(failed))
+    except VTorqueError as failed:
+        return failed
+    return None
+
+
+def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: Enforced, lines: tuple[str, ...]) -> None:
+    """Into the job's log, and for its record; that it cannot be written changes no verdict."""
+    data = {
+        "fault": verdict.fault, "action": enforced.action, "try": verdict.tried, "of": verdict.of,
+        "node": enforced.offline, "note": verdict.note if enforced.offline else "",
+    }  # fmt: skip
+    with case.start.open_any_log(case.call.uid) as log:
+        try:
+            files.write(case.start.directory / "verdict.json", json.dumps(data))
+        except VTorqueError as failed:
+            playbook.note(log, str(failed))
+        verb = {REFUSE: "refused", REQUEUE: "tried again", HOLD: "held"}[enforced.action]
+        playbook.note(log, f"{verb}: {error}")
+        for line in lines:
+            playbook.note(log, line)
+
+
+def _take_back(case: _Case) -> None:
+    start = case.start
+    if not (start.directory / "plan.json").exists() and not start.guests_directory.exists():
+        return
+    with start.open_any_log(case.call.uid) as log:
+        try:
+            login_fifos.end(start.directory)
+        except VTorqueError as error:
+            playbook.note(log, f"left behind for the epilogue: {error}")
+        node = case.call.mother_superior or os.uname().nodename
+        left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(case.until), log=log)
+        if left is not None:
+            playbook.note(log, f"left behind for the epilogue: {left}")
+
+
+def _uid(call: HookCall) -> int:
+    uid = call.uid
+    if uid is None:
+        raise SiteFault(f"user {call.user}", "is not known on this node")
+    return uid

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One start of a job as the hooks see it: its paths, its log, and the programs that it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import typing as t
+
+from ...errors import NodeFault, VTorqueError, broken_disk
+from ...frozen import frozen
+from ...state import layout
+from ...system import acl, files, supervised
+
+NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
+RECORD_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_record"
+PLAY_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
+USER_SCRIPT_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.user_script"
+
+
+@frozen
+class Places:
+    """Where a hook finds and leaves things.
+
+    Attributes:
+        run_dir: what is true while the job runs.
+        state_dir: guests and records.
+        config: the site's configuration.
+        ansible: the call of ansible-playbook; its arguments follow.
+        node: the call of `vtorque-node`.
+        record: the call of `vtorque-record`.
+        user_script: the call of the program that runs a script of the user's, as the user.
+    """
+
+    run_dir: pathlib.Path = layout.RUN_DIR
+    state_dir: pathlib.Path = layout.STATE_DIR
+    config: pathlib.Path = pathlib.Path("/etc/vtorque/vtorque.yml")
+    ansible: tuple[str, ...] = tuple(supervised.program(PLAY_PROGRAM))
+    node: tuple[str, ...] = tuple(supervised.program(NODE_PROGRAM))
+    record: tuple[str, ...] = tuple(supervised.program(RECORD_PROGRAM))
+    user_script: tuple[str, ...] = tuple(supervised.program(USER_SCRIPT_PROGRAM))
+
+
+@frozen
+class Start:
+    """One start of a job on its mother superior."""
+
+    job_id: str
+    number: int
+    places: Places
+
+    @property
+    def directory(self) -> pathlib.Path:
+        """The run directory."""
+        return layout.run_directory(self.job_id, self.number, self.places.run_dir)
+
+    @property
+    def record_directory(self) -> pathlib.Path:
+        """What outlives the job."""
+        return self.places.state_dir / "records" / layout.job_key(self.job_id, self.number)
+
+    @property
+    def guests_directory(self) -> pathlib.Path:
+        """The guests of this node."""
+        return self.places.state_dir / "guests" / layout.job_key(self.job_id, self.number)
+
+    def open_log(self, reader_uid: int | None) -> t.IO[bytes]:
+        """The job's log, to be added to; its owner may read it.
+
+        Raises:
+            NodeFault: the disk is full or broken.
+            VTorqueError: it cannot be opened.
+        """
+        path = self.record_directory / "vtorque.log"
+        with _disk_judged(path):
+            files.make_record_directory(path.parent, reader_uid)
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            if reader_uid is not None:
+                acl.let_read(fd, reader_uid)
+        return os.fdopen(fd, "ab", buffering=0)
+
+    def open_any_log(self, reader_uid: int | None) -> t.IO[bytes]:
+        """The job's log, or none: a full disk must not keep anybody from cleaning up."""
+        try:
+            return self.open_log(reader_uid)
+        except VTorqueError:
+            return pathlib.Path(os.devnull).open("ab", buffering=0)
+
+
+@contextlib.contextmanager
+def _disk_judged(path: pathlib.Path) -> t.Iterator[None]:
+    """Tell a local disk that is full or broken, which is this node's fault, from whatever else the system refuses."""
+    try:
+        yield
+    except (OSError, VTorqueError) as error:
+        if disk := broken_disk(error):
+            hint = "free some space, or see to the disk"
+            raise NodeFault(f"{path} cannot be written", str(disk.strerror), hint, cause="disk") from error
+        raise VTorqueError(f"{path} cannot be written", str(error)) from error

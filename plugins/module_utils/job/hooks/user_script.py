@@ -1,0 +1,226 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vm_prologue` and `vm_epilogue`: scripts of the user's own in the guest of rank 0, started by root's hooks.
+
+Root neither opens the user's file nor speaks with the guest: a child that has become the user does both
+(`cli/user_script.py`), and what it says is the user's word about the user's script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import pwd
+import re
+import time
+import typing as t
+
+from ...errors import UserFault, VTorqueError, error_from_dict
+from ...frozen import frozen
+from ...system import clock, files, supervised
+from ...text import printable
+from ..batch.api import BatchJob
+from ..config.parameters import Policy
+from ..request.request import Request
+from . import playbook
+from .start import Start
+
+SETPRIV = "/usr/bin/setpriv"
+PROLOGUE, EPILOGUE = "vm_prologue", "vm_epilogue"
+WORD_LIMIT = 1 << 14
+"""Bytes of what the child says about the end; less than a pipe holds, so that it never waits for us."""
+TAIL = 400
+"""Characters of a script's last output that a message repeats."""
+
+
+LEAST_S = 1.0
+"""A script that is given less would be ended, and be said to have been slow."""
+
+
+@frozen
+class UserScript:
+    """A script that a job's request names.
+
+    Attributes:
+        key: `vm_prologue` or `vm_epilogue`.
+        path: absolute; for the user's own process to open.
+        digest: SHA-256 of what must be there.
+    """
+
+    key: str
+    path: str
+    digest: str
+
+
+@frozen
+class Ended:
+    """How a script ended.
+
+    Attributes:
+        words: `status 0`, `status 3`, `signal 9`, `not run`, `not done in time`.
+        seconds: that it took, with the way there and back.
+        fault: what is wrong; None: it ended with status 0.
+    """
+
+    words: str
+    seconds: float
+    fault: VTorqueError | None
+
+
+def asked(job: BatchJob | None, key: str) -> UserScript | None:
+    """The script that a job's request names under this key, if any.
+
+    Args:
+        job: the batch server's word.
+        key: `PROLOGUE` or `EPILOGUE`.
+
+    Returns:
+        The script; None also for a request that cannot be read, with which no guest is planned.
+    """
+    try:
+        request = Request.decode(job.x) if job is not None else None
+    except UserFault:
+        return None
+    if request is None or key not in request.values:
+        return None
+    return UserScript(key, str(request.values[key]), request.digests[key])
+
+
+def run(
+    script: UserScript, job: BatchJob, start: Start, policy: Policy, *, timeout_s: float, log: t.IO[bytes]
+) -> Ended:
+    """Run a script in the guest of rank 0; its output is this hook's, which the batch system gave to the job.
+
+    Args:
+        script: which.
+        job: the batch server's word.
+        start: whose guests are ready.
+        policy: the site's.
+        timeout_s: seconds for all of it.
+        log: the job's.
+
+    Returns:
+        How it ended, which is also noted in the log and kept for the job's record.
+    """
+    began = time.monotonic()
+    try:
+        if timeout_s < LEAST_S:
+            raise VTorqueError("no time is left for it", "prologue_timeout, or Torque's $prologalarm, is too short")
+        playbook.note(log, f"{script.key} {printable(script.path)}: begins, for {timeout_s:.0f} s at most")
+        code, word = _ask(script, job, start, policy, timeout_s)
+        words, fault = _judge(script, code, word, timeout_s)
+    except (VTorqueError, OSError) as error:
+        words, fault = "not run", VTorqueError(f"{script.key} {printable(script.path)} was not run", str(error))
+    ended = Ended(words, round(time.monotonic() - began, 3), fault)
+    playbook.note(log, f"{script.key}: {fault or ended.words}")
+    at = round(clock.since_epoch(began), 3)
+    data = {"path": script.path, "ended": ended.words, "began": at, "seconds": ended.seconds}
+    with contextlib.suppress(VTorqueError):
+        files.write(start.directory / f"{script.key}.json", json.dumps(data))
+    return ended
+
+
+def _ask(
+    script: UserScript, job: BatchJob, start: Start, policy: Policy, timeout_s: float
+) -> tuple[int | None, dict[str, t.Any]]:
+    order = {
+        **dataclasses.asdict(script),
+        "job_id": start.job_id,
+        "directory": str(start.directory),
+        "torque_home": policy.torque_home,
+        "variables": variables(job, policy),
+        "listed": job.variables,
+        "tools": str(pathlib.Path(policy.pbs_qsub_on_nodes).parent),
+    }
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    streams = [os.dup(fd) for fd in (1, 2)]
+    with os.fdopen(reading, "rb", buffering=0) as heard:
+        try:
+            process = supervised.begin(
+                [*_become(job), *start.places.user_script, *map(str, (*streams, writing))],
+                _environment(job),
+                inherited=(*streams, writing),
+            )
+        finally:
+            for fd in (*streams, writing):
+                os.close(fd)
+        code = supervised.finish(process, timeout_s=timeout_s, said=json.dumps(order).encode())
+        os.set_blocking(heard.fileno(), False)
+        word = heard.read(WORD_LIMIT)
+    try:
+        data = json.loads(word or b"{}")
+    except (ValueError, RecursionError):
+        data = {}
+    return code, data if isinstance(data, dict) else {}
+
+
+def _become(job: BatchJob) -> list[str]:
+    """The call that becomes the job's user, with his groups, and with the job's own group first."""
+    from ..plan.job_plan import owner_of  # with it come keys and more, which few jobs need here
+
+    owner = owner_of(job.euser, job.egroup)
+    return [
+        SETPRIV, f"--reuid={owner.uid}", f"--regid={owner.gid}", "--init-groups", "--inh-caps=-all", "--no-new-privs",
+        "--pdeathsig=KILL",
+    ]  # fmt: skip
+
+
+def _environment(job: BatchJob) -> dict[str, str]:
+    return supervised.clean_environment(HOME=pwd.getpwnam(job.euser).pw_dir, USER=job.euser, LOGNAME=job.euser)
+
+
+def variables(job: BatchJob, policy: Policy) -> dict[str, str]:
+    """What the MOM says in the job's environment, as far as root knows it; the user's own is `user_variables.py`.
+
+    Args:
+        job: the batch server's word.
+        policy: says where Torque keeps the node file.
+    """
+    member = re.search(r"\[([0-9]+)\]", job.job_id)
+    known = {
+        "PBS_JOBID": job.job_id,
+        "PBS_JOBNAME": job.name,
+        "PBS_QUEUE": job.queue,
+        "PBS_ENVIRONMENT": "PBS_INTERACTIVE" if job.interactive else "PBS_BATCH",
+        "ENVIRONMENT": "" if job.interactive else "BATCH",
+        "PBS_NODENUM": "0",
+        "PBS_VNODENUM": "0",
+        "PBS_TASKNUM": "1",
+        "PBS_NODEFILE": str(pathlib.Path(policy.torque_home) / "aux" / job.job_id),
+        "PBS_O_WORKDIR": job.init_work_dir,
+        "PBS_O_LOGNAME": job.owner_user,
+        "PBS_O_HOST": job.owner_host,
+        "PBS_WALLTIME": str(job.walltime_s) if job.walltime_s else "",
+        "PBS_ARRAYID": member[1] if member else "",
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def _judge(
+    script: UserScript, code: int | None, word: t.Mapping[str, t.Any], timeout_s: float
+) -> tuple[str, VTorqueError | None]:
+    """What the child's word means; it is the user's, so that it can only speak against his own job."""
+    what = f"{script.key} {printable(script.path)}"
+    if code is None:
+        return "not done in time", UserFault(what, f"was not done in {timeout_s:.0f} s", _last(word))
+    if isinstance(word.get("error"), dict):
+        error = error_from_dict(word["error"])
+        kind = VTorqueError if word.get("lost") is True else UserFault
+        return "not run", kind(what, f"{error.what}: {error.why}".removesuffix(": "), error.hint)
+    kind_of_end, number = word.get("kind"), word.get("number")
+    if code != 0 or kind_of_end not in ("exit", "signal") or not isinstance(number, int):
+        return "not run", UserFault(what, "was not run: the program that runs it as you ended early")
+    if kind_of_end == "signal":
+        return f"signal {number}", UserFault(what, f"was killed by signal {number}", _last(word))
+    if number != 0:
+        return f"status {number}", UserFault(what, f"ended with status {number}", _last(word))
+    return "status 0", None
+
+
+def _last(word: t.Mapping[str, t.Any]) -> str:
+    tail = printable(" | ".join(str(word.get("tail", "")).split("\n")[-5:]).strip(" |"))[-TAIL:]
+    return f"its last lines: {tail}" if tail else "it printed nothing"

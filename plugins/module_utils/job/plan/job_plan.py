@@ -1,0 +1,406 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What root makes of a job: its owner, its nodes, and the guests of each of them.
+
+Everything here starts from the batch server's word.  The request in the job is read and decided again, as if nobody
+had looked at it before; the node file is believed only where it says what exec_host says, since `-v BEOWULF_JOB_MAP`
+forges it (torque.md).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import grp
+import hashlib
+import json
+import os
+import pwd
+import re
+import typing as t
+
+from ...errors import SiteFault, UserFault
+from ...frozen import frozen
+from ...state.layout import job_key
+from ...wire.form import FormError, from_dict, to_dict
+from ...wire.messages import (
+    ABSOLUTE_PATH,
+    GROUP_NAME,
+    HOST_NAME,
+    JOB_ID,
+    USER_NAME,
+    Additions,
+    Group,
+    GuestSpec,
+    KeyPair,
+    NodePart,
+    Owner,
+)
+from ...wire.messages import VERSION as NODE_PART_VERSION
+from ..admission import mixed, osv, start_directory
+from ..admission.resolve import Offers, Resolved, resolve
+from ..admission.resources import demand
+from ..batch.api import BatchJob
+from ..batch.host_match import same_host
+from ..config.parameters import Policy
+from ..request.qsub_arguments import mem_mib
+from ..request.request import IMAGE, Request
+from ..request.value_types import shown, size_text
+from .ssh_keys import make_key
+
+VERSION = 1
+MAX_JSON = 1 << 22
+NO_ADDITIONS = Additions()
+ASKS_BY_ITSELF = "vsub asks for enough by itself"
+
+
+def _text(pattern: str) -> t.Any:
+    return dataclasses.field(metadata={"pattern": pattern})  # pylint: disable=invalid-field-call
+
+
+def _number(low: int, high: int) -> t.Any:
+    return dataclasses.field(metadata={"low": low, "high": high})  # pylint: disable=invalid-field-call
+
+
+@frozen
+class JobPlan:
+    """One start of one job, decided.  Its JSON holds private keys: it is written for root alone.
+
+    Attributes:
+        job_key: with which the job's user enters the guests.
+        node_parts: what each node is asked for, in the order of exec_host.
+        start: Torque's start_count.
+        mother_superior: the job's first node, as the server spells it.
+        user_shell: the user's own `-S`, or "" for the login shell of passwd.
+        additions: the user's own, to every guest; once here, and in `parts` for each node that has guests.
+    """
+
+    owner: Owner
+    job_key: KeyPair
+    node_parts: tuple[NodePart, ...]
+    version: int = _number(VERSION, VERSION)
+    job_id: str = _text(JOB_ID)
+    start: int = _number(0, 2**31)
+    mother_superior: str = _text(HOST_NAME)
+    user_shell: str = _text(f"({ABSOLUTE_PATH})?")
+    additions: Additions = NO_ADDITIONS
+
+    @property
+    def bare(self) -> dict[str, int]:
+        """The hosts that stay bare, in the order of exec_host, and how often the job's node file names each."""
+        return {part.node: part.bare_slots for part in self.node_parts if part.bare_slots}
+
+    @property
+    def parts(self) -> dict[str, NodePart]:
+        """What each node is asked for, by the node's name."""
+        return {
+            part.node: dataclasses.replace(part, additions=self.additions) if part.guests else part
+            for part in self.node_parts
+        }
+
+    @property
+    def decision(self) -> str:
+        """Return the SHA-256, in hexadecimal, of all that the plan decides.
+
+        Two plans of a start that decide the same differ in what is made anew for each: keys.  The time that the nodes
+        get is no part of it either, for it is told when they are asked.
+        """
+        decided = to_dict(self)
+        del decided["job_key"]
+        for part in decided["node_parts"]:
+            del part["timeout_s"]
+            for guest in part["guests"]:
+                del guest["host_key"], guest["authorized_key"]
+        text = json.dumps(decided, sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+    def to_json(self) -> str:
+        """The plan in one line, private keys included."""
+        return json.dumps(to_dict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> JobPlan:
+        """The plan that `to_json` wrote.
+
+        Args:
+            text: one JSON document, of at most 4 MiB.
+
+        Returns:
+            The plan.
+
+        Raises:
+            FormError: the text is not of the form of a plan, or its parts are not of one job.
+        """
+        if len(text) > MAX_JSON:
+            raise FormError("JobPlan", f"{len(text)} characters, at most {MAX_JSON} are read")
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FormError("JobPlan", f"not JSON: {error}") from None
+        plan = from_dict(cls, data)
+        nodes = [part.node for part in plan.node_parts]
+        if plan.mother_superior not in nodes or len(set(nodes)) != len(nodes):
+            raise FormError("JobPlan.node_parts", "each node has one part, and the mother superior is one of them")
+        if any(
+            (part.job_id, part.start, part.owner) != (plan.job_id, plan.start, plan.owner) for part in plan.node_parts
+        ):
+            raise FormError("JobPlan.node_parts", "a part belongs to another job")
+        if any(bool(part.bare_slots) == bool(part.guests) for part in plan.node_parts):
+            raise FormError("JobPlan.node_parts", "a node has guests, or it stays bare")
+        if any(part.additions.any for part in plan.node_parts):
+            raise FormError("JobPlan.node_parts", "the additions to guests stand in the plan itself")
+        if plan.mother_superior in plan.bare:
+            raise FormError("JobPlan.node_parts", "the job script runs in a guest of the mother superior")
+        return plan
+
+
+def make_plan(
+    job: BatchJob,
+    policy: Policy,
+    offers: Offers,
+    *,
+    node_file: str,
+    timeout_s: float,
+    find_owner: t.Callable[[str, str], Owner] | None = None,
+    additions: Additions = NO_ADDITIONS,
+) -> JobPlan:
+    """Decide what a job that was just started gets.
+
+    Args:
+        job: the batch server's word.
+        policy: the site's configuration, on the mother superior.
+        offers: the images of the pool and what the nodes' libvirt offers.
+        node_file: content of PBS_NODEFILE.
+        timeout_s: seconds that a node has to answer, from the reading of its part.
+        find_owner: from the names of user and group to the owner; `owner_of` unless a test says otherwise.
+        additions: the user's own to his guests, checked against the policy (`additions.py`).
+
+    Returns:
+        The plan, read back as the nodes will read it.
+
+    Raises:
+        UserFault: the job cannot have what it asks for, or tries what a VM job must not.
+        SiteFault: the batch server's word has a gap, or the owner is not known on this node.
+    """
+    if job.jobtype:
+        why = "a job type makes Torque run other hooks than those that look after the guests"
+        raise UserFault(f"-T {shown(job.jobtype)}", why, "submit the job without -T")
+    request = _request(job)
+    resolved = resolve(request, policy, offers)
+    nodes = _nodes(job, node_file)
+    vm_nodes = _vm_nodes(job, resolved, nodes)
+    _check_resources(job, vm_nodes, resolved, policy)
+    owner = (find_owner or owner_of)(_owner_name(job), job.egroup)
+    _check_start_directory(job, owner, policy)
+    key = make_key(_comment("job", job))
+    plan = JobPlan(
+        version=VERSION,
+        job_id=job.job_id,
+        start=job.start_count,
+        mother_superior=nodes[0],
+        owner=owner,
+        user_shell=resolved.shell,
+        job_key=key,
+        additions=additions,
+        node_parts=tuple(
+            NodePart(
+                version=NODE_PART_VERSION,
+                do="present",
+                job_id=job.job_id,
+                start=job.start_count,
+                node=node,
+                timeout_s=timeout_s,
+                owner=owner,
+                guests=_guests(job, request, resolved, node_rank, key.public) if node in vm_nodes else (),
+                bare_slots=0 if node in vm_nodes else job.exec_host.count(node),
+            )
+            for node_rank, node in enumerate(nodes)
+        ),
+    )
+    # dataclasses take anything: what the nodes would refuse to read is found here, before anything is made
+    return JobPlan.from_json(plan.to_json())
+
+
+def _guests(
+    job: BatchJob, request: Request, resolved: Resolved, node_rank: int, authorized_key: str
+) -> tuple[GuestSpec, ...]:
+    per_node = resolved.figure("vms_per_node")
+    return tuple(
+        GuestSpec(
+            rank=node_rank * per_node + index,
+            index=index,
+            image=resolved.word("img"),
+            distro=resolved.word("distro"),
+            arch=resolved.word("arch"),
+            vcpus=resolved.figure("vcpus"),
+            ram_mib=resolved.figure("ram"),
+            hypervisor=resolved.word("hypervisor"),
+            fs_type=resolved.word("fs_type"),
+            host_key=make_key(_comment(f"guest-{node_rank * per_node + index}", job)),
+            authorized_key=authorized_key,
+            data_disk=resolved.word("disk") if node_rank == index == 0 else "",
+            image_digest=request.digests.get(IMAGE, ""),
+        )
+        for index in range(per_node)
+    )
+
+
+def _comment(what: str, job: BatchJob) -> str:
+    return f"{what}@{job_key(job.job_id, job.start_count)}"[:100]
+
+
+def _request(job: BatchJob) -> Request:
+    request = Request.decode(job.x)
+    if request is None:
+        why = "it is marked as a VM job, and its attribute x holds no request"
+        raise UserFault(f"job {shown(job.job_id)}", why, "submit the job with vsub, and leave its -W x= as it is")
+    return request
+
+
+def _nodes(job: BatchJob, node_file: str) -> tuple[str, ...]:
+    if not job.nodes:
+        raise SiteFault(f"job {shown(job.job_id)}", "the batch server names no exec_host for it")
+    for node in job.nodes:
+        if not re.fullmatch(HOST_NAME, node):
+            raise SiteFault(f"exec_host {shown(node)}", "not of the form of a host name")
+    check_node_file(node_file, job.exec_host)
+    return job.nodes
+
+
+def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy) -> None:
+    need = demand(resolved, policy)
+    for node in vm_nodes:
+        slots = job.exec_host.count(node)
+        if slots < need.cores:
+            why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"
+            raise UserFault(f"ppn={slots}", why, ASKS_BY_ITSELF)
+    asked = job.resource_list.get("mem", "")
+    # Torque's is that of the whole job; without any the scheduler would give the same memory to another job as well
+    if (mem_mib(asked) or 0) < need.mem_mib * len(vm_nodes):
+        each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""
+        why = f"its guests need {size_text(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
+        raise UserFault(f"mem={shown(asked)}" if asked else "no mem", why, ASKS_BY_ITSELF)
+
+
+def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of a job's nodes that have guests."""
+    if why := mixed.objection(resolved, len(nodes)):
+        raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
+    faults = (
+        *osv.objections(resolved, len(nodes)),
+        *osv.refused_options(resolved, interactive=job.interactive),
+    )
+    if faults:
+        first = faults[0]
+        what = first.key if first.key.startswith("-") else f"{first.key}={first.value}"
+        raise UserFault(what, first.message, "see the user manual on OSv")
+    return nodes[: mixed.vm_hosts(resolved, len(nodes))]
+
+
+def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy) -> None:
+    """Where the server shows the job's variables; else the guest itself says that there is no such directory."""
+    directory = job.variables.get(start_directory.VARIABLE, "")
+    if directory and (why := start_directory.objection(directory, policy, owner.home)):
+        raise UserFault(f"the start directory {shown(directory)}", why, "submit the job with another -d, or none")
+
+
+def _owner_name(job: BatchJob) -> str:
+    if not job.euser:
+        raise SiteFault(f"job {shown(job.job_id)}", "the batch server does not say as whom it runs")
+    if job.euser != job.owner_user:
+        why = f"it would run as {shown(job.euser)}, and its owner is {shown(job.owner_user)}"
+        raise UserFault(f"job {shown(job.job_id)}", why, "submit VM jobs as yourself, without -u or -P")
+    return job.euser
+
+
+def owner_of(user: str, group: str = "") -> Owner:
+    """The user as this node knows him.
+
+    Args:
+        user: his name, as the batch server says it.
+        group: the group as which the job runs (`-W group_list=`), or "" for his primary one.
+
+    Returns:
+        His ids, groups, home and shell, each of a usable form.
+
+    Raises:
+        UserFault: he is root, or not a member of the group.
+        SiteFault: this node does not know the user or the group, or its directory tells nonsense.
+    """
+    if not re.fullmatch(USER_NAME, user):
+        raise UserFault(f"user {shown(user)}", "a name that a guest cannot be given")
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise SiteFault(f"user {user}", "not known on this node", "see to the node's directory service") from None
+    gid = entry.pw_gid
+    try:
+        if group:
+            gid = grp.getgrnam(group).gr_gid
+        name = grp.getgrgid(gid).gr_name
+    except (KeyError, ValueError):
+        raise SiteFault(
+            f"group {shown(group or gid)}", "not known on this node", "see to the directory service"
+        ) from None
+    if entry.pw_uid < 1 or gid < 1:
+        raise UserFault(f"user {user}", "jobs of root and of root's group do not run in VMs", "submit as another user")
+    member_of = os.getgrouplist(user, entry.pw_gid)
+    if gid not in member_of:
+        raise UserFault(f"group {shown(name)}", f"{user} is not a member of it")
+    shell = entry.pw_shell or "/bin/sh"
+    for what, value, form in (
+        ("home", entry.pw_dir, ABSOLUTE_PATH),
+        ("shell", shell, ABSOLUTE_PATH),
+        ("group", name, GROUP_NAME),
+    ):
+        if not re.fullmatch(form, value):
+            raise SiteFault(f"user {user}", f"{what} {shown(value)!r} in the directory is of no usable form")
+    return Owner(user=user, uid=entry.pw_uid, gid=gid, group=name, home=entry.pw_dir, shell=shell,
+                 groups=_supplementary(member_of, gid, name))  # fmt: skip
+
+
+def _supplementary(member_of: t.Sequence[int], gid: int, group: str) -> tuple[Group, ...]:
+    """The user's other groups, each id and each name once; what has no usable name gets one after its id."""
+    found: dict[str, Group] = {}
+    for number in sorted(set(member_of) - {gid}):
+        try:
+            name = grp.getgrgid(number).gr_name
+        except KeyError:
+            name = ""
+        if not re.fullmatch(GROUP_NAME, name) or name in found or name == group:
+            name = f"g{number}"
+        found[name] = Group(name, number)
+    return tuple(found.values())
+
+
+def check_node_file(content: str, exec_host: t.Sequence[str]) -> None:
+    """Compare a node file with what the batch server says.
+
+    Args:
+        content: of PBS_NODEFILE, a host name a line, a line a slot.
+        exec_host: the server's word, a name a slot, the mother superior first.
+
+    Raises:
+        UserFault: they disagree: in hosts, in their slots, or in the first host.
+    """
+    lines = content.split()
+    found = [_host_of(line, exec_host) for line in lines[: len(exec_host)]]
+    same = len(lines) == len(exec_host) and collections.Counter(found) == collections.Counter(exec_host)
+    if not same or found[:1] != list(exec_host[:1]):
+        why = f"it says {_listed(lines)}, and the batch server says {_listed(exec_host)}"
+        raise UserFault("the job's node file is not the batch server's", why, "submit without -v BEOWULF_JOB_MAP")
+
+
+def _host_of(line: str, exec_host: t.Sequence[str]) -> str | None:
+    """The host of exec_host that a line of a node file names; None: none, or it could be several."""
+    if line in exec_host:
+        return line
+    candidates = {host for host in exec_host if same_host(line, host)}
+    return candidates.pop() if len(candidates) == 1 else None
+
+
+def _listed(hosts: t.Sequence[str]) -> str:
+    counts = collections.Counter(hosts).most_common()
+    text = ", ".join(f"{shown(host, 64)} x {count}" for host, count in counts[:8])
+    return (text or "nothing") + (", ..." if len(counts) > 8 else "")

@@ -1,0 +1,449 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The records of jobs, as people ask for them: by a short job id, with their own rights, and whole or not.
+
+What cannot be told is None here and "unknown" or "-" for people; a record that is half there, or garbage, is shown as
+far as it goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import stat
+import typing as t
+
+from ...errors import UserFault, VTorqueError
+from ...frozen import frozen
+from ...state import layout
+from ...system import files
+from ...text import printable
+from ...wire.update_result import in_words
+from ..batch.host_match import same_host
+
+RECORDS = layout.STATE_DIR / "records"
+RECORD, LOG = "record.json", "vtorque.log"
+LIMIT = 1 << 20
+LOG_LIMIT = 8 << 20
+"""Bytes of a log or console that are read: its end, when it is longer."""
+_NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\])?(?:\.([A-Za-z0-9.-]{1,254}))?")
+
+
+class NoRecord(UserFault):
+    """There is no record of this job here."""
+
+
+@frozen
+class Guest:
+    """A guest of a job, as its record tells of it; None: it does not say.
+
+    Attributes:
+        seconds: that each phase took on its node.
+        used: what it used, by the names of `guestspec.GuestUse`.
+        updates: what became of its security updates, and how many packages that were; "": there were to be none.
+        updates_words: why they did not all go well.
+    """
+
+    rank: int | None
+    name: str
+    node: str
+    image: str
+    address: str
+    vcpus: int | None
+    ram_mib: int | None
+    seconds: dict[str, float]
+    used: dict[str, float]
+    updates: str = ""
+    updates_words: str = ""
+
+
+@frozen
+class JobRecord:
+    """One start of a job.
+
+    Attributes:
+        directory: where its files are.
+        wrong: what is wrong with its record; "": nothing.
+        raw: the record as it is.
+    """
+
+    job_id: str
+    start: int
+    directory: pathlib.Path
+    wrong: str
+    raw: dict[str, t.Any]
+
+    @property
+    def user(self) -> str:
+        """The job's user, "" when it is not known."""
+        return _text(self.raw.get("user"))
+
+    @property
+    def name(self) -> str:
+        """The job's name, "" when it is not known."""
+        return _text(self.raw.get("name"))
+
+    @property
+    def request(self) -> dict[str, str]:
+        """What was asked for with `-vm`, as far as it was said."""
+        return {_text(key): _text(value) for key, value in _mapping(self.raw.get("request")).items()}
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The job's nodes, the mother superior first."""
+        return tuple(_text(node) for node in _list(self.raw.get("nodes")))
+
+    @property
+    def bare(self) -> tuple[str, ...]:
+        """Those of them that had no guests (a mixed request)."""
+        return tuple(_text(node) for node in _list(self.raw.get("bare")))
+
+    @property
+    def guests(self) -> tuple[Guest, ...]:
+        """By rank, as far as they are known."""
+        found = [_guest(one) for one in _list(self.raw.get("guests")) if isinstance(one, dict)]
+        return tuple(sorted(found, key=lambda guest: (guest.rank is None, guest.rank or 0)))
+
+    @property
+    def phases(self) -> dict[str, tuple[float, float]]:
+        """When each phase began (seconds since the epoch), and how many seconds it took; by beginning."""
+        found = {}
+        for name, one in _mapping(self.raw.get("phases")).items():
+            begin, seconds = (_figure(_mapping(one).get(key)) for key in ("began", "seconds"))
+            if begin is not None and seconds is not None:
+                found[_text(name)] = (begin, seconds)
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    @property
+    def began(self) -> float | None:
+        """Seconds since the epoch."""
+        return min((begin for begin, _seconds in self.phases.values()), default=None)
+
+    @property
+    def ended(self) -> float | None:
+        """Seconds since the epoch; None: not yet, or not known."""
+        return _figure(self.raw.get("ended"))
+
+    @property
+    def exit_status(self) -> int | None:
+        """As Torque told it to the epilogue."""
+        status = self.raw.get("exit_status")
+        return status if isinstance(status, int) and not isinstance(status, bool) else None
+
+    @property
+    def state(self) -> str:
+        """How it stands with this start, in words."""
+        action = _text(_mapping(self.raw.get("verdict")).get("action"))
+        if self.wrong:
+            return "unknown"
+        if action in ("requeue", "hold"):
+            return "did not run: tried again" if action == "requeue" else "did not run: held"
+        if self.raw.get("refusal"):
+            return "refused"
+        if self.ended is None:
+            return "running" if _runs(self.job_id, self.start) else "end not known"
+        if self.raw.get("lost"):
+            return "guest lost"
+        return "finished"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it did not run, or did not run well."""
+        found: list[str] = []
+        for key in ("refusal", "lost", "error"):
+            facts = _mapping(self.raw.get(key))
+            words = [_text(facts.get(part)) for part in ("what", "why", "hint", "reason", "console")]
+            line = ": ".join(word for word in words if word)
+            if key == "lost" and facts:
+                line = f"guest {_text(facts.get('guest'))} on {_text(facts.get('node'))} was lost: {line}"
+            if line and line not in found:
+                found.append(line)
+            found += [text for one in _list(facts.get("lines")) if (text := _text(one)) and text not in found]
+        return tuple(found)
+
+
+@frozen
+class Consoles:
+    """The consoles of a start.
+
+    Attributes:
+        here: those that this host has, by guest.
+        elsewhere: the node of each of the others.
+    """
+
+    here: dict[str, pathlib.Path]
+    elsewhere: dict[str, str]
+
+
+def read_all(directory: pathlib.Path = RECORDS, *, last: int = 0) -> tuple[tuple[JobRecord, ...], int]:
+    """The records that the caller may read, those that were written last first.
+
+    Args:
+        directory: of all records of this host.
+        last: no more than this many; 0: all.
+
+    Returns:
+        The records, and how many more entries there are that were not looked at.
+
+    Raises:
+        VTorqueError: the directory cannot be listed.
+    """
+    entries = sorted(_entries(directory), key=_written, reverse=True)
+    found: list[JobRecord] = []
+    for number, (job_id, start, path) in enumerate(entries):
+        if last and len(found) == last:
+            return tuple(found), len(entries) - number
+        record = _read(job_id, start, path)
+        if record is not None:
+            found.append(record)
+    return tuple(found), 0
+
+
+def find(named: str, directory: pathlib.Path = RECORDS, *, start: int | None = None) -> JobRecord:
+    """The record that a job's name means: the newest start, unless one is asked for.
+
+    Args:
+        named: `4711`, `4711.head`, `72[1]`, `72[1].head`.
+        directory: of all records of this host.
+        start: the number of a start.
+
+    Returns:
+        The record.
+
+    Raises:
+        NoRecord: there is none.
+        UserFault: several jobs are meant, there is no such start, or it is somebody else's.
+    """
+    entries = _named(named, directory)
+    jobs = list(dict.fromkeys(job_id for job_id, _start, _path in entries))
+    if len(jobs) > 1:
+        raise UserFault(f"job {named}", f"means {len(jobs)} jobs", f"name one of them: {', '.join(jobs[:8])}")
+    starts = sorted({number for _job, number, _path in entries})
+    if start is not None and start not in starts:
+        raise UserFault(f"start {start} of job {jobs[0]}", "no record of it", f"there are: {_numbers(starts)}")
+    number = starts[-1] if start is None else start
+    path = next(path for _job, one, path in entries if one == number)
+    record = _read(jobs[0], number, path)
+    if record is None:
+        raise UserFault(f"job {jobs[0]}", "its record is not yours to read", "its owner and root may read it")
+    return record
+
+
+def find_all(named: str, directory: pathlib.Path = RECORDS) -> tuple[JobRecord, ...]:
+    """Every start that the caller may read of the jobs that a name means; `72[]` and `72` mean all of an array.
+
+    Raises:
+        UserFault: there is none.
+    """
+    found = (_read(job_id, start, path) for job_id, start, path in _named(named, directory))
+    return tuple(record for record in found if record is not None)
+
+
+def _named(named: str, directory: pathlib.Path) -> list[tuple[str, int, pathlib.Path]]:
+    asked = _NAMED.fullmatch(named)
+    if not asked:
+        raise UserFault(
+            f"job {printable(named[:60])}", "not of the form of a job id", "4711, 4711.head, 72[1], or 72[1].head"
+        )
+    number, member, server = asked[1], asked[2], asked[3]
+    found = []
+    for job_id, start, path in _entries(directory):
+        whole, _dot, its_server = job_id.partition(".")
+        its_number, bracket, _rest = whole.partition("[")
+        if its_number != number or (server and not _same(server, its_server)):
+            continue
+        if member in (None, "[]") or (bracket and f"[{_rest}" == member):
+            found.append((job_id, start, path))
+    if not found:
+        raise NoRecord(
+            f"job {named}", f"no record of it in {directory}",
+            "records are kept where the job's first node was, on the front end where the site has one, and for a time",
+        )  # fmt: skip
+    return sorted(found, key=lambda one: (*_numbers_of(one[0]), one[1]))
+
+
+def _numbers_of(job_id: str) -> tuple[int, int, str]:
+    """Number and member of a job, for an order that people expect."""
+    whole, _dot, server = job_id.partition(".")
+    number, _bracket, member = whole.partition("[")
+    return int(number), int(member.rstrip("]") or 0), server
+
+
+def _same(asked: str, server: str) -> bool:
+    return asked == server or server.startswith(f"{asked}.") or asked.startswith(f"{server}.")
+
+
+def _entries(directory: pathlib.Path) -> list[tuple[str, int, pathlib.Path]]:
+    try:
+        names = sorted(path.name for path in directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise VTorqueError(f"{directory} cannot be listed", error.strerror or str(error)) from error
+    return [(*start, directory / name) for name in names if (start := layout.start_of(name)) is not None]
+
+
+def _written(entry: tuple[str, int, pathlib.Path]) -> float:
+    try:
+        return entry[2].stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _read(job_id: str, start: int, path: pathlib.Path) -> JobRecord | None:
+    """None: the caller may not read it."""
+    wrong, raw = "", {}
+    try:
+        raw = files.read_json(path / RECORD, limit=LIMIT)
+    except PermissionError:
+        return None
+    except FileNotFoundError:
+        if not _may_list(path):
+            return None
+        wrong = "there is no record yet" if (path / LOG).exists() else "there is no record here, only consoles"
+    except (OSError, VTorqueError) as error:
+        wrong = str(error)
+    return JobRecord(job_id, start, path, wrong, raw)
+
+
+def _may_list(path: pathlib.Path) -> bool:
+    try:
+        list(path.iterdir())
+    except OSError:
+        return False
+    return True
+
+
+def _runs(job_id: str, start: int) -> bool:
+    """Is this start still there, on this host?"""
+    try:
+        return layout.run_directory(job_id, start).exists()
+    except (OSError, VTorqueError):
+        return False
+
+
+def consoles(record: JobRecord) -> Consoles:
+    """Where the consoles of a start are."""
+    here: dict[str, pathlib.Path] = {}
+    with contextlib.suppress(OSError):
+        kept = sorted(record.directory.glob(f"*{layout.CONSOLE_END}"))
+        here = {path.name.removesuffix(layout.CONSOLE_END): path for path in kept}
+    elsewhere = {guest.name: guest.node for guest in record.guests if guest.name and guest.name not in here}
+    return Consoles(here, elsewhere)
+
+
+def choose_consoles(record: JobRecord, *, guest: str | None, node: str | None) -> dict[str, pathlib.Path]:
+    """The consoles that are asked for and are here, by guest.
+
+    Args:
+        record: of the start.
+        guest: only this one's.
+        node: only those of this node's guests.
+
+    Raises:
+        UserFault: there is none here; says where there is one.
+    """
+    known = consoles(record)
+
+    def wanted(name: str, its_node: str) -> bool:
+        return (guest is None or name.lower() == guest.lower()) and (node is None or same_host(its_node, node))
+
+    nodes = {one.name: one.node for one in record.guests}
+    found = {
+        name: path for name, path in known.here.items() if wanted(name, nodes.get(name) or node_of_guest(name))
+    }  # fmt: skip
+    if found:
+        return found
+    away = {name: place for name, place in known.elsewhere.items() if wanted(name, place)}
+    if away:
+        places = ", ".join(sorted(set(away.values())))
+        raise UserFault(
+            f"the console of {', '.join(sorted(away))}", "is not on this host, or its guest still runs",
+            f"once the job has ended: vmgr job console {record.job_id} on {places}",
+        )  # fmt: skip
+    asked = f" of guest {guest}" if guest else f" of node {node}" if node else ""
+    has = ", ".join(sorted({*known.here, *known.elsewhere})) or "none"
+    raise UserFault(f"job {record.job_id}", f"no console{asked} was kept", f"guests of this start: {has}")
+
+
+def node_of_guest(name: str) -> str:
+    """The short name of the node that calls a guest so (`v<node>-<slot>`)."""
+    return name.removeprefix("v").rpartition("-")[0]
+
+
+def read_lines(path: pathlib.Path, *, limit: int = LOG_LIMIT) -> t.Iterator[str]:
+    """The lines of a log or console, harmless on a terminal.
+
+    Args:
+        path: where.
+        limit: greatest number of bytes; of a longer one the end.
+
+    Raises:
+        UserFault: it is not there, or not the caller's to read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise UserFault(f"{path}", "is not there") from None
+    except OSError as error:
+        raise UserFault(f"{path}", error.strerror or str(error)) from error
+    with os.fdopen(fd, "rb") as stream:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
+            raise UserFault(f"{path}", "is not a file")
+        if facts.st_size > limit:
+            stream.seek(facts.st_size - limit)
+            stream.readline()
+            yield f"... the first {stream.tell()} bytes are left out"
+        for line in stream:
+            yield printable(line.decode("utf-8", "replace").rstrip("\r\n").expandtabs())
+
+
+def _guest(one: t.Mapping[str, t.Any]) -> Guest:
+    told = _mapping(one.get("updates"))
+    return Guest(
+        rank=_count(one.get("rank")),
+        name=_text(one.get("name")),
+        node=_text(one.get("node")),
+        image=_text(one.get("image")),
+        address=_text(one.get("address")),
+        vcpus=_count(one.get("vcpus")),
+        ram_mib=_count(one.get("ram_mib")),
+        seconds=_figures(one.get("seconds")),
+        used=_figures(one.get("used")),
+        updates=in_words(_text(told.get("outcome")), _figure(told.get("packages")), _figure(told.get("seconds"))),
+        updates_words=_text(told.get("words")),
+    )
+
+
+def _numbers(starts: t.Sequence[int]) -> str:
+    return ", ".join(map(str, starts))
+
+
+def _text(value: object) -> str:
+    return printable(value[:500]) if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _figure(value: object) -> float | None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e18
+    return t.cast(float, value) if good else None
+
+
+def _figures(value: object) -> dict[str, float]:
+    found = {_text(key): _figure(one) for key, one in _mapping(value).items()}
+    return {key: one for key, one in found.items() if one is not None}
+
+
+def _mapping(value: object) -> t.Mapping[str, t.Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[t.Any]:
+    return value if isinstance(value, list) else []

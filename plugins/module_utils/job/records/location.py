@@ -1,0 +1,65 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the record of a job is that has none here, as far as the batch server can tell."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+from ...errors import VTorqueError
+from ...text import printable
+from ..batch import liveness
+from ..batch.api import BatchJob
+from ..batch.host_match import same_host
+from ..batch.registry import open_batch
+from ..config.parameters import Policy
+from ..request.request import PREFIX
+
+ASK_S = 3.0
+SERVER_NAME = "server_name"
+
+
+def words(named: str, policy: Policy) -> str:
+    """What to say of a job of which there is no record here.
+
+    Args:
+        named: `4711`, `4711.head`, `72[1]`: the server of a short id is the one that this host speaks with.
+        policy: names the front end that keeps records, and where the batch system is.
+
+    Returns:
+        "" when nothing is known of it.
+    """
+    try:
+        job = open_batch(policy, front_end=True, timeout_s=ASK_S).job(_whole(named, policy))
+    except VTorqueError:  # what is not known, nobody is told
+        return ""
+    if PREFIX not in job.x:
+        return "it asked for no virtual machines, and has no record"
+    return _of(job, policy)
+
+
+def _of(job: BatchJob, policy: Policy) -> str:
+    node = printable(job.nodes[0]) if job.nodes else ""
+    if not node:
+        return "it has not started yet"
+    host = printable(policy.record_host or "")
+    if job.state in liveness.RUNNING:
+        there = f"it runs, and its record is on {node}"
+        return f"{there} until it ends; {host} gets it then" if host else there
+    if not host:
+        return f"its record is on {node}"
+    if not same_host(host, os.uname().nodename):
+        return f"its record is on {node}, and on {host} once that has got it"
+    return f"its record has not arrived: it is on {node}, which hands it over to {host} as soon as it can"
+
+
+def _whole(named: str, policy: Policy) -> str:
+    if "." in named:
+        return named
+    try:
+        server = (pathlib.Path(policy.torque_home) / SERVER_NAME).read_text(encoding="utf-8").strip()[:255]
+    except (OSError, UnicodeDecodeError):
+        server = os.uname().nodename
+    return f"{named}.{server}"

@@ -1,0 +1,363 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kinds of values that a request and the site's configuration hold: how each is read, and what it may be.
+
+A kind reads one value, a text or what YAML made of it, and returns the typed form, or raises `BadValue` with the
+words that say what is allowed.  `written` gives the text that every kind reads back as the same value.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ...frozen import frozen
+from ...text import printable
+
+Value = str | int | bool | tuple[str, ...]  # pylint: disable=unsupported-binary-operation
+
+MIB_PER_UNIT = {"k": (1, 1024), "m": (1, 1), "g": (1024, 1), "t": (1024 * 1024, 1)}
+
+_TRUE = ("true", "yes", "enabled")
+_FALSE = ("false", "no", "disabled")
+
+
+FORMS = ("word", "path", "flag", "number", "size", "list")
+
+
+class BadValue(ValueError):
+    """The value is not of its kind; the text says what is allowed."""
+
+
+@frozen
+class Kind:
+    """How the value of one key or parameter is read.
+
+    Attributes:
+        read: from a text, or from what YAML made of the value, to the typed form; raises `BadValue`.
+        allowed: what may stand there, for people.
+        form: what it looks like, one of `FORMS`; for tables and for who writes arguments of roles.
+    """
+
+    read: t.Callable[[object], Value]
+    allowed: str
+    form: str = "word"
+
+
+@frozen
+class KeyFault:
+    """One thing that is wrong with one key.
+
+    Attributes:
+        key: the key, as it was written.
+        value: the value, as it was written, or "".
+        message: what is wrong, what is allowed, and the nearest valid key where it looks like a typing error.
+        origin: where it stood ("command line", "job.sh, line 4"), or "".
+    """
+
+    key: str
+    value: str
+    message: str
+    origin: str = ""
+
+    def __str__(self) -> str:
+        where = f" ({self.origin})" if self.origin else ""
+        return f"{self.key}={self.value}: {self.message}{where}" if self.value else f"{self.key}: {self.message}{where}"
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """A value that may be anything, as one short printable text.
+
+    Args:
+        value: of whatever type.
+        limit: characters after which it is cut.
+
+    Returns:
+        Text without control characters.
+    """
+    text = str(value)
+    if len(text) > limit:
+        text = text[:limit] + "..."
+    return printable(text)
+
+
+def nearest(word: str, words: t.Iterable[str]) -> str:
+    """The sentence that names the valid word which was probably meant, or "".
+
+    Args:
+        word: as it was typed.
+        words: the valid ones.
+
+    Returns:
+        `; did you mean x?`, or "".
+    """
+    import difflib  # only wanted when something is wrong
+
+    found = difflib.get_close_matches(word[:64].lower(), list(words), n=1, cutoff=0.6)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def written(value: Value) -> str:
+    """The text of a typed value; the kind that made the value reads it back.
+
+    Args:
+        value: what a kind has read.
+
+    Returns:
+        Text; a list is joined by `+`.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "+".join(value)
+    return str(value)
+
+
+def _text_of(value: object, allowed: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadValue(allowed)
+    return value
+
+
+def boolean(*, zero_is_on: bool = False) -> Kind:
+    """`true/false`, `yes/no`, `enabled/disabled`, any case; with `zero_is_on` also the original's 0 = on, 1 = off.
+
+    Args:
+        zero_is_on: take the original's digits too.
+
+    Returns:
+        A kind that reads a bool.
+    """
+    allowed = "true or false (yes, no, enabled, disabled" + (", 0 for on, 1 for off)" if zero_is_on else ")")
+    words = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
+    if zero_is_on:
+        words |= {"0": True, "1": False}
+
+    def read(value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        try:
+            return words[str(value).lower()]
+        except KeyError:
+            raise BadValue(allowed) from None
+
+    return Kind(read, allowed, "flag")
+
+
+def number(low: int, high: int) -> Kind:
+    """A whole number from `low` to `high`.
+
+    Args:
+        low: the least.
+        high: the greatest.
+
+    Returns:
+        A kind that reads an int.
+    """
+    allowed = f"a whole number from {low} to {high}"
+
+    def read(value: object) -> int:
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise BadValue(allowed)
+        return value
+
+    return Kind(read, allowed, "number")
+
+
+_PART = re.compile(r"([0-9]{1,6})\s*(%)?", re.ASCII)
+_GREATER = re.compile(r"max\(([^,()]*),([^,()]*)\)")
+
+
+def part_of_all() -> Kind:
+    """How many of all: a number (`3`), a share (`5 %`), or the greater of two (`max(2, 2 %)`).
+
+    Returns:
+        A kind that reads a str, of which `count_of` makes a number.
+    """
+    allowed = "a number, a share (5 %), or the greater of two: max(2, 2 %)"
+
+    def read(value: object) -> str:
+        word = str(value).strip()
+        if isinstance(value, bool):
+            raise BadValue(allowed)
+        for part in _parts(word):
+            found = _PART.fullmatch(part)
+            if not found or (found[2] and int(found[1]) > 100):
+                raise BadValue(allowed)
+        return word
+
+    return Kind(read, allowed)
+
+
+def count_of(part: str, everything: int) -> int:
+    """The number that a part of all means.
+
+    Args:
+        part: as `part_of_all` reads it.
+        everything: how many all are.
+
+    Returns:
+        A number; a share is rounded down.
+    """
+    found = [t.cast("re.Match[str]", _PART.fullmatch(one)) for one in _parts(part)]
+    return max(everything * int(one[1]) // 100 if one[2] else int(one[1]) for one in found)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    found = _GREATER.fullmatch(text)
+    return (found[1].strip(), found[2].strip()) if found else (text,)
+
+
+def size_mib(low: int, high: int) -> Kind:
+    """A size as a whole number of MiB: a number with K, M, G or T (powers of 1024), MiB when bare.
+
+    Args:
+        low: least size, in MiB.
+        high: greatest size, in MiB.
+
+    Returns:
+        A kind that reads MiB.
+    """
+    allowed = f"a number with K, M, G or T (MiB when bare) from {size_text(low)} to {size_text(high)}, in whole MiB"
+
+    def read(value: object) -> int:
+        match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?\s?(?:([kmgt])(?:i?b)?)?", str(value), re.IGNORECASE)
+        if not match or isinstance(value, bool):
+            raise BadValue(allowed)
+        whole, fraction, unit = match[1], match[2] or "", (match[3] or "m").lower()
+        times, parts = MIB_PER_UNIT[unit]
+        mib, rest = divmod(int(whole + fraction) * times, parts * 10 ** len(fraction))
+        if rest or not low <= mib <= high:
+            raise BadValue(allowed)
+        return mib
+
+    return Kind(read, allowed, "size")
+
+
+def size_text(mib: int) -> str:
+    """MiB as people write it: 24576 is `24G`, 1536 is `1536M`.
+
+    Args:
+        mib: MiB.
+
+    Returns:
+        A number with the greatest unit that needs no fraction.
+    """
+    for unit, factor in (("T", 1024 * 1024), ("G", 1024)):
+        if mib and mib % factor == 0:
+            return f"{mib // factor}{unit}"
+    return f"{mib}M"
+
+
+def choice(*words: str) -> Kind:
+    """One of some words, in any case; small letters come out.
+
+    Args:
+        words: the valid ones, in small letters.
+
+    Returns:
+        A kind that reads one of them.
+    """
+    allowed = ", ".join(words[:-1]) + (f" or {words[-1]}" if len(words) > 1 else words[-1])
+
+    def read(value: object) -> str:
+        word = str(value).lower()
+        if word not in words:
+            raise BadValue(allowed + nearest(word, words))
+        return word
+
+    return Kind(read, allowed)
+
+
+def text(pattern: str, allowed: str, *, lower: bool = False) -> Kind:
+    """A text of the form `pattern` (full match).
+
+    Args:
+        pattern: a regular expression.
+        allowed: the same for people.
+        lower: make capitals small first.
+
+    Returns:
+        A kind that reads a str.
+    """
+    form = re.compile(pattern)
+
+    def read(value: object) -> str:
+        word = _text_of(value, allowed)
+        word = word.lower() if lower else word
+        if not form.fullmatch(word):
+            raise BadValue(allowed)
+        return word
+
+    return Kind(read, allowed)
+
+
+def path(what: str = "an absolute path") -> Kind:
+    """An absolute path of printable characters without `..`, `,` or `;`.
+
+    Args:
+        what: what stands there, for people.
+
+    Returns:
+        A kind that reads a str.
+    """
+    allowed = f"{what}, without '..', ',' and ';'"
+
+    def read(value: object) -> str:
+        word = _text_of(value, allowed)
+        good = word.startswith("/") and word.isprintable() and len(word) <= 1000 and not set(word) & set(",;")
+        if not good or ".." in word.split("/"):
+            raise BadValue(allowed)
+        return word
+
+    return Kind(read, allowed, "path")
+
+
+def either(*kinds: Kind) -> Kind:
+    """What the first kind that takes the value makes of it.
+
+    Args:
+        kinds: in the order in which they are tried.
+
+    Returns:
+        A kind that reads what they read.
+    """
+    allowed = ", or ".join(kind.allowed for kind in kinds)
+
+    def read(value: object) -> Value:
+        for kind in kinds:
+            try:
+                return kind.read(value)
+            except BadValue:
+                continue
+        raise BadValue(allowed)
+
+    return Kind(read, allowed)
+
+
+def several(kind: Kind, *, separator: str | None = None) -> Kind:
+    """A list of values of one kind, each of them once; from YAML a list, in a request a text with `separator`.
+
+    Args:
+        kind: of each value.
+        separator: between the values of a text; None: only lists are read.
+
+    Returns:
+        A kind that reads a tuple.
+    """
+    allowed = f"a list: {kind.allowed}" if separator is None else f"{kind.allowed}; several are joined by {separator}"
+
+    def read(value: object) -> tuple[str, ...]:
+        if isinstance(value, str) and separator is not None:
+            value = value.split(separator)
+        if not isinstance(value, (list, tuple)):
+            raise BadValue(allowed)
+        items = tuple(str(kind.read(item)) for item in value)
+        if len(set(items)) != len(items):
+            raise BadValue(f"{allowed}; nothing twice")
+        return items
+
+    return Kind(read, allowed, "list")

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job's environment, as it is in the guest."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ...frozen import frozen
+from ...guest_kinds import SLG
+from ...state.records import ReadyBare, ReadyGuest
+from .mpi_environment import mpi_variables
+
+NODE_PATHS = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
+"""Variables that name paths or sockets of the node: dropped, and the job's log says which."""
+
+TORQUE_DISPLAY = rb"localhost:(?:[5-9][0-9]|[1-9][0-9]{2,3})\.[0-9]{1,3}"
+"""What the MOM calls the display that it forwards for `qsub -I -X`: it begins at 50 (X11OFFSET, port_forwarding.h), and
+sets DISPLAY whatever `-v` and `-V` say (setup_x11_forwarding, start_exec.c).  Another one is of another host."""
+
+OF_THE_LOGIN = (b"HOME", b"USER", b"LOGNAME", b"SHELL")
+"""Torque computes these from passwd after the user's own; in the guest its passwd says them."""
+
+
+@frozen
+class JobStart:
+    """How and with what the job starts in the guest.
+
+    Attributes:
+        variables: the environment, byte by byte.
+        directory: where it starts; empty for the user's home.
+        umask: as the batch system set it.
+        limits: of resources, as `limits_here` writes them; empty: the guest's own.
+        shell: the user's own `-S`; empty for his login shell.
+        script: where the script lies, on the node as in the guest; empty when there is none.
+        line: what the batch system writes to the standard input of the shell.
+        command: `qsub -I -x`: what the shell is to run; else empty.
+        x11: is the job to have the display that the connection forwards?
+        joined: are its standard output and error one file (`qsub -j`)?  Two streams would lose their order on the way.
+    """
+
+    variables: dict[bytes, bytes]
+    umask: int
+    limits: bytes = b""
+    directory: bytes = b""
+    shell: bytes = b""
+    script: bytes = b""
+    line: bytes = b""
+    command: bytes = b""
+    x11: bool = False
+    joined: bool = False
+
+    def settings(self) -> bytes:
+        """The text that the guest's side reads (`templates/guest/run.sh`): assignments, then the variables.
+
+        Every value is one quoted word, in which a shell changes no byte.  The last line tells that nothing is missing.
+        """
+        parts = {
+            b"vt_directory": self.directory,
+            b"vt_umask": b"%04o" % self.umask,
+            b"vt_limits": self.limits,
+            b"vt_shell": self.shell,
+            b"vt_script": self.script,
+            b"vt_line": self.line,
+            b"vt_command": self.command,
+            b"vt_x11": b"yes" if self.x11 else b"",
+            b"vt_joined": b"yes" if self.joined else b"",
+        }
+        lines = [name + b"=" + quoted(value) for name, value in parts.items()]
+        variables = b" ".join(quoted(name + b"=" + value) for name, value in self.variables.items())
+        return b"\n".join([*lines, b"set -- " + variables, b"vt_whole=yes", b""])
+
+    def message(self, script: bytes) -> bytes:
+        """What the guest's side reads: two lengths, the settings, the script, a last word."""
+        settings = self.settings()
+        return b"%d %d\n" % (len(settings), len(script)) + settings + script + b"whole\n"
+
+
+def limits_here() -> bytes:
+    """The limits of this process as `name=soft:hard`, in the units of `ulimit`.
+
+    A name is the letter of a POSIX shell's `ulimit`, or where shells do not agree on one, prlimit(1)'s word.
+    """
+    import resource
+
+    def shown(value: int, unit: int) -> str:
+        return "unlimited" if value == resource.RLIM_INFINITY else str(value // unit)
+
+    units = {
+        "c": (resource.RLIMIT_CORE, 512),
+        "d": (resource.RLIMIT_DATA, 1024),
+        "f": (resource.RLIMIT_FSIZE, 512),
+        "l": (resource.RLIMIT_MEMLOCK, 1024),
+        "m": (resource.RLIMIT_RSS, 1024),
+        "n": (resource.RLIMIT_NOFILE, 1),
+        "s": (resource.RLIMIT_STACK, 1024),
+        "t": (resource.RLIMIT_CPU, 1),
+        "v": (resource.RLIMIT_AS, 1024),
+        "nproc": (resource.RLIMIT_NPROC, 1),
+        "nice": (resource.RLIMIT_NICE, 1),
+        "rtprio": (resource.RLIMIT_RTPRIO, 1),
+        "msgqueue": (resource.RLIMIT_MSGQUEUE, 1),
+        "sigpending": (resource.RLIMIT_SIGPENDING, 1),
+    }
+    words = []
+    for name, (which, unit) in units.items():
+        soft, hard = resource.getrlimit(which)
+        words.append(f"{name}={shown(soft, unit)}:{shown(hard, unit)}")
+    return " ".join(words).encode()
+
+
+def quoted(value: bytes) -> bytes:
+    """One word of a POSIX shell that stands for exactly these bytes."""
+    return b"'" + value.replace(b"'", b"'\\''") + b"'"
+
+
+def read_environ(block: bytes) -> dict[bytes, bytes]:
+    """The variables of a block as /proc/PID/environ holds it; the first of a name counts, as for getenv(3)."""
+    found: dict[bytes, bytes] = {}
+    for entry in block.split(b"\0"):
+        name, equals, value = entry.partition(b"=")
+        if name and equals:
+            found.setdefault(name, value)
+    return found
+
+
+def display_of(job: t.Mapping[bytes, bytes]) -> str:
+    """The display that the batch system forwards for this job (`qsub -I -X`).
+
+    Args:
+        job: the environment in which the batch system started the job's shell.
+
+    Returns:
+        DISPLAY as it is on the node; "" when there is none, or when it is the user's own from elsewhere.
+    """
+    display = job.get(b"DISPLAY", b"")
+    return display.decode("ascii") if re.fullmatch(TORQUE_DISPLAY, display) else ""
+
+
+def guest_variables(
+    job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest], bare: t.Sequence[ReadyBare] = ()
+) -> dict[bytes, bytes]:
+    """What the job finds in its guest.
+
+    Args:
+        job: the environment in which the batch system started the job's shell: its own variables, and what the
+            user passed with `-v` and `-V`.
+        guests: the job's guests, by rank; the counts describe them,
+        bare: and the hosts of a mixed job that stay bare.
+    """
+    # env(1) in the guest would take a name that begins with a dash for an option
+    kept = {name: value for name, value in job.items() if not name.startswith(b"-")}
+    for name in (*NODE_PATHS, *OF_THE_LOGIN):
+        kept.pop(name, None)
+    kept.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+    kept[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
+    if guests and all(guest.vcpus for guest in guests):
+        kept[b"PBS_NP"] = b"%d" % (sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare))
+        kept[b"PBS_NUM_NODES"] = b"%d" % (len(guests) + len(bare))
+        kept[b"PBS_NUM_PPN"] = b"%d" % guests[0].vcpus
+    return {**kept, **mpi_variables(kept)}
+
+
+def changes(job: t.Mapping[bytes, bytes], guest: t.Mapping[bytes, bytes], *, x11: bool = False) -> str:
+    """What became of the job's variables on their way, for its log; what the guest's login says itself is left out.
+
+    Args:
+        job: the environment in which the batch system started the job's shell.
+        guest: what `guest_variables` made of it.
+        x11: has the job the display that the connection forwards?
+
+    Returns:
+        A line; "" when all of them are as they were.
+    """
+    display = [b"DISPLAY"] if x11 else []
+    gone = [name for name in job if name not in guest and name not in (*OF_THE_LOGIN, *display)]
+    other = [name for name in job if guest.get(name, job[name]) != job[name] and name not in OF_THE_LOGIN]
+    lists = {
+        "dropped, as they name what only the node has": [name for name in gone if name in NODE_PATHS],
+        "dropped, as env(1) would take them for options": [name for name in gone if name not in NODE_PATHS],
+        "replaced by the guest's own": display,
+        "replaced, as they count the guests": other,
+    }
+    return "; ".join(f"{what}: {b' '.join(names).decode(errors='replace')}" for what, names in lists.items() if names)

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A guest that is lost while its job runs: how the job's shell hears of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import select
+
+from ...errors import VTorqueError
+from ...state import layout
+from ...state.records import LostRecord
+from ...system import files
+
+FILE = "lost.json"
+_READY = "ready.json"
+CONSOLE_LIMIT = 900
+"""Characters of the console's last lines that are shown; the record keeps more."""
+
+
+class GuestLost(VTorqueError):
+    """A guest of the job ended or was paused, and the job with it.
+
+    Attributes:
+        lines: what more there is to say.
+    """
+
+    def __init__(self, lost: LostRecord, kept: pathlib.Path) -> None:
+        super().__init__(f"guest {lost.guest} on {lost.node} was lost", lost.reason)
+        words = lost.console[-CONSOLE_LIMIT:]
+        self.lines = (
+            *([f"the last lines of its console: {words}"] if words else ["its console is silent"]),
+            f"more is in {kept}: vtorque.log, and when the job has ended {lost.guest}.console.log",
+        )
+
+
+class LostWatch:
+    """Hears when a guest of this start is lost; a context manager.
+
+    The directory is closed to the job's user, so it is the ready record that is watched: root touches it when he has
+    written the other.  Without a watch (a user may have only so many) the word is still found when the connection
+    breaks.
+
+    Args:
+        directory: of the start; holds the ready record.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        import inotify_simple
+
+        self._directory = directory
+        self._kept = layout.STATE_DIR / "records" / directory.name
+        self._inotify: inotify_simple.INotify | None = None
+        with contextlib.suppress(OSError):
+            self._inotify = inotify_simple.INotify(nonblocking=True)
+            self._inotify.add_watch(str(directory / _READY), inotify_simple.flags.ATTRIB)
+
+    def fileno(self) -> int:
+        """Readable when there may be word; negative: nothing will be heard."""
+        return -1 if self._inotify is None else int(self._inotify.fileno())
+
+    def lost(self) -> GuestLost | None:
+        """Which guest is lost; None: none, as far as is known."""
+        if self._inotify is not None:
+            self._inotify.read(timeout=0)
+        try:
+            return GuestLost(LostRecord.from_dict(files.read_json(self._directory / FILE)), self._kept)
+        except (OSError, TypeError, VTorqueError):
+            return None
+
+    def wait(self, timeout_s: float) -> GuestLost | None:
+        """The same, waited for: a connection may break before the node has heard why.
+
+        Args:
+            timeout_s: seconds, at most.
+        """
+        found = self.lost()
+        if found is None and self._inotify is not None:
+            select.select([self._inotify.fileno()], [], [], timeout_s)
+            found = self.lost()
+        return found
+
+    def __enter__(self) -> LostWatch:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._inotify is not None:
+            self._inotify.close()
+
+
+def ends_with(process: int, watch: LostWatch) -> GuestLost | None:
+    """Wait until a process has ended, or a guest is lost.
+
+    Args:
+        process: its id; a child of this process.
+
+    Returns:
+        Which guest is lost; None: the process ended first.
+    """
+    handle = os.pidfd_open(process)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        if watch.fileno() >= 0:
+            poll.register(watch.fileno(), select.POLLIN)
+        while True:
+            heard = {fd for fd, _events in poll.poll()}
+            if watch.fileno() in heard and (lost := watch.lost()) is not None:
+                return lost
+            if handle in heard:
+                return None
+    finally:
+        os.close(handle)

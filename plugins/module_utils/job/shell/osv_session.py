@@ -1,0 +1,203 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job in a guest of OSv: started over its REST API, heard on its console, where our launcher tells how it ended.
+
+The API starts a program and says when its thread is over; what it printed and what it returned it does not say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import select
+import signal
+import socket
+import time
+import typing as t
+
+from ...errors import VTorqueError
+from ...guest_kinds import OSV_LAUNCHER
+from ...osv_rest import OsvFault, Rest
+from ...state.layout import CONSOLE
+from ...state.records import ReadyRecord
+from .lost_guest import LostWatch
+from .session import WORD_S, ConnectionLost, End, Marks, caught, write_all
+
+ASK_S = 5.0
+"""Between two questions whether the program is over: the console says it sooner, unless it never will."""
+PATIENCE_S = 15.0
+"""For the launcher's last word, once the API says that its thread is over."""
+HARMLESS = frozenset({
+    signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
+})  # fmt: skip
+"""What does not end a process by itself; a guest of OSv hears of no signal."""
+NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def variables_for(variables: t.Mapping[bytes, bytes], user: str) -> dict[bytes, bytes]:
+    """What of the job's variables OSv gets.
+
+    Its API knows no empty value; a name must be one; `LD_*` would change how OSv itself finds its libraries.
+
+    Args:
+        variables: as a guest of the other kind would get them.
+        user: whose job it is, which no login says there.
+    """
+    good = {
+        name: value for name, value in variables.items()
+        if NAME.fullmatch(name) and value and not name.startswith(b"LD_")
+    }  # fmt: skip
+    return {**good, b"USER": user.encode(), b"LOGNAME": user.encode()}
+
+
+def dropped(variables: t.Mapping[bytes, bytes], given: t.Mapping[bytes, bytes]) -> str:
+    """What it does not get, for the job's log; "": nothing."""
+    names = [name.decode(errors="replace") for name in variables if name not in given]
+    return f"dropped, as OSv cannot have them (empty, LD_*, or of no usable name): {' '.join(names)}" if names else ""
+
+
+class Run:
+    """One program in one guest.
+
+    Args:
+        record: names the guest.
+        directory: of the start; holds the way to the console.
+        watch: hears when the guest is lost.
+        rest: the guest's API.
+        write: takes what the program prints; None: standard output.
+    """
+
+    def __init__(
+        self, record: ReadyRecord, directory: pathlib.Path, watch: LostWatch, *, rest: Rest | None = None,
+        write: t.Callable[[int, bytes], None] | None = None, ask_s: float = ASK_S, patience_s: float = PATIENCE_S,
+    ) -> None:  # fmt: skip
+        guest = record.guests[0]
+        self._guest = f"guest {guest.name} ({guest.address})"
+        self._path = directory / CONSOLE
+        self._watch = watch
+        self._rest = rest or Rest(guest.address)
+        self._write = write or write_all
+        self._ask_s, self._patience_s = ask_s, patience_s
+        self._token = os.urandom(16).hex()
+        self._marks = Marks(self._token)
+        self._lines = LineEnds()
+        self._thread = ""
+
+    def run(self, words: t.Sequence[str], variables: t.Mapping[bytes, bytes]) -> End:
+        """Start the program, and hear it until it is over.
+
+        Args:
+            words: the program and its arguments.
+            variables: its environment.
+
+        Returns:
+            How it ended, or by which signal the batch system ended it.
+
+        Raises:
+            VTorqueError: nothing was run.
+            GuestLost: the guest was lost.
+            ConnectionLost: it is over, and nobody said how it ended.
+        """
+        with caught() as wakeup, self._console() as console:
+            try:
+                for name, value in variables.items():
+                    self._rest.set_variable(name, value)
+                self._thread = self._rest.start([OSV_LAUNCHER, "run", self._token, *words])
+            except OsvFault as fault:
+                raise self._lost(VTorqueError("nothing was run", f"{fault.what}: {fault.why}")) from None
+            number = self._listen(console, wakeup)
+        return End("signal", str(number)) if number else self._ended()
+
+    @contextlib.contextmanager
+    def _console(self) -> t.Iterator[socket.socket]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as console:
+            try:
+                console.connect(str(self._path.readlink()))
+            except OSError as error:
+                raise self._lost(VTorqueError("nothing was run", f"the console of {self._guest}: {error}")) from None
+            yield console
+
+    def _listen(self, console: socket.socket, wakeup: int) -> int:
+        """Until the program is over, or the batch system ends it: by which signal, else 0."""
+        poll = select.poll()
+        for fd in (console.fileno(), wakeup, self._watch.fileno()):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        over: float | None = None
+        ask_at = time.monotonic() + self._ask_s
+        while self._marks.end is None:
+            heard = {fd for fd, _events in poll.poll(max(0.0, ask_at - time.monotonic()) * 1000 + 1)}
+            if console.fileno() in heard and not self._hear(console):
+                return 0
+            if wakeup in heard and (number := _deadly(os.read(wakeup, 4096))):
+                return number
+            if self._watch.fileno() in heard and (lost := self._watch.lost()) is not None:
+                self._drain(console)
+                if self._marks.end is None:
+                    raise lost
+            if time.monotonic() >= ask_at:
+                over = over or (time.monotonic() if self._is_over() else None)
+                ask_at = time.monotonic() + self._ask_s
+            if over is not None and time.monotonic() - over >= self._patience_s:
+                return 0
+        return 0
+
+    def _hear(self, console: socket.socket) -> bool:
+        try:
+            data = console.recv(1 << 16)
+        except OSError:
+            data = b""
+        for line in self._lines.feed(data).splitlines(keepends=True):
+            if self._marks.end is None:  # what comes behind the launcher's last word is the guest's own
+                self._write(1, self._marks.feed(line))
+        if not data:
+            self._write(1, self._marks.rest())
+        return bool(data)
+
+    def _drain(self, console: socket.socket) -> None:
+        """What the guest wrote before it was lost."""
+        while select.select([console], [], [], 0)[0] and self._hear(console):
+            pass
+
+    def _is_over(self) -> bool:
+        """Does the API say that the program is over?  One that does not answer may be busy with the program."""
+        with contextlib.suppress(OsvFault):
+            return self._rest.finished(self._thread)
+        return False
+
+    def _ended(self) -> End:
+        end = self._marks.end
+        if end is None:
+            why = "the program is over, and the launcher has not said how: a program in OSv must return from main"
+            raise self._lost(ConnectionLost(f"the end of the job in {self._guest} is not known", why))
+        if end.kind == "broken":
+            raise VTorqueError("nothing was run", end.words)
+        if end.kind != "exit" or not re.fullmatch("[0-9]{1,3}", end.words) or end.number > 255:
+            raise ConnectionLost(f"the end of the job in {self._guest} is not known", f"it said {str(end)[:80]!a}")
+        return end
+
+    def _lost(self, otherwise: VTorqueError) -> VTorqueError:
+        """The guest's loss explains more, when that is what happened."""
+        lost = self._watch.wait(WORD_S)
+        return otherwise if lost is None else lost
+
+
+class LineEnds:
+    """OSv's console ends lines as terminals do (CR LF); what a job prints ends them as everywhere else."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """All of it but for a CR at its very end, which waits for what follows."""
+        data = self._held + data
+        self._held = b"\r" if data.endswith(b"\r") else b""
+        return data[: len(data) - len(self._held)].replace(b"\r\n", b"\n")
+
+
+def _deadly(numbers: bytes) -> int:
+    """The first of these signals that ends a job; 0: none does."""
+    return next((number for number in numbers if number not in HARMLESS), 0)

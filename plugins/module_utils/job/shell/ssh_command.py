@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How ssh is called to reach the guest of rank 0: every option is said, and nothing of the user's has a say."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pwd
+import typing as t
+
+from ...state.records import ReadyGuest, ReadyRecord
+from ...system.ssh_options import KEX_ALGORITHMS
+
+SSH = "/usr/bin/ssh"
+SETPRIV = "/usr/bin/setpriv"
+
+OPTIONS = (
+    "BatchMode=yes", "StrictHostKeyChecking=yes", "GlobalKnownHostsFile=none", "CheckHostIP=no", "VerifyHostKeyDNS=no",
+    "UpdateHostKeys=no", "HostKeyAlgorithms=ssh-ed25519", "IdentitiesOnly=yes", "IdentityAgent=none",
+    "PreferredAuthentications=publickey", "PubkeyAuthentication=yes", "PasswordAuthentication=no",
+    "KbdInteractiveAuthentication=no", "HostbasedAuthentication=no", "GSSAPIAuthentication=no", "ForwardAgent=no",
+    "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no", "ControlMaster=no", "ControlPath=none",
+    "ProxyCommand=none", "CanonicalizeHostname=no", "Compression=no", "EscapeChar=none", "ConnectTimeout=30",
+    "ConnectionAttempts=1", "TCPKeepAlive=yes", "ServerAliveInterval=15", "ServerAliveCountMax=4", "LogLevel=ERROR",
+    f"KexAlgorithms={KEX_ALGORITHMS}",  # to a guest of this same node: what is said crosses no wire
+)  # fmt: skip
+
+X11_OPTIONS = ("ForwardX11=yes", "ForwardX11Trusted=yes", "LogLevel=FATAL")
+"""With `qsub -X` the job may do with the user's display what it may on bare metal, where it has the real cookie.  That
+the guest forwards none is not ssh's to say: the far end has clearer words."""
+
+
+def environment(term: str = "", display: str = "") -> dict[str, str]:
+    """What ssh itself runs in: nothing of the user's, but for the kind of his terminal and his display."""
+    clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    if term:
+        clean["TERM"] = term
+    if display:  # the MOM has put its cookie into the home of passwd, where xauth looks for it
+        clean.update(DISPLAY=display, HOME=pwd.getpwuid(os.getuid()).pw_dir)
+    return clean
+
+
+def command(
+    record: ReadyRecord, directory: pathlib.Path, words: t.Sequence[str], *, terminal: bool = False, x11: bool = False
+) -> list[str]:
+    """The call of ssh that runs the far end's program in rank 0, and that dies with us, however we die.
+
+    Args:
+        record: says where the guest is.
+        directory: holds `job_key` and `known_hosts`.
+        words: arguments of the far end; safe tokens, because the guest's login shell reads them.
+        terminal: ask for a terminal in the guest.
+        x11: forward the display.
+    """
+    return [SETPRIV, "--pdeathsig", "KILL", *ssh(record, directory, words, terminal=terminal, x11=x11)]
+
+
+def ssh(
+    record: ReadyRecord, directory: pathlib.Path, words: t.Sequence[str], *, terminal: bool = False, x11: bool = False
+) -> list[str]:
+    """The same, without a word about its end.  For the arguments see `command`."""
+    guest: ReadyGuest = record.guests[0]
+    # ssh takes the first of several values
+    options = [
+        *(X11_OPTIONS if x11 else ()),
+        *OPTIONS,
+        f"HostKeyAlias={guest.name}",
+        f"UserKnownHostsFile={directory / 'known_hosts'}",
+    ]
+    call = [SSH, "-F", "none", "-tt" if terminal else "-T", "-i", str(directory / "job_key")]
+    for option in options:
+        call += ["-o", option]
+    call += ["-p", str(guest.port), "-l", record.user, "--", guest.address]
+    return [*call, " ".join(["exec", record.far_end, *words])]

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the job's shell finds what root left for it, and for it alone."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pwd
+
+from ...errors import VTorqueError
+from ...state import layout, shell_link
+from ...state.records import ReadyRecord, RefusalRecord
+from ...system import files, process_id
+from ...system.process_id import ProcessId
+
+
+class NothingLeft(VTorqueError):
+    """Root left no word for this process: nothing may be run."""
+
+
+def find(job_id: str) -> tuple[pathlib.Path, ReadyRecord | RefusalRecord]:
+    """The record of this very start of the job, and its directory.
+
+    It is named by the process that was the parent of `prologue`: this one (batch), or its parent (interactive),
+    recorded on TORQUE 6.1.3.
+
+    Args:
+        job_id: PBS_JOBID.
+
+    Raises:
+        NothingLeft: there is no record.
+        VTorqueError: there is one that is not for this process, user, job or boot, or not root's.
+    """
+    for pid in (os.getpid(), os.getppid()):
+        process = ProcessId.of(pid)
+        try:
+            target = shell_link.link_of(process).readlink()
+        except OSError:
+            continue
+        # a name and no path: nothing outside of root's directory is ever read
+        directory = layout.RUN_DIR / "jobs" / target.name
+        return directory, _read(directory, process, job_id)
+    raise NothingLeft(
+        "nothing was run",
+        f"no virtual machine was made ready for this start of job {job_id}",
+        "vTorque's prologue did not run on this node or could not work: tell the administrator",
+    )
+
+
+def _read(directory: pathlib.Path, process: ProcessId, job_id: str) -> ReadyRecord | RefusalRecord:
+    record: ReadyRecord | RefusalRecord
+    try:
+        try:
+            record = RefusalRecord.from_dict(files.read_json(directory / "refusal.json"))
+        except FileNotFoundError:
+            record = ReadyRecord.from_dict(files.read_json(directory / "ready.json"))
+            _check(record, process)
+    except FileNotFoundError:
+        raise NothingLeft("nothing was run", f"{directory} holds no record: the virtual machine is not ready") from None
+    except (OSError, TypeError, KeyError) as error:
+        raise VTorqueError("nothing was run", f"the record in {directory} cannot be read: {error}") from error
+    if record.job_id != job_id:
+        raise VTorqueError("nothing was run", f"the record is one of job {record.job_id}, this is job {job_id}")
+    return record
+
+
+def _check(record: ReadyRecord, process: ProcessId) -> None:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    if record.boot_id != process_id.boot_id():
+        raise VTorqueError("nothing was run", "the record is of another boot of this node")
+    if record.shell != process:
+        raise VTorqueError("nothing was run", f"the record is for process {record.shell}, this is {process}")
+    if record.user != user:
+        raise VTorqueError("nothing was run", f"the record is for {record.user}, this is {user}")
+    if not record.guests or record.guests[0].rank != 0:
+        raise VTorqueError("nothing was run", "the record names no guest of rank 0")

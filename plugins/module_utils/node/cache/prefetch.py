@@ -1,0 +1,43 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's answer to who wants an image here ahead of jobs: it is here, or how far it is."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...system.clock import Deadline
+from ...wire.messages import ImageOrder
+from ..pool import images
+from ..state.settings import NodeSettings
+from . import copy_queue
+from .copies import sources_of
+from .copy_queue import StillArriving, Want
+from .locations import cache_of
+
+
+def answer(order: ImageOrder, settings: NodeSettings) -> dict[str, t.Any]:
+    """A node's answer: the copy is here, or how far it is.
+
+    Args:
+        order: what is asked.
+        settings: this node's own word.
+
+    Raises:
+        VTorqueError: it cannot be; says why.
+    """
+    image = images.find(order.image, settings.pool)
+    sources_of(image)
+    what = Want(order.fs_type, image.name)
+    if cache_of(settings, order.fs_type).find(image) is not None:
+        return {"here": True, "words": ""}
+    if not copy_queue.is_wanted(settings, what):
+        if order.again and (failed := copy_queue.failure(settings, what)) is not None:
+            raise failed
+        copy_queue.want(settings, what)
+    try:
+        copy_queue.wait(settings, what, Deadline.after(order.timeout_s))
+    except StillArriving as still:
+        return {"here": False, "words": still.why}
+    return {"here": True, "words": ""}

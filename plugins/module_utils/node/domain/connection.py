@@ -1,0 +1,481 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Domains of this node's libvirt: made, seen, heard of, and ended.  The only room that imports libvirt."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import pathlib
+import re
+import threading
+import typing as t
+import xml.etree.ElementTree as ET
+
+from ...errors import NodeFault, SiteFault, VTorqueError
+from ...frozen import frozen
+from .domain_xml import DomainFacts, differences, parse, read_facts
+
+CONNECT_S = 10.0
+KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
+"""A daemon that is silent for 15 s has lost us: every call in flight then fails, instead of waiting for ever."""
+_START_HINT = "is libvirtd (or virtqemud) running? journalctl -u libvirtd says more"
+_STATES = ("unknown", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "suspended")
+_EVENTS = ("defined", "undefined", "started", "suspended", "resumed", "stopped", "shutdown", "suspended", "crashed")
+_PAUSE_REASONS = {
+    1: "migration",
+    2: "an I/O error (no room left on the disk?)",
+    3: "a watchdog",
+    5: "a snapshot",
+    6: "a failed API call",
+}
+_STOP_REASONS = {
+    0: "it shut down",
+    1: "it was destroyed",
+    2: "it crashed",
+    3: "it was migrated",
+    4: "it was saved",
+    5: "qemu failed",
+}
+_SHUTDOWN_REASONS = {0: "it shut down", 1: "it shut down or restarted of its own accord", 2: "qemu was told to end"}
+_REASONS = {"suspended": _PAUSE_REASONS, "stopped": _STOP_REASONS, "shutdown": _SHUTDOWN_REASONS}
+
+
+@frozen
+class DomainEvent:
+    """Something happened to a domain.
+
+    Attributes:
+        name: of the domain; "" when it is the connection that was lost.
+        kind: `started`, `suspended`, `resumed`, `stopped`, `shutdown`, `crashed`, `defined`, `undefined` or `lost`.
+        reason: why, for people.
+    """
+
+    name: str
+    kind: str
+    reason: str = ""
+
+
+@frozen
+class Capabilities:
+    """What this node's hypervisor offers.
+
+    Attributes:
+        domains: architecture -> kinds of domain (`kvm`, `qemu`, `test`).
+        qemu_ids: uid and gid as which it runs guests.
+    """
+
+    domains: t.Mapping[str, tuple[str, ...]]
+    qemu_ids: tuple[int, int] = (0, 0)
+
+
+@frozen
+class Outcome:
+    """What was done, or would be: for modules with check mode and diff."""
+
+    changed: bool
+    before: DomainFacts | None
+    after: DomainFacts | None
+    differences: tuple[str, ...] = ()
+
+
+def _qemu_ids(root: ET.Element) -> tuple[int, int]:
+    """libvirt's label for the ids of a process is `+uid:+gid`; without one it changes none."""
+    for model in root.iterfind("host/secmodel"):
+        for label in model.iterfind("baselabel"):
+            found = re.fullmatch(r"\+([0-9]+):\+([0-9]+)", (label.text or "").strip())
+            if model.findtext("model") == "dac" and found:
+                return int(found[1]), int(found[2])
+    return 0, 0
+
+
+def _libvirt() -> t.Any:
+    try:
+        import libvirt
+    except ImportError as error:
+        raise NodeFault(
+            "libvirt's Python binding is missing",
+            str(error),
+            "install python3-libvirt, and make the venv with --system-site-packages",
+            cause="libvirt",
+        ) from error
+    return libvirt
+
+
+class _EventLoop:
+    """libvirt's own event loop, in a thread, once a process; it must run before a connection is opened."""
+
+    lock = threading.Lock()
+    thread: threading.Thread | None = None
+
+    @classmethod
+    def start(cls, libvirt: t.Any) -> None:
+        with cls.lock:
+            if cls.thread is not None:
+                return
+            # without a handler libvirt prints every error on standard error, which belongs to the job
+            libvirt.registerErrorHandler(lambda _context, _error: None, None)
+            libvirt.virEventRegisterDefaultImpl()
+            cls.thread = threading.Thread(target=cls._run, args=(libvirt,), name="libvirt-events", daemon=True)
+            cls.thread.start()
+
+    @staticmethod
+    def _run(libvirt: t.Any) -> None:
+        while libvirt.virEventRunDefaultImpl() == 0:
+            pass
+
+
+class Domains:
+    """A connection to libvirt, as a context manager.
+
+    Args:
+        uri: `qemu:///system`, `test:///default`, `test+unix:///default?socket=...`.
+        read_only: for looking alone.
+        connect_s: seconds that it may take to answer at all.
+
+    Raises:
+        NodeFault: libvirt does not answer, or its binding is missing.
+    """
+
+    def __init__(self, uri: str, *, read_only: bool = False, connect_s: float = CONNECT_S) -> None:
+        self.uri = uri
+        self._libvirt = _libvirt()
+        _EventLoop.start(self._libvirt)
+        self._connection = self._open(read_only, connect_s)
+        self._heard: collections.deque[DomainEvent] = collections.deque()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._callback: int | None = None
+        self._closed = False
+
+    def _open(self, read_only: bool, connect_s: float) -> t.Any:
+        """Open in a thread: a daemon that accepts and never answers would hold us for ever."""
+        result: list[t.Any] = []
+        function = self._libvirt.openReadOnly if read_only else self._libvirt.open
+
+        def work() -> None:
+            try:
+                result.append(function(self.uri))
+            except self._libvirt.libvirtError as error:
+                result.append(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(min(connect_s, threading.TIMEOUT_MAX))
+        if not result:
+            raise NodeFault(
+                f"libvirt at {self.uri}", f"gave no answer within {connect_s:.1f} s", _START_HINT, cause="libvirt"
+            )
+        if isinstance(result[0], self._libvirt.libvirtError):
+            raise NodeFault(f"libvirt at {self.uri}", _words(result[0]), _START_HINT, cause="libvirt") from result[0]
+        # drivers inside the process (test) have no connection to keep alive
+        with contextlib.suppress(self._libvirt.libvirtError):
+            result[0].setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
+        return result[0]
+
+    def close(self) -> None:
+        """End the connection; events that were not fetched are lost."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(self._libvirt.libvirtError):
+            if self._callback is not None:
+                self._connection.unregisterCloseCallback()
+                self._connection.domainEventDeregisterAny(self._callback)
+        with contextlib.suppress(self._libvirt.libvirtError):
+            self._connection.close()
+        os.close(self._bell)
+
+    def __enter__(self) -> Domains:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    # -- what is there
+
+    def facts(self, name: str) -> DomainFacts | None:
+        """A domain by its exact name; None when libvirt says that there is none.
+
+        Raises:
+            NodeFault: libvirt does not answer; that never means that the domain is gone.
+        """
+        with self._asking(f"domain {name}"):
+            try:
+                return self._facts(self._connection.lookupByName(name))
+            except self._libvirt.libvirtError as error:
+                if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
+                    return None
+                raise
+
+    def list(self, *, ours: bool = True) -> tuple[DomainFacts, ...]:
+        """All domains, running or not, by name.
+
+        Args:
+            ours: only those that carry vTorque's metadata.
+        """
+        with self._asking("the list of domains"):
+            found = []
+            for domain in self._connection.listAllDomains(0):
+                try:
+                    found.append(self._facts(domain))
+                except self._libvirt.libvirtError as error:
+                    if error.get_error_code() != self._libvirt.VIR_ERR_NO_DOMAIN:
+                        raise
+        return tuple(sorted((f for f in found if f.mark or not ours), key=lambda f: f.name))
+
+    def figures(self, names: t.Collection[str], within_s: float) -> dict[str, dict[str, int]]:
+        """What domains have used so far: libvirt's own figures (`virConnectGetAllDomainStats`), and `cpu.process`.
+
+        A qemu that does not answer must not keep anybody from ending it: the question is asked in a thread, and an
+        answer that comes late is none.
+
+        Args:
+            names: exact names.
+            within_s: seconds for the answer.
+
+        Returns:
+            Figures by their names in libvirt, for each domain that is there; `cpu.process` is in nanoseconds.
+        """
+        found: dict[str, dict[str, int]] = {}
+
+        def ask() -> None:
+            lib = self._libvirt
+            what = lib.VIR_DOMAIN_STATS_BLOCK | lib.VIR_DOMAIN_STATS_INTERFACE
+            for domain in [domain for domain in self._connection.listAllDomains(0) if domain.name() in names]:
+                with contextlib.suppress(lib.libvirtError):  # it ended meanwhile
+                    figures = {"cpu.process": domain.info()[4]}
+                    with contextlib.suppress(lib.libvirtError):  # a driver that keeps no such figures
+                        figures.update(self._connection.domainListGetStats([domain], what)[0][1])
+                    found[domain.name()] = figures  # whole: whoever waits may look at any moment
+
+        def work() -> None:
+            with contextlib.suppress(self._libvirt.libvirtError):
+                ask()
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(within_s)
+        return dict(found)
+
+    def _facts(self, domain: t.Any) -> DomainFacts:
+        state = domain.state()[0]
+        name = _STATES[state] if 0 <= state < len(_STATES) else "unknown"
+        return read_facts(domain.XMLDesc(0), name, bool(domain.isPersistent()))
+
+    def capabilities(self) -> Capabilities:
+        """What the hypervisor offers."""
+        with self._asking("its capabilities"):
+            root = ET.fromstring(self._connection.getCapabilities())  # noqa: S314 - libvirt's own words
+        return Capabilities({
+            arch.get("name", ""): tuple(sorted({d.get("type", "") for d in arch.iterfind("domain")}))
+            for arch in root.iterfind("guest/arch")
+        }, _qemu_ids(root))  # fmt: skip
+
+    # -- what is done
+
+    def create(self, xml: str, *, autodestroy: bool = False) -> DomainFacts:
+        """Start a transient domain; it is gone when it ends.
+
+        Args:
+            xml: of it.
+            autodestroy: libvirt ends it with this connection, however that ends.
+
+        Raises:
+            SiteFault: libvirt refuses the XML.
+            NodeFault: libvirt does not answer.
+            VTorqueError: it did not start; says why.
+        """
+        with self._asking("the start of a domain"):
+            flags = self._libvirt.VIR_DOMAIN_START_VALIDATE
+            flags |= self._libvirt.VIR_DOMAIN_START_AUTODESTROY if autodestroy else 0
+            return self._facts(self._connection.createXML(xml, flags))
+
+    def limit_memory(self, name: str, limit_mib: int) -> bool:
+        """Let a running domain's qemu have so much memory and no more; False: libvirt cannot, on this host.
+
+        Not by its XML: there libvirt takes the limit for one of locked memory, too (qemuDomainGetMemLockLimitBytes),
+        which no guest of ours needs, and which a libvirt in a container may not raise.
+
+        Args:
+            name: of the domain.
+            limit_mib: for the guest's memory and all that qemu needs besides, in MiB.
+
+        Raises:
+            NodeFault: libvirt does not answer.
+        """
+        live = self._libvirt.VIR_DOMAIN_AFFECT_LIVE
+        with self._asking(f"the memory of domain {name}"):
+            try:
+                self._connection.lookupByName(name).setMemoryParameters({"hard_limit": limit_mib << 10}, live)
+            except self._libvirt.libvirtError as error:
+                # no memory controller; a driver that has none; or the guest has ended, which others find out
+                if error.get_error_code() in (
+                    self._libvirt.VIR_ERR_OPERATION_INVALID, self._libvirt.VIR_ERR_NO_SUPPORT,
+                    self._libvirt.VIR_ERR_NO_DOMAIN,
+                ):  # fmt: skip
+                    return False
+                raise
+        return True
+
+    def destroy(self, name: str) -> bool:
+        """End a domain at once, and forget a persistent one; True when there was one.
+
+        Raises:
+            NodeFault: libvirt does not answer.
+            VTorqueError: it would not end.
+        """
+        with self._asking(f"the end of domain {name}"):
+            try:
+                domain = self._connection.lookupByName(name)
+                flags = self._left_with(domain) if domain.isPersistent() else None
+                if domain.isActive():
+                    domain.destroy()
+                if flags is not None:
+                    domain.undefineFlags(flags)
+            except self._libvirt.libvirtError as error:
+                if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
+                    return False
+                raise
+        return True
+
+    def _left_with(self, domain: t.Any) -> int:
+        """What a persistent domain would leave behind; a driver refuses the flags of what it does not have."""
+        flags = 0
+        if "<nvram" in domain.XMLDesc(0):
+            flags |= self._libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+        with contextlib.suppress(self._libvirt.libvirtError):
+            if domain.hasManagedSaveImage():
+                flags |= self._libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+        return flags
+
+    def ensure_running(self, xml: str, *, check: bool = False, replace: bool = False) -> Outcome:
+        """See to it that the domain of this XML runs.
+
+        Args:
+            xml: domain XML with a name; what it leaves open may be anything.
+            check: only say what would be done.
+            replace: end a domain of the same name that differs and make it anew; else that is an error.
+
+        Raises:
+            VTorqueError: there is one of that name, with other settings or not running, and it may not be replaced.
+        """
+        name = parse(xml).findtext("name") or ""
+        if not name:
+            raise VTorqueError("domain XML", "has no name")
+        before = self.facts(name)
+        unlike: tuple[str, ...] = ()
+        if before is not None:
+            unlike = differences(xml, before.xml)
+            if before.state != "running":
+                unlike = (f"state: 'running' is wanted, {before.state!r} is there", *unlike)
+            if not unlike:
+                return Outcome(False, before, before)
+            if not replace:
+                raise VTorqueError(
+                    f"domain {name} is there, and differs",
+                    "; ".join(unlike)[:1000],
+                    "remove it first, or allow that it is replaced",
+                )
+        if check:
+            return Outcome(True, before, None, unlike)
+        if before is not None:
+            self.destroy(name)
+        return Outcome(True, before, self.create(xml), unlike)
+
+    def ensure_absent(self, name: str, *, check: bool = False) -> Outcome:
+        """See to it that there is no domain of this name."""
+        before = self.facts(name)
+        if before is not None and not check:
+            self.destroy(name)
+        return Outcome(before is not None, before, None)
+
+    # -- what is heard
+
+    def listen(self) -> None:
+        """From now on `fileno` is readable when something happened to a domain; call it before creating any."""
+        if self._callback is not None:
+            return
+        with self._asking("its events"):
+            self._callback = self._connection.domainEventRegisterAny(
+                None, self._libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None
+            )
+            self._connection.registerCloseCallback(self._on_close, None)
+
+    def fileno(self) -> int:
+        """Readable when there are events to fetch."""
+        return self._bell
+
+    def events(self) -> tuple[DomainEvent, ...]:
+        """What happened since the last call, oldest first; never waits."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+        found = []
+        while self._heard:
+            found.append(self._heard.popleft())
+        return tuple(found)
+
+    def _on_lifecycle(self, _connection: t.Any, domain: t.Any, event: int, detail: int, _opaque: object) -> None:
+        kind = _EVENTS[event] if 0 <= event < len(_EVENTS) else "unknown"
+        self._tell(DomainEvent(domain.name(), kind, _REASONS.get(kind, {}).get(detail, "")))
+
+    def _on_close(self, _connection: t.Any, reason: int, _opaque: object) -> None:
+        self._tell(
+            DomainEvent("", "lost", {0: "an error", 1: "libvirt ended", 2: "libvirt was silent"}.get(reason, ""))
+        )
+
+    def _tell(self, event: DomainEvent) -> None:
+        self._heard.append(event)
+        with contextlib.suppress(OSError):  # the connection was closed meanwhile
+            os.eventfd_write(self._bell, 1)
+
+    @contextlib.contextmanager
+    def _asking(self, what: str) -> t.Iterator[None]:
+        """Turn libvirt's errors into ours: whose fault it is follows from its code."""
+        try:
+            yield
+        except self._libvirt.libvirtError as error:
+            raise self._fault(error, what) from error
+
+    def _fault(self, error: t.Any, what: str) -> VTorqueError:
+        lib, code, domain = self._libvirt, error.get_error_code(), error.get_error_domain()
+        if code in (lib.VIR_ERR_XML_ERROR, lib.VIR_ERR_XML_DETAIL, lib.VIR_ERR_XML_INVALID_SCHEMA):
+            return SiteFault(f"libvirt at {self.uri}: {what}", _words(error), "see the template domain.xml.j2")
+        silent = (lib.VIR_ERR_NO_CONNECT, lib.VIR_ERR_INVALID_CONN, lib.VIR_ERR_RPC)
+        # a lost connection shows as "internal error: client socket is closed", told apart by where it arose
+        if code in silent or domain in (lib.VIR_FROM_RPC, lib.VIR_FROM_REMOTE) or not self._connection.isAlive():
+            return NodeFault(f"libvirt at {self.uri}: {what}", _words(error), _START_HINT, cause="libvirt")
+        hint = (
+            "qemu's user must be able to read it: see user and dynamic_ownership in qemu.conf"
+            if "ermission denied" in str(error)
+            else ""
+        )
+        return VTorqueError(f"libvirt at {self.uri}: {what}", _words(error), hint)
+
+
+def _words(error: t.Any) -> str:
+    return " ".join(str(error).split())[:1000]
+
+
+def kvm_usable(
+    arch: str,
+    offered: Capabilities,
+    *,
+    cpuinfo: pathlib.Path = pathlib.Path("/proc/cpuinfo"),
+    device: pathlib.Path = pathlib.Path("/dev/kvm"),
+) -> str:
+    """Why KVM cannot be used for guests of this architecture; "" when it can.
+
+    A `/dev/kvm` alone proves nothing: it may be there, and even make a virtual machine, and still not run an
+    unmodified kernel.  The processor's flag decides, as in `virt-host-validate`.
+    """
+    if arch in ("x86_64", "i686"):
+        words = set(cpuinfo.read_text(encoding="ascii", errors="replace").split())
+        if not words & {"vmx", "svm"}:
+            return "the processor shows neither vmx nor svm"
+    if not device.exists():
+        return f"{device} is missing: is the module kvm_intel or kvm_amd loaded?"
+    if "kvm" not in offered.domains.get(arch, ()):
+        return f"libvirt offers no kvm for {arch}"
+    return ""

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What guests used: asked just before they are taken away, by whoever does it, and kept for whoever asks later.
+
+The accounts of the batch system know of a ssh client alone; this is the job's real use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import re
+import typing as t
+
+from ...errors import VTorqueError
+from ...system import files
+from ...wire.form import FormError, from_dict, to_dict
+from ...wire.messages import NOT_KNOWN, GuestUse
+from .connection import Domains
+
+FILE = "used.json"
+WITHIN_S = 1.0
+"""For libvirt's answer: a guest that hangs is taken away without its figures."""
+PID_FILES = pathlib.Path("/run/libvirt/qemu")
+PROC = pathlib.Path("/proc")
+
+
+def keep_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, owner_uid: int | None) -> None:
+    """Write down what guests have used so far; that it cannot be written, or is not known, stops no removal.
+
+    Args:
+        domains: a connection to libvirt.
+        names: of guests that are about to go.
+        record: the directory of the job's record on this node; figures of guests that went earlier stay there.
+        owner_uid: who may read it besides root; None: nobody.
+    """
+    with contextlib.suppress(OSError, VTorqueError):
+        figures = domains.figures(names, WITHIN_S)
+        found = {one.name: one for one in read_use(record)}
+        found |= {name: use_of(name, told, peak_bytes(name)) for name, told in figures.items()}
+        if figures:
+            files.make_record_directory(record, owner_uid)
+            text = json.dumps({"used": [to_dict(found[name]) for name in sorted(found)]})
+            files.write(record / FILE, text, reader_uid=owner_uid)
+
+
+def read_use(record: pathlib.Path) -> tuple[GuestUse, ...]:
+    """What was written down of guests that have gone; () when nothing was.
+
+    Args:
+        record: the directory of the job's record on this node.
+    """
+    try:
+        data = files.read_json(record / FILE)
+        return tuple(from_dict(GuestUse, one) for one in data.get("used", []))
+    except (OSError, FormError, VTorqueError, TypeError):
+        return ()
+
+
+def use_of(name: str, told: t.Mapping[str, int], ram_peak_bytes: int) -> GuestUse:
+    """A guest's use from libvirt's figures, those of all its disks and interfaces together.
+
+    Args:
+        name: of the guest.
+        told: as `Domains.figures` has them.
+        ram_peak_bytes: see `peak_bytes`.
+    """
+
+    def together(pattern: str) -> int:
+        found = [figure for key, figure in told.items() if re.fullmatch(pattern, key)]
+        return sum(found) if found else NOT_KNOWN
+
+    cpu_ns = told.get("cpu.process")
+    return GuestUse(
+        name=name,
+        cpu_s=NOT_KNOWN if cpu_ns is None else round(cpu_ns / 1e9, 3),
+        ram_peak_bytes=ram_peak_bytes,
+        read_bytes=together(r"block\.[0-9]+\.rd\.bytes"),
+        written_bytes=together(r"block\.[0-9]+\.wr\.bytes"),
+        received_bytes=together(r"net\.[0-9]+\.rx\.bytes"),
+        sent_bytes=together(r"net\.[0-9]+\.tx\.bytes"),
+    )
+
+
+def peak_bytes(name: str, pid_files: pathlib.Path = PID_FILES) -> int:
+    """The most memory that a guest's process has held, by the kernel's word; `NOT_KNOWN` where it cannot be told.
+
+    Args:
+        name: of the guest.
+        pid_files: where libvirt writes down the processes of its domains.
+    """
+    try:
+        pid = int((pid_files / f"{name}.pid").read_text(encoding="ascii"))
+        status = (PROC / str(pid) / "status").read_text(encoding="ascii", errors="replace")
+    except (OSError, ValueError):
+        return NOT_KNOWN
+    found = re.search(r"^VmHWM:\s+([0-9]+) kB$", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else NOT_KNOWN

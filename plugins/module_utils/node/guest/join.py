@@ -1,0 +1,111 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""This node's guests learn who else is in the job, and how to reach them."""
+
+from __future__ import annotations
+
+import pathlib
+
+from ...errors import VTorqueError
+from ...guest_kinds import KINDS
+from ...rendering.templates import render
+from ...system.clock import Deadline
+from ...system.files import read_json
+from ...wire.form import from_dict
+from ...wire.messages import GuestFacts, JobMap
+from ..network import nft_rules
+from ..network.host_names import names_by
+from ..state.guest_file import Kept, read_kept
+from ..state.settings import NodeSettings
+from . import osv_console
+from .agent import Channel, Done, order_all
+
+TEMPLATE = "guest/join.sh.j2"
+TOLD = "told"
+"""In a guest's directory, from the moment in which it is told of its job."""
+
+
+def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
+    """Tell every guest of a start on this node of the whole job.
+
+    Afterwards it has names and addresses of all hosts, their host keys, the node file, and the key with which its user
+    reaches them.  From now on they are the job's (`held.py`).
+
+    Args:
+        job_map: what it learns.
+        settings: this node's own word.
+        deadline: when all must have it.
+
+    Raises:
+        VTorqueError: a guest does not answer, or could not take it.
+    """
+    script = script_of(job_map, settings)
+    guests = guests_of(job_map.job_id, job_map.start, settings)
+    if not guests:
+        raise VTorqueError(f"join of job {job_map.job_id}", "no guest of this start is here")
+    for kept in guests:
+        (settings.start_dir(job_map.job_id, job_map.start) / kept.name / TOLD).touch(mode=0o600)
+    if settings.confine_guests:
+        addresses = {bare: [host.address for host in job_map.hosts if host.bare is bare] for bare in (False, True)}
+        held = [_on_bridge(kept, job_map, settings) for kept in guests]
+        nft_rules.admit(held, addresses[False], addresses[True], settings)
+    for kept in guests:
+        if not KINDS[kept.kind].linux:
+            osv_console.hand_over(kept, job_map.job_id, job_map.start, settings)
+    orders = [(channel_to(kept, settings), script) for kept in guests if KINDS[kept.kind].linux]
+    require_done(order_all(orders, deadline), "could not take the map of its job")
+
+
+def _on_bridge(kept: Kept, job_map: JobMap, settings: NodeSettings) -> nft_rules.Guest:
+    """A guest by the address that this node has proven, whatever the mother superior says of it."""
+    directory = settings.start_dir(job_map.job_id, job_map.start) / kept.name
+    facts = from_dict(GuestFacts, read_json(directory / "facts.json"))
+    return nft_rules.Guest(settings.tap_name(kept.slot), kept.mac, facts.address)
+
+
+def told(job_id: str, start: int, settings: NodeSettings) -> bool:
+    """Was any guest of a start on this node told of its job?"""
+    return any(settings.start_dir(job_id, start).glob(f"*/{TOLD}"))
+
+
+def guests_of(job_id: str, start: int, settings: NodeSettings) -> tuple[Kept, ...]:
+    """What is kept of each guest of a start on this node, by rank."""
+    directory: pathlib.Path = settings.start_dir(job_id, start)
+    found = [read_kept(path) for path in sorted(directory.iterdir())] if directory.is_dir() else []
+    return tuple(sorted((kept for kept in found if kept is not None), key=lambda kept: kept.rank))
+
+
+def with_channel(job_id: str, start: int, settings: NodeSettings) -> tuple[Kept, ...]:
+    """The guests of a start on this node whose root hears us."""
+    return tuple(kept for kept in guests_of(job_id, start, settings) if KINDS[kept.kind].linux)
+
+
+def channel_to(kept: Kept, settings: NodeSettings) -> Channel:
+    """The way to a guest's root."""
+    return Channel(kept.name, settings.agent_socket(kept.slot), kept.token)
+
+
+def require_done(done: dict[str, Done], what: str) -> None:
+    """Every guest did as it was told.
+
+    Raises:
+        VTorqueError: one did not; with what it said.
+    """
+    for name, one in done.items():
+        if one.status != 0:
+            raise VTorqueError(f"guest {name}", f"{what}: {one.output[-500:] or f'status {one.status}'}")
+
+
+def script_of(job_map: JobMap, settings: NodeSettings) -> str:
+    """What each guest's root runs.
+
+    Raises:
+        SiteFault: the site's template is wrong.
+    """
+    return render(
+        TEMPLATE, site_dir=settings.template_dir, compiled=settings.compiled_dir,
+        hosts=job_map.hosts, job_id=job_map.job_id,
+        names=names_by(job_map.hosts, settings.domain),
+        torque_home=str(settings.torque_home), job_key=job_map.job_key,
+    )  # fmt: skip

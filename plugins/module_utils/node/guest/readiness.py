@@ -1,0 +1,399 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is a guest ready, and why not yet: one poll over its console, the neighbour table, libvirt and the clock.
+
+Ready is a line with the guest's token on its console, and the expected host key answering at its address.  OpenSSH
+itself judges the key: it is asked to log in without any means to do so, and says whether it got as far as being
+refused.  Nothing of the user's is touched by that.
+
+Its words are believed, and a peer can put words of its own into them before it has proved any key: the text of a
+disconnect is shown with its line ends (log.c of OpenSSH 8.0 to 10.5 lets them pass to standard error).  No message of
+ssh's begins with a peer's words, though, before the key is proven.  So the refusal counts when standard error holds it
+from its first byte on and nothing else; the last line alone can be a peer's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+import select
+import subprocess
+import time
+import typing as t
+
+from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
+from ...system.clock import Deadline, Timings
+from ...system.ssh_options import KEX_ALGORITHMS
+from ..domain.connection import DomainEvent, Domains
+from ..network.addresses import Candidate, Neighbours, usable_address
+from ..system import inotify
+from .console import Console, plain
+
+PROBE_USER = "vtorque-probe"
+_RETRY_FIRST_S, _RETRY_LAST_S = 0.1, 2.0
+_SAID_LIMIT = 8192
+"""Bytes of ssh's words that are kept: the first, for these are its own."""
+_OVER = {"stopped", "shutdown", "crashed", "undefined"}
+
+
+class WrongHostKey(ImpostorFault):
+    """Somebody answers in the guest's place: not a fault that goes away by trying again."""
+
+
+@dataclasses.dataclass
+class Awaited:
+    """A guest that was started.
+
+    Attributes:
+        name: its domain.
+        mac: of its interface, in small letters.
+        ask: asks, at an address and for so many seconds, whether it is this guest that answers.
+        console: its serial console.
+        timings: gets the phases `address` (until the first candidate) and `ready` (from then on).
+        expected: addresses that are known beforehand (the static map).
+    """
+
+    name: str
+    mac: str
+    ask: t.Callable[[str, float], Probe]
+    console: Console
+    timings: Timings
+    expected: tuple[Candidate, ...] = ()
+
+
+def write_known_hosts(path: pathlib.Path, host_key: str) -> None:
+    """The one key that may answer; ssh asks for it by an alias, so the file is good for every candidate."""
+    kind, key = host_key.split()[:2]
+    path.write_text(f"vtorque-guest {kind} {key}\n", encoding="ascii")
+
+
+class Probe(t.Protocol):
+    """One question to one address: is it our guest that answers there?"""
+
+    address: str
+    deadline: Deadline
+
+    def fileno(self) -> int:
+        """Readable when there may be an answer."""
+
+    def answer(self) -> str | None:
+        """`right`, `wrong`, or words for "not yet"; None while there is none."""
+
+    def end(self) -> None:
+        """Whatever becomes of it, nobody listens any more."""
+
+
+class SshProbe:
+    """Does the expected key answer at an address?
+
+    Args:
+        ssh: the program.
+        known_hosts: a file of ours that holds the key that must answer (`write_known_hosts`).
+        address: where.
+        timeout_s: seconds for the connection.
+    """
+
+    def __init__(self, ssh: pathlib.Path, known_hosts: pathlib.Path, address: str, timeout_s: float) -> None:
+        self.address = address
+        self.deadline = Deadline.after(timeout_s + 1.0)
+        options = {
+            "BatchMode": "yes", "PreferredAuthentications": "none", "StrictHostKeyChecking": "yes",
+            "UserKnownHostsFile": known_hosts, "GlobalKnownHostsFile": "/dev/null", "HostKeyAlias": "vtorque-guest",
+            "HostKeyAlgorithms": "ssh-ed25519", "CheckHostIP": "no", "UpdateHostKeys": "no",
+            "VerifyHostKeyDNS": "no", "ConnectTimeout": max(1, int(timeout_s)), "LogLevel": "ERROR",
+            "KexAlgorithms": KEX_ALGORITHMS, "IdentityFile": "none", "IdentityAgent": "none",
+        }  # fmt: skip
+        argv = [
+            str(ssh),
+            "-F",
+            "none",
+            "-T",
+            *(word for key, value in options.items() for word in ("-o", f"{key}={value}")),
+        ]
+        self.process = subprocess.Popen(
+            [*argv, "-l", PROBE_USER, "--", address, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+        )  # fmt: skip
+        self.said = b""
+        os.set_blocking(self.fileno(), False)
+
+    def fileno(self) -> int:
+        """See `Probe`."""
+        return t.cast("t.IO[bytes]", self.process.stderr).fileno()
+
+    def answer(self) -> str | None:
+        """See `Probe`; what is not yet are ssh's own words."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.fileno(), 4096):
+                self.said = (self.said + data)[:_SAID_LIMIT]
+            self.process.wait()  # it has closed its standard error: it is ending
+        if self.process.poll() is None:
+            if not self.deadline.passed:
+                return None
+            self.process.kill()
+        self.end()
+        words = self.said.decode("utf-8", "replace")
+        if self._refused(words) or self.process.returncode == 0:
+            return "right"
+        if (
+            "Host key verification failed" in words
+            or "HOST IDENTIFICATION HAS CHANGED" in words
+            or "no matching host key type" in words
+        ):
+            return "wrong"
+        lines = [plain(line) for line in words.splitlines() if line.strip()]
+        return "; ".join(lines)[:200] or f"ssh ended with status {self.process.returncode}"
+
+    def _refused(self, words: str) -> bool:
+        """Did ssh get as far as being refused, which is behind the proof of the key?
+
+        The form is that of `userauth` (sshconnect2.c, the same in OpenSSH 7.9 to 10.5); a banner of the guest's sshd
+        is not shown at this level of the log, and ssh looks at no key of root's that it could complain of.
+        """
+        refusal = rf"{PROBE_USER}@{re.escape(self.address)}: Permission denied \([^\r\n]*\)\."
+        return re.fullmatch(refusal, words.rstrip("\r\n")) is not None
+
+    def end(self) -> None:
+        """See `Probe`."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        t.cast("t.IO[bytes]", self.process.stderr).close()
+
+
+class _Watch:
+    """What is known of one guest so far."""
+
+    def __init__(self, guest: Awaited, probe_s: float) -> None:
+        self.guest = guest
+        self.probe_s = probe_s
+        self.began = time.monotonic()
+        self.addressed: float | None = None
+        self.candidates: dict[str, str] = {}
+        self.refusals: dict[str, str] = {}
+        self.probe: Probe | None = None
+        self.retry_s = _RETRY_FIRST_S
+        self.retry_at = 0.0
+        self.moved_at = self.began
+        self.address: str | None = None
+        for candidate in guest.expected:
+            self.learn(candidate)
+
+    def learn(self, candidate: Candidate) -> None:
+        """A candidate came to light."""
+        if self.addressed is None:
+            self.addressed = time.monotonic()
+        self.candidates.setdefault(candidate.address, candidate.source)
+        self.retry_at = 0.0
+
+    def step(self) -> None:
+        """Look at everything that may have moved.
+
+        Raises:
+            VTorqueError: the guest says that it failed, or its kernel does.
+            WrongHostKey: another key answers at the address that the guest itself names.
+        """
+        if self.guest.console.read():
+            self.moved_at = time.monotonic()
+        console = self.guest.console
+        if console.failed is not None:
+            # the guest lives, and what its site promised is not there
+            fault = SiteFault if console.failed.startswith("mount: ") else VTorqueError
+            raise fault(f"guest {self.guest.name} could not become ready", console.failed)
+        if console.panic is not None:
+            what = f"the kernel of guest {self.guest.name} panicked"
+            raise GuestFault(what, console.panic, _last_lines(console), symptom="panicked")
+        if console.ready_address is None:
+            return
+        claimed = usable_address(console.ready_address)
+        if claimed is not None and claimed not in self.candidates:
+            self.learn(Candidate(claimed, "console"))
+        if self.probe is not None:
+            self._hear()
+        # the guest says so when its sshd listens; to ask earlier only costs
+        if self.candidates and self.address is None and self.probe is None and time.monotonic() >= self.retry_at:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask at the address the guest names first, then in turn at the others."""
+        order = sorted(self.candidates, key=lambda a: (a in self.refusals, a != self.guest.console.ready_address))
+        if all(address in self.refusals for address in order):
+            self.refusals.clear()
+            order.sort(key=lambda a: a != self.guest.console.ready_address)
+        self.probe = self.guest.ask(order[0], self.probe_s)
+
+    def _hear(self) -> None:
+        probe = t.cast(Probe, self.probe)
+        answer = probe.answer()
+        if answer is None:
+            return
+        self.probe = None
+        if answer == "right":
+            self.address = probe.address
+            self._note_timings()
+        elif answer == "wrong" and probe.address == self.guest.console.ready_address:
+            raise WrongHostKey(
+                f"guest {self.guest.name}: another host key answers at {probe.address}",
+                "the guest itself named this address, and its own key is known: somebody answers in its place",
+                "look for a second machine with this address before the job is released",
+            )
+        else:
+            self.refusals[probe.address] = "another host key answers" if answer == "wrong" else answer
+            if all(address in self.refusals for address in self.candidates):
+                self.retry_at = time.monotonic() + self.retry_s
+                self.retry_s = min(self.retry_s * 2, _RETRY_LAST_S)
+
+    def _note_timings(self) -> None:
+        now = time.monotonic()
+        addressed = self.addressed or now
+        self.guest.timings.seconds["address"] = addressed - self.began
+        self.guest.timings.seconds["ready"] = now - addressed
+
+    def wakes_at(self) -> float:
+        """When to look again although nothing moved (monotonic)."""
+        if self.address is not None or self.guest.console.ready_address is None or not self.candidates:
+            return float("inf")
+        return self.probe.deadline.at if self.probe else self.retry_at
+
+    def filenos(self) -> tuple[int, ...]:
+        return (self.probe.fileno(),) if self.probe else ()
+
+    def end(self) -> None:
+        self.guest.console.close()
+        if self.probe:
+            self.probe.end()
+
+    def told(self) -> str:
+        """Everything that is known, in words."""
+        console = self.guest.console
+        where = ", ".join(f"{address} ({source})" for address, source in self.candidates.items()) or "none"
+        words = [console.told(), f"addresses seen: {where}"]
+        if console.ready_address is not None:
+            refused = "; ".join(f"{address}: {why}" for address, why in self.refusals.items())
+            words.append(f"it said that it is ready, but sshd did not answer ({refused or 'no answer yet'})")
+        return "; ".join(words)
+
+
+def wait_ready(
+    guests: t.Sequence[Awaited], domains: Domains, neighbours: Neighbours, deadline: Deadline, *,
+    probe_s: float = 5.0,
+) -> dict[str, str]:  # fmt: skip
+    """Wait until every guest is ready.
+
+    Args:
+        guests: what was started.
+        domains: the connection that started them; it has listened since before that.
+        neighbours: candidates for all of them.
+        probe_s: seconds for one question to one address.
+
+    Returns:
+        The proven address of each guest, by its name.
+
+    Raises:
+        VTorqueError: a guest died, was paused, or says that it failed; holds the last lines of its console.
+        WrongHostKey: another key answers in a guest's place.
+        SiteFault: the deadline passed while a guest lived; says what was waited for, how long, and what was seen.
+        NodeFault: libvirt was lost.
+    """
+    began = time.monotonic()
+    watches = {guest.name: _Watch(guest, probe_s) for guest in guests}
+    with contextlib.ExitStack() as stack:
+        for watch in watches.values():
+            stack.callback(watch.end)
+        consoles = stack.enter_context(_watch_consoles(guests))
+        _check_alive(watches, domains)
+        while True:
+            _look(watches, domains, neighbours)
+            waiting = [watch for watch in watches.values() if watch.address is None]
+            if not waiting:
+                return {name: t.cast(str, watch.address) for name, watch in watches.items()}
+            if deadline.passed:
+                raise _late(waiting, time.monotonic() - began)
+            _sleep(waiting, (domains.fileno(), consoles.fileno(), *neighbours.filenos()), deadline)
+            consoles.read(timeout=0)
+
+
+def _look(watches: t.Mapping[str, _Watch], domains: Domains, neighbours: Neighbours) -> None:
+    for mac, candidate in neighbours.candidates():
+        for watch in watches.values():
+            if watch.guest.mac == mac:
+                watch.learn(candidate)
+    events = domains.events()
+    for watch in watches.values():
+        if watch.address is None:
+            watch.step()
+    for event in events:
+        _check_event(event, watches)
+
+
+def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Deadline) -> None:
+    """Until something is heard or something is due."""
+    poll = select.poll()
+    for fileno in (*filenos, *(fileno for watch in waiting for fileno in watch.filenos())):
+        poll.register(fileno, select.POLLIN)
+    due = min(watch.wakes_at() for watch in waiting) - time.monotonic()
+    poll.poll(min(deadline.left_s(), max(0.0, due)) * 1000 + 1)
+
+
+@contextlib.contextmanager
+def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
+    import inotify_simple
+
+    flags = inotify_simple.flags
+    with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:
+        for guest in guests:
+            # the directory, for the file may be replaced
+            inotify.watch(watcher, guest.console.path.parent, flags.MODIFY | flags.CREATE | flags.MOVED_TO)
+        yield watcher
+
+
+def _check_alive(watches: t.Mapping[str, _Watch], domains: Domains) -> None:
+    """What happened before anybody listened was not heard."""
+    for name in watches:
+        facts = domains.facts(name)
+        if facts is None:
+            _check_event(DomainEvent(name, "stopped"), watches)
+        elif facts.state == "paused":
+            _check_event(DomainEvent(name, "suspended"), watches)
+
+
+def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
+    if event.kind == "lost":
+        raise NodeFault(
+            "libvirt was lost while guests were starting", event.reason or "the connection ended", cause="libvirt"
+        )
+    watch = watches.get(event.name)
+    if watch is None or (event.kind not in _OVER and event.kind != "suspended"):
+        return
+    watch.guest.console.read()
+    words = watch.guest.console.last_words()
+    said = f"; the last lines of its console: {words}" if words else "; its console is silent"
+    if watch.guest.console.failed or watch.guest.console.panic:
+        said = f"; it said: {watch.guest.console.failed or watch.guest.console.panic}"
+    if event.kind == "suspended":
+        raise VTorqueError(f"guest {event.name} was paused", f"{event.reason or 'libvirt does not say why'}{said}")
+    raise GuestFault(
+        f"guest {event.name} ended before it was ready",
+        f"{event.reason or event.kind}{said}",
+        "a guest that powers off or restarts while it starts has lost its job",
+        symptom="ended",
+    )
+
+
+def _last_lines(console: Console) -> str:
+    words = console.last_words()
+    return f"last lines of the console: {words}" if words else ""
+
+
+def _late(waiting: t.Sequence[_Watch], waited_s: float) -> VTorqueError:
+    names = ", ".join(watch.guest.name for watch in waiting)
+    what = f"guest {names} was not ready within {waited_s:.0f} s"
+    why = " / ".join(f"{watch.guest.name}: {watch.told()}" for watch in waiting)
+    hint = _last_lines(waiting[0].guest.console)
+    # a silent guest blames nobody; one that lives and is not reached has a site around it
+    silent = all(watch.guest.console.bytes_seen == 0 for watch in waiting)
+    return GuestFault(what, why, hint, symptom="silent") if silent else SiteFault(what, why, hint)

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a user adds to his guests is made in them: packages by their root, then files and commands by himself.
+
+It came to the guest in its seed; this is the word to begin.  The guest's side is `templates/guest/additions.sh`.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from ...errors import SiteFault, UserFault, VTorqueError
+from ...system.clock import Deadline
+from ..state.guest_file import Kept
+from ..state.settings import NodeSettings
+from .agent import Done, order_all
+from .join import channel_to, guests_of
+
+HAS = "additions"
+"""In a guest's directory, when its seed holds some."""
+PROGRAM = "/usr/lib/vtorque/additions"
+RESERVE_S = 5
+"""Of the deadline, for the guest to end what is late and to say so."""
+USERS, SITES = 90, 91
+"""Exit status of the guest's program: whose fault it is."""
+LATE = (124, 137, 143)
+"""It was ended from outside (programs called timeout disagree about it)."""
+TOLD = 400
+"""Characters of what the user's commands wrote last that a message repeats."""
+
+
+def make(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> None:
+    """Have it made in this node's guests of a start, all at the same time.
+
+    Args:
+        job_id: of the job.
+        start: its start_count.
+        settings: this node's own word.
+        deadline: when all must be done.
+
+    Raises:
+        UserFault: something did not go well in one; with the last of its output.
+        SiteFault: a package could not be fetched or installed.
+        VTorqueError: a guest does not answer.
+    """
+    directory = settings.start_dir(job_id, start)
+    guests = [kept for kept in guests_of(job_id, start, settings) if (directory / kept.name / HAS).exists()]
+    if not guests:
+        return
+    seconds = max(1, int(deadline.left_s(86_400.0)) - RESERVE_S)
+    orders = [(channel_to(kept, settings), order_of(job_id, kept, settings, seconds)) for kept in guests]
+    faults = [_fault(name, done) for name, done in order_all(orders, deadline).items() if done.status != 0]
+    if faults:  # what the user can mend ends the job; the rest would only be tried again
+        raise next((fault for fault in faults if isinstance(fault, UserFault)), faults[0])
+
+
+def order_of(job_id: str, kept: Kept, settings: NodeSettings, seconds: int) -> str:
+    """What the guest's root runs."""
+    variables = {
+        "PBS_JOBID": job_id,
+        "PBS_NODEFILE": f"{settings.torque_home}/aux/{job_id}",
+        "VTORQUE_RANK": str(kept.rank),
+    }
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    return f"{exports}exec {PROGRAM} {seconds}\n"
+
+
+def _fault(name: str, done: Done) -> VTorqueError:
+    what = f"metadata in guest {name}"
+    *before, words = [line for line in done.output.splitlines() if line.strip()] or [""]
+    if done.status in LATE:
+        return UserFault(what, "was not done in time", _tail([*before, words]))
+    if done.status == SITES:
+        return SiteFault(what, words, "do guests reach their package sources (guest_may_reach)?")
+    return UserFault(what, words or f"ended with status {done.status}", _tail(before))
+
+
+def _tail(lines: list[str]) -> str:
+    tail = " | ".join(lines[-5:])[-TOLD:].strip(" |")
+    return f"its last lines: {tail}" if tail else ""

@@ -1,0 +1,370 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests made: a slot, a disk, a seed and a domain for each, and the wait until all are ready."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+import secrets
+import typing as t
+
+from ...errors import SiteFault, UserFault, VTorqueError
+from ...guest_kinds import kind_of
+from ...state.layout import job_key
+from ...system import files, process_id
+from ...system.clock import Deadline, Timings
+from ...system.files import make_directory
+from ...wire.form import from_dict, to_dict
+from ...wire.messages import GuestFacts, GuestSpec, NodePart
+from ..cache import disk_space, wait_for_copy
+from ..domain.connection import Domains
+from ..domain.domain_xml import DomainSpec, render_xml
+from ..guest import user_additions
+from ..guest.console import Console
+from ..guest.readiness import Awaited, Probe, SshProbe, wait_ready, write_known_hosts
+from ..network import addresses, nft_rules
+from ..pool import images
+from ..seed import seed
+from ..state import slots
+from ..state.guest_file import Kept, read_kept, write_kept
+from ..state.settings import NodeSettings
+from ..storage import overlay as overlays
+from ..storage import shares as sharing
+from ..storage import user_disk, virtiofsd
+from ..system import memory
+from ..system.cpus import Cores, written
+
+RESERVE_S = 8.0
+"""Seconds of the deadline that are kept to undo what was begun, and to say so."""
+CALLS = 4
+"""At most so many in flight on one connection to libvirt: more starve its keepalive, which then drops it."""
+NEW_UUID = pathlib.Path("/proc/sys/kernel/random/uuid")
+"""Another of version 4 at each reading (random(4)); Python's `uuid` would be loaded by each node for nothing else."""
+Step = t.Callable[[str], None]
+"""Called before and after all that leaves something behind, with what comes next; it raises to end the making."""
+
+
+@dataclasses.dataclass
+class _Guest:
+    spec: GuestSpec
+    kept: Kept
+    directory: pathlib.Path
+    timings: Timings
+    image: images.Image
+    boot: images.Boot
+    virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
+    data: pathlib.Path | None = None
+    served: tuple[pathlib.Path, int] | None = None
+
+
+def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
+    """The guests of this start, when all of them run, are ready, and are what is asked for; else ().
+
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own word.
+        domains: a connection to libvirt.
+
+    Raises:
+        NodeFault: libvirt does not answer.
+    """
+    directory = settings.start_dir(part.job_id, part.start)
+    found = {}
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        kept = read_kept(path)
+        facts = domains.facts(path.name)
+        if kept is None or facts is None or facts.state != "running" or facts.uuid != kept.uuid:
+            return ()
+        with contextlib.suppress(FileNotFoundError):
+            ready = from_dict(GuestFacts, files.read_json(path / "facts.json"))
+            found[(kept.rank, kept.spec_digest)] = ready
+    wanted = {(spec.rank, _digest(spec, part)) for spec in part.guests}
+    return tuple(found[key] for key in sorted(found)) if set(found) == wanted else ()
+
+
+def make(
+    part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, cores: Cores = ()
+) -> tuple[GuestFacts, ...]:
+    """Make the guests of a start and wait until all are ready.
+
+    What was made stays when it fails: whoever holds the lock of the start takes it away.
+
+    Args:
+        part: what is asked; its guests.
+        domains: has listened since before this.
+        deadline: when there must be an answer.
+        step: may end the making between any two of its steps.
+        cores: those of this node on which qemu and virtiofsd stay; (): all.
+
+    Returns:
+        The guests, by rank.
+
+    Raises:
+        VTorqueError: they are not ready; the class says whose fault it is.
+    """
+    linux = all(kind_of(spec.distro).linux for spec in part.guests)
+    shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
+    wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
+    here = addresses.node_address(settings.bridge)
+    whom = nft_rules.reach(settings, here, _servers(shared), deadline) if settings.confine_guests else None
+    step("slots and directories")
+    guests = _plan(part, settings, domains, deadline)
+    if whom:
+        step("the rules of the network")
+        nft_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
+    _serve_images(guests, part, settings, domains, deadline, cores)
+    for guest in guests:  # one after the other: each counts what the others may still take of the disk
+        _furnish(guest, settings, deadline, step)
+    _share(guests, shared, part, settings, domains, deadline, cores)
+    _serve_disks(guests, part, settings, domains, deadline, cores)
+    starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
+    _all_at_once(starts)
+    step("the wait for " + ", ".join(guest.kept.name for guest in guests))
+    proven = _wait(guests, settings, domains, deadline)
+    if whom and any(guest.spec.rank == 0 for guest in guests):
+        # its user's login begins beside the word about the job, with which all others are bound (`joining.py`)
+        step("the rules of the guests' addresses")
+        nft_rules.bind([_on_bridge(guest, settings, proven[guest.kept.name]) for guest in guests], settings)
+    step("the facts of the guests")
+    facts = []
+    for guest in guests:
+        timings = {phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()}
+        one = GuestFacts(guest.spec.rank, guest.kept.name, guest.kept.mac, proven[guest.kept.name], timings)
+        files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
+        facts.append(one)
+    wait_for_copy.look_again(part.guests, settings)
+    step("the answer")
+    return tuple(sorted(facts, key=lambda one: one.rank))
+
+
+def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:
+    """The proven address of each guest, by its name."""
+    macs = {guest.kept.mac for guest in guests}
+    addresses.flush(macs, settings.bridge)
+    waiting = [_awaited(guest, len(guests), settings, deadline) for guest in guests]
+    until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - RESERVE_S)))
+    with addresses.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates:
+        return wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
+
+
+def _on_bridge(guest: _Guest, settings: NodeSettings, address: str = "") -> nft_rules.Guest:
+    return nft_rules.Guest(settings.tap_name(guest.kept.slot), guest.kept.mac, address)
+
+
+def _servers(shared: sharing.Plan) -> list[str]:
+    """Whose directories the guests mount."""
+    return sorted({mount.source.partition(":/")[0] for mount in shared.mounts if mount.kind == "nfs"})
+
+
+def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_Guest]:
+    """Slots, names and directories of all guests, before the first is made: each is told of all."""
+    found = {spec.image: _image_of(spec, settings) for spec in part.guests}
+    for spec in part.guests:
+        image = found[spec.image]
+        if image.arch and image.arch != spec.arch:
+            raise UserFault(f"arch={spec.arch}", f"image {image.name} is for {image.arch}")
+    settings.mac(0)  # refuses a node without a number before anything is there
+    names = {facts.name for facts in domains.list(ours=False)}
+
+    def busy(slot: int) -> bool:
+        return settings.guest_name(slot) in names or (addresses.SYS_NET / settings.tap_name(slot)).exists()
+
+    key = job_key(part.job_id, part.start)
+    given = slots.take(settings, key, len(part.guests), deadline, busy=busy)
+    boot = process_id.boot_id()
+    guests = []
+    for spec, slot in zip(part.guests, given, strict=True):
+        kept = Kept(
+            spec.rank, slot, settings.guest_name(slot), settings.mac(slot), NEW_UUID.read_text("ascii").strip(),
+            secrets.token_hex(16), part.owner.uid, _digest(spec, part), boot, kind_of(spec.distro).name,
+        )  # fmt: skip
+        directory = settings.start_dir(part.job_id, part.start) / kept.name
+        make_directory(directory)
+        write_kept(directory, kept)
+        guests.append(_Guest(spec, kept, directory, Timings(), found[spec.image], found[spec.image].boot))
+    return guests
+
+
+def _image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:
+    """Of the pool; of the user's own nothing is known before he himself serves it, but that it boots by itself."""
+    if spec.own_image:
+        return images.Image(spec.image, pathlib.Path(spec.image), "raw", images.Boot())
+    return images.find(spec.image, settings.pool)
+
+
+def _digest(spec: GuestSpec, part: NodePart) -> str:
+    """Of all that a guest is made of; keys are part of it."""
+    text = json.dumps([to_dict(spec), to_dict(part.owner), to_dict(part.additions)], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
+    """Do everything, at most `CALLS` at a time; when one fails, the others still end."""
+    if len(works) == 1:
+        works[0]()
+        return
+    import concurrent.futures  # 10 ms that a single guest does not pay
+
+    with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
+        for future in [pool.submit(work) for work in works]:
+            future.result()
+
+
+def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+    """The disk, and what the guest boots from."""
+    step(f"the disk of {guest.kept.name}")
+    with guest.timings.phase("disk"):
+        if guest.served is not None:
+            _put_overlay(guest, settings, deadline)
+            return
+        with wait_for_copy.base_of(guest.image, guest.spec.fs_type, settings) as base:
+            guest.image = base
+            _put_overlay(guest, settings, deadline)
+            guest.boot = _own_kernel(guest.image, guest.directory)
+
+
+def _put_overlay(guest: _Guest, settings: NodeSettings, deadline: Deadline) -> None:
+    overlay, qemu_img = guest.directory / "disk.qcow2", settings.qemu_img
+    with disk_space.counted(settings, deadline) as taken:
+        if guest.served is not None:
+            overlays.make_overlay_on_socket(*guest.served, overlay, deadline, taken=taken, qemu_img=qemu_img)
+        else:
+            overlays.make_overlay(guest.image, overlay, deadline, taken=taken, qemu_img=qemu_img)
+
+
+def _start(
+    guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domains, step: Step, here: str,
+    shared: sharing.Plan, cores: Cores,
+) -> None:  # fmt: skip
+    """Seed and domain; the guest boots from here on."""
+    directory, kept, spec, image, boot = guest.directory, guest.kept, guest.spec, guest.image, guest.boot
+    step(f"the seed of {kept.name}")
+    with guest.timings.phase("seed"):
+        told = seed.Seed(
+            name=kept.name, instance_id=kept.uuid, mac=kept.mac, distro=spec.distro, job_id=part.job_id,
+            token=kept.token, node_address=here, torque_home=str(settings.torque_home), owner=part.owner,
+            host_key=spec.host_key, authorized_key=spec.authorized_key,
+            domain=settings.domain or "", name_servers=_some(settings.name_server),
+            search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
+            mounts=shared.mounts, mount_s=settings.mount_s, additions=part.additions,
+            data_disk=guest.data is not None, vcpus=spec.vcpus,
+        )  # fmt: skip
+        if part.additions.any:
+            (directory / user_additions.HAS).touch(mode=0o600)
+        seed.write_iso(seed.render(told, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
+        write_known_hosts(directory / "known_hosts", spec.host_key.public)
+    step(f"the start of {kept.name}")
+    with guest.timings.phase("start"):
+        settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+        (directory / "console.log").touch(mode=0o600)
+        xml = render_xml(
+            DomainSpec(
+                name=kept.name, uuid=kept.uuid, job_id=part.job_id, start=part.start, owner=part.owner.user,
+                rank=spec.rank, node=settings.node_name, hypervisor=spec.hypervisor, arch=spec.arch,
+                ram_mib=spec.ram_mib, vcpus=spec.vcpus, disk=directory / "disk.qcow2", image=image.path,
+                image_format=image.format, seed=directory / "seed.iso", console=directory / "console.log",
+                agent=settings.agent_socket(kept.slot), bridge=settings.bridge,
+                tap=settings.tap_name(kept.slot), mac=kept.mac, boot_mode=boot.mode, kernel=boot.kernel,
+                initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
+                network_filter=settings.network_filter, virtiofs=guest.virtiofs, cores=written(cores),
+                plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
+                data=guest.data, served=guest.served and guest.served[0], template=kind_of(spec.distro).domain,
+            ),
+            site_dir=settings.template_dir, compiled=settings.compiled_dir,
+        )  # fmt: skip
+        files.write(directory / "domain.xml", xml)
+        step(f"the start of {kept.name} by libvirt")
+        try:
+            domains.create(xml)
+            domains.limit_memory(kept.name, memory.limit_mib(spec, settings.host_ram_mib))
+        except VTorqueError as error:
+            # a guest that cannot start because what serves it has ended proves nothing of this node
+            if guest.served and str(guest.served[0]) in str(error):
+                raise SiteFault(f"the qemu-nbd of the image of {kept.name} has ended", str(error)) from None
+            for tag, socket in guest.virtiofs:
+                if virtiofsd.is_missed(str(error), socket) and (words := virtiofsd.last_words(directory, tag)):
+                    raise SiteFault(f"virtiofsd of {kept.name} has ended", words) from None
+            raise
+
+
+def _share(
+    guests: t.Sequence[_Guest], shared: sharing.Plan, part: NodePart, settings: NodeSettings, domains: Domains,
+    deadline: Deadline, cores: Cores,
+) -> None:  # fmt: skip
+    """Start what shares this node's directories with the guests; not in threads, which a fork does not survive."""
+    shares = [share for share in shared.shares if share.kind == "virtiofs"]
+    if not shares:
+        return
+    qemu = domains.capabilities().qemu_ids
+    for guest in guests:
+        guest.virtiofs = tuple(
+            (one.tag, virtiofsd.start(
+                one.tag, one.directory, guest.directory, part.owner, settings, qemu, deadline, cores=cores
+            ))
+            for one in shares
+        )  # fmt: skip
+
+
+def _serve_images(
+    guests: t.Sequence[_Guest], part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline,
+    cores: Cores,
+) -> None:  # fmt: skip
+    """Start what hands an image of the user's own to each guest; not in threads either."""
+    for guest in guests:
+        if guest.spec.own_image:
+            qemu = domains.capabilities().qemu_ids
+            with guest.timings.phase("disk"):
+                guest.served = user_disk.serve_image(
+                    guest.spec.image, guest.spec.image_digest, guest.directory, part.owner, settings, qemu, deadline,
+                    cores=cores,
+                )  # fmt: skip
+
+
+def _serve_disks(
+    guests: t.Sequence[_Guest], part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline,
+    cores: Cores,
+) -> None:  # fmt: skip
+    """Start what hands disks of the user's own to guests; not in threads either."""
+    for guest in guests:
+        if path := guest.spec.data_disk:
+            qemu = domains.capabilities().qemu_ids
+            guest.data = user_disk.serve(path, guest.directory, part.owner, settings, qemu, deadline, cores=cores)
+
+
+def _some(text: str | None) -> tuple[str, ...]:
+    return (text,) if text else ()
+
+
+def _own_kernel(image: images.Image, directory: pathlib.Path) -> images.Boot:
+    """Copies of kernel and initrd: libvirt chowns the files that a domain boots from, and knows no exception."""
+    kernel, initrd = image.boot.kernel, image.boot.initrd
+    if kernel is not None:
+        kernel = images.copy_file(image, kernel, directory / "vmlinuz")
+    if initrd is not None:
+        initrd = images.copy_file(image, initrd, directory / "initrd")
+    return dataclasses.replace(image.boot, kernel=kernel, initrd=initrd)
+
+
+def _awaited(guest: _Guest, count: int, settings: NodeSettings, deadline: Deadline) -> Awaited:
+    expected: tuple[addresses.Candidate, ...] = ()
+    if settings.ip_to_mac_script is not None:
+        address = addresses.ask_static_map(
+            settings.ip_to_mac_script, settings.node_name, count, guest.kept.slot, deadline
+        )
+        expected = (addresses.Candidate(address, "static map"),)
+    console = Console(guest.directory / "console.log", guest.kept.token)
+    if kind_of(guest.spec.distro).linux:
+        ask: t.Callable[[str, float], Probe] = functools.partial(
+            SshProbe, settings.ssh, guest.directory / "known_hosts"
+        )  # fmt: skip
+    else:
+        from ..guest.osv_probe import OsvProbe  # only such guests pay for it
+
+        ask = functools.partial(OsvProbe, guest.kept.token)
+    return Awaited(guest.kept.name, guest.kept.mac, ask, console, guest.timings, expected)

@@ -1,0 +1,187 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The process that does what may block: it makes the guests of a start for the worker, and ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import traceback
+import typing as t
+
+from ...errors import VTorqueError
+from ...frozen import frozen
+from ...state.layout import job_key
+from ...system import signals
+from ...system.clock import Deadline
+from ...system.log_line import log_line
+from ...system.process_id import ProcessId
+from ...wire.form import to_dict
+from ...wire.messages import NodePart
+from ..state import start_lock
+from ..state.settings import NodeSettings
+from ..system.cpus import Cores
+from . import present_absent
+
+CHUNK = 1 << 16
+
+
+@frozen
+class Order:
+    """What is to be made.
+
+    Attributes:
+        tell: the command by which the job's mother superior is told of a lost guest (`LostGuest` on its standard
+            input); empty where she is this node.
+        cores: the job's on this node; (): libvirt places the guests.
+    """
+
+    part: NodePart
+    settings: NodeSettings
+    deadline: Deadline
+    tell: tuple[str, ...] = ()
+    cores: Cores = ()
+
+    @property
+    def key(self) -> str:
+        """`records.job_key` of the start."""
+        return job_key(self.part.job_id, self.part.start)
+
+
+class Maker:
+    """A child that makes guests, as its parent sees it.
+
+    Attributes:
+        ours: it holds the lock of the start alone, so that the start is ours to make and to bury.
+        doing: what it said last that it does.
+        answer: `guests` or `error`; None: it has not come to an end, or ended without a word.
+    """
+
+    def __init__(self, order: Order, lock: start_lock.Lock) -> None:
+        self.ours = False
+        self.doing = "nothing yet"
+        self.answer: dict[str, t.Any] | None = None
+        self._rest = b""
+        self._hearing, saying = os.pipe2(os.O_CLOEXEC)
+        worker = os.getpid()
+        with signals.held_back():
+            self._pid = os.fork()
+            if self._pid == 0:
+                _work(order, lock, saying, worker)
+            with contextlib.suppress(OSError):  # the child does it too: whoever is first
+                os.setpgid(self._pid, self._pid)
+        os.close(saying)
+
+    def fileno(self) -> int:
+        """Readable when it said something or ended."""
+        return self._hearing
+
+    def hear(self) -> bool:
+        """Take in what it said; False when it has ended."""
+        data = os.read(self._hearing, CHUNK)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            self.ours = said.get("ours", self.ours)
+            self.doing = said.get("doing", self.doing)
+            if "guests" in said or "error" in said:
+                self.answer = said
+        return bool(data)
+
+    def tell_to_end(self) -> None:
+        """It leaves what it made, and ends."""
+        os.kill(self._pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """With what it started; libvirt may keep it in a call that does not return."""
+        os.killpg(self._pid, signal.SIGKILL)
+
+    def reap(self) -> int:
+        """Wait for it, which has ended; its exit status, negative for a signal."""
+        os.close(self._hearing)
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+
+def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.NoReturn:
+    """The child's whole life."""
+    try:
+        os.setpgid(0, 0)
+        # a worker that is killed takes its maker with it: nothing is made behind the back of who cleans up
+        if signals.die_with(worker):
+            signals.raise_when_told()
+            signals.hear_again()
+            _say(saying, _answer(order, lock, saying))
+    except signals.Told:
+        pass
+    except BaseException:  # nobody above us would say it
+        os.write(2, log_line(traceback.format_exc()))
+    finally:
+        os._exit(0)
+
+
+def _answer(order: Order, lock: start_lock.Lock, saying: int) -> dict[str, t.Any]:
+    try:
+        facts = None if _lock(order, lock, saying) else present_absent.find(order.part, order.settings, order.deadline)
+        if facts == ():
+            _upgrade(order, lock, saying)
+        if not facts:
+            facts = present_absent.present(
+                order.part, order.settings, order.deadline, lambda what: _say(saying, {"doing": what}),
+                cores=order.cores,
+            )  # fmt: skip
+        return {"guests": [to_dict(one) for one in facts]}
+    except VTorqueError as error:
+        return {"error": error.to_dict()}
+    except Exception as error:  # whatever it is, the caller gets an answer
+        return {"error": VTorqueError(f"a fault in vTorque itself: {type(error).__name__}", str(error)).to_dict()}
+
+
+def _lock(order: Order, lock: start_lock.Lock, saying: int) -> bool:
+    """Hold the start alone, or share it with who made or makes its guests; True: alone."""
+    settings = order.settings
+    with present_absent.disk_judged(settings):
+        start_lock.refuse_if_over(settings, order.key)
+        _say(saying, {"doing": "the wait for the lock of the start"})
+        alone = lock.take_now()
+        if not alone:
+            lock.take(settings, order.deadline, shared=True)
+        if not lock.current():
+            start_lock.refuse_if_over(settings, order.key)
+            raise VTorqueError(f"start {order.key}", "its guests are being taken away")
+        if alone:
+            _sign(lock, saying)
+    return alone
+
+
+def _upgrade(order: Order, lock: start_lock.Lock, saying: int) -> None:
+    holder = lock.holder()
+    if not lock.take_now():
+        raise VTorqueError(
+            f"the guests of start {order.key} are there, and not as they are asked for",
+            f"process {holder or 'unknown'} watches them; they are lost, or others",
+            "take them away first",
+        )
+    _sign(lock, saying)
+
+
+def _sign(lock: start_lock.Lock, saying: int) -> None:
+    lock.sign(ProcessId.of(os.getppid()))
+    _say(saying, {"ours": True})
+
+
+def _say(fd: int, what: dict[str, t.Any]) -> None:
+    data = json.dumps(what, ensure_ascii=True).encode("ascii") + b"\n"
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def readable(filenos: t.Iterable[int], timeout_s: float) -> set[int]:
+    """Which of these can be read, or have lost their other end, at the latest after so many seconds."""
+    poll = select.poll()
+    for fileno in filenos:
+        poll.register(fileno, select.POLLIN)
+    return {fd for fd, _events in poll.poll(min(timeout_s, 86_400.0) * 1000 + 1)}

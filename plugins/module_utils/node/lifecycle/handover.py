@@ -1,0 +1,91 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that are ready, and not yet told of their job: whoever asked for them holds them, and lets go of them.
+
+Another node of the job may fail meanwhile.  Then nobody will ever tell them, and they go at once, not when the job's
+end is handled.  Once they are told, who asked may go: from then on they are the job's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from ...system.clock import Deadline
+from ..guest import join
+from ..state.settings import NodeSettings
+from .builder import readable
+
+_KEEP = b"k"
+LISTEN_S = 300.0
+"""For the word after the deadline of the guests themselves: other nodes of the job may be asked after this one."""
+
+
+class Hold:
+    """The side of whoever asked; a context manager, whose end without a word gives the guests up."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._deadline = Deadline.after(0.0)
+
+    def take(self, fd: int, deadline: Deadline) -> None:
+        """Hold guests that are being made.
+
+        Args:
+            fd: our end of the way to their worker; closed with us.
+            deadline: of their making.
+        """
+        self._fd, self._deadline = fd, deadline
+
+    @property
+    def listen_s(self) -> float:
+        """How long the word about their job is waited for."""
+        return self._deadline.left_s() + LISTEN_S
+
+    def keep(self) -> None:
+        """They stay, whatever becomes of us: nobody tells guests of their job who asks without holding them."""
+        with contextlib.suppress(OSError):  # whose worker is another's answers, and is gone
+            os.write(self._fd, _KEEP)
+
+    def close(self) -> None:
+        """Let go."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class Held:
+    """The side of the worker, who watches the guests.
+
+    Args:
+        fd: our end of the way to whoever asked.
+        job_id: of the job.
+        start: its start_count.
+        settings: this node's own word.
+    """
+
+    def __init__(self, fd: int, job_id: str, start: int, settings: NodeSettings) -> None:
+        self._fd = fd
+        self._start = (job_id, start, settings)
+
+    def filenos(self) -> list[int]:
+        """Readable when whoever asked said something, or let go; empty when that has happened."""
+        return [self._fd] if self._fd >= 0 else []
+
+    def given_up(self) -> bool:
+        """Did he let go of guests that nobody told of their job?"""
+        if self._fd < 0 or not readable([self._fd], 0.0):
+            return False
+        fd, self._fd = self._fd, -1
+        word = b""
+        with contextlib.suppress(ConnectionError):  # he was killed with our answer unread
+            word = os.read(fd, 1)
+        os.close(fd)
+        return word != _KEEP and not join.told(*self._start)

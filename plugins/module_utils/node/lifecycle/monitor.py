@@ -1,0 +1,282 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that are ready are watched for the life of the job: one that ends or is paused is lost, and that is said.
+
+That libvirt does not answer is never "the guest is gone".  What proves it: libvirt's own word, or the kernel's that
+the guest's process has ended, or the virtiofsd of one of its mounts, which hang from then on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import threading
+import time
+import typing as t
+
+from ...errors import VTorqueError
+from ...state import records, shell_message
+from ...state.layout import job_key
+from ...state.records import LostRecord
+from ...system.signals import Noted
+from ...text import printable
+from ...wire.messages import VERSION, LostGuest, NodePart
+from ..domain.connection import DomainEvent, Domains
+from ..guest.console import Console
+from ..state.settings import NodeSettings
+from ..state.start_lock import OverWatch
+from . import guest_processes as lifelines
+from .builder import readable
+from .guest_processes import Lifeline
+from .handover import Held
+from .loss_report import Telling
+
+FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
+"""Between two attempts to reach a libvirt that was lost."""
+WORD_S = 1.0
+"""How long after the end of a guest's process libvirt may say why it ended; a guest that shuts down ends soon."""
+GIVEN_UP = "whoever asked for them went away, and nobody told them of their job"
+_ENDED = {"stopped", "crashed"}
+REASON_LIMIT, WORDS_LIMIT = 500, 4000
+"""Characters that a mother superior takes of each (`LostGuest`)."""
+
+
+@dataclasses.dataclass
+class _Guest:
+    """One guest, and what it needs, its own process first."""
+
+    name: str
+    directory: pathlib.Path
+    lifelines: list[Lifeline]
+    lost: bool = False
+
+    @property
+    def itself(self) -> Lifeline:
+        return self.lifelines[0]
+
+    @property
+    def ended(self) -> Lifeline | None:
+        """What of it has ended; a guest that ends takes every virtiofsd with it, which may be heard first."""
+        return next((one for one in self.lifelines if one.ended_at is not None), None)
+
+    @property
+    def lost_at(self) -> float | None:
+        """When it will be told, unless libvirt tells more before."""
+        if self.lost or (ended := self.ended) is None or ended.ended_at is None:
+            return None
+        return ended.ended_at + WORD_S
+
+
+class _Connecting:
+    """One attempt to reach libvirt, in a thread: a daemon that accepts and stays silent keeps nobody else waiting."""
+
+    def __init__(self, uri: str) -> None:
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._result: Domains | None = None
+        self._uri = uri
+        threading.Thread(target=self._work, daemon=True, name="libvirt-connect").start()
+
+    def _work(self) -> None:
+        try:
+            with contextlib.suppress(VTorqueError):
+                domains = Domains(self._uri, connect_s=float("inf"))
+                domains.listen()
+                self._result = domains
+        finally:
+            os.eventfd_write(self._bell, 1)
+
+    def fileno(self) -> int:
+        return self._bell
+
+    def result(self) -> Domains | None:
+        """Once `fileno` is readable: a connection that listens, or None."""
+        os.close(self._bell)
+        return self._result
+
+
+class Watching:
+    """The guests of one start on this node.
+
+    Args:
+        part: whose guests they are.
+        settings: this node's own word.
+        log: takes a line for the job's log.
+        tell: the command by which the mother superior is told of a lost guest; () where she is this node.
+
+    Attributes:
+        domains: the connection to libvirt, None while there is none.
+    """
+
+    def __init__(
+        self, part: NodePart, settings: NodeSettings, log: t.Callable[[str], None], tell: t.Sequence[str] = ()
+    ) -> None:
+        self._part, self._settings, self._log, self._tell = part, settings, log, tell
+        self._telling: Telling | None = None
+        self._key = job_key(part.job_id, part.start)
+        self.domains: Domains | None = None
+        self._connecting: _Connecting | None = None
+        self._retry_at = 0.0
+        self._pause_s = FIRST_PAUSE_S
+        directory = settings.start_dir(part.job_id, part.start)
+        needed = lifelines.of_guests(directory, settings, part.owner)
+        self._guests = {path.name: _Guest(path.name, path, some) for path, some in needed.items()}
+        self._place = settings.run_dir / "jobs" / self._key
+        self._words = shell_message.Listener(self._place)
+
+    def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
+        """Watch until the start is over, this process is told to end, or the guests are given up.
+
+        Returns:
+            Which of them, in words.
+        """
+        while True:
+            self._connect()
+            others = (over.fileno(), noted.fileno(), *held.filenos())
+            heard = readable((*others, *self._filenos()), self._due_s())
+            # first: what ends because the start is over is not lost
+            if over.over():
+                return "the start is over"
+            if noted.told():
+                return f"told by {noted.told()}"
+            if held.given_up():
+                return GIVEN_UP
+            self._hear(heard)
+            if self._telling is not None:
+                self._telling.go_on()
+
+    def close(self) -> None:
+        """Let go of libvirt and of the processes."""
+        self._drop()
+        self._words.close()
+        if self._telling is not None:
+            self._telling.close()
+        for guest in self._guests.values():
+            self._forget_processes(guest)
+
+    def _filenos(self) -> list[int]:
+        needed = [one for guest in self._guests.values() for one in guest.lifelines]
+        found = [one.process for one in needed if one.process is not None and one.ended_at is None]
+        if self.domains is not None:
+            found.append(self.domains.fileno())
+        if self._connecting is not None:
+            found.append(self._connecting.fileno())
+        found += self._words.filenos()
+        return found + (self._telling.filenos() if self._telling is not None else [])
+
+    def _due_s(self) -> float:
+        due = [guest.lost_at for guest in self._guests.values() if guest.lost_at is not None]
+        if self.domains is None and self._connecting is None:
+            due.append(self._retry_at)
+        if self._telling is not None:
+            due.append(time.monotonic() + self._telling.due_s())
+        return max(0.0, min(due) - time.monotonic()) if due else float("inf")
+
+    # -- libvirt
+
+    def _connect(self) -> None:
+        if self.domains is None and self._connecting is None and time.monotonic() >= self._retry_at:
+            self._connecting = _Connecting(self._settings.libvirt_uri)
+
+    def _hear(self, heard: set[int]) -> None:
+        if heard.intersection(self._words.filenos()) and (said := self._words.hear()):
+            self._log(f"the job's shell: {said}")
+        if self._connecting is not None and self._connecting.fileno() in heard:
+            self.domains, self._connecting = self._connecting.result(), None
+            self._look()
+        if self.domains is not None and self.domains.fileno() in heard:
+            for event in self.domains.events():
+                self._take(event)
+        now = time.monotonic()
+        for guest in self._guests.values():
+            for one in guest.lifelines:
+                if one.process in heard and one.ended_at is None:
+                    one.ended_at = now
+            if guest.ended is not None and guest.lost_at is not None and now >= guest.lost_at:
+                self._lose(guest, guest.ended.how)
+
+    def _look(self) -> None:
+        """What happened while nobody listened; each attempt that fails is followed by a longer pause."""
+        if self.domains is None:
+            self._later()
+            return
+        try:
+            states = {name: self.domains.facts(name) for name in self._guests}
+        except VTorqueError:
+            self._drop()
+            self._later()
+            return
+        self._pause_s = FIRST_PAUSE_S
+        self._log(f"worker {os.getpid()} watches the guests of start {self._key}")
+        for name, facts in states.items():
+            guest = self._guests[name]
+            if facts is not None and facts.state == "paused":
+                self._lose(guest, "it is paused")
+            elif facts is None and (guest.itself.process is None or guest.itself.ended_at):
+                self._lose(guest, "libvirt no longer knows it")
+            elif facts is None:
+                self._log(f"libvirt does not know guest {name}, whose process lives")
+
+    def _later(self) -> None:
+        self._retry_at = time.monotonic() + self._pause_s
+        self._pause_s = min(self._pause_s * 2, LAST_PAUSE_S)
+
+    def _drop(self) -> None:
+        domains, self.domains = self.domains, None
+        if domains is not None:
+            domains.close()
+
+    def _take(self, event: DomainEvent) -> None:
+        if event.kind == "lost":
+            self._log(f"libvirt was lost ({event.reason or 'no reason'}); its guests may live")
+            self._drop()
+            self._later()
+        guest = self._guests.get(event.name)
+        if guest is None:
+            return
+        if event.kind == "shutdown":  # `stopped` follows, and says whether the guest or somebody else did it
+            guest.itself.ended_at = guest.itself.ended_at or time.monotonic()
+            guest.itself.how = event.reason or guest.itself.how
+        elif event.kind in _ENDED:
+            self._lose(guest, event.reason or event.kind)
+        elif event.kind == "suspended":
+            self._lose(guest, f"it was paused: {event.reason}" if event.reason else "it was paused")
+
+    # -- what is said
+
+    def _lose(self, guest: _Guest, reason: str) -> None:
+        self._forget_processes(guest)
+        if guest.lost:
+            return
+        guest.lost = True
+        console = Console(guest.directory / "console.log", token="")
+        with contextlib.suppress(OSError, VTorqueError):
+            console.read()
+        console.close()
+        words = console.last_words()
+        self._log(f"guest {guest.name} is lost: {reason}; {words or 'its console is silent'}")
+        if self._tell:
+            self._tell_superior(guest.name, reason, words)
+            return
+        lost = LostRecord(guest.name, self._settings.node_name, reason, words, round(time.time(), 3))
+        try:
+            records.leave_lost(self._place, lost, reader_uid=self._part.owner.uid)
+        except (OSError, VTorqueError) as error:
+            self._log(f"lost.json was not written: {error}")
+
+    def _tell_superior(self, name: str, reason: str, words: str) -> None:
+        """The first word ends the job: there is no second."""
+        if self._telling is None:
+            part = self._part
+            lost = LostGuest(
+                VERSION, "lost", part.job_id, part.start, part.node, name, printable(reason)[:REASON_LIMIT],
+                printable(words)[-WORDS_LIMIT:],
+            )  # fmt: skip
+            self._telling = Telling(self._tell, lost, self._log)
+
+    @staticmethod
+    def _forget_processes(guest: _Guest) -> None:
+        for one in guest.lifelines:
+            one.close()

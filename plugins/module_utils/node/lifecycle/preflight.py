@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Can this node make these guests at all?  Asked before anything is made."""
+
+from __future__ import annotations
+
+from ...errors import UserFault
+from ...wire.messages import GuestSpec, NodePart
+from ..domain.connection import Capabilities
+from ..health.causes import check_virtualisation, lack
+from ..network import addresses
+from ..pool import images, user_image
+from ..state.settings import NodeSettings
+from ..system import memory
+
+
+def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> None:
+    """Can this node make these guests at all?
+
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own word.
+        offered: what libvirt said.
+
+    Raises:
+        NodeFault: it cannot; proved here.
+        UserFault: the request asks for what this site does not allow.
+    """
+    addresses.bridge_index(settings.bridge)
+    for spec in part.guests:
+        if spec.hypervisor == "qemu" and not settings.allow_emulation:
+            raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
+        _check_hypervisor(spec, settings, offered)
+        _check_own_image(spec, settings)
+    wanted = sum(spec.ram_mib for spec in part.guests)
+    kept_mib, kept_for = memory.kept(part.guests, settings.host_ram_mib)
+    have = memory.node_mib() - kept_mib
+    in_memory = _images_in_memory(part, settings, max(0, have - wanted))
+    if wanted + in_memory > have:
+        besides = f", and {in_memory} MiB for images on the ramdisk" if in_memory else ""
+        raise UserFault(
+            f"ram: {wanted} MiB for the guests on {settings.node_name}{besides}",
+            f"the node has {max(0, have)} MiB for guests",
+            f"{kept_mib} MiB are kept for {kept_for}",
+        )
+
+
+def _images_in_memory(part: NodePart, settings: NodeSettings, room_mib: int) -> int:
+    """MiB that copies of images take, or will; those that nobody needs make way first."""
+    names = {spec.image for spec in part.guests if spec.fs_type == "ramdisk"}
+    if not names and not (settings.ramdisk_dir / "vtorque").is_dir():
+        return 0
+    from ..cache import ramdisk  # only such a site pays for it
+
+    if names:
+        ramdisk.check(settings)
+    found = [images.find(name, settings.pool) for name in names]
+    coming = sum(ramdisk.missing_bytes(image, settings) for image in found)
+    held = ramdisk.make_way(settings, frozenset(image.name for image in found), (room_mib << 20) - coming)
+    return (held + coming + (1 << 20) - 1) >> 20
+
+
+def _check_own_image(spec: GuestSpec, settings: NodeSettings) -> None:
+    """The node's own word on images of users, as vsub and the mother superior have given it before."""
+    if spec.own_image and not settings.own_images_mib:
+        raise UserFault(user_image.what_of(spec.image), user_image.SWITCHED_OFF, "take an image of the pool")
+    if spec.own_image and spec.fs_type != "sharedfs":
+        raise UserFault(f"fs_type={spec.fs_type}", "an own image is read where it lies", "fs_type=sharedfs")
+
+
+def _check_hypervisor(spec: GuestSpec, settings: NodeSettings, offered: Capabilities) -> None:
+    missing = lack(spec.hypervisor, spec.arch, offered)
+    if missing is None:
+        return
+    # the node's fault where it cannot run what the site's jobs usually get; else nobody said that it could
+    check_virtualisation(settings, offered)
+    emulated = settings.allow_emulation and spec.hypervisor != "qemu"
+    raise UserFault(*missing, "hypervisor=qemu" if emulated else "")

@@ -1,0 +1,266 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node's part of a job: its guests made, and gone again."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import typing as t
+
+from ...errors import NodeFault, SiteFault, VTorqueError, broken_disk, files_of, unjudged
+from ...state import layout
+from ...state.layout import job_key
+from ...system.clock import Deadline
+from ...wire.messages import GuestFacts, NodePart
+from ..domain.connection import CONNECT_S, Domains
+from ..removal.inventory import Remain, remains, remains_without_libvirt
+from ..removal.remove import remove
+from ..state import qemu_user, start_lock
+from ..state.settings import NodeSettings
+from ..system.cpus import Cores
+
+if t.TYPE_CHECKING:
+    from .build import Step
+
+EARLIER_S = 30.0
+"""For what is left of an earlier start of the job."""
+HUNG_SHARE = 2 / 3
+"""How much of its time `absent` waits for whoever holds the lock, before it ends that process."""
+
+
+def present(
+    part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step = lambda _what: None, *, cores: Cores = ()
+) -> tuple[GuestFacts, ...]:
+    """See to it that this node's guests of a start run and are ready; the caller holds the lock of the start.
+
+    Called again it finds them and answers the same.  When it fails, what was made is still there: the holder of the
+    lock takes it away (`worker`).
+
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own word.
+        deadline: when there must be an answer.
+        step: hears what is done next, and may raise to end it.
+        cores: the job's on this node; (): libvirt places the guests.
+
+    Returns:
+        The guests, by rank.
+
+    Raises:
+        VTorqueError: they are not; the class says whose fault it is.
+    """
+    from .build import living, make  # 20 ms that only those pay who make guests
+    from .preflight import preflight
+
+    key = job_key(part.job_id, part.start)
+    if not part.guests:
+        raise VTorqueError(f"present for {key}", "no guest is asked for")
+
+    def checked(what: str) -> None:
+        start_lock.refuse_if_over(settings, key)
+        step(what)
+
+    with disk_judged(settings):
+        _take_away_earlier(part, settings, deadline, checked)
+        checked("libvirt")
+        with Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)) as domains:
+            domains.listen()
+            checked("what is there already")
+            found = living(part, settings, domains)
+            if found:
+                return found
+            offered = domains.capabilities()
+            preflight(part, settings, offered)
+            qemu_user.remember(offered.qemu_ids[0], settings)
+            remove(part.job_id, part.start, settings, domains)
+            return make(part, settings, domains, deadline, checked, cores)
+
+
+def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+    """A start that is asked for proves that the ones before it are over, whoever did not come to end them.
+
+    A MOM that was restarted and a mother superior that lost its power run no epilogue.
+    """
+    for earlier in earlier_starts(part, settings):
+        step(f"the end of start {earlier}")
+        absent(part.job_id, earlier, settings, Deadline.after(deadline.left_s(EARLIER_S)))
+
+
+def earlier_starts(part: NodePart, settings: NodeSettings) -> tuple[int, ...]:
+    """The starts of a job before this one of which something is here."""
+    found = {n for place in (settings.guests_dir, settings.bare_dir) for n in layout.starts_of(part.job_id, place)}
+    return tuple(sorted(number for number in found if number < part.start))
+
+
+def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[GuestFacts, ...]:
+    """The guests of a start when all of them live and are what is asked for, else (); nothing is made or taken away.
+
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own word.
+        deadline: bounds the connection to libvirt.
+
+    Raises:
+        NodeFault: libvirt does not answer.
+    """
+    from .build import living
+
+    with Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)) as domains:
+        return living(part, settings, domains)
+
+
+def absent(
+    job_id: str, start: int, settings: NodeSettings, deadline: Deadline, *, bare: bool = False
+) -> tuple[str, ...]:  # fmt: skip
+    """See to it that nothing of a start is left on this node; from now on `present` refuses it.
+
+    Who works on the start or watches its guests hears the tombstone, takes them away and ends; what was killed left
+    that to us.  What does not end is ended.
+
+    Args:
+        job_id: of the job.
+        start: its start_count.
+        settings: this node's own word.
+        deadline: when there must be an answer.
+        bare: the plan says that this node stays bare for the start.
+
+    Returns:
+        What was removed by whomever, as words; () when there was nothing.
+
+    Raises:
+        NodeFault: libvirt does not answer, so that it is not known what is left.
+        VTorqueError: something would not go.
+    """
+    key = job_key(job_id, start)
+    if is_bare(job_id, start, settings, told=bare):
+        from ..bare import bare_host  # only such hosts pay for it
+
+        return bare_host.absent(job_id, start, settings, deadline)
+    lock = start_lock.start_lock(settings, key)
+    with disk_judged(settings):
+        start_lock.bury(settings, key)
+        # meanwhile the worker is at work: the handing over costs nothing
+        with Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)) as domains:
+            try:
+                patience = Deadline.after(deadline.left_s() * HUNG_SHARE)
+                with start_lock.held(lock, settings, patience) as before:
+                    return _last_look(job_id, start, settings, domains, before)
+            except start_lock.HeldTooLong:
+                start_lock.end_holder(lock)
+            with start_lock.held(lock, settings, deadline) as before:
+                return _last_look(job_id, start, settings, domains, before)
+
+
+def is_bare(job_id: str, start: int, settings: NodeSettings, *, told: bool = False) -> bool:
+    """Is this node bare for a start?  Then libvirt, which it need not have, has nothing of the start.
+
+    Args:
+        told: the plan says so; a node that has guests of the start knows better.
+    """
+    here = told or (settings.bare_dir / job_key(job_id, start)).is_dir()
+    return here and not settings.start_dir(job_id, start).is_dir()
+
+
+def _last_look(
+    job_id: str, start: int, settings: NodeSettings, domains: Domains, before: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Take away what whoever held the lock before us left; with what he took away."""
+    removed = remove(job_id, start, settings, domains)
+    start_lock.start_lock(settings, job_key(job_id, start)).unlink(missing_ok=True)
+    return tuple(dict.fromkeys((*before, *removed)))
+
+
+def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains | None = None) -> tuple[str, ...]:
+    """Take away everything of a start; the caller holds its lock.
+
+    Args:
+        domains: a connection that is there already.
+
+    Returns:
+        What was removed, as words.
+
+    Raises:
+        NodeFault: libvirt does not answer, so that it is not known what is left.
+        VTorqueError: something would not go.
+    """
+    with disk_judged(settings):
+        if domains is not None:
+            return remove(job_id, start, settings, domains)
+        with Domains(settings.libvirt_uri) as opened:
+            return remove(job_id, start, settings, opened)
+
+
+def _seen_without_libvirt(settings: NodeSettings, known: VTorqueError) -> tuple[Remain | str, ...]:
+    """What is here besides domains; where that cannot be told either, it is said, once."""
+    try:
+        return remains_without_libvirt(settings)
+    except VTorqueError as error:
+        return () if str(error) == str(known) else (f"unknown: {error}",)
+
+
+def left(
+    settings: NodeSettings, job_id: str | None = None, start: int | None = None, *, connect_s: float = CONNECT_S,
+    bare: bool = False,
+) -> tuple[str, ...]:  # fmt: skip
+    """What of vTorque's guests is here, as words; that libvirt does not answer, or a disk, is one of them.
+
+    Args:
+        job_id: only of this job; None: of any, and what cannot be told whose it is.
+        start: only of this start of it.
+        connect_s: seconds that libvirt may take to answer at all.
+        bare: this node stays bare for the start, so that libvirt is not asked.
+    """
+    there: tuple[Remain | str, ...] = ()
+    try:
+        if bare:
+            there = remains_without_libvirt(settings)
+        else:
+            with Domains(settings.libvirt_uri, connect_s=connect_s) as domains:
+                there = remains(settings, domains)
+    except VTorqueError as error:
+        there = (f"unknown: {error}", *_seen_without_libvirt(settings, error))
+    if job_id is None:
+        return tuple(map(str, there))
+    prefix = job_key(job_id, start or 0).rpartition(".")[0]
+
+    def asked_for(thing: Remain | str) -> bool:
+        if isinstance(thing, str):
+            return True
+        return thing.key == f"{prefix}.{start}" if start is not None else thing.key.rpartition(".")[0] == prefix
+
+    return tuple(str(thing) for thing in there if asked_for(thing))
+
+
+@contextlib.contextmanager
+def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
+    """Tell a local disk that is full or broken, which is the node's fault, from whatever else the system refuses.
+
+    Blame needs proof: an error that names a file is this disk's when the file is this node's own, and the site's when
+    it is the pool's; of any other (a user's, one of a server that nobody thought of here) it proves nothing.  One that
+    names none is of a file that was open, as a write's on a full disk: whoever reads what is the site's or a user's
+    says so himself (`images.unreadable`), and those errors stay as they are.
+    """
+    try:
+        yield
+    except (OSError, VTorqueError) as error:
+        said = unjudged(error)
+        files = files_of(said) if said else ()
+        if any(file.is_relative_to(settings.pool) for file in files):
+            raise SiteFault(f"image pool {settings.pool}", str(said), "see to the image pool") from error
+        if (disk := broken_disk(error)) and (not files or _any_here(files, settings)):
+            raise NodeFault(
+                f"the disk of {settings.state_dir} on {settings.node_name}",
+                str(disk),
+                "free some space, or see to the disk",
+                cause="disk",
+            ) from error
+        if isinstance(error, OSError):
+            raise VTorqueError(f"{settings.node_name} could not do it", str(error)) from error
+        raise
+
+
+def _any_here(files: t.Iterable[pathlib.Path], settings: NodeSettings) -> bool:
+    """Is one of these on the node's own disk?  A ramdisk is memory, whose bound the site has set."""
+    return any(file.is_relative_to(place) for file in files for place in (settings.state_dir, settings.run_dir))

@@ -1,0 +1,277 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The worker of a start: its guests are made, watched for the life of the job, and taken away, under its lock.
+
+asked (front.py)   reads the request, waits for the answer, passes on that nobody waits for it any more; ends
+worker             a session of its own; decides what happens, and is never in a call that may not return while
+                   guests are made; stays
+maker (maker.py)   makes the guests, with everything that has to be imported for it; ends when they are ready
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import json
+import os
+import select
+import socket
+import time
+import traceback
+import typing as t
+
+from ...errors import NodeFault, VTorqueError
+from ...system import acl, files, fileserver_probe, log_line, signals
+from ...system.clock import Deadline
+from ...system.process_id import ProcessId
+from ..guest import data_disk, site_scripts
+from ..state import start_lock
+from ..state.settings import NodeSettings
+from . import present_absent
+from .builder import Maker, Order, readable
+from .handover import Held
+from .monitor import GIVEN_UP, Watching
+
+LATE_S = 5.0
+"""So long before its deadline a making that has not ended is ended from outside: it must be undone by then."""
+GRACE_S = 2.0
+"""Between the request to end and the end: a call of libvirt's returns meanwhile, or does not."""
+SHARE_S = 5.0
+
+
+def begin(order: Order) -> tuple[int, int]:
+    """Start the worker of a start.
+
+    Returns:
+        Its process id, and a descriptor from which its answer can be read: one line of JSON with `guests` or `error`.
+        It lives on when we end, but for our end before it answered, which it takes for a cancel.  Afterwards the
+        descriptor holds the guests (`held.py`).
+    """
+    hearing, answering = (one.detach() for one in socket.socketpair())
+    with signals.held_back():
+        pid = os.fork()
+        if pid == 0:
+            _live(order, answering)
+    os.close(answering)
+    return pid, hearing
+
+
+def _live(order: Order, answering: int) -> t.NoReturn:
+    """The child's whole life."""
+    try:
+        os.setsid()
+        os.chdir("/")
+        answering = _own_descriptors(order, answering)
+        signals.settle()
+        noted = signals.Noted()  # for good: what was before it is the caller's
+        signals.hear_again()
+        _Worker(order, noted, answering).run()
+    except BaseException:  # nobody above us would say it
+        log(traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def _own_descriptors(order: Order, answering: int) -> int:
+    """The caller waits for the end of his pipes: nothing of his stays open here.  What we say goes to the job's log."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    said = nothing
+    with contextlib.suppress(OSError, VTorqueError):
+        said = _log(order)
+    kept = os.dup(answering)
+    for number, source in enumerate((nothing, said, said)):
+        os.dup2(source, number)
+    os.dup2(kept, 3)
+    os.set_inheritable(3, False)
+    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    return 3
+
+
+def _log(order: Order) -> int:
+    """The job's log on this node, to be added to; a sister has none before us."""
+    owner, directory = order.part.owner.uid, order.settings.record_dir(order.part.job_id, order.part.start)
+    files.make_record_directory(directory, owner)
+    log = os.open(directory / "vtorque.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    acl.let_read(log, owner)
+    return log
+
+
+@dataclasses.dataclass
+class _Worker:
+    order: Order
+    noted: signals.Noted
+    answering: int
+
+    @property
+    def settings(self) -> NodeSettings:
+        return self.order.settings
+
+    def run(self) -> None:
+        try:
+            with present_absent.disk_judged(self.settings):
+                lock = start_lock.Lock(start_lock.start_lock(self.settings, self.order.key))
+                over = start_lock.OverWatch(self.settings, self.order.key)
+        except VTorqueError as error:
+            self._answer({"error": error.to_dict()})
+            return
+        with over:
+            maker, why = self._make(lock, over)
+            made = maker.answer is not None and "guests" in maker.answer
+            if why is None and made and maker.ours:
+                if not self._share(lock):
+                    self._answer({"error": start_lock.StartOver(self.settings, self.order.key).to_dict()})
+                    return
+                why = start_lock.StartOver(self.settings, self.order.key) if over.over() else None
+            if why is None and made:
+                if self._answer(maker.answer):
+                    if maker.ours:
+                        part = self.order.part
+                        self._stay(lock, over, Held(self.answering, part.job_id, part.start, self.settings))
+                    return
+                why = VTorqueError("the request was cancelled", "nobody waits for its answer any more")
+            if maker.ours:
+                self._undo(lock, maker, why)
+            else:
+                self._answer({"error": why.to_dict()} if why else maker.answer)
+
+    # -- while the guests are made
+
+    def _make(self, lock: start_lock.Lock, over: start_lock.OverWatch) -> tuple[Maker, VTorqueError | None]:
+        """Until the maker has ended; with the reason when we ended it."""
+        maker = Maker(self.order, lock)
+        why: VTorqueError | None = None
+        began = time.monotonic()
+        wake_at = self.order.deadline.at - LATE_S
+        while True:
+            others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
+            heard = readable((maker.fileno(), *others), max(0.0, wake_at - time.monotonic()))
+            if maker.fileno() in heard and not maker.hear():
+                break
+            if why is None:
+                why = self._reason(over, maker, began)
+                if why is not None:
+                    if maker.ours:
+                        self._bury()
+                    maker.tell_to_end()
+                    wake_at = time.monotonic() + GRACE_S
+            elif time.monotonic() >= wake_at:
+                maker.kill()
+                wake_at = float("inf")
+        status = maker.reap()
+        if maker.answer is None and why is None:
+            why = VTorqueError(
+                f"the guests of start {self.order.key} were not made",
+                f"the process that made them ended with status {status} at {maker.doing}",
+            )
+        return maker, why
+
+    def _reason(self, over: start_lock.OverWatch, maker: Maker, began: float) -> VTorqueError | None:
+        """Why the making must end now; None: it need not."""
+        if over.over():
+            return start_lock.StartOver(self.settings, self.order.key)
+        if self.noted.told():
+            return VTorqueError("the request was cancelled", f"{self.noted.told()} at {maker.doing}")
+        if _abandoned(self.answering):
+            return VTorqueError("the request was cancelled", f"nobody waits for its answer any more, at {maker.doing}")
+        if self.order.deadline.left_s() <= LATE_S:
+            late = f"the guests of start {self.order.key} were not made in time"
+            passed = f"{time.monotonic() - began:.0f} s had passed at {maker.doing}"
+            return fileserver_probe.silent_pool(self.settings.pool, f"{late}: {passed}") or VTorqueError(late, passed)
+        return None
+
+    def _share(self, lock: start_lock.Lock) -> bool:
+        """From now on others may look at the guests; whoever wants to take them away still waits for us.
+
+        Between the two kinds of lock the kernel may let another in, who takes the guests away: then False.
+        """
+        try:
+            lock.take(self.settings, Deadline.after(SHARE_S), shared=True)
+        except start_lock.HeldTooLong:
+            return False
+        return lock.current()
+
+    def _undo(self, lock: start_lock.Lock, maker: Maker, why: VTorqueError | None) -> None:
+        """Nothing of a start that failed stays, and nobody begins it again."""
+        self._bury()
+        error: dict[str, t.Any] = why.to_dict() if why else (maker.answer or {})["error"]
+        try:
+            removed = present_absent.take_away(self.order.part.job_id, self.order.part.start, self.settings)
+            lock.sign(ProcessId.of(os.getpid()), removed)
+        except NodeFault as fault:
+            # that it cannot even be undone proves more than what was seen first
+            error = fault.to_dict() if error["fault"] == VTorqueError.fault else error
+            log(f"not undone: {fault}")
+        except Exception as fault:  # whatever it is, the caller gets an answer
+            log(f"not undone: {type(fault).__name__}: {fault}")
+        lock.close()  # who has the answer may count on it
+        self._answer({"error": error})
+
+    def _bury(self) -> None:
+        try:
+            start_lock.bury(self.settings, self.order.key)
+        except OSError as error:
+            log(f"the tombstone was not set: {error}")
+
+    def _answer(self, answer: dict[str, t.Any] | None) -> bool:
+        """Give the answer, once; False when nobody waits for it."""
+        data = json.dumps(answer, ensure_ascii=True).encode("ascii") + b"\n"
+        try:
+            while data:
+                data = data[os.write(self.answering, data) :]
+        except (BrokenPipeError, ConnectionError):
+            return False
+        return True
+
+    # -- while the job runs
+
+    def _stay(self, lock: start_lock.Lock, over: start_lock.OverWatch, held: Held) -> None:
+        """Until the start is over, we are told to end, or its guests are given up; then nothing of it stays."""
+        gc.freeze()  # what came from the caller stays as it is, and shared
+        gc.enable()  # the caller may have done without, for as long as it lives
+        watching = Watching(self.order.part, self.settings, log, self.order.tell)
+        try:
+            why = watching.run(over, self.noted, held)
+            log(f"worker {os.getpid()} takes the guests away: {why}")
+            if over.over() and watching.domains is None:
+                log("without libvirt: left to whoever ended the start")
+                return
+            self._bury()
+            if why != GIVEN_UP:  # what the site does before the job was not done either
+                self._end_politely()
+            removed = present_absent.take_away(
+                self.order.part.job_id, self.order.part.start, self.settings, watching.domains
+            )  # fmt: skip
+            lock.sign(ProcessId.of(os.getpid()), removed)
+            log(f"worker {os.getpid()} took away: {', '.join(removed) or 'nothing'}")
+        except VTorqueError as error:
+            log(f"left to whoever cleans up: {error}")
+        finally:
+            watching.close()
+
+    def _end_politely(self) -> None:
+        """What the site does in guests before they go, and the user's disk given back; nothing of it keeps them."""
+        try:
+            for words in site_scripts.run_epilogues(self.order.part.job_id, self.order.part.start, self.settings):
+                log(words)
+        except VTorqueError as error:
+            log(f"the site's epilogues in the guests: {error}")
+        try:
+            for words in data_disk.unmount(self.order.part.job_id, self.order.part.start, self.settings):
+                log(words)
+        except VTorqueError as error:
+            log(f"the user's disk: {error}")
+
+
+def _abandoned(fd: int) -> bool:
+    """Has the reader of this pipe gone away?"""
+    poll = select.poll()
+    poll.register(fd, 0)
+    return bool(poll.poll(0))
+
+
+def log(text: str) -> None:
+    """A line in the job's log; that it cannot be written stops nothing."""
+    with contextlib.suppress(OSError):
+        os.write(2, log_line.log_line(text))

@@ -1,0 +1,422 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a guest may send: as itself alone, and to whom its job or the site lets it speak.
+
+One table of the kernel's packet filter, on the bridge, with a chain for each guest that is entered by its network
+device; what does not come from a guest of ours is not looked at, but for answers of servers of addresses to it: until
+one is proven, the addresses in these are the guest's.  The rules are there before the device is, and know no
+connections: an answer is whatever TCP does not begin with, so that MPI costs no tracking.  Where a guest was not let
+go is kept in a set of its own, which whoever takes the rules away puts into words.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import pathlib
+import re
+import socket
+import subprocess
+import threading
+import typing as t
+
+from ...errors import NodeFault, SiteFault
+from ...system.clock import Deadline
+from ..state.settings import NodeSettings
+
+FAMILY, TABLE, BY_DEVICE, ANSWERED = "bridge", "vtorque", "guests", "answered"
+"""Ours, and the maps that lead from a guest's device to the chain of what it sends, and of what DHCP answers it."""
+ASKED_S = 10.0
+NAMES_S = 5.0
+BATCH_AND_LIBVIRT = "{ 15001-15004, 16509, 16514 }"
+"""Ports that no guest's business are: of Torque's server, scheduler and MOMs, of libvirt's daemons."""
+_ANSWERED_MAP = f"add map {FAMILY} {TABLE} {ANSWERED} {{ type ifname : verdict; }}"
+_HOOK = "type filter hook prerouting priority -300; policy accept;"
+_TO_GUESTS = {
+    "to_guests": "type filter hook forward priority -300; policy accept;",
+    "from_node": "type filter hook output priority -300; policy accept;",  # whose own may be the server of addresses
+}
+LEASES = 4
+"""So many addresses a guest may be given before one is proven: by each server of addresses, or again after a while."""
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_OF_A_GUEST = re.compile(r"vtq([0-9]{1,3})")
+KEPT = 64
+"""So many places where a guest was not let go are known, addresses with their ports; the counter counts on."""
+TOLD = 3
+"""So many of them are told when it is gone."""
+_PLACES = f"{{ type ipv4_addr . inet_proto . inet_service; size {KEPT}; flags dynamic; }}"
+_NO_IPV6 = "confined guests speak IPv4 alone"
+
+
+class Guest(t.NamedTuple):
+    """A guest on the bridge.
+
+    Attributes:
+        device: its network device; names its chain, too.
+        mac: its own.
+        address: its own, IPv4; "" before it is proven, when it is held to what servers of addresses give it.
+    """
+
+    device: str
+    mac: str
+    address: str = ""
+
+
+class Reach(t.NamedTuple):
+    """Whom the guests of a job may speak to, as addresses and networks.
+
+    Attributes:
+        node: this node, which they greet.
+        files: servers of homes and mounts.
+        names, times: servers of names and of the time; (): whoever they are.
+        site: whom the site names besides.
+    """
+
+    node: str
+    files: tuple[str, ...]
+    names: tuple[str, ...]
+    times: tuple[str, ...]
+    site: tuple[str, ...]
+
+
+def reach(settings: NodeSettings, node: str, servers: t.Sequence[str], deadline: Deadline) -> Reach:
+    """Whom guests may speak to, by the site's word.
+
+    Args:
+        settings: this node's own word.
+        node: its address on the bridge; "" where nobody is held yet.
+        servers: of what this job's guests mount; names or addresses.
+        deadline: of the making.
+
+    Raises:
+        SiteFault: one of them has no address, or none of IPv4.
+    """
+    if ":" in node:
+        raise SiteFault(
+            f"bridge {settings.bridge} has no IPv4 address", _NO_IPV6, "give it one, or set confine_guests: false"
+        )
+    wanted = {*servers, *settings.may_reach, *settings.ntp_servers, *filter(None, [settings.name_server])}
+    known = _addresses(sorted(wanted), Deadline.after(deadline.left_s(NAMES_S)))
+
+    def of(words: t.Iterable[str]) -> tuple[str, ...]:
+        networks = ipaddress.collapse_addresses(ipaddress.IPv4Network(one) for word in words for one in known[word])
+        return tuple(str(network).removesuffix("/32") for network in networks)
+
+    names = of([settings.name_server] if settings.name_server else [])
+    return Reach(node, of(servers), names, of(settings.ntp_servers), of(settings.may_reach))
+
+
+def _addresses(words: t.Sequence[str], deadline: Deadline) -> dict[str, tuple[str, ...]]:
+    """The IPv4 networks of names, addresses and networks; a name server that is away holds nobody up."""
+    found: dict[str, tuple[str, ...]] = {}
+    names = []
+    for word in words:
+        try:
+            network = ipaddress.ip_network(word.strip("[]"), strict=False)
+        except ValueError:
+            names.append(word)
+            continue
+        if network.version != 4:  # in silence it would be a mount, or a name, that nobody can explain
+            what = f"guests are to reach {word}, an IPv6 address"
+            raise SiteFault(what, _NO_IPV6, "name an IPv4 address, or set confine_guests: false")
+        found[word] = (str(network),)
+
+    def ask() -> None:
+        for name in names:
+            try:
+                answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+            except OSError:
+                continue
+            found[name] = tuple(sorted({str(answer[4][0]) for answer in answers}))
+
+    if names:
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(deadline.left_s())
+    if missing := [name for name in names if name not in found]:
+        what = f"the address of {missing[0]}"
+        why = "is not known here, and guests are to reach it"
+        raise SiteFault(what, why, "see guest_may_reach and mounts in vtorque.yml, /etc/hosts, and name servers")
+    return found
+
+
+def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:
+    """Hold guests to these rules from now on, in place of those that they had.
+
+    Args:
+        guests: before they boot; their addresses are bound to what servers of addresses answer them, and to the one
+            that is proven (`bind`).
+        whom: they may reach.
+        settings: this node's own word.
+
+    Raises:
+        NodeFault: this node's packet filter does not do it.
+    """
+    _marker(settings).parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    _marker(settings).touch(mode=0o600)
+    _nft(_text(guests, whom), settings)
+
+
+def _text(guests: t.Sequence[Guest], whom: Reach) -> str:
+    lines = [
+        f"add table {FAMILY} {TABLE}",
+        f"add map {FAMILY} {TABLE} {BY_DEVICE} {{ type ifname : verdict; }}",
+        f"add chain {FAMILY} {TABLE} from_guests {{ {_HOOK} }}",
+        f"flush chain {FAMILY} {TABLE} from_guests",
+        f"add rule {FAMILY} {TABLE} from_guests iifname vmap @{BY_DEVICE}",
+        _ANSWERED_MAP,
+    ]
+    for chain, hook in _TO_GUESTS.items():
+        lines += [
+            f"add chain {FAMILY} {TABLE} {chain} {{ {hook} }}",
+            f"flush chain {FAMILY} {TABLE} {chain}",
+            f"add rule {FAMILY} {TABLE} {chain} udp sport 67 udp dport 68 oifname vmap @{ANSWERED}",
+        ]
+    for guest in guests:
+        lines += [
+            *(f"add set {FAMILY} {TABLE} {name} {{ type ipv4_addr; }}" for name in _sets(guest.device)),
+            f"add set {FAMILY} {TABLE} {_own(guest.device)} {{ type ipv4_addr; size {1 + LEASES}; flags dynamic; }}",
+            *_addresses_of(guest),
+            f"add set {FAMILY} {TABLE} {_dropped(guest.device)} {_PLACES}",
+            *_chain(_dropped(guest.device), _last_rules(guest.device)),
+            *_chain(guest.device, rules(guest, whom)),
+            _element("add", BY_DEVICE, guest.device, guest.device),
+            _element("add", ANSWERED, guest.device, _answers(guest.device)),
+        ]
+    return "\n".join(lines)
+
+
+def _addresses_of(guest: Guest) -> tuple[str, ...]:
+    """What a guest may call itself: what it is given, until one of that is proven to be its own.
+
+    An image of its user's may be hostile from its first instruction on.  0.0.0.0 is before a lease, and when it looks
+    whether an address is somebody's (RFC 5227).
+    """
+    own, chain = _own(guest.device), _answers(guest.device)
+    proven = f", {guest.address}" if guest.address else ""
+    return (
+        *_chain(chain, () if guest.address else _given(guest)),
+        f"flush set {FAMILY} {TABLE} {own}",
+        f"add element {FAMILY} {TABLE} {own} {{ 0.0.0.0{proven} }}",
+    )
+
+
+def _given(guest: Guest) -> tuple[str, ...]:
+    """The kernel learns the address from an answer before the guest has it (RFC 2131: op, chaddr, yiaddr).
+
+    Guests answer nobody, wherever they may send else (`rules`), so that whoever does is the site's.
+    """
+    mac = guest.mac.replace(":", "")
+    return (f"@th,64,8 2 @th,288,48 0x{mac} add @{_own(guest.device)} {{ @th,192,32 }}",)
+
+
+def _chain(name: str, its_rules: t.Iterable[str]) -> t.Iterator[str]:
+    yield f"add chain {FAMILY} {TABLE} {name}"
+    yield f"flush chain {FAMILY} {TABLE} {name}"
+    yield from (f"add rule {FAMILY} {TABLE} {name} {rule}" for rule in its_rules)
+
+
+def _last_rules(device: str) -> tuple[str, ...]:
+    """Of the chain in which ends what is not let go; of what is for everybody, such as a search, nobody hears."""
+    place = "ip daddr . meta l4proto . th dport"
+    return (
+        f"ip daddr != 224.0.0.0/3 meta l4proto {{ tcp, udp }} add @{_dropped(device)} {{ {place} }}",
+        "counter drop",
+    )
+
+
+def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
+    """The rules of one guest, in their order; the last drops all else."""
+    mac, own = guest.mac, f"@{_own(guest.device)}"
+    job, hosts = _sets(guest.device)
+    drop = f"goto {_dropped(guest.device)}"
+    return (
+        f"ether saddr != {mac} drop",
+        f"ether type arp arp htype 1 arp hlen 6 arp plen 4 arp operation {{ request, reply }} "
+        f"arp saddr ether {mac} arp saddr ip {own} accept",
+        "ether type != ip drop",
+        # the address that a server of addresses reads stands in the question (RFC 2131, chaddr)
+        f"ip saddr {own} udp sport 68 udp dport 67 @th,288,48 0x{mac.replace(':', '')} accept",
+        "ip saddr 0.0.0.0 drop",
+        f"ip saddr != {own} drop",
+        # whom a frame is for stands in its MAC address: a server of addresses is believed by guests, and by `_given`,
+        # whatever the address within; the kernel looks for the ports in later parts of a packet, too
+        "ip frag-off & 0x1fff == 0 udp dport 68 drop",
+        "udp sport 67 udp dport 68 drop",
+        f"ip daddr @{job} accept",
+        f"meta l4proto {{ tcp, udp }} th dport {BATCH_AND_LIBVIRT} {drop}",
+        # the kernel (6.18) looks for ports and flags also in later parts of a packet, and in what fills up the first:
+        # in such parts a connection could be begun with anybody.  TCP of today sends none
+        "ip protocol tcp ip frag-off & 0x3fff != 0 drop",
+        "tcp flags & (syn | ack) != syn accept",
+        "icmp type { echo-reply, destination-unreachable, time-exceeded, parameter-problem } accept",
+        f"ip daddr {whom.node} icmp type echo-request accept",
+        f"ip daddr {whom.node} udp dport 9 accept",
+        f"{_to(whom.names)}meta l4proto {{ tcp, udp }} th dport 53 accept",
+        f"{_to(whom.times)}udp dport 123 accept",
+        f"ip daddr @{hosts} accept",
+        *([f"{_to(whom.site)}accept"] if whom.site else []),
+        f"tcp dport 22 {drop}",
+        *([f"{_to(whom.files)}accept"] if whom.files else []),
+        drop,
+    )
+
+
+def _to(addresses: t.Sequence[str]) -> str:
+    return f"ip daddr {{ {', '.join(addresses)} }} " if addresses else ""
+
+
+def bind(guests: t.Sequence[Guest], settings: NodeSettings) -> None:
+    """Hold guests to their own addresses.
+
+    Args:
+        guests: that are held; with their addresses.
+        settings: this node's own word.
+
+    Raises:
+        NodeFault: this node's packet filter does not do it.
+    """
+    admit(guests, [], [], settings)
+
+
+def admit(guests: t.Sequence[Guest], job: t.Sequence[str], hosts: t.Sequence[str], settings: NodeSettings) -> None:
+    """Hold guests to their own addresses; let them reach the others of their job, and its hosts that stay bare.
+
+    Args:
+        guests: that are held; with their addresses.
+        job: addresses of guests, theirs too.
+        hosts: addresses of bare hosts; not their batch system's ports.
+        settings: this node's own word.
+
+    Raises:
+        NodeFault: this node's packet filter does not do it.
+    """
+    lines: list[str] = []
+    for guest in guests:
+        lines += _addresses_of(guest)
+        for name, addresses in zip(_sets(guest.device), (job, hosts), strict=True):
+            if some := [address for address in addresses if ":" not in address]:
+                lines.append(f"add element {FAMILY} {TABLE} {name} {{ {', '.join(some)} }}")
+    _nft("\n".join(lines), settings)
+
+
+def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
+    """Take the rules of these devices away.
+
+    Args:
+        devices: of guests that are gone.
+        settings: this node's own word.
+
+    Returns:
+        Of which devices there were any, as words: with some of where they were not let go.
+
+    Raises:
+        NodeFault: this node's packet filter does not do it.
+    """
+    there = _elements(settings)
+    mine = sorted(set(devices) & set(_held(there)))
+    if mine:
+        _nft("\n".join(line for device in mine for line in _removal(device)), settings)
+    return tuple(f"{device}{_places(there.get(_dropped(device), []))}" for device in mine)
+
+
+def _places(elements: t.Sequence[t.Any]) -> str:
+    """Where a guest was not let go, as words; "" for nowhere."""
+    found = sorted({"{} {} {}".format(*one["concat"]) for one in elements})
+    more = f" and {len(found) - TOLD} more" if len(found) > TOLD else ""
+    return f" (it was not let go to {', '.join(found[:TOLD])}{more})" if found else ""
+
+
+def _removal(device: str) -> t.Iterator[str]:
+    # a guest that was made before an update of ours may lack some, and what is not there cannot be deleted
+    yield _ANSWERED_MAP
+    yield f"add chain {FAMILY} {TABLE} {_answers(device)}"
+    yield _element("add", ANSWERED, device, _answers(device))
+    for name, chain in ((BY_DEVICE, device), (ANSWERED, _answers(device))):
+        yield _element("delete", name, device, chain)
+    yield from (f"delete chain {FAMILY} {TABLE} {name}" for name in (device, _dropped(device), _answers(device)))
+    yield from (f"delete set {FAMILY} {TABLE} {name}" for name in (*_sets(device), _own(device), _dropped(device)))
+
+
+def held(settings: NodeSettings) -> tuple[str, ...]:
+    """The devices for which there are rules; () also where this node never had any since it booted.
+
+    Raises:
+        NodeFault: this node's packet filter does not tell.
+    """
+    return _held(_elements(settings))
+
+
+def _held(there: dict[str, list[t.Any]]) -> tuple[str, ...]:
+    return tuple(sorted(str(name) for name, _verdict in there.get(BY_DEVICE, []) if _OF_A_GUEST.fullmatch(name)))
+
+
+def _elements(settings: NodeSettings) -> dict[str, list[t.Any]]:
+    """What the map and the sets of our table hold, by their names; {} without the table.
+
+    Not the table is asked for: who flushes the node's rules takes it, too, and that is no fault of the node.
+    """
+    if not _marker(settings).exists():
+        return {}
+    told = json.loads(_nft("", settings, "-j", "list", "ruleset", FAMILY))["nftables"]
+    found = [one[name] for one in told for name in ("map", "set") if name in one]
+    return {str(one["name"]): one.get("elem", []) for one in found if one["table"] == TABLE}
+
+
+def check(settings: NodeSettings) -> None:
+    """Would this node's packet filter take a guest's rules?  They are shown to the kernel, and not kept.
+
+    Raises:
+        NodeFault: it would not.
+    """
+    nowhere = Reach("192.0.2.1", (), (), (), ())  # RFC 5737: nobody's
+    _nft(_text([Guest("vtq-check", "02:00:00:00:00:00")], nowhere), settings, "--check", "-f", "-")
+
+
+def _sets(device: str) -> tuple[str, str]:
+    return f"{device}_job", f"{device}_hosts"
+
+
+def _own(device: str) -> str:
+    """The name of the set of addresses that a guest may call its own."""
+    return f"{device}_own"
+
+
+def _dropped(device: str) -> str:
+    """The name of a set, and of the chain that fills it."""
+    return f"{device}_dropped"
+
+
+def _answers(device: str) -> str:
+    """The name of the chain that learns from answers of servers of addresses."""
+    return f"{device}_answers"
+
+
+def _element(do: str, name: str, device: str, chain: str) -> str:
+    return f'{do} element {FAMILY} {TABLE} {name} {{ "{device}" : goto {chain} }}'
+
+
+def _marker(settings: NodeSettings) -> pathlib.Path:
+    """There since this node has had rules: who never had any need not ask."""
+    return settings.run_dir / "network_rules"
+
+
+def _nft(text: str, settings: NodeSettings, *words: str) -> str:
+    """One command, or a text of several: all of it or nothing."""
+    try:
+        done = subprocess.run(
+            [str(settings.nft), *(words or ("-f", "-"))], input=f"{text}\n", capture_output=True, text=True,
+            timeout=ASKED_S, check=False, env=_ENVIRONMENT,
+        )  # fmt: skip
+        why = "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"status {done.returncode}"
+    except subprocess.TimeoutExpired:
+        why = f"gave no answer within {ASKED_S:.0f} s"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise NodeFault(
+            f"the packet filter of {settings.node_name} ({settings.nft})", why,
+            "install nftables, or set confine_guests: false", cause="programs",
+        )  # fmt: skip
+    return done.stdout

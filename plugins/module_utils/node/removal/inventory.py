@@ -1,0 +1,276 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of vTorque's guests is on this node: domains, directories, slots, processes, network devices."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import pathlib
+import re
+import select
+import signal
+import typing as t
+
+from ...errors import NodeFault, VTorqueError
+from ...frozen import frozen
+from ...state.layout import job_key, start_of
+from ...system.clock import Deadline
+from ...text import printable
+from ..domain.connection import Domains
+from ..network import nft_rules
+from ..network.addresses import SYS_NET
+from ..state import qemu_user, slots
+from ..state.directories import entries, guest_directories
+from ..state.guest_file import read_kept
+from ..state.settings import NodeSettings
+from ..storage import user_disk, virtiofsd
+
+PROC = pathlib.Path("/proc")
+KILLED_S = 10.0
+BARE = "ssh access"
+_NOBODY_LOOKED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What the system says where the one who looks has nothing left to look with."""
+_UIDS = re.compile(rb"^Uid:\t([0-9]+)\t([0-9]+)\t([0-9]+)\t", re.MULTILINE)
+"""The kernel writes a process's own name, which comes before, without line ends."""
+
+
+@frozen
+class Remain:
+    """One thing that is there.
+
+    Attributes:
+        kind: `domain`, `directory`, `slot`, `process`, `network device`, `network rules`, or `ssh access` of a host
+            that stays bare.
+        name: which one.
+        key: `records.job_key` of the start it belongs to; "" when that cannot be told.
+    """
+
+    kind: str
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        of = f" of {self.key}" if self.key not in ("", self.name) else ""
+        return printable(f"{self.kind} {self.name}{of}")
+
+
+def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:
+    """Everything that is there, of whatever start.
+
+    Raises:
+        NodeFault: libvirt does not answer, or as `remains_without_libvirt`; then it is not known what is there.
+    """
+    found = [
+        Remain("domain", facts.name, job_key(facts.mark.job_id, facts.mark.start))
+        for facts in domains.list() if facts.mark
+    ]  # fmt: skip
+    return (*found, *remains_without_libvirt(settings))
+
+
+def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
+    """What can be seen without asking libvirt.
+
+    Raises:
+        NodeFault: a directory of this node cannot be read.
+        VTorqueError: the processes cannot be looked at.
+    """
+    owners = slots.taken(settings)
+    found = [Remain("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
+    found += [Remain("directory", path.name, path.name) for path in entries(settings.guests_dir)]
+    found += [Remain(BARE, path.name, path.name) for path in entries(settings.bare_dir)]
+    found += [Remain("process", str(pid), key) for pid, key in processes(settings)]
+    for device in sorted(SYS_NET.glob("vtq[0-9]*")):
+        owner = owners.get(int(device.name[3:]), "") if device.name[3:].isdecimal() else ""
+        found.append(Remain("network device", device.name, owner.partition("/")[0]))
+    try:
+        for name in nft_rules.held(settings):
+            found.append(Remain("network rules", name, owners.get(int(name[3:]), "").partition("/")[0]))
+    except NodeFault as error:
+        found.append(Remain("network rules", f"unknown: {error}", ""))
+    return tuple(found)
+
+
+def processes(settings: NodeSettings) -> tuple[tuple[int, str], ...]:
+    """Every qemu that has a guest's disk open, every virtiofsd and qemu-nbd of ours, with the key of the guest's start.
+
+    Nothing that a process says of itself is believed for its own sake: anybody can write any arguments, open what he
+    may not read (O_PATH), and in a mount namespace of his own make any path, which the kernel tells us as it is there.
+    What he cannot choose are his uids, which the kernel tells in our numbers, whatever user namespace he is in.  So:
+
+    * A qemu is root's or the user's as whom libvirt runs it (`qemu_user.py`), and the program is a qemu: one that
+      becomes root for whoever calls it (sudo) keeps its caller's words and descriptors.
+    * virtiofsd and qemu-nbd are the job's user.  He is believed of the guests that are here and are his by root's
+      record of them, and of no other; without that record they are not found, and end with their qemu.
+
+    The descriptors are only read as paths: the files may lie on a file system of the user's, which need not answer.
+
+    Raises:
+        NodeFault: a directory of this node cannot be read.
+        VTorqueError: this process has no descriptor or memory left to look with.
+    """
+    known = _Known(qemu_user.remembered(settings), _guests_here(settings))
+    found = []
+    for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            # first of all: who is root is so already when his words are read
+            uid = _uid(process)
+            if uid in known.uids and (key := _key_of(process, uid, known, settings.guests_dir)):
+                found.append((int(process.name), key))
+        except OSError as error:
+            # a process may end while it is looked at, and a user can choose names that are too long to be told
+            if error.errno in _NOBODY_LOOKED:
+                raise VTorqueError("what runs on this node cannot be seen", str(error)) from error
+    return tuple(found)
+
+
+@frozen
+class _Guest:
+    """Whose the processes of a guest are; None: that is not known.
+
+    Attributes:
+        owner_uid: the job's user.
+        disk_uid: who has its disk: libvirt gives it to qemu's user.
+    """
+
+    owner_uid: int | None
+    disk_uid: int | None
+
+
+@frozen
+class _Known:
+    """Who may have processes of guests.
+
+    Attributes:
+        qemu_uids: as whom libvirt runs qemu.
+        guests: that are here, by the names of their start and their own.
+    """
+
+    qemu_uids: frozenset[int]
+    guests: t.Mapping[tuple[str, str], _Guest]
+
+    @functools.cached_property
+    def uids(self) -> frozenset[int | None]:
+        """All of them; of others' processes nothing is read but whose they are."""
+        uids = self.qemu_uids.union(*((guest.owner_uid, guest.disk_uid) for guest in self.guests.values()))
+        return uids - {None}
+
+
+def _key_of(process: pathlib.Path, uid: int | None, known: _Known, guests_dir: pathlib.Path) -> str:
+    """The key of the start whose guest's a process is; "" when it is none's, or that is not proved."""
+    arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
+    named = re.search(re.escape(f"{guests_dir}/") + r"([^/\0]+)/([^/\0]+)", arguments)
+    if not named or not _is_key(named[1]):
+        return ""
+    guest = known.guests.get((named[1], named[2]), _Guest(None, None))
+    program = arguments.partition("\0")[0]
+    kinds = ((virtiofsd.NAME, r"vtorque[0-9]+\.log"), (user_disk.NAME, user_disk.LOGS))
+    file = next((name for word, name in kinds if program.startswith(word)), "")
+    if file:
+        believed = uid == guest.owner_uid
+    else:
+        file = r"disk\.qcow2"
+        believed = (uid in known.qemu_uids or uid == guest.disk_uid) and _is_qemu(process, program)
+    return named[1] if believed and _has_open(process, f"{guests_dir}/{named[1]}", file) else ""
+
+
+def _guests_here(settings: NodeSettings) -> dict[tuple[str, str], _Guest]:
+    """As their directories tell, where only root writes."""
+    found = {}
+    for directory in guest_directories(settings.guests_dir):
+        kept, disk_uid = None, None
+        # what one cannot say of its processes keeps no other from going: it is found by its directory itself
+        with contextlib.suppress(OSError):
+            kept = read_kept(directory)
+        with contextlib.suppress(OSError):
+            disk_uid = (directory / "disk.qcow2").lstat().st_uid
+        found[directory.parent.name, directory.name] = _Guest(kept.owner_uid if kept else None, disk_uid)
+    return found
+
+
+def _uid(process: pathlib.Path) -> int | None:
+    """Whose a process is; None: its real, effective and saved uids differ.
+
+    Not by the owner of the directory, which is root where a process may not be dumped.
+    """
+    found = _UIDS.search((process / "status").read_bytes())
+    uids = set(map(int, found.groups())) if found else set()
+    return uids.pop() if len(uids) == 1 else None
+
+
+def _is_qemu(process: pathlib.Path, program: str) -> bool:
+    return "qemu" in program and "qemu" in str((process / "exe").readlink())
+
+
+def _is_of(pid: int, uids: t.Collection[int | None]) -> bool:
+    with contextlib.suppress(OSError):
+        return _uid(PROC / str(pid)) in uids
+    return False
+
+
+def _is_key(text: str) -> bool:
+    """Whatever names a start is shown, sorted and removed by its name."""
+    with contextlib.suppress(VTorqueError, ValueError):  # a number may have too many digits to be one
+        named = start_of(text)
+        return named is not None and job_key(*named) == text
+    return False
+
+
+def _has_open(process: pathlib.Path, directory: str, file: str) -> bool:
+    # the kernel adds a word where the file was removed
+    path = re.compile(re.escape(directory) + rf"/[^/]+/{file}( \(deleted\))?")
+    for descriptor in (process / "fd").iterdir():
+        # one that is closed meanwhile, as a process at work does all the time, says nothing of the others
+        with contextlib.suppress(OSError):
+            if path.fullmatch(str(descriptor.readlink())):
+                return True
+    return False
+
+
+def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
+    """End what of a start libvirt does not know: a qemu that outlived libvirt's memory of it, virtiofsd, qemu-nbd.
+
+    What is the user's may wait within the kernel for a file server, or for a file system that is a program of his own,
+    where a signal may not reach it: it is told to end, and does so when it hears that.  Who waited for it would let
+    him hold up the removal, and keep a place for a guest.
+
+    Returns:
+        The processes that were told to end; has it?
+
+    Raises:
+        NodeFault: a qemu did not end, which still writes into its disk.
+    """
+    told: dict[int, bool] = {}
+    with contextlib.ExitStack() as handles:
+        waiting: dict[int, int] = {}
+        poll = select.poll()
+        known = _Known(qemu_user.remembered(settings), _guests_here(settings))
+        users = {guest.owner_uid for (start, _name), guest in known.guests.items() if start == key} - known.qemu_uids
+        mine = [pid for pid, owner in processes(settings) if owner == key]
+        # the user may have more of his than we may have descriptors: first what he cannot have made
+        for pid in sorted(mine, key=lambda pid: _is_of(pid, users)):
+            try:
+                handle = os.pidfd_open(pid)
+                handles.callback(os.close, handle)
+                # the number may have become another's before we had the handle
+                process = PROC / str(pid)
+                if (uid := _uid(process)) in known.uids and _key_of(process, uid, known, settings.guests_dir) == key:
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    waiting[handle] = pid
+                    poll.register(handle, select.POLLIN)
+            except OSError:  # it has ended
+                continue
+        until = Deadline.after(KILLED_S)
+        while waiting and (ended := poll.poll(until.left_s() * 1000)):
+            for handle, _events in ended:
+                poll.unregister(handle)
+                told[waiting.pop(handle)] = True
+        for pid in waiting.values():
+            with contextlib.suppress(OSError):
+                if _uid(PROC / str(pid)) not in users:
+                    raise NodeFault(f"process {pid} of {key}", f"did not end within {KILLED_S:.0f} s of a KILL")
+            told[pid] = False
+    return told

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything of a start taken away from this node."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import shutil
+
+from ...errors import NodeFault, VTorqueError
+from ...state import layout
+from ...state.layout import job_key
+from ...system import files
+from ...system.clock import Deadline
+from ..domain import usage
+from ..domain.connection import Domains
+from ..guest.console import plain
+from ..network import addresses, nft_rules
+from ..state import slots
+from ..state.directories import entries
+from ..state.guest_file import read_kept
+from ..state.settings import NodeSettings
+from .inventory import end_processes
+
+
+def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
+    """Take away everything of a start: domains first, slots last, so that no name or MAC is free too early.
+
+    Args:
+        job_id: of the job.
+        start: its start_count.
+        settings: this node's own word.
+        domains: a connection to libvirt.
+
+    Returns:
+        What was removed, as words.
+
+    Raises:
+        NodeFault: libvirt does not answer, a process did not end, or the disk is broken.
+    """
+    key = job_key(job_id, start)
+    directory = settings.start_dir(job_id, start)
+    removed: list[str] = []
+    macs: set[str] = set()
+    there = [
+        facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
+    ]  # fmt: skip
+    if there:
+        owner = next((kept.owner_uid for path in entries(directory) if (kept := read_kept(path))), None)
+        usage.keep_use(domains, {facts.name for facts in there}, settings.record_dir(job_id, start), owner)
+    for facts in there:
+        macs |= set(facts.macs)
+        if domains.destroy(facts.name):
+            removed.append(f"domain {facts.name}")
+    for pid, ended in end_processes(settings, key).items():
+        removed.append(f"process {pid}" if ended else f"process {pid} of the user's, as soon as the kernel lets it end")
+    for path in entries(directory):
+        kept = read_kept(path)
+        if kept is not None:
+            macs.add(kept.mac)
+        keep_console(path, settings.record_dir(job_id, start), settings, kept.owner_uid if kept else None)
+    _delete(directory, removed)
+    if macs:
+        # without a bridge there is nothing to forget
+        with contextlib.suppress(NodeFault):
+            addresses.flush(macs, settings.bridge)
+    mine = [slot for slot, holder in slots.taken(settings).items() if holder.partition("/")[0] == key]
+    for slot in mine:
+        settings.agent_socket(slot).unlink(missing_ok=True)
+    removed += [f"network rules {name}" for name in nft_rules.let_go(map(settings.tap_name, mine), settings)]
+    removed += [f"slot {slot}" for slot in slots.free(settings, key)]
+    if (settings.bare_dir / key).is_dir():  # a node has guests or stays bare; whatever is here goes
+        from ..bare import bare_host
+
+        removed += bare_host.remove(key, settings, Deadline.after(bare_host.KEYS_S))
+    return tuple(removed)
+
+
+def _delete(directory: pathlib.Path, removed: list[str]) -> None:
+    if not directory.is_dir():
+        return
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        raise NodeFault(f"{directory} was not removed", str(error), cause="disk") from error
+    removed.append(f"directory {directory.name}")
+
+
+def keep_console(guest: pathlib.Path, target: pathlib.Path, settings: NodeSettings, owner_uid: int | None) -> None:
+    """The end of a console outlives its guest, harmless on a terminal; that it cannot be kept stops no removal.
+
+    Args:
+        guest: its directory.
+        target: the directory of the job's record.
+        settings: says how much is kept.
+        owner_uid: who may read it besides root; None: nobody.
+    """
+    try:
+        with (guest / "console.log").open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - settings.console_keep_bytes))
+            text = stream.read(settings.console_keep_bytes).decode("utf-8", "replace")
+        if text:
+            files.make_record_directory(target, owner_uid)
+            lines = "\n".join(map(plain, text.splitlines()))
+            files.write(target / f"{guest.name}{layout.CONSOLE_END}", f"{lines}\n", reader_uid=owner_uid)
+    except (OSError, VTorqueError):
+        return

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a guest's directory says of it, from before its domain begins."""
+
+from __future__ import annotations
+
+import pathlib
+
+from ...errors import VTorqueError
+from ...frozen import frozen
+from ...guest_kinds import SLG
+from ...system import files
+
+FILE = "guest.json"
+
+
+@frozen
+class Kept:
+    """Root wrote it.
+
+    Attributes:
+        spec_digest: of all that the guest is made of.
+        boot_id: the boot of the node in which it was made (`records.boot_id`); "": it does not say.
+        kind: of `guest_kinds.KINDS`.
+    """
+
+    rank: int
+    slot: int
+    name: str
+    mac: str
+    uuid: str
+    token: str
+    owner_uid: int
+    spec_digest: str
+    boot_id: str = ""
+    kind: str = SLG.name
+
+
+def write_kept(directory: pathlib.Path, kept: Kept) -> None:
+    """Say of a guest's directory what it is for.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
+    files.write_json(directory / FILE, kept)
+
+
+def read_kept(directory: pathlib.Path) -> Kept | None:
+    """None: whoever made the directory did not come far enough to say what it is for."""
+    try:
+        return Kept(**files.read_json(directory / FILE))
+    except (FileNotFoundError, NotADirectoryError, TypeError, VTorqueError):
+        return None

@@ -1,0 +1,173 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node must know of its site to make guests; taken from the site's policy by `vtorque-node`."""
+
+from __future__ import annotations
+
+import pathlib
+
+from ...errors import SiteFault
+from ...frozen import frozen
+from ...mounts import Mount
+from ...rendering.templates import SITE_DIR
+from ...state.layout import RUN_DIR, STATE_DIR, job_key
+
+MAX_SLOT = 255
+"""A slot is the last byte of a guest's MAC address."""
+
+
+@frozen
+class NodeSettings:
+    """The node's own word on everything that a request must not decide.
+
+    Attributes:
+        node_name: short host name of this node; guests are called `v<node_name>-<slot>`.
+        node_number: unique in the cluster; two bytes of every guest's MAC address. None: the site has not said.
+        mac_prefix: first three bytes of every guest's MAC address.
+        pool: the image pool.
+        cache_share: of the disk that `state_dir` is on, for copies of images; where `cache_bytes` does not say it.
+        cache_bytes: for copies of images; None: `cache_share` counts.
+        ramdisk_dir: a tmpfs, for copies in memory.
+        cache_rate_mib: MiB a second at which an image is read from the pool to be kept or checked; None: any.
+        state_dir: holds `guests`, `slots` and `records`; local to the node, survives a reboot.
+        run_dir: holds locks and tombstones; gone with a reboot, as the guests are.
+        template_dir: the site's own templates, searched first.
+        hypervisor_default: what a job of this site gets that does not ask: `kvm`, `skvm` or `qemu`.
+        arch_default: the same for the architecture.
+        own_images_mib: the greatest disk, in MiB, of an image of a user's own; 0: the site allows none.
+        host_ram_mib: memory in MiB that is kept free for the host.
+        max_guests: guests that this node bears at the same time.
+        leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
+        ip_to_mac_script: prints the address of a guest, given node, guests per node, guest number; None: no static map.
+        ssh_timeout_s: seconds for one connection to a guest.
+        ready_timeout_s: seconds for a guest to become ready.
+        console_keep_bytes: how much of a console's end outlives its guest.
+        guest_hooks_dir: the site's own scripts for guests (`guest_hooks.py`).
+        network_filter: a libvirt network filter for every guest's interface, or None.
+        confine_guests: hold guests to their own addresses, and to whom they may reach (`network_rules.py`).
+        updates_s: seconds that a guest's security updates may take; 0: none are installed.
+        may_reach: whom, besides their job and what they mount.
+        home_via: how the user's home reaches his guests: `nfs`, or `virtiofs` from where this node has it.
+        home_export: the export that stands for /home; None: no home by NFS.
+        mounts: what else every guest mounts.
+        mount_s: for so many seconds a guest tries to mount something before it gives up.
+        virtiofsd: where the program may be; the first that is there.
+    """
+
+    node_name: str
+    node_number: int | None
+    mac_prefix: str = "52:54:00"
+    pool: pathlib.Path = pathlib.Path("/opt/vm-images")
+    cache_share: float = 0.2
+    cache_bytes: int | None = None
+    cache_rate_mib: int | None = None
+    ramdisk_dir: pathlib.Path = pathlib.Path("/ramdisk")
+    state_dir: pathlib.Path = STATE_DIR
+    run_dir: pathlib.Path = RUN_DIR
+    template_dir: pathlib.Path | None = SITE_DIR
+    libvirt_uri: str = "qemu:///system"
+    bridge: str = "br0"
+    allow_emulation: bool = False
+    own_images_mib: int = 0
+    hypervisor_default: str = "kvm"
+    arch_default: str = "x86_64"
+    host_ram_mib: int = 2048
+    max_guests: int = 4
+    leases_files: tuple[pathlib.Path, ...] = ()
+    ip_to_mac_script: pathlib.Path | None = None
+    torque_home: pathlib.Path = pathlib.Path("/var/spool/torque")
+    domain: str | None = None
+    name_server: str | None = None
+    search_domain: str | None = None
+    ntp_servers: tuple[str, ...] = ()
+    ssh_timeout_s: float = 5.0
+    ready_timeout_s: float = 120.0
+    console_keep_bytes: int = 1 << 20
+    guest_hooks_dir: pathlib.Path = pathlib.Path("/etc/vtorque/guest-hooks")
+    network_filter: str | None = None
+    confine_guests: bool = False
+    may_reach: tuple[str, ...] = ()
+    updates_s: int = 0
+    home_via: str = "nfs"
+    home_export: str | None = None
+    mounts: tuple[Mount, ...] = ()
+    mount_s: int = 3
+    virtiofsd: tuple[pathlib.Path, ...] = (
+        pathlib.Path("/usr/libexec/virtiofsd"),
+        pathlib.Path("/usr/lib/qemu/virtiofsd"),
+    )
+    qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
+    qemu_nbd: pathlib.Path = pathlib.Path("/usr/bin/qemu-nbd")
+    ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
+    sshd: pathlib.Path = pathlib.Path("/usr/sbin/sshd")
+    flock: pathlib.Path = pathlib.Path("/usr/bin/flock")
+    nft: pathlib.Path = pathlib.Path("/usr/sbin/nft")
+
+    @property
+    def guests_dir(self) -> pathlib.Path:
+        """One directory a start of a job, one below it a guest."""
+        return self.state_dir / "guests"
+
+    @property
+    def images_dir(self) -> pathlib.Path:
+        """What this node keeps of the pool, and what it wants of it (`image_cache.py`, `image_wants.py`)."""
+        return self.state_dir / "images"
+
+    @property
+    def compiled_dir(self) -> pathlib.Path:
+        """What templates were compiled to (`compiled_templates.py`); gone with a reboot."""
+        return self.run_dir / "templates"
+
+    @property
+    def agents_dir(self) -> pathlib.Path:
+        """The node's ends of the channels to its guests; here, because the name of a socket has 107 bytes at most."""
+        return self.run_dir / "agents"
+
+    def agent_socket(self, slot: int) -> pathlib.Path:
+        """The node's end of the channel to the guest in this slot."""
+        return self.agents_dir / str(slot)
+
+    @property
+    def bare_dir(self) -> pathlib.Path:
+        """One directory a start of a job for which this node stays bare (`bare_host.py`)."""
+        return self.run_dir / "bare"
+
+    @property
+    def authorized_keys_dir(self) -> pathlib.Path:
+        """What this node's sshd reads besides the users' own files: one file a user."""
+        return self.run_dir / "authorized_keys"
+
+    @property
+    def slots_dir(self) -> pathlib.Path:
+        """One link a slot that is taken."""
+        return self.state_dir / "slots"
+
+    def start_dir(self, job_id: str, start: int) -> pathlib.Path:
+        """Where every file of this start's guests lies."""
+        return self.guests_dir / job_key(job_id, start)
+
+    def record_dir(self, job_id: str, start: int) -> pathlib.Path:
+        """Where what outlives this start is kept."""
+        return self.state_dir / "records" / job_key(job_id, start)
+
+    def mac(self, slot: int) -> str:
+        """The MAC address that the guest in this slot has, on this node and no other.
+
+        Raises:
+            SiteFault: the node has no number yet.
+        """
+        if self.node_number is None:
+            raise SiteFault(
+                "node_number is not set", "without it two nodes could give out the same MAC address",
+                f"give {self.node_name} a number of its own in vtorque.yml",
+            )  # fmt: skip
+        return f"{self.mac_prefix}:{self.node_number >> 8:02x}:{self.node_number & 0xFF:02x}:{slot:02x}"
+
+    def guest_name(self, slot: int) -> str:
+        """Host name and domain name of the guest in this slot."""
+        return f"v{self.node_name}-{slot}"
+
+    def tap_name(self, slot: int) -> str:
+        """Network device of the guest in this slot; libvirt leaves names alone that do not begin with `vnet`."""
+        return f"vtq{slot}"

@@ -1,0 +1,321 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""virtiofsd as the job's user: what a guest does in a shared directory can be no more than he himself may do there.
+
+The one in C wants capabilities; a user namespace in which the user's ids are all there is gives it some that are good
+for nothing that is not his (docs/decisions.md).  The one in Rust runs as a plain user and does that by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import pathlib
+import resource
+import select
+import signal
+import struct
+import subprocess
+import typing as t
+
+from ...errors import NodeFault, SiteFault, VTorqueError
+from ...system import files as files_module
+from ...system import signals
+from ...system.clock import Deadline
+from ...wire.messages import Owner
+from ..state.settings import NodeSettings
+from ..system import memory
+from ..system.cpus import Cores
+from . import qemu_socket
+
+NAME = "vtorque-virtiofsd"
+"""Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
+START_S = 20.0
+"""For the user's way to his directory: a home server that is silent must not use up the time of the start."""
+OPEN_FILES = 65536
+
+# linux/sched.h, linux/capability.h, linux/prctl.h, linux/seccomp.h
+_NEWUSER = 0x10000000
+_CAPABILITY_VERSION_3 = 0x20080522
+_PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_CAP_AMBIENT, _AMBIENT_RAISE, _MODE_FILTER = 8, 22, 47, 2, 2
+_SETGROUPS = {"x86_64": 116, "aarch64": 159}
+
+
+def program(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
+    """The virtiofsd of this node, and whether it is the one in C.
+
+    Raises:
+        NodeFault: there is none, or it does not run.
+    """
+    for path in settings.virtiofsd:
+        if path.exists():
+            try:
+                done = subprocess.run(
+                    [str(path), "--version"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL, check=True,
+                    env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+                )  # fmt: skip
+            except (OSError, subprocess.SubprocessError) as error:
+                raise NodeFault(f"{path} on {settings.node_name}", str(error), cause="programs") from error
+            return path, b"virtiofsd version" in done.stdout + done.stderr
+    raise NodeFault(
+        f"virtiofsd on {settings.node_name}", "is not installed, and the site shares directories by it",
+        "install the package virtiofsd, or qemu-system-common of Debian 12", cause="programs",
+    )  # fmt: skip
+
+
+def _known(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
+    """Like `program`, asked once since the node has booted and had this very file."""
+    kept = settings.run_dir / "virtiofsd.json"
+    files = [_file(path) for path in settings.virtiofsd if path.exists()]
+    with contextlib.suppress(OSError, VTorqueError, KeyError):
+        was = files_module.read_json(kept)
+        if files and was["file"] == files[0]:
+            return pathlib.Path(was["file"][0]), bool(was["in_c"])
+    path, in_c = program(settings)
+    with contextlib.suppress(VTorqueError):  # it is asked again
+        files_module.write(kept, json.dumps({"file": _file(path), "in_c": in_c}))
+    return path, in_c
+
+
+def _file(path: pathlib.Path) -> list[str | int]:
+    """A program's name, and what changes when another takes its place."""
+    facts = path.stat()
+    return [str(path), facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns]
+
+
+def command(path: pathlib.Path, in_c: bool, fd: int, directory: str, guest: pathlib.Path, tag: str) -> list[str]:
+    """The words of virtiofsd; the first is no path, but says whose it is.
+
+    Args:
+        path: of the program.
+        in_c: is it the one in C?
+        fd: its listening socket.
+        directory: what is shared.
+        guest: the guest's directory.
+        tag: of the share.
+    """
+    first = f"{NAME}:{guest}/{tag}"
+    if not in_c:
+        return [first, f"--fd={fd}", "--shared-dir", directory, "--sandbox", "namespace", "--rlimit-nofile", "0",
+                "--log-level", "error"]  # fmt: skip
+    # not its own namespaces: they need a new /proc, which the kernel refuses where the node's is covered anywhere, as
+    # in containers; libfuse's options end at a comma that is not escaped
+    source = directory.replace("\\", "\\\\").replace(",", "\\,")
+    return [first, f"--fd={fd}", "-f", "--rlimit-nofile=0", "-o", f"source={source}", "-o", "sandbox=chroot",
+            "-o", "log_level=err"]  # fmt: skip
+
+
+def start(
+    tag: str, directory: str, guest: pathlib.Path, owner: Owner, settings: NodeSettings, qemu: tuple[int, int],
+    deadline: Deadline, *, cores: Cores = (),
+) -> pathlib.Path:  # fmt: skip
+    """Share a directory with one guest, as the user; it ends when the guest's qemu lets go of it.
+
+    Args:
+        tag: of the share.
+        directory: on this node; opened with the user's rights alone.
+        guest: the guest's directory, for the socket and what virtiofsd says.
+        owner: as whom.
+        settings: this node's own word.
+        qemu: uid and gid of qemu, which alone may connect.
+        deadline: of the making.
+        cores: those of this node on which it stays; (): all.
+
+    Returns:
+        The socket.
+
+    Raises:
+        SiteFault: the user cannot come to the directory, or in no time.
+        NodeFault: virtiofsd is not there, or does not start.
+    """
+    path, in_c = _known(settings)
+    place = guest / f"{tag}.sock"
+    with qemu_socket.listening(place, qemu) as listening:
+        said = os.open(guest / f"{tag}.log", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        try:
+            child = _Child(owner, directory, listening.fileno(), said, confined=in_c, cores=cores)
+            child.run(path, command(path, in_c, 3, directory, guest, tag), Deadline.after(deadline.left_s(START_S)))
+        finally:
+            os.close(said)
+    return place
+
+
+def is_missed(words: str, socket: pathlib.Path) -> bool:
+    """Does a hypervisor that did not start complain of a virtiofsd?  One that ends for another reason ends it too.
+
+    Args:
+        words: of libvirt's error, which repeats qemu's.
+        socket: at which the virtiofsd was to be found.
+    """
+    return str(socket) in words or "vhost" in words or "chr-vu-" in words
+
+
+def last_words(guest: pathlib.Path, tag: str) -> str:
+    """What virtiofsd said last; "" when it said nothing."""
+    with contextlib.suppress(OSError, IndexError):
+        return (guest / f"{tag}.log").read_text(encoding="utf-8", errors="replace").splitlines()[-1][-300:]
+    return ""
+
+
+class _Child:
+    """A process on its way from root to the user's virtiofsd.
+
+    Args:
+        confined: in a user namespace of its own.
+    """
+
+    def __init__(
+        self, owner: Owner, directory: str, listening: int, said: int, *, confined: bool, cores: Cores
+    ) -> None:
+        self.owner = owner
+        self.directory = directory
+        self.listening = listening
+        self.said = said
+        self.confined = confined
+        self.cores = cores
+        self.gids = [owner.gid, *(group.gid for group in owner.groups if group.gid > 0)]
+
+    def run(self, path: pathlib.Path, words: list[str], deadline: Deadline) -> None:
+        """Until it has become virtiofsd; see `start` for what is raised."""
+        telling, told = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(path, words, parent, telling[1], told[0])
+        os.close(telling[1])
+        os.close(told[0])
+        try:
+            words_of_child = self._hear(telling[0], deadline)
+            if words_of_child == b"mapped?":
+                self._map(pid)
+                os.write(told[1], b"!")
+                # nothing more is said when it has become virtiofsd
+                words_of_child = self._hear(telling[0], deadline)
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        finally:
+            os.close(telling[0])
+            os.close(told[1])
+        if words_of_child:
+            os.waitpid(pid, 0)
+            what, _blank, number = words_of_child.decode().rpartition(" ")
+            self._complain(what, int(number))
+
+    def _hear(self, fd: int, deadline: Deadline) -> bytes:
+        if not select.select([fd], [], [], deadline.left_s())[0]:
+            what = f"{self.directory} on this node"
+            raise SiteFault(what, f"{self.owner.user} waits for it in vain", "see to the home server")
+        return os.read(fd, 200)
+
+    def _map(self, pid: int) -> None:
+        process = pathlib.Path("/proc", str(pid))
+        (process / "uid_map").write_text(f"{self.owner.uid} {self.owner.uid} 1\n", encoding="ascii")
+        gids = dict.fromkeys(self.gids)
+        # the kernel takes 340 lines at most; what is not mapped still counts where files are opened
+        lines = [f"{gid} {gid} 1\n" for gid in gids][:340]
+        (process / "gid_map").write_text("".join(lines), encoding="ascii")
+
+    def _complain(self, what: str, number: int) -> t.NoReturn:
+        why = os.strerror(number)
+        if what == "directory":
+            raise SiteFault(
+                f"{self.directory} on this node", f"{self.owner.user} cannot open it: {why}", "see to the home server"
+            )
+        hint = "virtiofsd needs user namespaces here" if what == "namespace" else ""
+        raise NodeFault("virtiofsd could not be started", f"{what}: {why}", hint)
+
+    def _become(self, path: pathlib.Path, words: list[str], parent: int, telling: int, told: int) -> t.NoReturn:
+        """The child's whole life before it is virtiofsd."""
+        what = "descriptors"
+        try:
+            signals.settle()
+            if self.cores:
+                os.sched_setaffinity(0, self.cores)
+            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            listening = os.dup2(self.listening, 3) if self.listening != 3 else 3
+            os.set_inheritable(listening, True)
+            for number, source in enumerate((nothing, self.said, self.said)):
+                os.dup2(source, number)
+            os.chdir("/")
+            _raise_limit()
+            memory.bound_server()
+            os.setgroups(self.gids)
+            if self.confined:
+                what = "namespace"
+                _check(_libc().unshare(_NEWUSER))
+                os.write(telling, b"mapped?")
+                if not os.read(told, 1):
+                    os._exit(1)
+            what = "ids"
+            _check(_libc().prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0))
+            os.setresgid(self.owner.gid, self.owner.gid, self.owner.gid)
+            os.setresuid(self.owner.uid, self.owner.uid, self.owner.uid)
+            # a change of ids takes it back, so not before
+            if not signals.die_with(parent):
+                os._exit(1)
+            what = "directory"
+            os.close(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            if self.confined:
+                what = "capabilities"
+                _keep_groups()
+                _keep_capabilities()
+            what = "program"
+            os.setsid()
+            signals.die_with_nobody()
+            os.execve(path, words, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # noqa: S606 - no shell is wanted
+        except OSError as error:
+            os.write(telling, f"{what} {error.errno or errno.EIO}".encode())
+        finally:
+            os._exit(1)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _raise_limit() -> None:
+    """Every file that the guest has open is open here."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else max(hard, OPEN_FILES)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+
+
+def _keep_capabilities() -> None:
+    """They are good for the user's own files and nothing else; a program that is not root's gets none unasked."""
+    libc = _libc()
+    header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
+    data = ctypes.create_string_buffer(24)
+    _check(libc.capget(header, data))
+    low = struct.unpack("III", data.raw[:12])
+    high = struct.unpack("III", data.raw[12:])
+    permitted = (low[1], high[1])
+    _check(libc.capset(header, struct.pack("IIIIII", *(part for one in permitted for part in (one, one, one)))))
+    bits = permitted[0] | permitted[1] << 32
+    for number in range(64):
+        if bits >> number & 1:
+            _check(libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, number, 0, 0))
+
+
+def _keep_groups() -> None:
+    """virtiofsd drops all supplementary groups when it starts; here that call succeeds, and does nothing."""
+    number = _SETGROUPS.get(os.uname().machine)
+    if number is None:
+        return
+    # load the number of the call; setgroups: return 0, else: allow (linux/filter.h, linux/seccomp.h)
+    code = ((0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000), (0x06, 0, 0, 0x7FFF0000))
+    filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+    program_of = struct.pack("HxxxxxxP", len(code), ctypes.addressof(filters))
+    _check(_libc().prctl(_PR_SET_SECCOMP, _MODE_FILTER, program_of, 0, 0))

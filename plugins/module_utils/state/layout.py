@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Paths and names of what one start of a job leaves in /run and /var/lib."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from ..errors import VTorqueError
+from ..wire.messages import JOB_ID
+
+RUN_DIR = pathlib.Path("/run/vtorque")
+STATE_DIR = pathlib.Path("/var/lib/vtorque")
+CONSOLE = "console"
+"""In the run directory of a start in OSv: the way to the console of its guest."""
+CONSOLE_END = ".console.log"
+"""Beside a record, behind a guest's name: the end of what it wrote on its console."""
+
+
+def job_key(job_id: str, start: int) -> str:
+    """The name under which everything of one start of a job is kept: `4711.head.1`, `72-1.head.1`.
+
+    Array members are spelled as Torque spells their script files, without brackets (torque.md).
+
+    Args:
+        job_id: as the batch system names it.
+        start: Torque's start_count.
+
+    Returns:
+        A name without `/` and brackets.
+
+    Raises:
+        VTorqueError: `job_id` is not of the form of a job id.
+    """
+    if not re.fullmatch(JOB_ID, job_id) or ".." in job_id:
+        raise VTorqueError(f"job id {job_id[:80]!r}", "not of the form number.server or number[index].server")
+    return f"{job_id.replace('[', '-').replace(']', '')}.{int(start)}"
+
+
+_KEY = re.compile(r"([0-9]+)(?:-([0-9]+))?\.(.+)\.([0-9]+)")
+
+
+def start_of(key: str) -> tuple[str, int] | None:
+    """Job id and start that a key was made of (`job_key`).
+
+    Args:
+        key: the name of a directory.
+
+    Returns:
+        None: it is no such name.
+    """
+    found = _KEY.fullmatch(key)
+    if not found:
+        return None
+    member = f"[{found[2]}]" if found[2] else ""
+    return f"{found[1]}{member}.{found[3]}", int(found[4])
+
+
+def run_directory(job_id: str, start: int, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Path:
+    """Where root keeps what is true of a running job on its mother superior.
+
+    Args:
+        job_id: the job.
+        start: Torque's start_count.
+        run_dir: root's directory of what is true while jobs run.
+
+    Returns:
+        Its path; nothing is made.
+
+    Raises:
+        VTorqueError: `job_id` is not of the form of a job id.
+    """
+    return run_dir / "jobs" / job_key(job_id, start)
+
+
+def starts_of(job_id: str, directory: pathlib.Path) -> tuple[int, ...]:
+    """The starts of a job of which a directory (of runs, guests or records) holds something, in order.
+
+    Args:
+        job_id: the job.
+        directory: holds one directory a start.
+
+    Returns:
+        Numbers of starts.
+    """
+    spelled = re.escape(job_key(job_id, 0).removesuffix("0"))
+    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    return tuple(sorted(int(m[1]) for name in names if (m := re.fullmatch(spelled + r"([0-9]{1,10})", name))))

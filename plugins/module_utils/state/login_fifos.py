@@ -1,0 +1,125 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ssh to its guest that the prologue begins for the job's shell: where its streams lie, and its end.
+
+Three FIFOs in the run directory, root's, which the job's user may read and write and nobody can replace.  The ssh
+that has the first of them for its standard input is the connection: no file has to say which it is, and none can be
+wrong.
+
+    said        what goes to the far end; its end, when the job's shell closes it, is the end of the job
+    out, err    what comes back
+    early.json  the token with which the far end marks what it says; written last
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import select
+import signal
+import stat
+
+from ..errors import VTorqueError
+from ..system.clock import Deadline
+
+SAID, OUT, ERR = "early.said", "early.out", "early.err"
+FILE = "early.json"
+END_S = 2.0
+"""For a process that was killed to be gone."""
+PROC = pathlib.Path("/proc")
+COMMAND, BEFORE = b"ssh\n", b"setpriv\n"
+"""What it is called, and for a moment before: setpriv, which turns from root to the user and becomes ssh."""
+
+
+def end(directory: pathlib.Path) -> bool:
+    """End the connection of a start and take away its streams; done again it does nothing.
+
+    Args:
+        directory: the run directory of the start.
+
+    Returns:
+        Was there one that lived?
+
+    Raises:
+        VTorqueError: it would not end.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        (directory / FILE).unlink()
+    ended = kill(directory / SAID)
+    for name in (SAID, OUT, ERR):
+        with contextlib.suppress(FileNotFoundError):
+            (directory / name).unlink()
+    return ended
+
+
+def kill(said: pathlib.Path) -> bool:
+    """End the ssh that has this FIFO for its standard input, as far as the caller may.
+
+    Args:
+        said: the FIFO.
+
+    Returns:
+        Was there one?
+
+    Raises:
+        VTorqueError: it would not end.
+    """
+    try:
+        facts = said.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISFIFO(facts.st_mode):
+        raise VTorqueError(f"{said}", "is no FIFO: the connection behind it is not known")
+    place = said.resolve()
+    handles = [handle for pid in _holders(place, facts) if (handle := _kill(pid, place, facts)) is not None]
+    try:
+        deadline = Deadline.after(END_S)
+        for handle in handles:
+            if not select.select([handle], [], [], deadline.left_s())[0]:
+                raise VTorqueError("the ssh that the prologue began", "was killed and would not end")
+    finally:
+        for handle in handles:
+            os.close(handle)
+    return bool(handles)
+
+
+def _holders(place: pathlib.Path, facts: os.stat_result) -> list[int]:
+    return [int(path.name) for path in PROC.glob("[0-9]*") if _holds(int(path.name), place, facts)]
+
+
+def _holds(pid: int, place: pathlib.Path, facts: os.stat_result) -> bool:
+    """Is this an ssh of a user's that reads from the FIFO, or what becomes one?
+
+    What he runs with root's rights is not ended for him, whatever he gives it to read.  Of nothing else that others
+    have open the facts are asked, which a file system that is away or hostile may never tell.
+    """
+    process = PROC / str(pid)
+    try:
+        command = (process / "comm").read_bytes()
+        if command not in (COMMAND, BEFORE):
+            return False
+        if command == COMMAND:
+            uids = re.search(rb"^Uid:\s*(\d+)", (process / "status").read_bytes(), re.MULTILINE)
+            if uids is None or int(uids[1]) == 0:
+                return False
+        said = process / "fd/0"
+        return said.readlink() == place and os.path.samestat(said.stat(), facts)
+    except OSError:  # it has ended, or is not ours to look at
+        return False
+
+
+def _kill(pid: int, place: pathlib.Path, facts: os.stat_result) -> int | None:
+    """A descriptor that hears of its end; the process that is looked at is the one that is killed."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if _holds(pid, place, facts):
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return handle
+    os.close(handle)
+    return None

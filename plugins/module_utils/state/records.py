@@ -1,0 +1,148 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ready, refusal and job records: what root writes about a job, and how it is read back safely.
+
+/run/vtorque/jobs/<job>.<start>/         0711 root: ready.json or refusal.json, known_hosts, job_key, plan.json
+/var/lib/vtorque/records/<job>.<start>/  record.json, log and consoles; they outlive the job
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import typing as t
+
+from ..frozen import frozen
+from ..guest_kinds import SLG
+from ..system.files import write_json
+from ..system.process_id import ProcessId
+
+
+@frozen
+class ReadyGuest:
+    """A guest as the job's shell needs it.
+
+    Attributes:
+        vcpus: its virtual processors; 0: not told, and the job's own counts stay.
+        port: where its sshd listens.
+        kind: of `guest_kinds.KINDS`.
+    """
+
+    rank: int
+    name: str
+    node: str
+    address: str
+    vcpus: int = 0
+    port: int = 22
+    kind: str = SLG.name
+
+
+@frozen
+class ReadyBare:
+    """A host of a mixed job that stays bare, as the job's shell needs it.
+
+    Attributes:
+        slots: how often the job's node file names it.
+    """
+
+    name: str
+    slots: int
+
+
+@frozen
+class ReadyRecord:
+    """The guests of this start are ready, and this process may run the job in them.
+
+    Attributes:
+        shell: the process that was the prologue's parent when root decided.
+        boot_id: the boot in which that was true.
+        guests: by rank, 0 first.
+        user_shell: the user's own `-S`, or "" for the login shell of passwd.
+        far_end: the program in the guest that runs the job (`templates/guest/run.sh`).
+        bare: the hosts of a mixed job that stay bare, in the order of the node file.
+    """
+
+    job_id: str
+    start: int
+    user: str
+    shell: ProcessId
+    boot_id: str
+    guests: tuple[ReadyGuest, ...]
+    user_shell: str
+    far_end: str = "/usr/lib/vtorque/run"
+    bare: tuple[ReadyBare, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, t.Any]) -> ReadyRecord:
+        """The record as `write` stored it; root wrote it, so the form is taken as given."""
+        rest = {**data, "shell": ProcessId(**data["shell"]), "guests": tuple(ReadyGuest(**g) for g in data["guests"])}
+        return cls(**{**rest, "bare": tuple(ReadyBare(**one) for one in data.get("bare", ()))})
+
+
+@frozen
+class RefusalRecord:
+    """Root decided that this start runs nothing, and why: the job's shell prints it and fails.
+
+    Attributes:
+        lines: what more there is to say, printed below the hint.
+    """
+
+    job_id: str
+    start: int
+    fault: str
+    what: str
+    why: str
+    hint: str
+    lines: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, t.Any]) -> RefusalRecord:
+        """The record as `write` stored it."""
+        return cls(**{**data, "lines": tuple(data.get("lines", ()))})
+
+
+@frozen
+class LostRecord:
+    """A guest of this start ended or was paused after it was ready: the job's shell says so and ends the job.
+
+    Attributes:
+        guest: its name.
+        reason: what libvirt said of it, in words.
+        console: the last lines of its console, in one line; "" when it was silent.
+        when: seconds since the epoch.
+    """
+
+    guest: str
+    node: str
+    reason: str
+    console: str
+    when: float
+
+    @classmethod
+    def from_dict(cls, data: dict[str, t.Any]) -> LostRecord:
+        """The record as `write` stored it."""
+        return cls(**data)
+
+
+def leave_lost(directory: pathlib.Path, lost: LostRecord, *, reader_uid: int | None) -> bool:
+    """Let the job's shell know of a lost guest: whole first, then heard (it watches the ready record).
+
+    Args:
+        directory: the run directory of the start, on the mother superior.
+        lost: which guest.
+        reader_uid: the job's owner.
+
+    Returns:
+        False: there is no such start here, or another guest was lost before this one.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
+    if not directory.is_dir() or (directory / "lost.json").exists():
+        return False
+    write_json(directory / "lost.json", lost, reader_uid=reader_uid)
+    with contextlib.suppress(FileNotFoundError):  # nobody watches it yet; who comes looks first
+        os.utime(directory / "ready.json")
+    return True

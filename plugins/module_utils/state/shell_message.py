@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One line that the job's shell, which is its user's process, has for the job's log, which is root's.
+
+A FIFO in the run directory, root's, which the job's user may write to and nobody can replace: it holds no more than
+the kernel's buffer, whatever is written, and the worker of the start reads one line of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import stat
+
+from ..errors import VTorqueError
+from ..system import acl
+from ..text import printable
+
+NAME = "words"
+LIMIT = 2000
+"""Bytes of the line; more is cut, and so few are written at once or not at all (PIPE_BUF)."""
+
+
+def offer(directory: pathlib.Path, uid: int) -> None:
+    """Let a user say his line.
+
+    Args:
+        directory: the run directory of the start.
+        uid: the job's user.
+
+    Raises:
+        VTorqueError: it was not made.
+    """
+    path = directory / NAME
+    try:
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            acl.let_use(fd, uid)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise VTorqueError(f"{path} was not made", str(error)) from error
+
+
+def say(directory: pathlib.Path, text: str) -> None:
+    """Say the line; what prevents it is nobody's trouble.
+
+    It stays in the FIFO for as long as this process lives: who reads it may be late.
+
+    Args:
+        directory: the run directory of the start.
+        text: the line.
+    """
+    with contextlib.suppress(OSError):
+        fd = os.open(directory / NAME, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        facts = os.fstat(fd)
+        if stat.S_ISFIFO(facts.st_mode) and facts.st_uid == 0:
+            os.write(fd, text.encode(errors="replace")[: LIMIT - 1] + b"\n")
+
+
+class Listener:
+    """Waits for the line.
+
+    Args:
+        directory: the run directory of the start; it may have no such FIFO.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._fd = -1
+        with contextlib.suppress(OSError):
+            self._fd = os.open(directory / NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def filenos(self) -> tuple[int, ...]:
+        """What to poll; nothing when the line was heard, or will not come."""
+        return (self._fd,) if self._fd >= 0 else ()
+
+    def hear(self) -> str:
+        """What was said, as one line that may be shown; "" for nothing.  There is no second."""
+        try:
+            said = os.read(self._fd, LIMIT)
+        except OSError:
+            said = b""
+        self.close()
+        return printable(said.partition(b"\n")[0].decode(errors="replace"))
+
+    def close(self) -> None:
+        """Wait no more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Does the file server answer on which a directory lies?  Who reads there while it hangs waits in the kernel."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import select
+import signal
+
+from ..errors import SiteFault
+
+POOL_S = 1.0
+"""For who was waited for already."""
+
+
+def silent_pool(pool: pathlib.Path, late: str) -> SiteFault | None:
+    """Is it the image pool that held up what was not done in time?
+
+    Args:
+        pool: the image pool.
+        late: what was not done in time.
+
+    Returns:
+        None: it answers, or cannot be asked.
+    """
+    try:
+        if answers(pool, POOL_S):
+            return None
+    except OSError:
+        return None
+    hint = "see to its file server; vmgr doctor says on which nodes it is silent"
+    return SiteFault(f"the image pool {pool} gives no answer", late, hint)
+
+
+def answers(directory: pathlib.Path, timeout_s: float) -> bool:
+    """Read a directory, in a process that may hang there instead of this one.
+
+    A hard NFS mount holds whoever reads it until its server is back (nfs(5)); of signals only SIGKILL is heard.
+
+    Args:
+        directory: a mount, or below one.
+        timeout_s: seconds to wait.
+
+    Returns:
+        False: there was no answer in this time.  That it cannot be read is an answer.
+
+    Raises:
+        OSError: there is no process to be had.
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            # nothing of ours stays open in who may hang: no lock, and no pipe for whose end somebody waits
+            os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+            list(directory.iterdir())
+        finally:
+            os._exit(0)
+    handle = os.pidfd_open(pid)
+    try:
+        answered = bool(select.select([handle], [], [], max(0.0, timeout_s))[0])
+        if not answered:
+            os.kill(pid, signal.SIGKILL)
+            # some wait so that not even this ends them: then it is init's
+            select.select([handle], [], [], 0.1)
+        os.waitpid(pid, os.WNOHANG)
+    finally:
+        os.close(handle)
+    return answered

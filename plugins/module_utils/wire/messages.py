@@ -1,0 +1,400 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that a node must know to make one guest: the one thing that passes from the job to the nodes.
+
+The JSON forms are strict: a key too many, a key missing, a wrong type or a value out of form is an error.
+What a node reads is what it asked for, or nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ..errors import VTorqueError
+from ..frozen import frozen
+from .form import number_field, part_field, text_field
+
+VERSION = 1
+
+JOB_ID = r"[0-9]{1,12}(\[[0-9]{1,7}\])?\.[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+"""A job id as Torque prints it: `4711.head`, `72[1].head` for the member of an array (torque.md)."""
+HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+USER_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?"
+GROUP_NAME = r"[^:,\x00-\x1f\x7f]{1,255}"
+"""A group of a directory server may hold blanks and capitals; a colon or a comma would break group(5)."""
+IMAGE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[1-9][0-9]{0,6})?"
+ABSOLUTE_PATH = r"/[^\x00-\x1f\x7f]{0,4000}"
+MAC = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"
+ADDRESS = r"[0-9a-fA-F.:]{2,45}"
+PUBLIC_KEY = r"ssh-ed25519 [A-Za-z0-9+/=]{68}( [A-Za-z0-9@._-]{1,100})?"
+PACKAGE = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
+"""A package of a distribution, by a name that no package manager takes for an option or a path."""
+BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+ANY_TEXT = r"[^\x00\ud800-\udfff]+"
+"""What can be a word of a command and can be written as UTF-8."""
+PRIVATE_KEY = r"-----BEGIN OPENSSH PRIVATE KEY-----\n[A-Za-z0-9+/=\n]{100,2000}-----END OPENSSH PRIVATE KEY-----\n"
+
+HYPERVISORS = ("kvm", "qemu")
+FS_TYPES = ("sharedfs", "local", "ramdisk")
+QUOTE_MAC = "write a MAC address in quotes"
+_MAC_DIGITS = 12
+
+
+def number_for_mac(value: object) -> str:
+    """Why a value is no MAC address but a number, for people, or "".
+
+    YAML 1.1 reads `52:54:00:00:01:03`, whose parts are all below 60, as a number of seconds, and Ansible makes text of
+    it where text is due.  Such a number has 11 digits at most; 12 digits are a MAC address without separators.
+
+    Args:
+        value: what stands where a MAC address is due.
+    """
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    if not re.fullmatch("[0-9]{1,20}", text) or len(text) == _MAC_DIGITS:
+        return ""
+    rest, parts = int(text), []
+    for _place in range(5):
+        rest, part = divmod(rest, 60)
+        parts.append(f"{part:02d}")
+    written = ":".join([f"{rest:02d}", *reversed(parts)])
+    likely = f", as it reads {written} without quotes" if re.fullmatch(MAC, written) and rest else ""
+    return f"is a number, which YAML makes of digits and colons{likely}"
+
+
+def name_text(value: object) -> str:
+    """A name that came as an option of a module; "" for none.
+
+    Args:
+        value: as Ansible read it, without making text of it: `12.10` is 12.1 to YAML 1.1, and `no` is false.
+
+    Raises:
+        VTorqueError: YAML made a number with a point, or true or false, of the name.
+    """
+    if isinstance(value, (bool, float)) or not isinstance(value, (str, int, type(None))):
+        kind = "a text is due" if not isinstance(value, (bool, float)) else "YAML made this of a name without quotes"
+        raise VTorqueError(f"name={str(value)[:40].lower()}", kind, "write the name in quotes: '12.10'")
+    return "" if value is None else str(value)
+
+
+@frozen
+class Group:
+    """A group of the job's user besides the one as which the job runs."""
+
+    name: str = text_field(GROUP_NAME)
+    gid: int = number_field(0, 2**32 - 2)
+
+
+@frozen
+class Owner:
+    """The job's user, as the node knows him (getpwuid, getgrouplist).
+
+    Attributes:
+        groups: his supplementary groups, without `gid`.
+    """
+
+    user: str = text_field(USER_NAME)
+    uid: int = number_field(1, 2**32 - 2)
+    gid: int = number_field(1, 2**32 - 2)
+    group: str = text_field(GROUP_NAME)
+    home: str = text_field(ABSOLUTE_PATH)
+    shell: str = text_field(ABSOLUTE_PATH)
+    groups: tuple[Group, ...] = ()
+
+
+@frozen
+class KeyPair:
+    """An ed25519 key of OpenSSH, made for one start of one job."""
+
+    private: str = text_field(PRIVATE_KEY, secret=True)
+    public: str = text_field(PUBLIC_KEY)
+
+
+@frozen
+class GuestSpec:
+    """One guest of a job on one node.
+
+    Attributes:
+        rank: position of the guest in the job, 0 first; the job script runs in rank 0.
+        index: position among the job's guests on this node, 0 first (not the slot: that is the node's to give).
+        image: name in the pool, with its revision once it is resolved (`debian12@3`); or the path of the user's own.
+        ram_mib: memory of the guest in MiB.
+        host_key: the guest's ssh host key, known before it boots.
+        authorized_key: public key of the job, with which its user enters the guest.
+        data_disk: path of a disk of the user's own; "": none.
+        image_digest: of the user's own image as it was submitted (`own_image.py`); "": whatever it is.
+    """
+
+    rank: int = number_field(0, 100_000)
+    index: int = number_field(0, 1_000)
+    image: str = text_field(f"{IMAGE_NAME}|{ABSOLUTE_PATH}")
+    distro: str = text_field(r"[a-z]{1,16}")
+    arch: str = text_field(r"[a-z0-9_]{1,16}")
+    vcpus: int = number_field(1, 4096)
+    ram_mib: int = number_field(16, 2**24)
+    hypervisor: str = text_field("|".join(HYPERVISORS))
+    fs_type: str = text_field("|".join(FS_TYPES))
+    host_key: KeyPair = part_field()
+    authorized_key: str = text_field(PUBLIC_KEY)
+    data_disk: str = text_field(f"({ABSOLUTE_PATH})?", default="")
+    image_digest: str = text_field(r"([0-9a-f]{64})?", default="")
+
+    @property
+    def own_image(self) -> bool:
+        """Does it boot an image of the user's, and none of the pool?"""
+        return self.image.startswith("/")
+
+
+@frozen
+class Package:
+    """A package that a user wants in his guests; from the site's list."""
+
+    name: str = text_field(PACKAGE)
+
+
+@frozen
+class AddedFile:
+    """A file that the user himself writes in his guests.
+
+    Attributes:
+        mode: permissions, three octal digits.
+        content: in base64.
+    """
+
+    path: str = text_field(ABSOLUTE_PATH)
+    mode: str = text_field("[0-7]{3}")
+    content: str = text_field(BASE64, secret=True)
+
+
+@frozen
+class Command:
+    """A line for a shell, which the user himself runs in his guests."""
+
+    line: str = text_field(ANY_TEXT, secret=True)
+
+
+@frozen
+class Additions:
+    """What a user adds to each guest of his job (`-vm metadata=`), in the order in which it is done there.
+
+    Attributes:
+        packages: installed by the guest's root.
+        files: written by the user.
+        commands: run by the user.
+    """
+
+    packages: tuple[Package, ...] = part_field(default=())
+    files: tuple[AddedFile, ...] = part_field(default=())
+    commands: tuple[Command, ...] = part_field(default=())
+
+    @property
+    def any(self) -> bool:
+        """Is there anything to do?"""
+        return bool(self.packages or self.files or self.commands)
+
+
+_NOBODY = Owner("nobody", 65534, 65534, "nogroup", "/nonexistent", "/bin/false")
+
+
+@frozen
+class NodePart:
+    """What the mother superior asks of one node: this job's guests, there or gone.
+
+    Attributes:
+        do: `present` or `absent`.
+        start: Torque's start_count of the job; a requeued job has a higher one.
+        timeout_s: seconds from the reading of this request until the node must have answered.
+        guests: empty for `absent`, which removes whatever of this start is there.
+        bare_slots: how often the job's node file names this host, which stays bare (mixed request); 0: it is to have
+            guests, or nobody knows.
+        additions: the user's own, to each of the guests.
+    """
+
+    version: int = number_field(VERSION, VERSION)
+    do: str = text_field("present|absent")
+    job_id: str = text_field(JOB_ID)
+    start: int = number_field(0, 2**31)
+    node: str = text_field(HOST_NAME)
+    timeout_s: float = number_field(0, 86_400)
+    owner: Owner = part_field()
+    guests: tuple[GuestSpec, ...] = part_field()
+    bare_slots: int = number_field(0, 100_000, default=0)
+    additions: Additions = part_field(default=Additions())
+
+    @classmethod
+    def removal(cls, job_id: str, start: int, node: str, timeout_s: float, bare_slots: int = 0) -> NodePart:
+        """The request to remove whatever of a start is on a node; it is about no guest, and so about no owner.
+
+        Args:
+            job_id: the job.
+            start: Torque's start_count of the job.
+            node: which node is asked.
+            timeout_s: seconds until it must have answered.
+            bare_slots: as the plan says it of a bare host, which need not have libvirt; 0: it is not known to be one.
+
+        Returns:
+            A part with `absent` and without guests.
+        """
+        return cls(VERSION, "absent", job_id, start, node, timeout_s, _NOBODY, (), bare_slots)
+
+
+@frozen
+class GuestFacts:
+    """A guest that is ready: the node's answer, and untrusted where it arrives (hence the forms).
+
+    Attributes:
+        name: host name of the guest, `v<node>-<slot>`.
+        timings_s: seconds that each phase took on the node (`disk`, `seed`, `start`, `address`, `ready`).
+    """
+
+    rank: int = number_field(0, 100_000)
+    name: str = text_field(HOST_NAME)
+    mac: str = text_field(MAC)
+    address: str = text_field(ADDRESS)
+    timings_s: dict[str, float] = part_field()
+
+
+NOT_KNOWN = -1
+"""In place of a figure of `GuestUse` that nobody could tell."""
+_MOST = 2**63 - 1
+
+
+CONSOLE_LENGTH = 1 << 16
+"""Characters of a console's end that a node tells."""
+
+
+@frozen
+class GuestConsole:
+    """The end of a console of a guest that was taken away: the node's answer, and untrusted where it arrives.
+
+    Attributes:
+        name: host name of the guest.
+        end: the last lines.
+    """
+
+    name: str = text_field(HOST_NAME)
+    end: str = text_field(rf"(?s:.{{1,{CONSOLE_LENGTH}}})")
+
+
+@frozen
+class GuestUse:
+    """What a guest had used when it was taken away: the node's answer, and untrusted where it arrives.
+
+    Attributes:
+        name: host name of the guest.
+        cpu_s: processor time of its process, in seconds.
+        ram_peak_bytes: the most memory that its process has held.
+        read_bytes: from its disks.
+        written_bytes: to its disks.
+        received_bytes: over its network.
+        sent_bytes: over its network.
+    """
+
+    name: str = text_field(HOST_NAME)
+    cpu_s: float = number_field(NOT_KNOWN, 10**12)
+    ram_peak_bytes: int = number_field(NOT_KNOWN, _MOST)
+    read_bytes: int = number_field(NOT_KNOWN, _MOST)
+    written_bytes: int = number_field(NOT_KNOWN, _MOST)
+    received_bytes: int = number_field(NOT_KNOWN, _MOST)
+    sent_bytes: int = number_field(NOT_KNOWN, _MOST)
+
+    def known(self) -> dict[str, float]:
+        """The figures that are known, by name, as a record holds them."""
+        figures = dataclasses.asdict(self)
+        return {key: figure for key, figure in figures.items() if key != "name" and figure != NOT_KNOWN}
+
+
+@frozen
+class BareHost:
+    """A host of a mixed job that stays bare: the node's answer, and untrusted where it arrives.
+
+    Attributes:
+        address: where guests reach its sshd.
+        host_key: the public ssh key that answers there.
+    """
+
+    address: str = text_field(ADDRESS)
+    host_key: str = text_field(PUBLIC_KEY)
+
+
+@frozen
+class JobHost:
+    """One host of a job, as the others know it.
+
+    Attributes:
+        name: host name.
+        address: where it is reached.
+        slots: how often the job's node file names it: vCPUs of a guest, slots of a bare host.
+        host_key: the public ssh key that answers there.
+        bare: is it a host of the cluster itself, and no guest?
+    """
+
+    name: str = text_field(HOST_NAME)
+    address: str = text_field(ADDRESS)
+    slots: int = number_field(0, 100_000)
+    host_key: str = text_field(PUBLIC_KEY)
+    bare: bool = False
+
+
+@frozen
+class JobMap:
+    """What every host of a job learns when all guests are ready.
+
+    Attributes:
+        do: `join`.
+        node: whose guests are told; or a bare host, which is told itself.
+        timeout_s: seconds from the reading of this request until the node must have answered.
+        hosts: of the whole job, in the order of the node file: the guests by rank, then the bare hosts.
+        job_key: with which the job's user goes from host to host.
+    """
+
+    version: int = number_field(VERSION, VERSION)
+    do: str = text_field("join")
+    job_id: str = text_field(JOB_ID)
+    start: int = number_field(0, 2**31)
+    node: str = text_field(HOST_NAME)
+    timeout_s: float = number_field(0, 86_400)
+    hosts: tuple[JobHost, ...] = part_field()
+    job_key: KeyPair = part_field()
+
+
+@frozen
+class LostGuest:
+    """What a sister tells the mother superior while the job runs: a guest of hers ended or was paused.
+
+    Attributes:
+        do: `lost`.
+        node: who tells it, and whose guest it was.
+        guest: its host name.
+        reason: what libvirt or the kernel said of it, in words.
+        console: the last lines of its console, in one line; "" when it was silent.
+    """
+
+    version: int = number_field(VERSION, VERSION)
+    do: str = text_field("lost")
+    job_id: str = text_field(JOB_ID)
+    start: int = number_field(0, 2**31)
+    node: str = text_field(HOST_NAME)
+    guest: str = text_field(HOST_NAME)
+    reason: str = text_field(r"[^\x00-\x1f\x7f]{1,500}")
+    console: str = text_field(r"[^\x00-\x1f\x7f]{0,4000}")
+
+
+@frozen
+class ImageOrder:
+    """What a front end asks of a node ahead of jobs: a copy of an image of the pool, and how far that is.
+
+    Attributes:
+        do: `image`.
+        image: with its revision, so that all nodes get the same.
+        again: it was asked for before; what has failed since is told, and not begun anew.
+        timeout_s: seconds that the answer may wait for the copy.
+    """
+
+    version: int = number_field(VERSION, VERSION)
+    do: str = text_field("image")
+    image: str = text_field(IMAGE_NAME)
+    fs_type: str = text_field("local|ramdisk")
+    again: bool = part_field()
+    timeout_s: float = number_field(0, 600)

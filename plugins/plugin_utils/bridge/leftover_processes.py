@@ -1,0 +1,116 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job left on the node itself is ended, where the node was the job's alone at its start and still is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import pwd
+import time
+import typing as t
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.job.hooks import invocation, playbook
+from ...module_utils.node.removal import job_processes
+from ...module_utils.node.removal.job_processes import Marks
+from ...module_utils.state import layout, shell_link
+from ...module_utils.system import files
+from ...module_utils.system.clock import Deadline
+from ...module_utils.system.process_id import ProcessId
+from . import exclusive_note
+
+if t.TYPE_CHECKING:
+    from ...module_utils.job.config.parameters import Policy
+    from ...module_utils.job.hooks.invocation import HookCall
+    from ...module_utils.job.hooks.start import Start
+
+END_S = 6.0
+SHOWN = 10
+"""Processes that a line of the log names."""
+
+
+def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
+    """End what the job left on its mother superior.
+
+    Args:
+        call: of the epilogue.
+        start: whose guests are gone.
+        policy: the site's.
+        until: when the hook must be done, in seconds of the monotonic clock.
+        log: the job's.
+    """
+    links = shell_link.links_to(start.directory, start.places.run_dir)
+    shells = [ProcessId(*map(int, link.name.split("."))) for link in links]
+    shell = next((one for one in shells if one.pid == call.session), None)
+    over = job_processes.ticks_of(invocation.hook_began())
+    seconds = min(END_S, until - time.monotonic())
+    node = call.mother_superior or os.uname().nodename
+    _end(call.job_id, call.user, start.record_directory, lambda: policy, node, log, session=call.session, shell=shell,
+         over_ticks=over, deadline=Deadline.after(seconds))  # fmt: skip
+
+
+def end_left_of_sister(words: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
+    """End what the job left on another of its nodes, which no session tells: Torque says 0 there.
+
+    Args:
+        words: user, job id and start, as root's hook gave them.
+        load: gives the site's policy.
+        node: this node.
+    """
+    user, job_id, start = words
+    directory = layout.STATE_DIR / "records" / layout.job_key(job_id, int(start))
+    with os.fdopen(os.dup(2), "wb", buffering=0) as log:
+        _end(job_id, user, directory, load, node, log, session=0, shell=None, over_ticks=0,
+             deadline=Deadline.after(END_S))  # fmt: skip
+
+
+def _end(
+    job_id: str, user: str, directory: pathlib.Path, load: t.Callable[[], Policy], node: str, log: t.IO[bytes], *,
+    session: int, shell: ProcessId | None, over_ticks: int, deadline: Deadline,
+) -> None:  # fmt: skip
+    try:
+        policy = load()
+    except VTorqueError:
+        return  # nobody knows what the site wants; its fault is told by others
+    if not policy.kill_user_processes_after_job:
+        return
+    try:
+        marks = Marks(job_id, pwd.getpwnam(user).pw_uid, session, shell, over_ticks)
+    except KeyError:
+        return
+    there = job_processes.look(marks)
+    ours = [seen for seen in there if seen.ours]
+    if ours:
+        why = _why_not(job_id, directory, policy, node)
+        if why:
+            playbook.note(log, f"left on {node}, {why}: {_shown(ours)}")
+        else:
+            ended, left = job_processes.end(marks, deadline)
+            playbook.note(log, f"ended on {node}: {_shown(ended)}")
+            if left:
+                playbook.note(log, f"left on {node}, would not end: {_shown(left)}")
+    if strange := [seen for seen in there if not seen.ours]:
+        what = "neither the job's session nor its cgroup tells whose they are"
+        playbook.note(log, f"left on {node}, {user}'s, {what}: {_shown(strange)}")
+
+
+def _why_not(job_id: str, directory: pathlib.Path, policy: Policy, node: str) -> str:
+    """Why nothing is ended here; "" when the node is the job's alone, and was so at its start."""
+    try:
+        before = files.read_json(directory / exclusive_note.FILE).get("others")
+    except (FileNotFoundError, VTorqueError):
+        return "since nobody knows whether the job had it for itself"
+    if before != []:
+        return f"which the job did not have for itself ({_shown(before or ())})"
+    with contextlib.suppress(VTorqueError, OSError):
+        found = exclusive_note.others(job_id, policy, node)
+        return f"which the job does not have for itself ({_shown(found)})" if found else ""
+    return "since the batch system does not tell whether the job has it for itself"
+
+
+def _shown(things: t.Sequence[object]) -> str:
+    more = f" and {len(things) - SHOWN} more" if len(things) > SHOWN else ""
+    return ", ".join(map(str, things[:SHOWN])) + more

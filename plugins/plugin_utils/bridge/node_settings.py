@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of the site's policy is this node's own word."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+
+from ...module_utils.job.config import disk_share
+from ...module_utils.job.config.parameters import Policy
+from ...module_utils.mounts import Mount, read_line
+from ...module_utils.node.state.settings import NodeSettings
+
+LEASES = (
+    pathlib.Path("/var/lib/misc/dnsmasq.leases"),
+    pathlib.Path("/var/lib/dnsmasq/dnsmasq.leases"),
+)
+"""Where distributions let dnsmasq keep its leases, when it runs on this node."""
+LIBVIRT_LEASES = pathlib.Path("/var/lib/libvirt/dnsmasq")
+
+
+def host_name() -> str:
+    """This node's short name, spelled as the node itself spells it: so begin the names of its guests.
+
+    The batch system may spell it in another case; names of hosts are compared without it (`batch.same_host`), also by
+    ssh in known_hosts and by whoever reads a hosts file.
+    """
+    return socket.gethostname().partition(".")[0]
+
+
+def settings_of(policy: Policy, node_name: str) -> NodeSettings:
+    """What of the site's policy the node's rooms need; the one place where it is told."""
+    leases = [pathlib.Path(policy.dhcp_leases_file)] if policy.dhcp_leases_file else list(LEASES)
+    leases.append(LIBVIRT_LEASES / f"{policy.bridge}.status")
+    script = pathlib.Path(policy.ip_to_mac_script) if policy.custom_ip_mapping and policy.ip_to_mac_script else None
+    return NodeSettings(
+        node_name=node_name,
+        node_number=policy.node_number,
+        mac_prefix=policy.mac_prefix,
+        pool=pathlib.Path(policy.vm_img_dir),
+        cache_share=disk_share.share_of(policy.cache_max) or 0.0,
+        cache_bytes=disk_share.bytes_of(policy.cache_max),
+        cache_rate_mib=policy.cache_rate,
+        ramdisk_dir=pathlib.Path(policy.ramdisk_dir),
+        template_dir=pathlib.Path(policy.template_dir),
+        libvirt_uri=policy.libvirt_uri,
+        bridge=policy.bridge,
+        allow_emulation=policy.allow_emulation,
+        own_images_mib=policy.image_max if policy.allow_user_images else 0,
+        hypervisor_default=policy.hypervisor_default,
+        arch_default=policy.arch_default,
+        host_ram_mib=policy.host_os_ram_mb,
+        max_guests=policy.max_vms_per_node,
+        leases_files=tuple(leases),
+        ip_to_mac_script=script,
+        torque_home=pathlib.Path(policy.torque_home),
+        domain=policy.domain,
+        name_server=policy.name_server,
+        search_domain=policy.search_domain,
+        ntp_servers=tuple(filter(None, (policy.ntp_server_1, policy.ntp_server_2))),
+        ssh_timeout_s=float(policy.ssh_timeout),
+        ready_timeout_s=float(policy.timeout),
+        home_via=policy.home_via,
+        home_export=policy.vm_nfs_home,
+        mounts=mounts_of(policy),
+        mount_s=policy.nfs_timeout,
+        confine_guests=policy.confine_guests,
+        may_reach=policy.guest_may_reach,
+        updates_s=policy.security_updates_timeout if policy.security_updates else 0,
+    )
+
+
+def mounts_of(policy: Policy) -> tuple[Mount, ...]:
+    """What every guest of the site mounts, besides a home."""
+    exports = ((policy.vm_nfs_ws, "/workspace"), (policy.vm_nfs_opt, "/opt-hpc"))
+    by_name = tuple(Mount("nfs", export, target) for export, target in exports if export)
+    return (*by_name, *map(read_line, policy.mounts))

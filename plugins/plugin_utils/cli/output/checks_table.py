@@ -1,0 +1,104 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was found on many hosts as one table: a row a check, hosts that agree folded into one name."""
+
+from __future__ import annotations
+
+import sys
+import typing as t
+
+from ....module_utils.wire.health_report import BAD, NONE, OK, STATES, WARN, Report
+from .node_names import folded
+
+COLOURS = {OK: "green", WARN: "yellow", BAD: "bold red", NONE: "dim"}
+WIDE = 1000
+"""Columns where nobody looks: a line of a file is not folded."""
+FEW = 3
+REMEDY = "-> "
+
+
+class Row(t.NamedTuple):
+    """Hosts on which a check found the same.
+
+    Attributes:
+        check: its name.
+        state: one of `findings.STATES`.
+        shown: in a word or two.
+        nodes: their names.
+        words: what is wrong.
+        remedy: what to do about it.
+    """
+
+    check: str
+    state: str
+    shown: str
+    nodes: tuple[str, ...]
+    words: str
+    remedy: str
+
+
+def rows(reports: t.Sequence[Report], checks: t.Sequence[str]) -> tuple[Row, ...]:
+    """What was found, hosts that agree together; of a check what is bad first.
+
+    Args:
+        reports: of the hosts.
+        checks: names of checks, in their order.
+    """
+    groups: dict[tuple[str, str, str, str], list[tuple[str, str]]] = {}
+    for report in reports:
+        for one in report.findings:
+            # figures of hosts that are well may differ, and make no difference
+            groups.setdefault((one.check, one.state, one.words, one.remedy), []).append((report.node, one.shown))
+    found = [
+        Row(
+            check,
+            state,
+            _shown([shown for _node, shown in hosts]),
+            tuple(node for node, _shown in hosts),
+            words,
+            remedy,
+        )
+        for (check, state, words, remedy), hosts in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda row: (checks.index(row.check), -STATES.index(row.state))))
+
+
+def _shown(words: t.Sequence[str]) -> str:
+    different = sorted(set(words), key=lambda word: (len(word), word))
+    return ", ".join(different) if len(different) <= FEW else f"{different[0]} .. {different[-1]}"
+
+
+def show(reports: t.Sequence[Report], checks: t.Sequence[str], title: str = "check") -> None:
+    """Print the table; with one host its name is left out.
+
+    Args:
+        reports: of the hosts.
+        checks: names of checks, in their order.
+        title: of the first column.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else WIDE, highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "")
+    several = len(reports) > 1
+    table.add_column(title, no_wrap=True)
+    if several:
+        table.add_column("nodes", overflow="fold", max_width=32 if terminal else None)
+    table.add_column("found", no_wrap=True)
+    table.add_column("", overflow="fold")
+    before = ""
+    for row in rows(reports, checks):
+        words = row.words + (f"\n{REMEDY}{row.remedy}" if row.remedy else "")
+        # as text: what a host says is never markup
+        cells = [Text(row.check if row.check != before else ""), Text(row.shown, COLOURS[row.state]), Text(words)]
+        if several:
+            cells.insert(1, Text(folded(row.nodes)))
+        table.add_row(*cells)
+        before = row.check
+    with console.capture() as shown:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in shown.get().splitlines()))

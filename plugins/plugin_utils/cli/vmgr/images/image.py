@@ -1,0 +1,202 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vmgr image`: the images that VM jobs can boot."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import typing as t
+
+from .....module_utils.errors import VTorqueError
+from .....module_utils.job.config.parameters import Policy
+from .....module_utils.job.records.image_usage import last_uses
+from .....module_utils.job.request.request import DISTROS
+from .....module_utils.node.pool import images
+from .....module_utils.text import printable
+from ...output.json_output import add_json, tell
+from ...output.tables import Row, shown, table
+from . import image_profile, image_push, image_trial
+from .image_facts import facts, moment, size
+
+HELP = "images that VM jobs can boot"
+LIST_EPILOG = """\
+A name is an image of the pool; name@N is its revision N, and without a number the newest one.  A revision never
+changes.  "last use" is told out of the records of jobs that are here and that you may read.
+
+examples:
+  vmgr image list
+  vmgr image list --query "[?wrong!=''].name"    those that cannot be used
+"""
+ADD_EPILOG = """\
+FILE is a whole disk, qcow2 or raw: one that names other files, is encrypted or cut off is refused.  It is copied, read
+through once, and appears in the pool as the next revision of NAME, or not at all.  Other formats become one by
+qemu-img convert -O qcow2 OLD NEW.qcow2.
+
+Before it appears it is booted once on this host, in a guest of its own with no way to any network: does it boot, does
+cloud-init take its seed by NoCloud, and what takes its time?  An image in which no job could run is refused.  A host
+that cannot boot it (no libvirt; no KVM, and allow_emulation is not set) says so and adds it.
+
+exit status:
+  0  it is in the pool
+  2  it cannot be an image, or no job could run in it
+  3  the pool cannot be written
+
+examples:
+  vmgr image add debian12 debian12.qcow2 --description 'Debian 12, Open MPI 4.1'
+  vmgr image add rocky9 rocky9.raw --distro rocky --boot uefi
+  vmgr image add rocky9 rocky9.qcow2 --boot uefi --boot-timeout 900 --query trial.costs
+  vmgr image add tiny disk.qcow2 --distro debian --kernel vmlinuz --initrd initrd --cmdline 'console=ttyS0 quiet'
+"""
+UPDATE_EPILOG = """\
+What is not said stays as it is.  Without FILE the disk is the same one, and takes no more room.
+
+examples:
+  vmgr image update debian12 newer.qcow2
+  vmgr image update debian12 --description 'Debian 12, for all'
+"""
+DELETE_EPILOG = """\
+Refused while a guest or another program of this host uses the image, and while the batch server has a job that runs on
+it or would not find it.  --force does not ask the batch server; what this host uses stays nonetheless.
+
+examples:
+  vmgr image delete debian12@3        one revision
+  vmgr image delete debian12 --all    all of them
+"""
+VERIFY_EPILOG = """\
+The whole of each image is read and compared with its record.
+
+exit status:
+  0  all are what their records say
+  1  some are not: add them again, and delete these
+
+examples:
+  vmgr image verify                   the whole pool
+  vmgr image verify debian12@3
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of `vmgr image`.
+
+    Args:
+        parser: of the subject.
+    """
+    names = ("list", "show", "add", "update", "delete", "verify", "push", "profile")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
+
+    def verb(name: str, words: str, epilog: str = "") -> argparse.ArgumentParser:
+        own: argparse.ArgumentParser = verbs.add_parser(
+            name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        add_json(own)
+        return own
+
+    verb("list", "all images of the pool", LIST_EPILOG)
+    one = verb("show", "one image")
+    one.add_argument("name", metavar="NAME", help="the image, with or without its revision (debian12@3)")
+    add = verb("add", "put an image into the pool, as root", ADD_EPILOG)
+    add.add_argument("name", metavar="NAME", help="letters, digits and . _ -, without a revision")
+    add.add_argument("file", metavar="FILE", help="its disk")
+    update = verb("update", "put the next revision of an image into the pool, as root", UPDATE_EPILOG)
+    update.add_argument("name", metavar="NAME", help="an image of the pool, without a revision")
+    update.add_argument("file", metavar="FILE", nargs="?", help="its new disk (the same one)")
+    for own in (add, update):
+        _add_facts(own)
+        image_trial.add_arguments(own)
+    delete = verb("delete", "take an image out of the pool, as root", DELETE_EPILOG)
+    delete.add_argument("name", metavar="NAME", help="the image, with its revision where it has several")
+    delete.add_argument("--all", action="store_true", help="all its revisions")
+    delete.add_argument("--force", action="store_true", help="without a look at the batch server's jobs")
+    verify = verb("verify", "compare images with their records", VERIFY_EPILOG)
+    verify.add_argument("names", metavar="NAME", nargs="*", help="these images alone (all)")
+    profile = verb("profile", "where the seconds of its boot go, as root", image_profile.EPILOG)
+    image_profile.add_arguments(profile)
+    image_push.add_arguments(verb("push", "have nodes copy an image before jobs want it, as root", image_push.EPILOG))
+
+
+def _add_facts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--description", metavar="TEXT", help="what people read about it")
+    parser.add_argument("--distro", choices=DISTROS, help="its family (as NAME begins)")
+    parser.add_argument("--arch", metavar="ARCH", help="its architecture (this machine's)")
+    parser.add_argument("--format", choices=images.FORMATS, help="what FILE is (told from its header)")
+    parser.add_argument("--boot", choices=("bios", "uefi"), help="how it boots (bios)")
+    parser.add_argument("--kernel", metavar="FILE", help="it boots this kernel, kept beside its disk")
+    parser.add_argument("--initrd", metavar="FILE", help="of that kernel")
+    parser.add_argument("--cmdline", metavar="TEXT", help="of that kernel")
+
+
+def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
+    """Do what was asked for.
+
+    Args:
+        call: the arguments.
+        load: gives the site's policy.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        VTorqueError: it could not be done, and nothing was changed.
+    """
+    policy = load()
+    if call.verb in ("add", "update", "delete", "verify"):
+        from . import image_changes  # and with it what only root needs
+
+        return image_changes.VERBS[call.verb](call, policy)
+    if call.verb == "push":
+        return image_push.run(call, policy)
+    if call.verb == "profile":
+        return image_profile.run(call, policy)
+    pool = pathlib.Path(policy.vm_img_dir)
+    used = last_uses()
+    if call.verb == "list":
+        found = images.list_images(pool)
+        if call.json:
+            tell(call, [_whole(name, image, used) for name, image in found])
+        else:
+            table([_row(name, image, used) for name, image in found])
+        return 0
+    show(call, facts(images.find(call.name, pool), used))
+    return 0
+
+
+def show(call: argparse.Namespace, found: Row) -> None:
+    """One image, for people or programs.
+
+    Args:
+        call: the arguments.
+        found: see `facts`.
+    """
+    if call.json:
+        tell(call, found)
+        return
+    for name, value in {**found, "last_use": moment(found["last_use"], "%Y-%m-%d %H:%M")}.items():
+        print(f"{name:<14} {printable(shown(value))}")
+
+
+def _whole(name: str, image: images.Image | VTorqueError, used: t.Mapping[str, float]) -> Row:
+    known = facts(image, used) if isinstance(image, images.Image) else {}
+    row = _row(name, image, used)
+    del row["last use"]
+    return {**row, **known, "wrong": row["wrong"]}
+
+
+def _row(name: str, image: images.Image | VTorqueError, used: t.Mapping[str, float]) -> Row:
+    row = dict.fromkeys(("name", "distro", "arch", "boot", "size", "created", "last use", "description", "wrong"), "")
+    row["name"] = name
+    if isinstance(image, VTorqueError):
+        return {**row, "wrong": printable(str(image))}
+    record = image.record
+    return {
+        **row,
+        "distro": image.distro,
+        "arch": image.arch,
+        "boot": image.boot.mode if record else "",
+        "size": size(image.virtual_bytes),
+        "created": str(record.get("created", ""))[:10],
+        "last use": moment(used.get(name), "%Y-%m-%d"),
+        "description": printable(str(record.get("description", ""))),
+    }

@@ -1,0 +1,173 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vmgr image add|update|delete|verify`: what changes the pool, or reads the whole of it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import pathlib
+import typing as t
+
+from .....module_utils.errors import SiteFault, UserFault, VTorqueError
+from .....module_utils.job.admission.resolve import host_matches
+from .....module_utils.job.batch.registry import open_batch
+from .....module_utils.job.config.parameters import Policy
+from .....module_utils.job.records.image_usage import in_need
+from .....module_utils.node.pool import images, publish, retire, revision
+from .....module_utils.node.pool.checksum import bytes_of, verify
+from .....module_utils.state import layout
+from ....bridge.node_settings import host_name
+from ...output.json_output import tell
+from ...output.progress import copied
+from ...output.tables import table
+from . import image_facts
+from .image_trial import Trial
+
+BATCH_S = 60.0
+GUESTS = layout.STATE_DIR / "guests"
+
+
+def add(call: argparse.Namespace, policy: Policy) -> int:
+    """`vmgr image add`; returns the exit status."""
+    pool = pathlib.Path(policy.vm_img_dir)
+    images.believe_pool(pool)
+    # a name that is wrong is told as that
+    revision.check_name(call.name, pool)
+    wanted = _wanted(call)
+    said = {
+        "distro": call.distro or image_facts.distro_of(call.name), "description": call.description or "",
+        "boot": call.boot or (None if call.kernel else "bios"),
+    }  # fmt: skip
+    return _publish(call, policy, revision.Wanted(**{**wanted, **said}))
+
+
+def update(call: argparse.Namespace, policy: Policy) -> int:
+    """`vmgr image update`; returns the exit status."""
+    pool = pathlib.Path(policy.vm_img_dir)
+    images.believe_pool(pool)
+    revision.check_name(call.name, pool)
+    if revision.newest(call.name, pool) is None:
+        images.find(call.name, pool)  # which tells the nearest name
+        raise UserFault(f"image {call.name}", "has no record that an update could go on from", "vmgr image add")
+    wanted = _wanted(call)
+    if not any(value for key, value in wanted.items() if key not in ("name", "made")):
+        raise UserFault(f"image {call.name}", "nothing is to be changed", "give its new disk, or what is said of it")
+    return _publish(call, policy, revision.Wanted(**wanted))
+
+
+def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
+    paths = {key: pathlib.Path(value) for key in ("kernel", "initrd") if (value := getattr(call, key))}
+    return {
+        "name": call.name, "disk": pathlib.Path(call.file) if call.file else None, "format": call.format or "",
+        "distro": call.distro, "arch": call.arch, "description": call.description, "boot": call.boot,
+        "cmdline": call.cmdline, "made": f"vmgr image {call.verb}", **paths,
+    }  # fmt: skip
+
+
+def _publish(call: argparse.Namespace, policy: Policy, wanted: revision.Wanted) -> int:
+    pool = pathlib.Path(policy.vm_img_dir)
+    with contextlib.ExitStack() as shown:
+        advance = shown.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
+        # a terminal shows one thing at a time
+        trial = Trial(call, policy, shown.close)
+        image = publish.publish(wanted, pool, advance=advance, max_bytes=policy.image_max << 20, trial=trial)
+    tried = {"trial": trial.to_dict()} if wanted.disk else {}
+    if call.json:
+        tell(call, {**image_facts.facts(image, {}), **tried})
+    else:
+        if wanted.disk:
+            trial.show()
+        size = image_facts.size(image.virtual_bytes)
+        print(f"{image.name} is in the pool ({image.distro}, {image.format}, a disk of {size})")
+    return 0
+
+
+def delete(call: argparse.Namespace, policy: Policy) -> int:
+    """`vmgr image delete`; returns the exit status."""
+    pool = pathlib.Path(policy.vm_img_dir)
+    found = retire.entries(call.name, pool)
+    if not found:
+        images.find(call.name, pool)  # which tells the nearest name
+    if len(found) > 1 and not call.all:
+        raise UserFault(
+            f"image {call.name}", f"has {len(found)} revisions: {', '.join(found)}", "name one, or all with --all"
+        )
+    if not call.force:
+        _look_at_jobs(found, pool, policy)
+    gone: list[str] = []
+    try:
+        for entry in found:
+            retire.remove(entry, pool, GUESTS)
+            gone.append(entry)
+    finally:
+        if call.json:
+            tell(call, {"deleted": gone})
+        elif gone:
+            print(f"deleted {', '.join(gone)}")
+    return 0
+
+
+def _look_at_jobs(found: t.Sequence[str], pool: pathlib.Path, policy: Policy) -> None:
+    batch = open_batch(policy, front_end=host_matches(policy.regex_fe, host_name()), timeout_s=BATCH_S)
+    try:
+        jobs = batch.all_jobs()
+    except SiteFault as error:
+        raise SiteFault(
+            f"image {found[0]} was not deleted", f"which jobs need it is not known: {error}", "--force does not ask"
+        ) from error
+    stay = {name: _made(image) for name, image in images.list_images(pool) if name not in found}
+    for entry in found:
+        needed = in_need(entry, jobs, default=policy.img_default, revisions=stay)
+        if needed:
+            more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
+            raise retire.InUse(
+                f"image {entry} was not deleted", f"needed by {', '.join(needed[:5])}{more}", "--force does not ask"
+            )
+
+
+def _made(image: images.Image | VTorqueError) -> float | None:
+    """When a good image was made; a bad one takes the place of none."""
+    try:
+        return datetime.datetime.fromisoformat(t.cast("images.Image", image).record["created"]).timestamp()
+    except (AttributeError, KeyError, ValueError):
+        return None
+
+
+def verify_images(call: argparse.Namespace, policy: Policy) -> int:
+    """`vmgr image verify`; returns the exit status."""
+    pool = pathlib.Path(policy.vm_img_dir)
+    asked = call.names or images.list_names(pool)
+    found = [(name, _found(name, pool) if not call.names else images.find(name, pool)) for name in asked]
+    total = sum(bytes_of(image) for _name, image in found if isinstance(image, images.Image))
+    rows = []
+    with copied("reading", total, wanted=not call.json) as advance:
+        for name, image in found:
+            rows.append({"name": name if isinstance(image, VTorqueError) else image.name, **_verdict(image, advance)})
+    if call.json:
+        tell(call, rows)
+    else:
+        table(rows)
+    return image_facts.BAD if any(row["wrong"] for row in rows) else 0
+
+
+def _found(name: str, pool: pathlib.Path) -> images.Image | VTorqueError:
+    try:
+        return images.find(name, pool)
+    except VTorqueError as error:
+        return error
+
+
+def _verdict(image: images.Image | VTorqueError, advance: t.Callable[[int], None]) -> dict[str, str]:
+    if isinstance(image, VTorqueError):
+        return {"state": "bad", "wrong": str(image)}
+    try:
+        known = verify(image, advance)
+    except VTorqueError as error:
+        return {"state": "bad", "wrong": str(error)}
+    return {"state": "ok" if known else "readable; no record to compare it with", "wrong": ""}
+
+
+VERBS = {"add": add, "update": update, "delete": delete, "verify": verify_images}

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `vmgr image` shows of an image."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from .....module_utils.errors import UserFault
+from .....module_utils.job.request.request import DISTROS
+from .....module_utils.node.pool import images
+from ...output.tables import Row
+
+BAD = 1
+
+
+def facts(image: images.Image, used: t.Mapping[str, float]) -> Row:
+    """What is known of an image.
+
+    Args:
+        image: of the pool.
+        used: when each was used last.
+    """
+    keys = ("created", "who", "made", "source", "disk_sha256", "disk_bytes", "description")
+    return {
+        "name": image.name,
+        "distro": image.distro,
+        "arch": image.arch,
+        "virtual_bytes": image.virtual_bytes,
+        "format": image.format,
+        "boot": image.boot.mode,
+        "path": str(image.path),
+        **{key: image.record.get(key, "") for key in keys},
+        "last_use": used.get(image.name),
+    }
+
+
+def size(count: int) -> str:
+    """Bytes as people say them, "" for none.
+
+    Args:
+        count: of them.
+    """
+    if not count:
+        return ""
+    if count >= 1 << 40:
+        return f"{count / 2**40:.1f}T"
+    return f"{count / 2**30:.1f}G" if count >= 1 << 30 else f"{count / 2**20:.0f}M"
+
+
+def moment(seconds: float | None, form: str) -> str:
+    """A moment as people say it, "" for none.
+
+    Args:
+        seconds: since the epoch.
+        form: for strftime.
+    """
+    try:
+        return datetime.datetime.fromtimestamp(seconds).strftime(form) if seconds else ""
+    except (OverflowError, ValueError):
+        return ""
+
+
+def distro_of(name: str) -> str | None:
+    """The family that an image's name begins with.
+
+    Args:
+        name: of the image.
+
+    Raises:
+        UserFault: it begins with none.
+    """
+    found = next((distro for distro in DISTROS if name.lower().startswith(distro)), None)
+    if found is None:
+        raise UserFault(f"image {name[:80]!a}", "of which distribution is it?", f"--distro {'|'.join(DISTROS)}")
+    return found

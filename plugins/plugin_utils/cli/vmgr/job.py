@@ -1,0 +1,349 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vmgr job`: what happened to a job, for people and programs."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import pathlib
+import sys
+import typing as t
+
+from ....module_utils.errors import UserFault
+from ....module_utils.job.config.parameters import Policy
+from ....module_utils.job.records import job_record
+from ....module_utils.job.records.job_record import JobRecord, NoRecord
+from ....module_utils.job.records.timeline_svg import GUEST_PHASES
+from ..output.json_output import add_json, tell
+
+HELP = "what happened to a job"
+LAST = 25
+LIST_EPILOG = """\
+You see the jobs whose records you may read: your own, and root all.  A record is made when the job starts, on the
+job's first node; where the site has a front end for records it is handed over there when the job ends.
+
+examples:
+  vmgr job list                 the jobs of late
+  vmgr job list 72[]            every start of every member of array 72
+  vmgr job list --last 0        all there are
+  vmgr job list --query "[?state=='refused'].job_id"
+"""
+SHOW_EPILOG = """\
+JOB is the number that qsub printed (4711), the whole id (4711.head), or a member of an array (72[1]).  A job that was
+started several times has a record for each start; the newest is shown.
+
+examples:
+  vmgr job show 4711            guests, what they used, and where the time went
+  vmgr job show 4711 --start 1  the first of several starts
+  vmgr job show 4711 --json     the record as it is
+"""
+LOG_EPILOG = """\
+The log tells what vTorque did for the job, step by step.  What the job itself wrote is in its own files.
+
+examples:
+  vmgr job log 4711             of the newest start
+  SHOW_LOG=true vsub job.sh     the same lines in the job's error file, while they happen
+"""
+CONSOLE_EPILOG = """\
+What a guest wrote on its serial console: the kernel's words, and those of whatever started in it.  It is kept on the
+node where the guest was, at most the last MiB of it.
+
+examples:
+  vmgr job console 4711                   of all guests of this host, one after the other
+  vmgr job console 4711 --node cn2        of the guests of one node
+  vmgr job console 4711 --guest vcn2-1    of one guest
+"""
+REPORT_EPILOG = """\
+A picture of where the time went: a row for each guest, a colour for each phase.  A job that is much longer than its
+beginning and end is drawn shorter, and says how long it was.
+
+examples:
+  vmgr job report 4711 --svg report.svg
+  vmgr job report 4711 --html report.html
+  vmgr job report 4711 --svg - | display     on standard output
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of `vmgr job`.
+
+    Args:
+        parser: of the subject.
+    """
+    job = parser.add_subparsers(dest="verb", required=True, metavar="list | show | log | console | report")
+
+    def verb(name: str, summary: str, epilog: str, *, named: str | None = None) -> argparse.ArgumentParser:
+        own: argparse.ArgumentParser = job.add_parser(
+            name, help=summary, description=summary[:1].upper() + summary[1:] + ".", epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        own.add_argument("job", metavar="JOB", nargs=named, help="number or id of the job")
+        if name != "list":
+            own.add_argument("--start", type=int, metavar="N", help="this start of the job, not the newest")
+        return own
+
+    listing = verb("list", "the jobs whose records are here", LIST_EPILOG, named="?")
+    listing.add_argument("--last", type=int, default=LAST, metavar="N", help=f"only the last N, 0: all (now {LAST})")
+    add_json(listing)
+    add_json(verb("show", "one job: its guests, what they used, where the time went", SHOW_EPILOG))
+    add_json(verb("log", "what vTorque did for a job", LOG_EPILOG), "for programs: a list of lines")
+    console = verb("console", "what a job's guests wrote on their serial consoles", CONSOLE_EPILOG)
+    console.add_argument("--guest", metavar="NAME", help="only this guest's")
+    console.add_argument("--node", metavar="NODE", help="only the guests of this node")
+    add_json(console, "for programs: lists of lines by guest")
+    report = verb("report", "a picture of where a job's time went", REPORT_EPILOG)
+    kind = report.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--svg", metavar="FILE", help="as a picture; - is standard output")
+    kind.add_argument("--html", metavar="FILE", help="as a page with tables; - is standard output")
+
+
+def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
+    """Do what was asked for.
+
+    Args:
+        call: as the parser read it.
+        load: gives the site's policy, asked only for where a record is that is not here: what is here can be read
+            whatever is wrong with it.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserFault: there is no such record, or it is somebody else's.
+    """
+    place = job_record.RECORDS
+    if call.verb == "list":
+        _list(call, place)
+        return 0
+    try:
+        record = job_record.find(call.job, place, start=call.start)
+    except NoRecord as error:
+        raise UserFault(error.what, error.why, _where(call.job, load) or error.hint) from error
+    {"show": _show, "log": _log, "console": _console, "report": _report}[call.verb](call, record)
+    return 0
+
+
+def _where(named: str, load: t.Callable[[], Policy]) -> str:
+    from ....module_utils.job.config.policy_file import load_usable
+    from ....module_utils.job.records import location  # and with it the batch system, which no record needs
+
+    policy, _broken = load_usable(load)
+    return location.words(named, policy)
+
+
+def _list(call: argparse.Namespace, place: pathlib.Path) -> None:
+    if call.last < 0:
+        raise UserFault(f"--last {call.last}", "is not a number of jobs")
+    more = 0
+    if call.job:
+        found = job_record.find_all(call.job, place)
+    else:
+        found, more = job_record.read_all(place, last=call.last)
+    if call.json:
+        tell(call, [_facts(record) for record in found])
+        return
+    if not found:
+        print("no records that you may read" if not call.job else "no records of it that you may read")
+        return
+    rows = [
+        (
+            record.job_id, str(record.start), record.user or "-", record.name or "-", _when(record.began),
+            _lasted(record), str(len(record.guests)) if record.guests else "-", ",".join(record.nodes) or "-",
+            record.state, "-" if record.exit_status is None else str(record.exit_status),
+        )
+        for record in found
+    ]  # fmt: skip
+    _table(("job", "start", "user", "name", "began", "took", "guests", "nodes", "state", "status"), rows, "RLLLLRRLLR")
+    if more:
+        print(f"{more} older ones were not looked at: vmgr job list --last 0")
+
+
+def _show(call: argparse.Namespace, record: JobRecord) -> None:
+    if call.json:
+        tell(call, _facts(record))
+        return
+    print(headline(record))
+    for line in record.reasons:
+        print(f"  {line}")
+    if record.wrong:
+        print(f"  {record.wrong}")
+    if record.request:
+        print(f"  -vm {','.join(f'{key}={value}' for key, value in record.request.items())}")
+    if record.bare:
+        print(f"  bare hosts: {', '.join(record.bare)}")
+    if record.guests:
+        print()
+        _table(
+            ("guest", "node", "image", "address", "vcpus", "ram", "cpu used", "ram peak", "read", "written",
+             "received", "sent", "updates"),
+            [_guest_row(guest) for guest in record.guests], "LLLLRRRRRRRRL",
+        )  # fmt: skip
+        for guest in record.guests:
+            if guest.updates_words:
+                print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
+    if record.phases:
+        print()
+        names, seconds = zip(*phase_figures(record), strict=True)
+        _table(("phase", *names), [("seconds", *(f"{one:.1f}" for one in seconds))], "L" + "R" * len(names))
+
+
+def headline(record: JobRecord) -> str:
+    """One line that says what became of the job."""
+    guests, nodes = len(record.guests), len(record.nodes) - len(record.bare)
+    words = [f"job {record.job_id}", record.user or "-"]
+    words += [record.name] if record.name else []
+    if nodes:
+        each = (
+            f" x {guests // nodes} guest{'s' if guests // nodes != 1 else ''}" if guests and not guests % nodes else ""
+        )
+        bare = f" + {len(record.bare)} bare" if record.bare else ""
+        words.append(f"{nodes} node{'s' if nodes != 1 else ''}{each}{bare}")
+    state = record.state
+    if record.exit_status is not None and state in ("finished", "guest lost"):
+        state += f", exit status {record.exit_status}"
+    words.append(state)
+    if record.start > 1:
+        words.append(f"start {record.start}")
+    return "  ".join(words)
+
+
+def phase_figures(record: JobRecord) -> list[tuple[str, float]]:
+    """Where the time went: the steps of the slowest guest, what was around them, the job, the end."""
+    phases = record.phases
+    found = [(name, seconds) for name, (_begin, seconds) in phases.items() if "." not in name and name != "epilogue"]
+    guests: dict[str, float] = {}
+    for guest in record.guests:
+        for name, seconds in guest.seconds.items():
+            guests[name] = max(guests.get(name, 0.0), seconds)
+    found += sorted(guests.items(), key=lambda one: GUEST_PHASES.index(one[0]) if one[0] in GUEST_PHASES else 99)
+    if "prologue" in phases and "epilogue" in phases:
+        begin, seconds = phases["prologue"]
+        found.append(("job", max(0.0, phases["epilogue"][0] - begin - seconds)))
+    gone = [seconds for name, (_begin, seconds) in phases.items() if name.startswith("absent.")]
+    found += [("gone", max(gone))] if gone else []
+    found += [("epilogue", phases["epilogue"][1])] if "epilogue" in phases else []
+    return found
+
+
+def _log(call: argparse.Namespace, record: JobRecord) -> None:
+    lines = job_record.read_lines(record.directory / job_record.LOG)
+    if call.json:
+        tell(call, list(lines))
+        return
+    for line in lines:
+        print(line)
+
+
+def _console(call: argparse.Namespace, record: JobRecord) -> None:
+    chosen = job_record.choose_consoles(record, guest=call.guest, node=call.node)
+    if call.json:
+        tell(call, {name: list(job_record.read_lines(path)) for name, path in chosen.items()})
+        return
+    for name, path in chosen.items():
+        if len(chosen) > 1:
+            print(f"==> {name} <==")
+        for line in job_record.read_lines(path):
+            print(line)
+    away = {} if call.guest or call.node else job_record.consoles(record).elsewhere
+    if away:
+        print(f"vmgr: not here: {', '.join(f'{n} (on {node})' for n, node in away.items())}", file=sys.stderr)
+
+
+def _report(call: argparse.Namespace, record: JobRecord) -> None:
+    from ....module_utils.job.records import html_report as report  # XML, which the other verbs do not need
+
+    if call.svg is not None:
+        name, text = call.svg, report.picture(record, headline(record))
+    else:
+        name = call.html
+        text = report.page(record, headline(record), [_guest_row(guest) for guest in record.guests],
+                           phase_figures(record))  # fmt: skip
+    if name == "-":
+        print(text, end="")
+        return
+    try:
+        pathlib.Path(name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserFault(name, error.strerror or str(error)) from error
+
+
+def _facts(record: JobRecord) -> dict[str, t.Any]:
+    """A record for programs: what was written, and what follows from it."""
+    here = job_record.consoles(record).here
+    return {
+        **record.raw,
+        "job_id": record.job_id,
+        "start": record.start,
+        "state": record.state,
+        "wrong": record.wrong,
+        "directory": str(record.directory),
+        "consoles": {name: str(path) for name, path in here.items()},
+    }
+
+
+def _guest_row(guest: job_record.Guest) -> tuple[str, ...]:
+    used = guest.used
+    return (
+        guest.name or "-", guest.node or "-", guest.image or "-", guest.address or "-",
+        "-" if guest.vcpus is None else str(guest.vcpus),
+        "-" if guest.ram_mib is None else size(guest.ram_mib * 2**20),
+        duration(used["cpu_s"]) if "cpu_s" in used else "-",
+        *(size(used[key]) if used.get(key, -1) >= 0 else "-" for key in
+          ("ram_peak_bytes", "read_bytes", "written_bytes", "received_bytes", "sent_bytes")),
+        guest.updates or "-",
+    )  # fmt: skip
+
+
+def size(count: float) -> str:
+    """A number of bytes in at most five characters: 310M, 1.2G."""
+    for unit in ("", "K", "M", "G", "T", "P"):
+        if count < 1000 or unit == "P":
+            return f"{count:.0f}{unit}" if count >= 10 or not unit else f"{count:.1f}{unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 0.42s, 12.3s, 5m02s, 5h41m."""
+    if seconds < 60:
+        return f"{seconds:.2f}s" if seconds < 10 else f"{seconds:.1f}s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes}m{int(seconds % 60):02d}s"
+    return f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def _when(moment: float | None) -> str:
+    if moment is None:
+        return "-"
+    try:
+        return datetime.datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError):
+        return "-"
+
+
+def _lasted(record: JobRecord) -> str:
+    if record.began is None or record.ended is None:
+        return "-"
+    return duration(max(0.0, record.ended - record.began))
+
+
+def _table(headings: t.Sequence[str], rows: t.Sequence[t.Sequence[str]], sides: str) -> None:
+    """A table for people; a column that no row fills is left out."""
+    from rich import box  # 60 ms that --json does not pay
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
+    filled = [any(row[i] not in ("", "-") for row in rows) for i in range(len(headings))]
+    for heading, side, there in zip(headings, sides, filled, strict=True):
+        if there:
+            table.add_column(heading, justify="right" if side == "R" else "left", no_wrap=True)
+    for row in rows:
+        # as text: what a record holds is never markup
+        table.add_row(*(Text(cell) for cell, there in zip(row, filled, strict=True) if there))
+    # whoever reads a pipe wants the whole of it
+    Console(soft_wrap=True, width=None if sys.stdout.isatty() else 10_000).print(table, crop=False)

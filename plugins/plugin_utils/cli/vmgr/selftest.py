@@ -1,0 +1,242 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vmgr selftest`: a job through the whole chain, and what it proves."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import pwd
+import signal
+import sys
+import typing as t
+
+from ....module_utils.errors import UserFault
+from ....module_utils.job.admission import start_directory
+from ....module_utils.job.admission.resolve import host_matches
+from ....module_utils.job.batch.api import BatchNode, BatchSystem
+from ....module_utils.job.batch.host_match import same_host
+from ....module_utils.job.batch.registry import open_batch
+from ....module_utils.job.config.parameters import Policy
+from ....module_utils.job.doctor import selftest
+from ....module_utils.job.records import job_record
+from ....module_utils.job.verdict.decide import OUT_OF_USE
+from ....module_utils.wire.health_report import Report
+from ...bridge.node_settings import host_name
+from ...site import as_user
+from ...site import selftest as selftest_call
+from ..output.json_output import add_json, tell
+from ..output.node_names import expanded
+
+HELP = "prove with a real job that the whole chain works"
+BATCH_S = 10.0
+TIMEOUT_S = 600.0
+MISSED, LATE = 1, 4
+
+EPILOG = """\
+The job is small, runs in the site's default image (--image) on a node (--nodes, --each-node, --node), and is the
+caller's; qsub takes no jobs of root, who names a user.  Its files lie in a directory of the user's home, which goes
+with it.  A job that is not over in time is deleted, and so it is when you interrupt (Ctrl-C).
+
+exit status:
+  0    all of it is proven
+  1    something is not; it is said what, and what to do
+  2    the command line is wrong
+  3    the batch server does not answer, or the site's configuration is at fault
+  4    a job was not over in time, as when no node is free
+  130  it was interrupted
+
+examples:
+  vmgr selftest                            after an install, as an ordinary user of a front end
+  vmgr selftest --user alice --each-node   as root: a job on every node
+  vmgr selftest --nodes 2 --image debian12 a job over two nodes
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `vmgr selftest`."""
+    parser.epilog = EPILOG
+    parser.add_argument("--user", metavar="NAME", help="whose job it is (the caller's)")
+    parser.add_argument("--image", metavar="NAME", help="what it boots (the site's default)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--nodes", type=int, metavar="N", default=1, help="one job over so many nodes (1)")
+    where.add_argument("--each-node", action="store_true", help="a job on each node that is in use")
+    where.add_argument("--node", metavar="NODE", nargs="+", help="a job on each of these: cn1 cn2, or cn[01-16]")
+    parser.add_argument("--queue", metavar="QUEUE", help="where it is submitted to (the server's default)")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        default=TIMEOUT_S,
+        help="seconds until all jobs must be over (%(default).0f)",
+    )
+    add_json(parser)
+
+
+def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
+    """Submit, wait, and tell what is proven.
+
+    Args:
+        call: the arguments.
+        load: gives the site's policy.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserFault: the command line is wrong.
+        SiteFault: the batch server or the configuration is at fault.
+    """
+    who = _user(call.user)
+    if not 1 <= call.timeout <= 86400:
+        raise UserFault(f"--timeout {call.timeout:g}", "from 1 to 86400 seconds")
+    if call.nodes < 1:
+        raise UserFault(f"--nodes {call.nodes}", "at least 1")
+    policy, here = load(), host_name()
+    batch = open_batch(policy, front_end=host_matches(policy.regex_fe, here), timeout_s=BATCH_S)
+    nodes = batch.nodes()
+    as_user.become(who)
+    places = _places(call, policy, nodes)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    trials: list[selftest_call.Trial] = []
+    try:
+        for where, hosts in places:
+            trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts))
+            more = ["-q", call.queue] if call.queue else []
+            selftest_call.submit(trials[-1], _vsub(policy), selftest.small_request(policy, call.image), who, more)
+        from ..output.progress import waiting
+
+        with waiting(wanted=not call.json) as told:
+            selftest_call.wait(trials, batch, call.timeout, told)
+            told("waiting for output and records")
+            proven = [
+                selftest_call.report(trial, _expected(trial, policy, here, who, nodes), job_record.RECORDS)
+                for trial in trials
+            ]
+    except BaseException as error:
+        _take_back(trials, batch, "interrupted" if isinstance(error, KeyboardInterrupt) else "not done")
+        raise
+    finally:
+        selftest_call.tidy(trials)
+    return _tell(call, trials, proven)
+
+
+def _interrupt(_number: int, _frame: object) -> t.NoReturn:
+    raise KeyboardInterrupt
+
+
+def _take_back(trials: t.Sequence[selftest_call.Trial], batch: BatchSystem, why: str) -> None:
+    """Nobody's impatience and no fault must leave a job behind."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    deleted = selftest_call.take_back(trials, batch)
+    left = [trial.job_id for trial in trials if trial.job_id and not trial.ended and trial.job_id not in deleted]
+    words = [f"deleted: {', '.join(deleted)}"] if deleted else []
+    words += [f"not deleted: qdel {' '.join(left)}"] if left else []
+    if words or why == "interrupted":
+        print(f"vmgr: selftest: {why}{': ' if words else ''}{'; '.join(words)}", file=sys.stderr)
+
+
+def _user(name: str | None) -> pwd.struct_passwd:
+    uid = os.geteuid()
+    if name is None:
+        if uid == 0:
+            raise UserFault("selftest", "qsub takes no jobs of root", "vmgr selftest --user NAME")
+        return pwd.getpwuid(uid)
+    who = as_user.find(name)
+    if uid not in (0, who.pw_uid):
+        raise UserFault(f"--user {name}", "only root may name another user")
+    return who
+
+
+def _places(call: argparse.Namespace, policy: Policy, nodes: t.Sequence[BatchNode]) -> list[tuple[str, int]]:
+    """`-l nodes=` of each job, and how many nodes that is."""
+    if call.node is not None:
+        return [(name, 1) for name in expanded(call.node)]
+    if not call.each_node:
+        return [(str(call.nodes), call.nodes)]
+    used = [node for node in nodes if not node.states & OUT_OF_USE]
+    if policy.vm_node_property is not None:
+        used = [node for node in used if policy.vm_node_property in node.properties]
+    if not used:
+        raise UserFault("--each-node", "no node is in use", "pbsnodes")
+    away = [node.name for node in nodes if node not in used]
+    if away:
+        print(f"vmgr: selftest: left out, as they are not in use for VM jobs: {' '.join(away)}", file=sys.stderr)
+    return [(node.name, 1) for node in used]
+
+
+def _vsub(policy: Policy) -> str:
+    here = pathlib.Path(sys.prefix).parent / "bin" / "vsub"
+    return str(here if here.exists() else pathlib.Path(policy.prefix, "bin", "vsub"))
+
+
+def _expected(
+    trial: selftest_call.Trial, policy: Policy, here: str, who: pwd.struct_passwd, nodes: t.Sequence[BatchNode]
+) -> selftest.Expected:  # fmt: skip
+    first = trial.job.nodes[0] if trial.job and trial.job.nodes else ""
+    keeps = any(same_host(host, here) for host in (policy.record_host, first) if host)
+    return selftest.Expected(
+        token=trial.token,
+        user=who.pw_name,
+        uid=who.pw_uid,
+        gid=who.pw_gid,
+        home=who.pw_dir,
+        home_is_shared=start_directory.home_is_shared(policy),
+        guests=trial.hosts * selftest.guests_per_node(policy),
+        nodes=tuple(node.name for node in nodes),
+        keeps_records=keeps,
+    )
+
+
+Proven = t.Sequence[tuple[Report, "job_record.JobRecord | None"]]
+
+
+def _tell(call: argparse.Namespace, trials: t.Sequence[selftest_call.Trial], proven: Proven) -> int:
+    reports = [report for report, _record in proven]
+    if call.json:
+        tell(call, [_facts(trial, *one) for trial, one in zip(trials, proven, strict=True)])
+    else:
+        from ..output.checks_table import show
+
+        show(reports, selftest.PROOFS, "proof")
+        _show_times(trials, proven)
+        missed = [report.node for report in reports if not report.well]
+        print(f"Not proven: {len(missed)} of {len(reports)} jobs." if missed else "All of it is proven.")
+    if not all(report.asked for report in reports):
+        return LATE
+    return 0 if all(report.well for report in reports) else MISSED
+
+
+def _facts(trial: selftest_call.Trial, report: Report, record: job_record.JobRecord | None) -> dict[str, t.Any]:
+    findings = [
+        {"proof": one.check, "state": one.state, "shown": one.shown, "words": one.words, "remedy": one.remedy}
+        for one in report.findings
+    ]
+    return {
+        "job_id": trial.job_id, "nodes": report.node.split(","), "proven": report.well, "in_time": report.asked,
+        "findings": findings, "seconds": dict(_figures(record)),
+    }  # fmt: skip
+
+
+def _figures(record: job_record.JobRecord | None) -> list[tuple[str, float]]:
+    from .job import phase_figures
+
+    return phase_figures(record) if record is not None else []
+
+
+def _show_times(trials: t.Sequence[selftest_call.Trial], proven: Proven) -> None:
+    from ..output.tables import table
+
+    rows = []
+    for trial, (report, record) in zip(trials, proven, strict=True):
+        seconds = {name: f"{value:.1f}" for name, value in _figures(record)}
+        rows.append({"job id": trial.job_id or "-", "on": report.node, **seconds})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if len(names) > 2:
+        print()
+        table([{name: row.get(name, "") for name in names} for row in rows])
+        print()

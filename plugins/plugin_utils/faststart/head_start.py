@@ -1,0 +1,175 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mother superior's own guests begin to boot while Ansible loads, which takes half a second.
+
+The playbook is the same: its plan is there already, and so is, a little later, this node's answer.  What fails here is
+left to the playbook, which meets the same fault and tells it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import pickle
+import select
+import signal
+import time
+import typing as t
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.frozen import frozen
+from ...module_utils.job.batch.api import BatchJob
+from ...module_utils.system import files
+from ...module_utils.wire import form
+from ..play import node_socket
+from ..play.node_socket import EarlyNode
+from .spawn import EarlyProgram
+
+if t.TYPE_CHECKING:
+    from ...module_utils.job.config.parameters import Policy
+
+PLANNING_S = 5.0
+"""For the plan, which takes a tenth of a second; the pool may be on a file server that hangs."""
+MARGIN_S = 4.0
+"""What Ansible needs of the time after the node's answer."""
+END_S = 0.5
+"""For the program to hear that it is not wanted."""
+
+
+class HeadStart:
+    """`vtorque-node` of this node, begun before there is anything to ask; a context manager.
+
+    Args:
+        program: `vtorque-node`, which loads; None: it could not be started, and the playbook starts one.
+    """
+
+    def __init__(self, program: EarlyProgram | None) -> None:
+        self._program = program
+        self._node = EarlyNode(program.socket, program.complaint) if program else None
+        self._planner: _Planner | None = None
+
+    def begin(self) -> EarlyNode | None:
+        """Let load what plans.
+
+        Returns:
+            What whoever waits for the node's answer has to inherit.
+        """
+        if self._node is not None:
+            self._planner = _Planner.begin(self._node)
+        return self._node
+
+    def go(
+        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
+    ) -> None:
+        """Have the start planned and this node asked for its guests; `hand_over` waits for it.
+
+        Args:
+            job: the batch server's word.
+            policy: the site's.
+            directory: the run directory of the start.
+            nodefile: the job's node file.
+            until: when the guests must be ready, in seconds of the monotonic clock.
+        """
+        if self._planner is not None:
+            self._planner.say(_Order(job, policy, directory, nodefile, until))
+
+    def hand_over(self, *, heard: bool) -> None:
+        """Wait until it has planned and asked.
+
+        Args:
+            heard: does somebody else hold the way to the answer?  Else it stays open here, for its end is a cancel: the
+                playbook asks again, and gets the same answer.
+        """
+        planner, self._planner = self._planner, None
+        if planner is not None:
+            planner.end()
+        if heard:
+            self._let_go()
+
+    def __enter__(self) -> HeadStart:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.hand_over(heard=True)
+        if self._program is not None:
+            self._program.wait(END_S)  # what goes on undoing has a worker, which `absent` waits for
+
+    def _let_go(self) -> None:
+        node, self._node = self._node, None
+        if node is not None:
+            node.close()
+
+
+@frozen
+class _Order:
+    """What is to be planned; the arguments of `HeadStart.go`."""
+
+    job: BatchJob
+    policy: Policy
+    directory: pathlib.Path
+    nodefile: pathlib.Path
+    until: float
+
+
+class _Planner:
+    """A child that loads what plans, hears what is to be planned, and asks: what it loads need not stay in memory for
+    as long as the guests boot."""
+
+    def __init__(self, pid: int, order: int) -> None:
+        self._pid = pid
+        self._order = order
+
+    @classmethod
+    def begin(cls, node: EarlyNode) -> _Planner:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(writing)
+                from ..bridge import planning  # noqa: F401 - before it is needed
+
+                with os.fdopen(reading, "rb") as stream:
+                    _plan_and_ask(node, pickle.load(stream))  # noqa: S301 - our parent's
+            except (VTorqueError, OSError, EOFError):
+                pass  # the playbook tells it
+            finally:
+                os._exit(0)
+        os.close(reading)
+        return cls(pid, writing)
+
+    def say(self, order: _Order) -> None:
+        with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(self._order), "wb") as stream:
+            pickle.dump(order, stream)
+
+    def end(self) -> None:
+        """Wait until it has planned, when it was told to; else it ends now."""
+        os.close(self._order)
+        _wait(self._pid, PLANNING_S)
+
+
+def _plan_and_ask(node: EarlyNode, order: _Order) -> None:
+    from ..bridge.planning import PLAN, plan_start
+
+    plan = plan_start(order.job, order.policy, order.nodefile)
+    part = plan.parts[plan.mother_superior]
+    asked = dataclasses.replace(part, timeout_s=round(order.until - time.monotonic() - MARGIN_S, 3))
+    if asked.timeout_s <= 0:
+        return
+    files.write(order.directory / PLAN, plan.to_json())
+    node.ask(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
+    # last: whoever reads it waits for an answer, which nobody gives who was not asked
+    files.write(order.directory / node_socket.ASKED, json.dumps({"digest": node_socket.digest(part)}))
+
+
+def _wait(pid: int, timeout_s: float) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        if not select.select([handle], [], [], timeout_s)[0]:
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    finally:
+        os.close(handle)

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the hooks do, once `cli/hook.py` has begun.
+
+How this ends is never Torque's business, but for one status: `REQUEUE`, which the launcher turns into a 2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import syslog
+import traceback
+import types
+import typing as t
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.job.hooks.ansible_process import Player
+from ...module_utils.job.hooks.invocation import HookCall, hook_began, parse_call
+from ...module_utils.job.hooks.start import Places
+from ...module_utils.system import files, log_line
+from ...module_utils.system import signals as ending
+from ...module_utils.text import printable
+from ..faststart.head_start import HeadStart
+from ..faststart.spawn import EarlyProgram
+from ..play.node_socket import VARIABLE
+
+if t.TYPE_CHECKING:
+    from ...module_utils.job.hooks.prologue import Ending
+
+LOG = "hooks.log"
+REQUEUE = 75
+"""EX_TEMPFAIL: no other end of ours has it, neither an error of Python's (1, 2, 120) nor a signal (128 and more)."""
+BRAKE = 1
+"""As for every failure: the launcher lets a member of an array wait, and Torque hears nothing of it."""
+SYSLOG_S = 1.0
+
+
+def main(words: t.Sequence[str], places: Places | None = None, program: EarlyProgram | None = None) -> int:
+    """Do what the hook's role asks.
+
+    Args:
+        words: what the launcher hands on.
+        places: where things are.
+        program: this node's `vtorque-node`, where it loads already.
+
+    Returns:
+        0; `REQUEUE` when Torque is to end this start and queue the job again; `BRAKE`; 1 when something failed, which
+        is then said in one line on standard error (the job's .ER) and in the log.
+    """
+    places = places or Places()
+    _settle()
+    try:
+        call = parse_call(words)
+        ending = _dispatch(call, places, program)
+    except (VTorqueError, OSError, subprocess.SubprocessError) as error:
+        _tell(printable(f"vtorque: this job's hook failed: {error}"))
+        _keep(places, " ".join(map(repr, words[:6])), "".join(traceback.format_exception(error)))
+        return 1
+    if ending is None:
+        return 0
+    if ending.alarm:
+        _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm))
+        raise_alarm(ending.alarm, grave=ending.grave)
+    if ending.message:  # last: the job's error file may be a pipe of its owner's, who need not read it
+        _tell("\n".join(ending.message))
+    if ending.requeue:
+        return REQUEUE
+    return BRAKE if ending.brake else 0
+
+
+def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = None) -> Ending | None:
+    if call.role == "prologue":
+        with Player(places.ansible, places.run_dir) as player, HeadStart(program) as head_start:
+            if call.marked and player.ready_to_begin():
+                node = head_start.begin()
+                told, inherited = ({VARIABLE: node.word}, (node.socket, node.complaint)) if node else ({}, ())
+                player.begin(told, inherited)
+            from ...module_utils.job.hooks import prologue  # while both load beside us
+
+            return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
+    from ...module_utils.job.hooks import epilogue
+
+    if call.role == "epilogue":
+        from ..bridge import leftover_processes
+
+        try:
+            epilogue.run(call, places, began=hook_began(), end_left=leftover_processes.end_left)
+        finally:
+            from . import start_sweep  # 3 ms that a prologue does not pay
+
+            start_sweep.sweep_if_needed(places)
+    else:
+        epilogue.run_sister(call, places)
+    return None
+
+
+def _tell(text: str) -> None:
+    """On standard error, the job's .ER; that nobody takes it (a full disk, a terminal that is gone) changes nothing."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))
+
+
+def raise_alarm(text: str, *, grave: bool) -> None:
+    """Tell the administrator by the system log; one that does not take it holds nobody up.
+
+    Args:
+        text: what happened.
+        grave: somebody should see to it now.
+    """
+
+    def late(_signal: int, _frame: types.FrameType | None) -> t.NoReturn:
+        raise TimeoutError
+
+    former = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, SYSLOG_S)
+    try:
+        syslog.openlog("vtorque", syslog.LOG_PID, syslog.LOG_DAEMON)
+        syslog.syslog(syslog.LOG_CRIT if grave else syslog.LOG_WARNING, printable(text)[:1000])
+    except OSError:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+
+
+def _settle() -> None:
+    """Undo what a hook inherits: blocked and ignored signals, the umask (recorded on TORQUE 6.1.3)."""
+    ending.settle()
+    ending.hear_again()
+    os.umask(0o022)
+
+
+def keep_word(words: t.Sequence[str], text: str) -> None:
+    """A word for the administrator about a hook that goes on all the same.
+
+    Args:
+        words: what the launcher handed on.
+        text: what happened.
+    """
+    _keep(Places(), " ".join(map(repr, words[:6])), text)
+
+
+def _keep(places: Places, call: str, text: str) -> None:
+    """Add to the log of what belongs to no job; when even that fails, standard error had it."""
+    try:
+        path = places.state_dir / "log" / LOG
+        files.make_directory(path.parent)
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "ab") as stream:
+            stream.write(log_line.log_line(f"{call}\n{text}"))
+    except (OSError, VTorqueError):
+        return
+
+
+def tell_unexpected(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+    """A fault of ours: the user reads one line, the administrator the rest."""
+    os.write(2, f"vtorque: a fault in vTorque itself: {kind.__name__}: tell the administrator\n".encode())
+    with contextlib.suppress(Exception):  # else Python would tell the user of this one, too, and of all that led to it
+        _keep(Places(), " ".join(map(repr, sys.argv[1:6])), "".join(traceback.format_exception(kind, error, trace)))

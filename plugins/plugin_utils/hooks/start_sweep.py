@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The epilogue of a job calls the sweep when it sees something of another that nobody works for."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.job.hooks.start import Places
+from ...module_utils.node.removal import run_files
+from ...module_utils.node.state import start_lock
+from ...module_utils.node.state.directories import entries
+from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.system import supervised
+
+PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_sweep"
+
+
+def something_unheld(places: Places) -> bool:
+    """Is something here of a start that nobody works for and whose job has no shell?  Nobody is asked.
+
+    Args:
+        places: of this node.
+
+    Raises:
+        NodeFault: a directory of this node cannot be read.
+    """
+    settings = NodeSettings(node_name="", node_number=None, run_dir=places.run_dir, state_dir=places.state_dir)
+    keys = set(run_files.run_keys(settings))
+    for place in (settings.guests_dir, settings.bare_dir):
+        keys |= {path.name for path in entries(place)}
+    return any(
+        not start_lock.is_held(start_lock.start_lock(settings, key)) and run_files.living_shell(settings, key) is None
+        for key in keys
+        if key[:1].isdigit()  # what is no start's, `lost+found` among it, is nothing to hurry for
+    )
+
+
+def sweep_if_needed(places: Places) -> None:
+    """Start the sweep when there is something for it, and do not wait; it bounds itself.
+
+    Args:
+        places: of this node; the sweep looks at the node's own and at no other.
+    """
+    if (places.run_dir, places.state_dir) != (Places.run_dir, Places.state_dir):
+        return
+    with contextlib.suppress(OSError, VTorqueError):  # the timer's sweep says what is wrong
+        if something_unheld(places):
+            # a session of its own: the MOM ends a hook with everything of its session
+            subprocess.Popen(
+                supervised.program(PROGRAM), env=supervised.clean_environment(), cwd="/", start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip

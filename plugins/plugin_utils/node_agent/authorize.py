@@ -1,0 +1,165 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is it this node that is asked, by whom it must be, for a job that is here?"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+import socket
+import typing as t
+
+from ...module_utils.errors import UserFault, VTorqueError
+from ...module_utils.job.batch import job_snapshot
+from ...module_utils.job.batch import mother_superior as superior
+from ...module_utils.job.batch.api import BatchJob, UnknownJob
+from ...module_utils.job.batch.host_match import same_host
+from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.job.config.parameters import Policy
+from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.state.layout import run_directory
+from ...module_utils.wire.messages import NodePart
+
+SUPERIOR = "its mother superior"
+
+
+class Checked(t.NamedTuple):
+    """What was found out.
+
+    Attributes:
+        superior: the mother superior who asks from elsewhere; "" when this node's own root asks.
+        job: the batch server's word; None where it was not needed.
+    """
+
+    superior: str
+    job: BatchJob | None
+
+
+def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> Checked:
+    """Is it this node that is asked, by whom it must be, for a job that is here?
+
+    To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's, by
+    the server's word, or when the server was told to forget the job (`qdel -p`) by what it said when the start began.
+    What the prologue of this very start was told on this node, its root need not ask again.
+
+    Raises:
+        VTorqueError: it is not; says what disagrees.
+        SiteFault: the batch server does not answer, or does not know the job; a package is not on this node's list.
+    """
+    if not same_host(part.node, settings.node_name):
+        raise VTorqueError(f"node {part.node} is asked", f"this is {settings.node_name}")
+    connection = environment.get("SSH_CONNECTION", "")
+    if part.do == "absent" and not connection:
+        return Checked("", None)
+    directory = run_directory(part.job_id, part.start, settings.run_dir)
+    told = None if connection else job_snapshot.kept(part.job_id, directory)
+    try:
+        job = told or open_batch(policy).job(part.job_id)
+    except UnknownJob:
+        led_by = superior.kept(settings.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
+        if not led_by:
+            raise
+        check_host(part.job_id, led_by, connection, SUPERIOR)
+        return Checked(led_by, None)
+    if connection:
+        check_peer(job, connection)
+    if part.do == "present":
+        check_job(part, job)
+        if part.additions.packages:
+            from ...module_utils.job.admission import metadata  # only who has some pays
+
+            metadata.check_packages(part.additions, policy)
+    return Checked(job.nodes[0] if connection else "", job)
+
+
+def check_job(part: NodePart, job: BatchJob) -> None:
+    """Does the server's word on the job agree with what is asked?
+
+    Raises:
+        VTorqueError: it does not; says in what.
+        UserFault: the job's user is not this node's user of that name.
+    """
+    what = f"job {part.job_id} on {part.node}"
+    if job.job_id != part.job_id:
+        raise VTorqueError(what, f"the server speaks of {job.job_id}")
+    if job.state != "R":
+        raise VTorqueError(what, f"its state is {job.state or 'unknown'}, not R")
+    if job.start_count != part.start:
+        raise VTorqueError(what, f"start {part.start} is asked for, the server is at {job.start_count}")
+    if not any(same_host(part.node, host) for host in job.nodes):
+        raise VTorqueError(what, f"it runs on {', '.join(job.nodes) or 'no node'}")
+    owner = part.owner
+    if job.euser != owner.user:
+        raise VTorqueError(what, f"it is {job.euser}'s, not {owner.user}'s")
+    try:
+        known = pwd.getpwnam(owner.user)
+    except KeyError:
+        raise UserFault(what, f"user {owner.user} is not known on this node") from None
+    # `qsub -W group_list=` lets a job run under another of the user's groups than his first
+    member_of = os.getgrouplist(owner.user, known.pw_gid)
+    if known.pw_uid != owner.uid or owner.gid not in member_of:
+        raise VTorqueError(
+            what,
+            f"user {owner.user} is {known.pw_uid}:{known.pw_gid} here, {owner.uid}:{owner.gid} is asked for",
+            "users must have the same ids on all nodes",
+        )
+    # a virtiofsd of this node will have these groups
+    strange = [group for group in owner.groups if group.gid not in member_of]
+    if strange:
+        raise VTorqueError(
+            what,
+            f"{owner.user} is no member of group {strange[0].gid} ({strange[0].name}) here",
+            "users must be in the same groups on all nodes",
+        )
+
+
+def check_peer(job: BatchJob, connection: str) -> None:
+    """Is the other end of the ssh connection the job's mother superior?
+
+    Args:
+        connection: SSH_CONNECTION: address and port of the other end, then ours.
+
+    Raises:
+        VTorqueError: it is another host, or it cannot be told.
+    """
+    if not job.nodes:
+        raise VTorqueError(f"job {job.job_id}", "has no nodes, so nobody may ask for it from elsewhere")
+    check_host(job.job_id, job.nodes[0], connection, SUPERIOR)
+
+
+def check_host(job_id: str, expected: str, connection: str, role: str) -> None:
+    """Is the other end of the ssh connection this host?
+
+    Args:
+        job_id: which job it speaks of.
+        expected: host name.
+        connection: SSH_CONNECTION.
+        role: what that host is to the job, for messages.
+
+    Raises:
+        VTorqueError: it is another host, or it cannot be told.
+    """
+    peer = connection.split()[0] if connection.split() else ""
+    try:
+        found = socket.getaddrinfo(expected, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise VTorqueError(f"job {job_id}", f"the address of {expected} is not known here: {error}") from error
+    known = {plain_address(str(entry[4][0])) for entry in found}
+    if plain_address(peer) not in known:
+        raise VTorqueError(
+            f"job {job_id} is asked for from {peer[:64]}",
+            f"that is not {role} {expected} ({', '.join(sorted(known))})",
+            "on the node itself, call it outside an ssh session",
+        )
+
+
+def plain_address(address: str) -> str:
+    """An address in its normal form; sshd may show IPv4 as mapped into IPv6."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)

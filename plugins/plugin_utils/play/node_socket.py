@@ -1,0 +1,74 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mother superior's own `vtorque-node`, asked by the hook while Ansible still loads.
+
+It is the same program with the same requests and answers; a socket that Ansible inherits stands for the connection
+(`node_calls.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import socket
+import typing as t
+
+from ...module_utils.frozen import frozen
+from ...module_utils.wire import form, messages
+
+VARIABLE = "VTORQUE_EARLY_NODE"
+"""Two descriptors of this process: the socket, and the file with what the program complained of."""
+ASKED = "asked.json"
+"""In the run directory of the start: what it was asked."""
+
+
+def digest(part: messages.NodePart) -> str:
+    """Of what a node is asked, whatever time it gets; keys are part of it."""
+    text = json.dumps(form.to_dict(dataclasses.replace(part, do="present", timeout_s=0.0)), sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@frozen
+class EarlyNode:
+    """The way to it: descriptors of the socket and of the complaints."""
+
+    socket: int
+    complaint: int
+
+    @property
+    def word(self) -> str:
+        """For the environment of a process that inherits the descriptors."""
+        return f"{self.socket}.{self.complaint}"
+
+    def ask(self, request: bytes) -> None:
+        """Put the request, once.
+
+        Args:
+            request: JSON in one line, for its standard input.
+
+        Raises:
+            OSError: it takes none (any more).
+        """
+        with socket.socket(fileno=os.dup(self.socket)) as peer:
+            peer.sendall(request + b"\n")
+
+    def close(self) -> None:
+        """Let go of it; when nobody else holds it, that is a cancel."""
+        os.close(self.socket)
+        os.close(self.complaint)
+
+
+def find(environment: t.Mapping[str, str]) -> EarlyNode | None:
+    """The way to the program that the hook has asked; None: it has asked none."""
+    first, _dot, second = environment.get(VARIABLE, "").partition(".")
+    return EarlyNode(int(first), int(second)) if first.isdecimal() and second.isdecimal() else None
+
+
+def keep_from_programs(environment: t.Mapping[str, str]) -> None:
+    """Let forks inherit the way to it, and no program: whoever holds it keeps a cancel from being heard."""
+    if node := find(environment):
+        os.set_inheritable(node.socket, False)
+        os.set_inheritable(node.complaint, False)

@@ -1,0 +1,174 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files that the steps of a job's playbooks hand to each other, in root's run directory."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.job.plan.job_plan import JobPlan
+from ...module_utils.system import files
+from ...module_utils.wire.form import from_dict, to_dict
+from ...module_utils.wire.messages import BareHost, GuestConsole, GuestFacts, GuestUse
+from ...module_utils.wire.update_result import GuestUpdates
+from ..bridge.planning import PLAN
+from .action_base import JobPlace, keep
+
+
+def guests_file(place: JobPlace, node: str) -> pathlib.Path:
+    """Where the guests that a node has made are kept."""
+    return place.file(f"guests.{node}.json")
+
+
+def read_plan(place: JobPlace) -> JobPlan | None:
+    """The plan of this start, or None when none was made.
+
+    Args:
+        place: the start of the job.
+
+    Returns:
+        The plan.
+
+    Raises:
+        VTorqueError: it is not a file of root's, or not a plan.
+    """
+    path = place.file(PLAN)
+    try:
+        return JobPlan.from_json(json.dumps(files.read_json(path, limit=1 << 23)))
+    except FileNotFoundError:
+        return None
+
+
+def read_guests(place: JobPlace, node: str) -> tuple[GuestFacts, ...]:
+    """The guests that a node has made for this start; empty before that.
+
+    Args:
+        place: the start of the job.
+        node: who made them.
+
+    Returns:
+        What the node said of each.
+
+    Raises:
+        VTorqueError: what is kept is not of the form.
+    """
+    try:
+        data = files.read_json(guests_file(place, node))
+    except FileNotFoundError:
+        return ()
+    return tuple(from_dict(GuestFacts, item, "guests") for item in data.get("guests", []))
+
+
+def bare_file(place: JobPlace, node: str) -> pathlib.Path:
+    """Where what a bare host says of itself is kept."""
+    return place.file(f"bare.{node}.json")
+
+
+def read_bare(place: JobPlace, plan: JobPlan) -> dict[str, BareHost]:
+    """What the hosts of this start that stay bare said of themselves, in the order of exec_host.
+
+    Args:
+        place: the start of the job.
+        plan: which hosts those are.
+
+    Returns:
+        By the host's name.
+
+    Raises:
+        VTorqueError: one has not answered, or what is kept is not of the form.
+    """
+    found = {}
+    for node in plan.bare:
+        try:
+            found[node] = from_dict(BareHost, files.read_json(bare_file(place, node)), "bare")
+        except FileNotFoundError:
+            raise VTorqueError(f"job {place.job_id} is not ready", f"the bare host {node} has not answered") from None
+    return found
+
+
+def keep_use(place: JobPlace, node: str, used: t.Sequence[GuestUse]) -> None:
+    """Keep what a node says that its guests used; the epilogue puts it into the job's record.
+
+    Args:
+        place: the start of the job.
+        node: whose guests they were.
+        used: what it said; nothing: there may be an earlier answer that says more.
+    """
+    if used:
+        keep(place.file(f"used.{node}.json"), {"used": [to_dict(one) for one in used]})
+
+
+def keep_consoles(place: JobPlace, node: str, consoles: t.Sequence[GuestConsole]) -> None:
+    """Keep what a node tells of its guests' consoles; the epilogue puts it beside the job's record.
+
+    Args:
+        place: the start of the job.
+        node: whose guests they were.
+        consoles: what it told; nothing: there may be an earlier answer that tells more.
+    """
+    if consoles:
+        keep(place.file(f"consoles.{node}.json"), {"consoles": [to_dict(one) for one in consoles]})
+
+
+def keep_updates(place: JobPlace, node: str, updates: t.Sequence[GuestUpdates]) -> None:
+    """Keep what a node says of its guests' security updates, where there were any; the job's record tells it."""
+    if updates:
+        keep(place.file(f"updates.{node}.json"), {"updates": [to_dict(one) for one in updates]})
+
+
+def read_updates(place: JobPlace, node: str) -> dict[str, GuestUpdates]:
+    """What became of the security updates of a node's guests, by the guest's name.
+
+    Raises:
+        VTorqueError: what is kept is not of the form.
+    """
+    try:
+        data = files.read_json(place.file(f"updates.{node}.json"))
+    except FileNotFoundError:
+        return {}
+    found = (from_dict(GuestUpdates, item, "updates") for item in data.get("updates", []))
+    return {one.name: one for one in found}
+
+
+def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:
+    """The figures of every phase so far: when it began (seconds since the epoch), how many seconds it took."""
+    found = {}
+    for path in sorted(place.run_dir.glob("phase.*.json")):
+        found[path.name[len("phase.") : -len(".json")]] = files.read_json(path)
+    return dict(sorted(found.items(), key=lambda item: float(item[1]["began"])))
+
+
+def read_error(place: JobPlace) -> dict[str, t.Any] | None:
+    """The first error of this start, if there was one."""
+    try:
+        return files.read_json(place.file("error.json"))
+    except FileNotFoundError:
+        return None
+
+
+def remove(paths: t.Iterable[pathlib.Path]) -> list[str]:
+    """Unlink what is there of `paths`, in that order, and name what was.
+
+    Args:
+        paths: files.
+
+    Returns:
+        Names of those that were there.
+
+    Raises:
+        VTorqueError: one of them cannot be removed.
+    """
+    gone = []
+    for path in paths:
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise VTorqueError(f"{path} was not removed", str(error)) from error
+        gone.append(path.name)
+    return gone

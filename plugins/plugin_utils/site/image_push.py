@@ -1,0 +1,118 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An image brought to nodes before jobs want it: each node copies it by itself, and is asked how far it is.
+
+Nodes are asked by `vtorque-node`, as the doctor asks them.  What is asked for is an image of the node's own pool, so
+that nobody can bring it anything else, and its own bounds hold (cache_max, cache_rate).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import subprocess
+import typing as t
+
+from ...module_utils.errors import SiteFault, VTorqueError, error_from_dict
+from ...module_utils.frozen import frozen
+from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
+from ...module_utils.text import printable
+from ...module_utils.wire.form import to_dict
+from ...module_utils.wire.messages import VERSION, ImageOrder
+from ..bridge.examine import PROGRAM, WAY_IN, call
+
+AT_ONCE = 32
+LOOK_S = 5.0
+"""A node answers at the latest after so long, with how far it is."""
+HERE, FAILED, SILENT = "here", "failed", "silent"
+
+Told = t.Callable[[str, str], None]
+"""Hears of a node, in words, whenever there is something new."""
+
+
+@frozen
+class Brought:
+    """What became of an image on one node.
+
+    Attributes:
+        state: `here`, `failed`, or `silent`: the node could not be asked.
+        words: why not, or "".
+    """
+
+    node: str
+    state: str
+    words: str = ""
+
+
+def push(
+    image: str, nodes: t.Sequence[str], *, fs_type: str, ssh_timeout_s: float, prefix: str = "/opt/vtorque",
+    ssh: str = SSH, told: Told = lambda _node, _words: None,
+) -> tuple[Brought, ...]:  # fmt: skip
+    """Have nodes copy an image, many at once, and wait until all have it or cannot.
+
+    Args:
+        image: with its revision.
+        nodes: their names.
+        fs_type: `local` or `ramdisk`.
+        ssh_timeout_s: seconds for a connection.
+        prefix: where nodes have vTorque.
+        ssh: the program.
+        told: hears how far each is.
+
+    Returns:
+        What became of it, in the order of the nodes.
+    """
+
+    def one(node: str) -> Brought:
+        try:
+            command = [*ssh_call(node, ssh_timeout_s, ssh), f"{prefix}/bin/{PROGRAM}"]
+            brought = _bring(node, image, fs_type, command, ssh_timeout_s, told)
+        except (OSError, VTorqueError) as error:
+            brought = Brought(node, SILENT, str(error))
+        told(node, brought.words or brought.state)
+        return brought
+
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        return tuple(pool.map(one, nodes))
+
+
+def _bring(
+    node: str, image: str, fs_type: str, command: t.Sequence[str], ssh_timeout_s: float, told: Told
+) -> Brought:  # fmt: skip
+    again = False
+    while True:
+        order = ImageOrder(VERSION, "image", image, fs_type, again, LOOK_S)
+        try:
+            said = _ask(command, order, ssh_timeout_s)
+        except SiteFault as error:
+            return Brought(node, SILENT, str(error))
+        except VTorqueError as error:
+            return Brought(node, FAILED, str(error))
+        if said.get("here") is True:
+            return Brought(node, HERE)
+        told(node, printable(str(said.get("words", ""))[:200]))
+        again = True
+
+
+class _Refused(VTorqueError):
+    """What a node said instead."""
+
+
+def _ask(command: t.Sequence[str], order: ImageOrder, ssh_timeout_s: float) -> dict[str, t.Any]:
+    question = json.dumps(to_dict(order)).encode() + b"\n"
+    patience_s = ssh_timeout_s + order.timeout_s + 30.0
+    try:
+        done = call(command, question, patience_s)
+    except subprocess.TimeoutExpired:
+        raise SiteFault("no answer", f"in {patience_s:.0f} s") from None
+    words = last_words(done.stderr, done.returncode)
+    if done.returncode == 255:
+        raise SiteFault("no answer by ssh", words, WAY_IN)
+    try:
+        told = json.loads(done.stdout)
+        if told.get("ok") is not True:
+            raise _Refused(str(error_from_dict(told["error"])))
+        return dict(told["image"])
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        raise SiteFault("no answer", words, f"is {PROGRAM} of this version there?") from None

@@ -1,0 +1,472 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The site's configuration, and what it makes of requests."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import resolve as policy_module
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
+    ImageFacts,
+    Offers,
+    Resolved,
+    host_matches,
+    resolve,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resources import (
+    Demand,
+    NodeSize,
+    demand,
+    too_big,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import consistency
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import (
+    BOUNDS_OF,
+    DEFAULT_OF,
+    PARAMETERS,
+    Policy,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_file import PolicyErrors, load
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import (
+    KEYS,
+    Request,
+    RequestErrors,
+    parse,
+)
+
+POOL = Offers(
+    images=(
+        ImageFacts("debian12@2", "debian", "x86_64"),
+        ImageFacts("debian12@10", "debian", "x86_64"),
+        ImageFacts("jammy@1", "ubuntu", "x86_64"),
+        ImageFacts("arm@1", "debian", "aarch64"),
+        ImageFacts("osv@1", "osv"),
+        ImageFacts("tiny.qcow2"),
+    )
+)
+
+
+def write(directory: pathlib.Path, text: str) -> pathlib.Path:
+    directory.chmod(0o755)
+    path = directory / "vtorque.yml"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+    return path
+
+
+def loaded(directory: pathlib.Path, text: str) -> Policy:
+    return load(write(directory, text), owner_uid=os.getuid())
+
+
+def ask(text: str, policy: Policy | None = None, offers: Offers = POOL) -> Resolved:
+    request = parse([(text, "command line")]) if text else Request()
+    return resolve(request, policy or Policy(), offers)
+
+
+def objections(text: str, policy: Policy | None = None, offers: Offers = POOL) -> dict[str, str]:
+    with pytest.raises(RequestErrors) as caught:
+        ask(text, policy, offers)
+    return {fault.key: fault.message for fault in caught.value.faults}
+
+
+# the file
+
+
+def test_empty_file_gives_the_shipped_defaults(tmp_path: pathlib.Path) -> None:
+    assert loaded(tmp_path, "# nothing\n") == Policy()
+
+
+def test_file_is_read_into_typed_values(tmp_path: pathlib.Path) -> None:
+    policy = loaded(
+        tmp_path,
+        "vcpus_default: 2\nram_default: 1.5G\nram_max: '4096'\nmac_prefix: '52:54:AB'\nallow_emulation: yes\n"
+        "hypervisor_default: QEMU\ndisabled_hosts_list: '*'\nnode_number: 7\nimg_default: tiny\ndomain:\n",
+    )
+    assert (policy.vcpus_default, policy.ram_default, policy.ram_max) == (2, 1536, 4096)
+    assert (policy.mac_prefix, policy.allow_emulation, policy.hypervisor_default) == ("52:54:ab", True, "qemu")
+    assert (policy.disabled_hosts_list, policy.node_number, policy.domain) == (".*", 7, None)
+
+
+def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> None:
+    text = (
+        "vcpu_default: 3\nmac_prefix: 52:54:00\nvrdma_enabled: true\nvcpus_default: 2\nvcpus_default: 3\n"
+        "ram_default: 4X\ncustom_ip_mapping: true\nIMAGE_POOL: /x\nTIMEOUT: 3\nhypervisor_default: qemu\n"
+        "regex_fe: '('\nprefix:\nbridge: [br0]\nname_server: ns.site.org\n"
+    )
+    with pytest.raises(PolicyErrors) as caught:
+        loaded(tmp_path, text)
+    told = {(fault.key, fault.origin): fault.message for fault in caught.value.faults}
+    expected = {
+        ("vcpu_default", "line 1"): "did you mean vcpus_default?",
+        ("mac_prefix", "line 2"): "in quotes",
+        ("vrdma_enabled", "line 3"): "belongs to vRDMA, which is not available yet",
+        ("vcpus_default", "line 5"): "stands there twice, in line 4 too",
+        ("ram_default", "line 6"): "a number with K, M, G or T",
+        ("custom_ip_mapping", "line 7"): "needs ip_to_mac_script",
+        ("IMAGE_POOL", "line 8"): "it is called vm_img_dir",
+        ("TIMEOUT", "line 9"): "it is called timeout",
+        ("hypervisor_default", "line 10"): "needs allow_emulation",
+        ("regex_fe", "line 11"): "a regular expression",
+        ("prefix", "line 12"): "an absolute path",
+        ("bridge", "line 13"): "the name of an interface",
+        ("name_server", "line 14"): "an address",
+    }
+    assert set(told) == set(expected)
+    assert [key for key, words in expected.items() if words not in told[key]] == []
+    assert caught.value.fault == "site"
+    assert "ram_default=4X" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "words"),
+    [
+        ("vcpus_max: 4\n", "vcpus_default", "at most 4 on this site"),
+        ("vcpus_min: 9\nvcpus_max: 8\n", "vcpus_min", "is more than vcpus_max (8)"),
+        ("timeout: 300\n", "timeout", "is more than prologue_timeout (270)"),
+        (
+            "security_updates: true\nsecurity_updates_timeout: 151\n",
+            "security_updates_timeout",
+            "and timeout together are 271 s, more than prologue_timeout (270)",
+        ),
+        ("img_default: /home/a/own.img\n", "img_default", "a path needs allow_user_images"),
+        ("allow_user_images: yes\nconfine_guests: no\n", "allow_user_images", "needs confine_guests"),
+        ("allow_user_images: yes\nvm_nfs_home: fs:/home\n", "allow_user_images", "does not go with vm_nfs_home: "),
+        (
+            "allow_user_images: yes\nvm_nfs_ws: fs:/w\nvm_nfs_opt: fs:/o\nmounts: ['fs:/d /data nfs ro']\n",
+            "allow_user_images",
+            "does not go with vm_nfs_ws, vm_nfs_opt, mounts: ",
+        ),
+        (
+            "disk_default: ~/d.img\nmounts: ['fs:/d /data nfs']\n",
+            "disk_default",
+            "something of the site's own on /data",
+        ),
+        ("disk_default: /home/all.img\n", "disk_default", "~/PATH: the file in each user's home"),
+        ("metadata_default: more.yml\n", "metadata_default", "or ~/PATH: the file in each user's home"),
+        ("hypervisor_default: skvm\n", "hypervisor_default", "skvm belongs to IOcm, which is not available yet"),
+        ("pbs_exclusive_node_alloc: no\n", "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: "),
+    ],
+)
+def test_parameters_that_contradict_each_other_are_refused(
+    tmp_path: pathlib.Path, text: str, key: str, words: str
+) -> None:
+    with pytest.raises(PolicyErrors) as caught:
+        loaded(tmp_path, text)
+    assert [fault.key for fault in caught.value.faults if words in fault.message] == [key]
+
+
+@pytest.mark.parametrize("component", ["vrdma", "iocm", "unclot"])
+def test_component_that_the_site_has_not_is_nobodys_default(component: str) -> None:
+    """Told for policies that are made by themselves: the parameters of the file wait for the components."""
+    without = Policy(**{f"{component}_enabled_default": True})  # type: ignore[arg-type]
+    told = [(f"{component}_enabled_default", f"needs {component}_enabled")]
+    assert [(name, words.partition(":")[0]) for name, words in consistency.find(without)] == told
+    both = Policy(**{f"{component}_enabled_default": True, f"{component}_enabled": True})  # type: ignore[arg-type]
+    assert list(consistency.find(both)) == []
+
+
+@pytest.mark.parametrize("key", policy_module._NOT_YET)
+def test_what_no_user_can_have_yet_is_no_default_either(tmp_path: pathlib.Path, key: str) -> None:
+    tries = ["true", "local", "skvm", "osv", "/x/y", "2", "1G", "gpu:1"]
+    kind = KEYS[key].kind
+    good = [word for word in tries if _reads(DEFAULT_OF[key], word) and policy_module._NOT_YET[key](kind.read(word))]
+    with pytest.raises(PolicyErrors, match=r"not available yet|needs allow_user_images"):
+        loaded(tmp_path, "".join(f"{DEFAULT_OF[key]}: {word}\n" for word in good[:1]))
+
+
+def test_shared_nodes_are_for_sites_that_end_nothing_of_their_users(tmp_path: pathlib.Path) -> None:
+    assert Policy().kill_user_processes_after_job
+    policy = loaded(tmp_path, "pbs_exclusive_node_alloc: no\nkill_user_processes_after_job: no\n")
+    assert not policy.kill_user_processes_after_job
+
+
+@pytest.mark.parametrize("text", ["- a\n", "a: [\n", "just text\n", "\x00", "a: !!python/object:os.system x\n"])
+def test_file_that_is_not_a_list_of_names_and_values_is_a_site_fault(tmp_path: pathlib.Path, text: str) -> None:
+    with pytest.raises(SiteFault, match=r"vtorque\.yml"):
+        loaded(tmp_path, text)
+
+
+def test_missing_file_is_a_site_fault(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SiteFault, match="the file is missing"):
+        load(tmp_path / "vtorque.yml")
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_file_that_others_can_write_is_not_believed(tmp_path: pathlib.Path, mode: int) -> None:
+    path = write(tmp_path, "")
+    path.chmod(mode)
+    with pytest.raises(SiteFault, match="not believed"):
+        load(path, owner_uid=os.getuid())
+
+
+def test_file_of_another_owner_or_in_an_open_directory_is_not_believed(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path, "")
+    with pytest.raises(SiteFault, match="not believed"):
+        load(path, owner_uid=os.getuid() + 1)
+    tmp_path.chmod(0o777)
+    with pytest.raises(SiteFault, match="not believed"):
+        load(path, owner_uid=os.getuid())
+
+
+@pytest.mark.parametrize("name", [name for name, parameter in PARAMETERS.items() if parameter.later])
+def test_parameter_without_effect_yet_may_stand_at_its_default_only(tmp_path: pathlib.Path, name: str) -> None:
+    parameter = PARAMETERS[name]
+    tries = [True, False, 2, "/x", "x", "*", "virtiofs", "local", ["x"], "s:/x", "h1", "gpu:1", "17M"]
+    other = next(value for value in tries if _reads(name, value) not in (None, parameter.default))
+    with pytest.raises(PolicyErrors, match="not available yet"):
+        loaded(tmp_path, f"{name}: {str(other).lower() if isinstance(other, bool) else other}\n")
+    if parameter.default is not None and not isinstance(parameter.default, tuple):
+        assert loaded(tmp_path, f"{name}: '{parameter.default!s}'\n") == Policy()
+
+
+def _reads(name: str, value: object) -> object:
+    try:
+        return PARAMETERS[name].kind.read(value)
+    except ValueError:
+        return None
+
+
+# requests
+
+
+def test_silent_request_gets_the_sites_defaults() -> None:
+    resolved = ask("", Policy(img_default="debian12", vcpus_default=3))
+    assert set(resolved.values) == set(KEYS)
+    assert (resolved.word("img"), resolved.figure("vcpus"), resolved.figure("ram")) == ("debian12@10", 3, 24576)
+    assert resolved.origins["img"] == "site default (debian12)"
+    assert resolved.origins["vcpus"] == "site default"
+    assert resolved.word("fs_type") == "sharedfs"
+    assert resolved.values["vcpu_pinning"] is False
+    assert resolved.word("disk") == ""
+
+
+def test_request_wins_over_the_sites_defaults_and_its_shell_goes_along() -> None:
+    request = parse([("img=tiny,distro=debian,vcpus=2", "job.sh, line 4")]).with_shell("/bin/zsh")
+    resolved = resolve(request, Policy(img_default="debian12"), POOL)
+    assert (resolved.word("img"), resolved.figure("vcpus"), resolved.shell) == ("tiny.qcow2", 2, "/bin/zsh")
+    assert resolved.origins["vcpus"] == "job.sh, line 4"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "distro", "arch"),
+    [
+        ("img=debian12", "debian12@10", "debian", "x86_64"),
+        ("img=debian12@2", "debian12@2", "debian", "x86_64"),
+        ("img=jammy,distro=debian", "jammy@1", "ubuntu", "x86_64"),
+        ("img=tiny.qcow2,distro=centos", "tiny.qcow2", "centos", "x86_64"),
+        ("img=tiny,distro=debian", "tiny.qcow2", "debian", "x86_64"),
+        ("img=tiny.img,distro=debian", "tiny.qcow2", "debian", "x86_64"),
+        ("img=arm", "arm@1", "debian", "aarch64"),
+    ],
+)
+def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, distro: str, arch: str) -> None:
+    resolved = ask(text, offers=Offers(POOL.images, archs=("x86_64", "aarch64")))
+    assert (resolved.word("img"), resolved.word("distro"), resolved.word("arch")) == (name, distro, arch)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "words"),
+    [
+        ("vcpus=2", "img", "this site has no default"),
+        ("img=debain12", "img", "no such image in the pool; did you mean debian12?"),
+        ("img=debian12@3", "img", "no such image in the pool"),
+        ("img=debian", "img", "no such image in the pool"),
+        ("img=tiny", "distro", "has no record that says it"),
+        ("img=debian12,distro=ubuntu", "distro", "the image debian12@10 is debian"),
+        ("img=debian12,arch=ppc64le", "arch", "the image debian12@10 is x86_64"),
+        ("img=tiny,distro=debian,arch=aarch64", "arch", "the nodes offer x86_64"),
+        ("img=arm", "arch", "the nodes offer x86_64"),
+        ("img=debian12,hypervisor=qemu", "hypervisor", "does not allow software emulation"),
+        ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "not available"),
+    ],
+)
+def test_what_cannot_be_had_is_said(text: str, key: str, words: str) -> None:
+    assert words in objections(text)[key]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vrdma=true", "iocm=0", "unclot=yes", "vcpu_pinning=true", "vcpu_pinning=/home/a/map",
+        "hypervisor=skvm",
+        "iocm_min_cores=1", "iocm_max_cores=2", "unclot_shmem=1G",
+        "pci=gpu:1",
+    ],
+)  # fmt: skip
+def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
+    assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
+
+
+def test_images_of_users_are_the_sites_to_allow(tmp_path: pathlib.Path) -> None:
+    allows = loaded(tmp_path, "allow_user_images: yes\nhome_via: virtiofs\nvm_nfs_home: fs:/home\n")
+    own = parse([("img=/home/a/own.qcow2,distro=ubuntu", "command line")])
+    for policy in (Policy(), Policy(img_default="debian12")):
+        with pytest.raises(RequestErrors) as caught:
+            resolve(own, policy, POOL)
+        ((key, value, words),) = [(one.key, one.value, one.message) for one in caught.value.faults]
+        assert (key, value) == ("img", "/home/a/own.qcow2")
+        assert "allow_user_images" in words
+    for offers in (POOL, Offers(None)):
+        found = resolve(own, allows, offers)
+        assert (found.word("img"), found.word("distro"), found.word("fs_type")) == (
+            "/home/a/own.qcow2", "ubuntu", "sharedfs",
+        )  # fmt: skip
+
+
+def test_an_own_image_has_no_record_that_could_tell_its_family(tmp_path: pathlib.Path) -> None:
+    allows = loaded(tmp_path, "allow_user_images: yes\nfilesystem_type_default: local\n")
+    assert objections("img=/home/a/own.qcow2", allows) == {
+        "distro": "the image /home/a/own.qcow2 has no record that says it: give one of "
+        "debian, ubuntu, redhat, centos, rocky, alma or osv"
+    }
+    for kind in ("local", "ramdisk"):
+        told = objections(f"img=/home/a/own.qcow2,distro=debian,fs_type={kind}", allows)
+        assert told == {"fs_type": "an own image is read where it lies: fs_type=sharedfs"}
+    found = ask("img=/home/a/own.qcow2,distro=debian", allows)
+    assert (found.word("fs_type"), found.origins["fs_type"]) == ("sharedfs", "nodes make no copy of it")
+
+
+def test_files_of_the_site_are_nobodys_before_vsub_has_found_them(tmp_path: pathlib.Path) -> None:
+    """Root never opens one that a request does not name."""
+    policy = loaded(
+        tmp_path,
+        "img_default: debian12\ndisk_default: ~/data.img\nmetadata_default: /etc/more.yml\n"
+        "vm_prologue_default: ~/pre\nvm_epilogue_default: /etc/post\n",
+    )
+    found = ask("", policy)
+    assert [found.word(key) for key in ("disk", "metadata", "vm_prologue", "vm_epilogue")] == [""] * 4
+
+
+def test_what_a_node_cannot_check_it_does_not_copy() -> None:
+    plain = Offers(images=(ImageFacts("old.img"),))
+    assert objections("img=old,distro=debian,fs_type=local", offers=plain)["fs_type"].startswith(
+        "the image old.img has no record"
+    )
+    found = resolve(
+        parse([("img=old,distro=debian", "command line")]), Policy(filesystem_type_default="ramdisk"), plain
+    )
+    assert (found.values["fs_type"], found.origins["fs_type"]) == ("sharedfs", "nodes make no copy of it")
+    assert ask("img=debian12,fs_type=local").word("fs_type") == "local"
+
+
+@pytest.mark.parametrize("text", ["vrdma=1", "iocm=no", "unclot=disabled", "vcpu_pinning=false", "vms_per_node=1"])
+def test_key_that_asks_for_what_is_off_anyway_is_no_fault(text: str) -> None:
+    assert ask(f"img=debian12,{text}").origins[text.partition("=")[0]] == "command line"
+
+
+def test_all_objections_are_told_at_once_with_their_origin() -> None:
+    request = parse([("img=debain12,vcpus=40,ram=1T", "command line"), ("pci=gpu:1", "job.sh, line 2")])
+    with pytest.raises(RequestErrors) as caught:
+        resolve(request, Policy(vcpus_max=16, ram_max=96 * 1024, ram_min=512), POOL)
+    told = {fault.key: (fault.value, fault.message, fault.origin) for fault in caught.value.faults}
+    assert told["vcpus"] == ("40", "at most 16 on this site", "command line")
+    assert told["ram"] == ("1T", "at most 96G on this site", "command line")
+    assert told["pci"][2] == "job.sh, line 2"
+    assert "img" in told
+
+
+def test_bounds_hold_at_both_ends() -> None:
+    policy = Policy(vcpus_min=2, vcpus_max=4, vcpus_default=3)
+    assert ask("img=debian12,vcpus=2", policy).figure("vcpus") == 2
+    assert ask("img=debian12,vcpus=4", policy).figure("vcpus") == 4
+    assert objections("img=debian12,vcpus=1", policy)["vcpus"] == "at least 2 on this site"
+
+
+def test_pool_that_nobody_could_look_at_leaves_the_name_alone() -> None:
+    assert ask("img=whatever,distro=debian", offers=Offers(images=None)).word("img") == "whatever"
+
+
+def test_emulation_is_had_where_the_site_allows_it() -> None:
+    assert ask("img=debian12,hypervisor=qemu", Policy(allow_emulation=True)).word("hypervisor") == "qemu"
+
+
+def test_bounds_of_virtual_io_cores_must_not_cross() -> None:
+    request = Request({"img": "debian12", "iocm_min_cores": 5, "iocm_max_cores": 2})
+    with pytest.raises(RequestErrors):
+        resolve(request, Policy(), POOL)
+    policy = Policy(iocm_min_cores_default=5, iocm_max_cores_default=2)
+    assert "is more than iocm_max_cores (2, site default)" in objections("img=debian12", policy)["iocm_min_cores"]
+
+
+# the sum
+
+
+def test_sum_counts_guests_host_and_says_how() -> None:
+    need = demand(ask("img=debian12,vcpus=6,ram=4G"), Policy())
+    assert (need.cores, need.mem_mib) == (7, 6144)
+    assert need.cores_sum == "6 vcpus + 1 core for the host"
+    assert need.mem_sum == "4G of ram + 2G for the host"
+
+
+def test_sum_counts_several_guests_and_cores_for_virtual_io() -> None:
+    values = {**ask("img=debian12,vcpus=3,ram=1G").values, "vms_per_node": 2, "iocm": True, "iocm_min_cores": 2}
+    need = demand(Resolved(values, {}, ""), Policy(host_os_core_count=0, host_os_ram_mb=100))
+    assert (need.cores, need.mem_mib) == (8, 2148)
+    assert need.cores_sum == "2 x 3 vcpus + 0 cores for the host + 2 cores for virtual I/O"
+    assert need.mem_sum == "2 x 1G of ram + 100M for the host"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ([], []),
+        ([("a", 4, 4096), ("b", 8, 8192)], []),
+        ([("a", 8, 0)], []),
+        ([("a", 4, 8192)], ["more than any node of this site has (4)"]),
+        ([("a", 8, 4096)], ["more than any node of this site has (4G)"]),
+        ([("a", 4, 4096)], ["more than any node of this site has (4)", "more than any node of this site has (4G)"]),
+        ([("a", 4, 8192), ("b", 8, 4096)], ["no node of this site has both"]),
+    ],
+)
+def test_what_no_node_can_give_is_told_with_the_sum(sizes: list[tuple[str, int, int]], words: list[str]) -> None:
+    need = Demand(8, 8192, "7 vcpus + 1 core for the host", "6G of ram + 2G for the host")
+    faults = too_big(need, [NodeSize(*size) for size in sizes])
+    assert [
+        (" for the host" in fault.message, word in fault.message) for fault, word in zip(faults, words, strict=True)
+    ] == [(True, True)] * len(words)
+
+
+@pytest.mark.parametrize(
+    ("expression", "host", "fits"),
+    [
+        (None, "n1", False),
+        (".*", "n1.site", True),
+        ("n1", "n1", True),
+        ("n1", "n10", False),
+        ("n1", "n1.site", True),
+        (r"n\d", "n1.site", True),
+        ("site", "n1.site", False),
+    ],
+)
+def test_host_expressions_match_whole_names(expression: str | None, host: str, fits: bool) -> None:
+    assert host_matches(expression, host) is fits
+
+
+# the table
+
+
+def test_every_key_has_a_default_and_bounds_that_exist() -> None:
+    assert set(DEFAULT_OF) == set(KEYS)
+    assert set(DEFAULT_OF.values()) <= set(PARAMETERS)
+    assert {name for pair in BOUNDS_OF.values() for name in pair} <= set(PARAMETERS)
+    assert set(BOUNDS_OF) <= set(KEYS)
+
+
+@pytest.mark.parametrize("name", list(PARAMETERS))
+def test_default_is_what_its_own_kind_reads(name: str) -> None:
+    parameter = PARAMETERS[name]
+    assert parameter.default is None or parameter.kind.read(parameter.default) == parameter.default
+    assert parameter.meaning
+
+
+def test_components_are_off_as_shipped() -> None:
+    policy = Policy()
+    on = [policy.vrdma_enabled, policy.iocm_enabled, policy.unclot_enabled, policy.snap_monitoring_enabled]
+    on += [policy.vrdma_enabled_default, policy.iocm_enabled_default, policy.unclot_enabled_default]
+    assert on == [False] * 7
+    assert policy.vcpu_pinning_default is False

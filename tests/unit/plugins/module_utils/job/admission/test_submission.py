@@ -1,0 +1,232 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever the user gives qsub, a submission only adds to it; the whole command line is covered in test_vsub."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import Offers
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resources import NodeSize
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.submission import (
+    Site,
+    Submission,
+    prepare,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import pbs_directives
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.qsub_arguments import Arguments
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request, RequestErrors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+POLICY = Policy(img_default="tiny", distro_default="debian", vcpus_default=2, ram_default=512)
+SITE = Site(Offers(None), {}, lambda: [NodeSize("n1", 16, 65536)])
+
+
+def submission(words: list[str], script: bytes = b"", policy: Policy = POLICY) -> Submission:
+    return prepare(Arguments.read(words), pbs_directives.read(script, "job.sh"), policy, SITE, "/home/alice")
+
+
+TEXT = st.text("ab =,:*'\"$\\é-", max_size=6)
+OPTION = st.one_of(
+    st.tuples(st.sampled_from(["-F", "-N", "-A", "-o", "-e", "-M", "-q", "-W", "-v"]), TEXT).map(list),
+    st.sampled_from(
+        [["-z"], ["-h"], ["-rn"], ["-Vz"], ["-lwalltime=60"], ["-vm", "vcpus=1"], ["-l", "nodes=n1:ppn=8"]]
+    ),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(OPTION, max_size=6), st.sampled_from([[], ["job.sh"], ["-"]]))
+def test_words_of_qsub_come_through_in_order(options: list[list[str]], operand: list[str]) -> None:
+    words = [word for option in options for word in option] + operand
+    done = submission(words).arguments
+    mine = [word for option in options if option[0] != "-vm" for word in option] + operand
+    assert list(done.words[len(done.words) - len(mine) :]) == mine
+    added = Arguments.read(done.words[: len(done.words) - len(mine)])
+    assert {option.name for option in added.options} <= {"S", "W", "l", "n"}
+    assert added.operands == ()
+    request = Request.decode((added.last("W") or "").removeprefix("x="))
+    assert request is not None
+    assert request.values == ({"vcpus": 1} if ["-vm", "vcpus=1"] in options else {})
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("-vmlSTdtnodes=:1,ppn/x ", max_size=12), max_size=5), st.binary(max_size=60))
+def test_any_words_give_a_submission_or_our_faults(words: list[str], script: bytes) -> None:
+    try:
+        done = submission(words, b"#PBS -vm vcpus=1\n#PBS " + script)
+    except RequestErrors:
+        return
+    resources = done.arguments.resources()
+    assert "vtorque" in resources["other"].split("+")
+    assert done.arguments.all("vm") == ()
+    assert len(done.arguments.all("S")) == 1
+
+
+SHARED = dataclasses.replace(POLICY, vm_nfs_home="fs:/home")
+
+
+@pytest.mark.parametrize("words", [["-d", "/home/alice/run"], ["-v", "A=1,PBS_O_INITDIR=/home/alice/run"]])
+def test_start_directory_must_be_there_in_the_guest(words: list[str]) -> None:
+    assert submission(words, policy=SHARED)
+    with pytest.raises(RequestErrors, match=r"no such directory in the guest; it has your home, /home/alice \(empty\)"):
+        submission(words)
+    assert submission(["-d", "/home/alice/"])
+
+
+def test_sizes_that_are_all_the_sites_own_are_held_against_the_nodes_as_well() -> None:
+    """Nothing in the cluster would ever run the job; it would wait for ever."""
+    with pytest.raises(RequestErrors, match=r"more than any node of this site has \(16\)"):
+        submission([], policy=dataclasses.replace(POLICY, vcpus_default=16))
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "hosts", "notices"),
+    [
+        ("n1:ppn=2+n1:ppn=2", "n1:ppn=2+n1:ppn=2", 1, []),
+        ("n1:ppn=1+n1:ppn=2", "n1:ppn=2+n1:ppn=2", 1, ["ppn raised from 3 to 4 (3 vcpus + 1 core for the host)"]),
+        ("n1+n1", "n1:ppn=3+n1", 1, ["ppn raised from 2 to 4 (3 vcpus + 1 core for the host)"]),
+        ("n1:ppn=8+n1", "n1:ppn=8+n1", 1, []),
+        ("n1:ppn=2+n2:ppn=4+n1:ppn=2", "n1:ppn=2+n2:ppn=4+n1:ppn=2", 2, []),
+        ("n1+n2", "n1:ppn=4+n2:ppn=4", 2, []),
+        ("1:ppn=4+1:ppn=4", "1:ppn=4+1:ppn=4", 2, []),
+    ],
+)
+def test_a_host_that_is_named_twice_gives_the_sum_and_counts_once(
+    asked: str, given: str, hosts: int, notices: list[str]
+) -> None:
+    done = submission(["-l", f"nodes={asked}", "-vm", "vcpus=3"])
+    resources = done.arguments.resources()
+    assert (resources["nodes"], resources["mem"]) == (given, f"{hosts * (512 + 2048)}mb")
+    assert list(done.notices) == notices
+
+
+def test_a_host_that_is_named_twice_may_not_be_asked_for_more_than_it_has() -> None:
+    with pytest.raises(RequestErrors, match=r"ppn=18: more than any node of this site has \(16\)"):
+        submission(["-l", "nodes=n1:ppn=9+n1:ppn=9"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("1:ppn=4", "more than any node of this site has (64G)"),
+        ("2:ppn=4", "more than 2 nodes of this site have together (128G)"),
+        ("n1:ppn=4+n1:ppn=4", "more than any node of this site has (64G)"),
+    ],
+)
+def test_memory_of_the_job_is_held_against_that_of_all_its_nodes(nodes: str, message: str) -> None:
+    with pytest.raises(RequestErrors) as refused:
+        submission(["-l", f"nodes={nodes},mem=200gb"])
+    assert [fault.message for fault in refused.value.faults] == [message]
+
+
+@pytest.mark.parametrize(
+    "value", ["vtorque:e30", "x=vtorque:e30", "x=a;vtorque:e30", "x=a; vtorque:e30", "a=b,x='vtorque:"]
+)
+def test_a_request_that_another_made_is_not_the_users_to_give(value: str) -> None:
+    with pytest.raises(RequestErrors, match="vtorque: is what vsub itself puts there"):
+        submission(["-W", value])
+
+
+@pytest.mark.parametrize("value", ["stageout=/o@myvtorque:/p", "stagein=/a@vtorque:/b", "x=my-vtorque:1"])
+def test_a_host_may_be_named_as_the_product(value: str) -> None:
+    assert value in submission(["-W", value]).arguments.words
+
+
+def test_work_directory_is_only_a_variable() -> None:
+    assert submission(["-w", "/usr"]).arguments.last("w") == "/usr"
+
+
+def test_command_that_lies_in_a_home_which_guests_do_not_have_is_refused() -> None:
+    words = ["-I", "-x", "/home/alice/bin/look", "a b"]
+    assert list(submission(words, policy=SHARED).arguments.words[-4:]) == words
+    with pytest.raises(RequestErrors, match="lies in your home, and the guest's is empty"):
+        submission(words)
+
+
+SITE_FILES = dataclasses.replace(
+    POLICY, disk_default="~/data.img", metadata_default="/etc/more.yml", vm_prologue_default="~/bin/pre"
+)
+
+
+def prepared(words: list[str], policy: Policy, home: str, **site: t.Any) -> Submission:
+    told = dataclasses.replace(SITE, look=lambda word, _runs: (word, b"runcmd: [id]\n"), **site)
+    return prepare(Arguments.read(words), pbs_directives.read(b"", "job.sh"), policy, told, home)
+
+
+def sent(done: Submission) -> Request:
+    request = Request.decode((done.arguments.last("W") or "").removeprefix("x="))
+    assert request is not None
+    return request
+
+
+def test_files_of_the_site_travel_as_if_the_user_had_named_them(tmp_path: pathlib.Path) -> None:
+    """Those of a home where they are; the others must be there."""
+    looked: list[str] = []
+    done = prepared([], SITE_FILES, str(tmp_path), disk=looked.append)
+    assert sent(done).values == {"metadata": "/etc/more.yml"}
+    assert set(sent(done).digests) == {"metadata"}
+    assert (done.resolved.word("metadata"), done.resolved.origins["metadata"]) == ("/etc/more.yml", "site default")
+    (tmp_path / "data.img").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/pre").symlink_to("gone")
+    done = prepared([], SITE_FILES, str(tmp_path), disk=looked.append)
+    disk, before = str(tmp_path / "data.img"), str(tmp_path / "bin/pre")
+    assert sent(done).values == {"metadata": "/etc/more.yml", "disk": disk, "vm_prologue": before}
+    assert looked == [disk]
+    assert done.resolved.origins["disk"] == "site default"
+
+
+def test_a_word_of_the_users_counts_in_place_of_the_sites_file(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "data.img").touch()
+    done = prepared(["-vm", "disk=/own.img,metadata=/own.yml"], SITE_FILES, str(tmp_path))
+    assert sent(done).values == {"metadata": "/own.yml", "disk": "/own.img"}
+    assert done.resolved.origins["disk"] == "command line"
+
+
+def test_a_file_of_the_site_that_is_bad_is_told_as_the_sites(tmp_path: pathlib.Path) -> None:
+    def refuses(_path: str) -> None:
+        raise UserFault("disk", "is no disk")
+
+    (tmp_path / "data.img").touch()
+    with pytest.raises(RequestErrors) as caught:
+        prepared([], SITE_FILES, str(tmp_path), disk=refuses)
+    assert [str(fault) for fault in caught.value.faults] == [f"disk={tmp_path}/data.img: is no disk (site default)"]
+
+
+ALLOWS = dataclasses.replace(POLICY, allow_user_images=True)
+
+
+def test_an_own_image_travels_with_what_it_was() -> None:
+    done = prepared(["-vm", "img=/home/a/own.qcow2"], ALLOWS, "/home/a", image=lambda path: f"{len(path):064x}")
+    assert (sent(done).values["img"], sent(done).digests) == ("/home/a/own.qcow2", {"img": f"{17:064x}"})
+    by_the_site = dataclasses.replace(ALLOWS, img_default="/srv/all.qcow2")
+    done = prepared([], by_the_site, "/home/a", image=lambda path: f"{len(path):064x}")
+    assert (sent(done).values, sent(done).digests) == ({"img": "/srv/all.qcow2"}, {"img": f"{14:064x}"})
+    assert done.resolved.origins["img"] == "site default"
+
+
+def test_what_is_wrong_with_an_own_image_is_told_with_the_rest() -> None:
+    def refuses(path: str) -> str:
+        raise UserFault(path, "has a backing file", "convert it")
+
+    with pytest.raises(RequestErrors) as caught:
+        prepared(["-vm", "img=/home/a/own.qcow2,vcpu=3"], ALLOWS, "/home/a", image=refuses)
+    told = {fault.key: str(fault) for fault in caught.value.faults}
+    assert told["img"] == "img=/home/a/own.qcow2: has a backing file; convert it (command line)"
+    assert "did you mean vcpus?" in told["vcpu"]
+
+
+def test_an_own_image_is_not_opened_where_the_site_allows_none() -> None:
+    def opens(_path: str) -> str:
+        raise AssertionError("nobody may")
+
+    with pytest.raises(RequestErrors, match="allow_user_images"):
+        prepared(["-vm", "img=/home/a/own.qcow2"], POLICY, "/home/a", image=opens)

@@ -1,0 +1,406 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The adapter against what TORQUE 6.1.3 wrote (tests/fixtures/torque), and against what it might."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import NOTE_PREFIX, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/torque"
+RUNNING = (FIXTURES / "qstat-x-f-array-member-running.xml").read_bytes()
+COMPLETE = (FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("file", "job_id", "facts"),
+    [
+        (
+            "qstat-x-f-complete-2-nodes.xml",
+            "11.th",
+            {
+                "name": "fx", "owner_user": "alice", "owner_host": "th", "euser": "alice", "egroup": "alice",
+                "state": "C", "queue": "batch", "exec_host": ("t2", "t2", "t1", "t1"), "nodes": ("t2", "t1"),
+                "start_count": 1, "x": "vtorque:eyJ2IjoxfQ", "jobtype": "", "init_work_dir": "/home/alice",
+                "session_id": 91, "substate": 59, "interactive": False, "walltime_s": 600, "account": "",
+                "hold_types": "n",
+            },
+        ),
+        (
+            "qstat-x-f-array-member-running.xml",
+            "12[1].th",
+            {"name": "arr-1", "state": "R", "nodes": ("t1",), "start_count": 1, "substate": 42, "walltime_s": 3600},
+        ),
+        (
+            "qstat-x-f-held.xml",
+            "13.th",
+            {"state": "H", "hold_types": "u", "exec_host": (), "start_count": 0, "session_id": 0, "x": ""},
+        ),
+        ("qstat-x-f-array-parent.xml", "2.th", {"name": "STDIN", "interactive": True, "x": "vtorque:abc"}),
+        ("qstat-x-f-array-parent.xml", "0.th", {"name": "invm", "interactive": False}),
+    ],
+)  # fmt: skip
+def test_recorded_job_is_read(file: str, job_id: str, facts: dict[str, t.Any]) -> None:
+    job = adapter.parse_job((FIXTURES / file).read_bytes(), job_id)
+    assert {name: getattr(job, name) for name in facts} == facts
+
+
+def test_variables_and_resources_of_a_recorded_job() -> None:
+    job = adapter.parse_job(COMPLETE, "11.th")
+    assert (job.variables["A"], job.variables["B"], job.variables["PBS_O_HOST"]) == ("1", "two", "th")
+    assert job.resource_list["nodes"] == "2:ppn=2"
+
+
+def test_job_that_the_answer_does_not_hold_is_unknown() -> None:
+    with pytest.raises(UnknownJob):
+        adapter.parse_job(COMPLETE, "1.th")
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("t1/0", ("t1",)),
+        ("node2/0+node1/0", ("node2", "node1")),
+        ("t2/0-1+t1/0-1", ("t2", "t2", "t1", "t1")),
+        ("n1.hpc.example/0,2-3+n1.hpc.example/5", ("n1.hpc.example",) * 4),
+        # a node again after others, and one whose name begins with another's
+        ("n1/0-1+n10/0+n2/0+n10/1-2", ("n1", "n1", "n10", "n2", "n10", "n10")),
+        ("n10.site/0+n1.site/0+n10.site/3", ("n10.site", "n1.site", "n10.site")),
+        ("", ()),
+    ],
+)
+def test_exec_host(text: str, hosts: tuple[str, ...]) -> None:
+    assert adapter.parse_exec_host(text) == hosts
+
+
+@pytest.mark.parametrize("text", ["t1", "t1/", "t1/1-0", "t1/0+", "/0", "t1/0-999999+t2/0-999999", "$(x)/0", "t1/٣"])
+def test_exec_host_of_another_form_is_an_error(text: str) -> None:
+    with pytest.raises(SiteFault):
+        adapter.parse_exec_host(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("01:00:00", 3600), ("10:00", 600), ("90", 90), ("1:0:0:1", 86401), ("", 0)]
+)
+def test_walltime(text: str, seconds: int) -> None:
+    assert adapter.parse_walltime(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "variables"),
+    [
+        ("A=1,B=two", {"A": "1", "B": "two"}),
+        (r"A=1\,2,B=\"x\"", {"A": "1,2", "B": '"x"'}),
+        ("A=1,2,B=", {"A": "1,2", "B": ""}),
+        ("A=1,,2,,B=", {"A": "1,,2,", "B": ""}),
+        (r"A=\,,B=", {"A": ",", "B": ""}),
+        (r"A=1\,,B=2\,", {"A": "1,", "B": "2,"}),
+        (r"P=C:\x,Q=a=b", {"P": r"C:\x", "Q": "a=b"}),
+        ("A=1,BASH_FUNC_f%%=() { :; },B= ", {"A": "1", "BASH_FUNC_f%%": "() { :; }", "B": " "}),
+        ("A=1,BASH_FUNC_g()=() { :; }", {"A": "1", "BASH_FUNC_g()": "() { :; }"}),
+        ("", {}),
+    ],
+)
+def test_variable_list(text: str, variables: dict[str, str]) -> None:
+    assert adapter.parse_variables(text) == variables
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b"<Data>", b'<!DOCTYPE Data [<!ENTITY a "b">]><Data>', "document type"),
+        (b"<Data>", b'<!DOCTYPE Data SYSTEM "file:///etc/passwd"><Data>', "document type"),
+        (b"</Data>", b"", "no XML"),
+        (b"<euser>alice", b"<euser>root</euser><euser>alice", "euser stands twice"),
+        (b"<start_count>1", b"<start_count>many", "start_count"),
+        (b"<walltime>00:10:00", b"<walltime>soon", "walltime"),
+        (b"</Job>", b"</Job><Job><Job_Id>11.th</Job_Id></Job>", "stands twice"),
+    ],
+)
+def test_answer_that_cannot_be_believed(old: bytes, new: bytes, words: str) -> None:
+    assert old in COMPLETE
+    with pytest.raises(SiteFault, match=words):
+        adapter.parse_job(COMPLETE.replace(old, new), "11.th")
+
+
+WARNING = b"qstat: warning: <server> is busy \xe4\n\n  \x1b[1mtwo lines of it\x1b[0m\r\n"
+
+
+@pytest.mark.parametrize("before", [WARNING, b"\n" + WARNING, WARNING + b"  ", WARNING + b"\xef\xbb\xbf"])
+def test_lines_of_text_before_the_xml_are_not_read_and_the_first_is_quoted(before: bytes) -> None:
+    job = adapter.parse_job(before + COMPLETE, "11.th")
+    assert job.preface == "qstat: warning: <server> is busy \ufffd"
+    plain = adapter.parse_job(COMPLETE, "11.th")
+    assert plain.preface == ""
+    assert dataclasses.replace(job, preface="") == plain
+    nodes = (FIXTURES / "pbsnodes-x.xml").read_bytes()
+    assert [node.preface for node in adapter.parse_nodes(before + nodes)] == [job.preface] * 3
+    assert [node.name for node in adapter.parse_nodes(before + nodes)] == ["t1", "t2", "t3"]
+    assert len(adapter.parse_job(b"w" * 500 + b"\n" + COMPLETE, "11.th").preface) == 120
+
+
+@pytest.mark.parametrize(
+    ("answer", "quoted"),
+    [
+        (WARNING.strip() + COMPLETE, "qstat: warning: <server> is busy"),  # no line of its own
+        (b"bin\0ary\n" + COMPLETE, "bin\ufffdary"),
+        (b"<warning>\n" + COMPLETE, "no XML"),
+        (COMPLETE + b"bye: " + b"x" * 500, "bye: xxx"),
+        (COMPLETE.replace(b"</Job>", b"</Job>\nwarning & more\n"), "warning & more"),
+        (b"cannot tell\n", "cannot tell"),
+        (b'warning\n<!DOCTYPE Data [<!ENTITY a "b">]>\n' + COMPLETE, "document type"),
+    ],
+)  # fmt: skip
+def test_text_anywhere_else_is_an_error_that_quotes_it(answer: bytes, quoted: str) -> None:
+    for read in (lambda: adapter.parse_job(answer, "11.th"), lambda: adapter.parse_nodes(answer)):
+        with pytest.raises(SiteFault, match=re.escape(quoted)) as raised:
+            read()
+        assert len(str(raised.value)) < 300
+
+
+def test_white_space_of_a_value_is_its_own() -> None:
+    job = adapter.parse_job(COMPLETE.replace(b"</Variable_List>", b",B=1\r2 </Variable_List>"), "11.th")
+    assert job.variables["B"] == "1\r2 "
+
+
+def test_bytes_that_no_xml_may_hold_do_not_hide_a_job() -> None:
+    job = adapter.parse_job(COMPLETE.replace(b"A=1", b"A=\xff\x1b"), "11.th")
+    assert job.variables["A"] == "\ufffd\ufffd"
+
+
+def only_our_errors(data: bytes, job_id: str) -> None:
+    try:
+        job = adapter.parse_job(data, job_id)
+    except SiteFault:
+        return
+    assert job.job_id == job_id
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_give_a_job_or_our_error(data: bytes) -> None:
+    only_our_errors(data, "11.th")
+
+
+@settings(deadline=None)
+@given(st.integers(0, len(COMPLETE)), st.integers(0, 40), st.binary(max_size=20))
+def test_damaged_answer_gives_a_job_or_our_error(at: int, cut: int, put: bytes) -> None:
+    only_our_errors(COMPLETE[:at] + put + COMPLETE[at + cut :], "11.th")
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40))
+def test_text_of_users_comes_back_or_is_our_error(text: str) -> None:
+    escaped = re.sub("[<>&]", lambda found: f"&#{ord(found[0])};", text).encode(errors="surrogatepass")
+    job = adapter.parse_job(COMPLETE.replace(b"<Job_Name>fx", b"<Job_Name>" + escaped), "11.th")
+    assert job.name == text.strip() or not text.isprintable()
+
+
+@settings(deadline=None)
+@given(st.text("nt12/+-,.0x", max_size=20))
+def test_exec_host_is_read_or_refused(text: str) -> None:
+    try:
+        hosts = adapter.parse_exec_host(text)
+    except SiteFault:
+        return
+    assert all(re.fullmatch(r"[nt12.0x-]+", host) for host in hosts)
+
+
+def test_recorded_nodes() -> None:
+    nodes = adapter.parse_nodes((FIXTURES / "pbsnodes-x.xml").read_bytes())
+    assert [(n.name, n.slots, n.memory_mib, n.offline, n.note) for n in nodes] == [
+        ("t1", 2, 24105, False, ""), ("t2", 2, 24105, False, ""), ("t3", 2, 24105, False, ""),
+    ]  # fmt: skip
+    assert nodes[0].states == {"job-exclusive"}
+
+
+# the commands: a recorder stands in for each, and plays back what is asked of it
+
+PROGRAM = """#!/usr/bin/python3 -I
+import json, os, pathlib, sys
+here = pathlib.Path(sys.argv[0]).parent
+tool = pathlib.Path(sys.argv[0]).name
+with open(here / "calls", "a") as calls:
+    calls.write(json.dumps([tool, *sys.argv[1:], dict(os.environ)]) + "\\n")
+state = json.loads((here / "state").read_text())
+if tool == "pbsnodes" and sys.argv[1] in ("-o", "-c") and not state.get("deaf"):
+    state.update(note=sys.argv[3], state="offline" if sys.argv[1] == "-o" else "free")
+    (here / "state").write_text(json.dumps(state))
+if tool == "qhold" and not state.get("deaf"):
+    state["holds"] = "u"
+    (here / "state").write_text(json.dumps(state))
+if tool == "pbsnodes" and sys.argv[1] == "-x":
+    if sys.argv[2:] and sys.argv[2:] != ["n1.site"]:
+        sys.exit("pbsnodes: Error (15064 - Unknown node) MSG=cannot locate specified node")
+    note = f"<note>{state['note']}</note>" if state["note"] else ""
+    print(f"<Data><Node><name>n1.site</name><state>{state['state']}</state><np>4</np>{note}</Node></Data>")
+if tool == "qstat":
+    if state.get("hang"):
+        os.read(os.open(here / "never", os.O_RDONLY), 1)
+    if state.get("status"):
+        sys.exit(state["status"])
+    print(f"<Data><Job><Job_Id>7.s</Job_Id><Hold_Types>{state['holds']}</Hold_Types></Job></Data>")
+"""
+
+
+class Recorder:
+    """The commands of a batch system that does as it is told, and writes down what that was."""
+
+    def __init__(self, here: pathlib.Path, **state: object) -> None:
+        self.here = here
+        for tool in ("qstat", "pbsnodes", "qhold", "qalter"):
+            (here / tool).write_text(PROGRAM)
+            (here / tool).chmod(0o755)
+        (here / "state").write_text(json.dumps({"note": "", "state": "free", "holds": "n", **state}))
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """The commands in order, without their environment."""
+        return [json.loads(line)[:-1] for line in (self.here / "calls").read_text().splitlines()]
+
+
+def test_commands_get_a_clean_environment(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
+    monkeypatch.setenv("PBS_DEFAULT", "elsewhere")
+    Recorder(tmp_path)
+    assert adapter.Torque(tmp_path).job("7.s").job_id == "7.s"
+    seen = json.loads((tmp_path / "calls").read_text())[-1]
+    assert {name for name in seen if name not in ("LC_CTYPE",)} == {"PATH", "LC_ALL"}
+
+
+def test_all_jobs_are_read_and_none_is_no_error(tmp_path: pathlib.Path) -> None:
+    recorder = Recorder(tmp_path)
+    assert [job.job_id for job in adapter.Torque(tmp_path).all_jobs()] == ["7.s"]
+    assert recorder.calls == [["qstat", "-x", "-f"]]
+    (tmp_path / "qstat").write_text("#!/bin/sh\n")
+    assert adapter.Torque(tmp_path).all_jobs() == ()
+    (tmp_path / "qstat").write_bytes(b"#!/bin/sh\ncat <<'E'\n" + COMPLETE + b"\nE\n")
+    assert [(job.job_id, job.started_s > 0) for job in adapter.Torque(tmp_path).all_jobs()] == [("11.th", True)]
+
+
+def test_server_that_hangs_is_a_site_fault(tmp_path: pathlib.Path) -> None:
+    Recorder(tmp_path, hang=True)
+    os.mkfifo(tmp_path / "never")
+    with pytest.raises(SiteFault, match=r"did not answer within 0\.5 s") as caught:
+        adapter.Torque(tmp_path, timeout_s=0.5).job("7.s")
+    assert not isinstance(caught.value, UnknownJob)
+
+
+@pytest.mark.parametrize(("status", "unknown"), [(153, True), (111, False), (1, False)])
+def test_failing_qstat(tmp_path: pathlib.Path, status: int, unknown: bool) -> None:
+    Recorder(tmp_path, status=status)
+    with pytest.raises(SiteFault) as caught:
+        adapter.Torque(tmp_path).job("7.s")
+    assert isinstance(caught.value, UnknownJob) is unknown
+
+
+def test_missing_command_is_a_site_fault(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SiteFault, match="cannot be run"):
+        adapter.Torque(tmp_path).nodes()
+
+
+@pytest.mark.parametrize("job_id", ["-x", "7", "7.s;x", "../7.s"])
+def test_only_job_ids_reach_qstat(tmp_path: pathlib.Path, job_id: str) -> None:
+    Recorder(tmp_path)
+    with pytest.raises(SiteFault, match="job id"):
+        adapter.Torque(tmp_path).job(job_id)
+    assert not (tmp_path / "calls").exists()
+
+
+@pytest.mark.parametrize("name", ["n1", "n1.site"])
+def test_offline_with_our_note_and_back(tmp_path: pathlib.Path, name: str) -> None:
+    recorder = Recorder(tmp_path)
+    batch = adapter.Torque(tmp_path)
+    assert batch.offline(name, "libvirt is\ndead").offline
+    assert batch.note(name) == f"{NOTE_PREFIX}libvirt is dead"
+    assert batch.clear(name, "another cause") is False
+    assert batch.clear(name, "libvirt is dead") is True
+    assert batch.note(name) == ""
+    told = [call for call in recorder.calls if call[1] != "-x"]
+    assert told == [["pbsnodes", "-o", "-N", "vtorque: libvirt is dead", "n1.site"],
+                    ["pbsnodes", "-c", "-N", "", "n1.site"]]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("n1.site", [["-x", "n1.site"]]), ("n1", [["-x", "n1"], ["-x"]])],
+    ids=["its name", "another form of it"],
+)
+def test_a_note_is_asked_for_without_the_other_nodes(tmp_path: pathlib.Path, name: str, asked: list[list[str]]) -> None:
+    recorder = Recorder(tmp_path, note="broken fan")
+    assert adapter.Torque(tmp_path).note(name) == "broken fan"
+    assert [call[1:] for call in recorder.calls] == asked
+
+
+@pytest.mark.parametrize(
+    "state", [{"note": "broken fan"}, {"note": "broken fan", "state": "offline"}, {"state": "offline"}]
+)
+def test_what_an_administrator_said_is_left_alone(tmp_path: pathlib.Path, state: dict[str, str]) -> None:
+    recorder = Recorder(tmp_path, **state)
+    batch = adapter.Torque(tmp_path)
+    node = batch.offline("n1", "libvirt is dead")
+    assert (node.note, node.offline) == (state.get("note", ""), state.get("state") == "offline")
+    assert batch.clear("n1", "libvirt is dead") is False
+    assert all(call[1] == "-x" for call in recorder.calls)
+
+
+@pytest.mark.parametrize("told", ["offline", "hold"])
+def test_what_does_not_stick_is_a_site_fault(tmp_path: pathlib.Path, told: str) -> None:
+    Recorder(tmp_path, deaf=True)
+    batch = adapter.Torque(tmp_path)
+    with pytest.raises(SiteFault, match="is not"):
+        batch.offline("n1", "x") if told == "offline" else batch.hold("7.s")
+
+
+def test_hold_is_the_owners_to_release(tmp_path: pathlib.Path) -> None:
+    recorder = Recorder(tmp_path)
+    adapter.Torque(tmp_path).hold("7.s")
+    assert recorder.calls[0] == ["qhold", "-h", "u", "7.s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("held by vtorque: t1: no bridge", "held by vtorque: t1: no bridge"),
+        ("a=b,Hold_Types=n 'x' \"y\"\n\x1bz", "a b Hold_Types n x y z"),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_comment_is_one_value_of_one_attribute(tmp_path: pathlib.Path, text: str, written: str) -> None:
+    recorder = Recorder(tmp_path)
+    adapter.Torque(tmp_path).comment("7.s", text)
+    assert recorder.calls == [["qalter", "-W", f"comment={written}", "7.s"]]
+
+
+def test_no_command_is_begun_after_the_deadline(tmp_path: pathlib.Path) -> None:
+    Recorder(tmp_path)
+    batch = adapter.Torque(tmp_path, deadline=Deadline.after(-1))
+    with pytest.raises(SiteFault, match="no time is left"):
+        batch.job("7.s")
+    assert not (tmp_path / "calls").exists()
+
+
+def test_command_ends_at_the_deadline_of_all(tmp_path: pathlib.Path) -> None:
+    Recorder(tmp_path, hang=True)
+    os.mkfifo(tmp_path / "never")
+    with pytest.raises(SiteFault, match=r"did not answer within 0\.\d+ s"):
+        adapter.Torque(tmp_path, timeout_s=600, deadline=Deadline.after(0.5)).job("7.s")
+
+
+def test_node_that_the_server_does_not_know(tmp_path: pathlib.Path) -> None:
+    Recorder(tmp_path)
+    with pytest.raises(SiteFault, match="no nodes of that name"):
+        adapter.Torque(tmp_path).note("n2")

@@ -1,0 +1,325 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the batch system's side of a node tells: each check good and bad."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import resource
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import mom_hooks
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import node_checks
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import CHECKS, Finding
+
+
+class Server:
+    """A batch server that knows nodes and notes."""
+
+    def __init__(self, *names: str, note: str = "", silent: bool = False) -> None:
+        self.names = names
+        self.kept = note
+        self.silent = silent
+
+    def nodes(self) -> tuple[BatchNode, ...]:
+        self._answer()
+        return tuple(node(name) for name in self.names)
+
+    def note(self, _node: str) -> str:
+        self._answer()
+        return self.kept
+
+    def _answer(self) -> None:
+        if self.silent:
+            raise SiteFault("pbsnodes", "did not answer within 8 s")
+
+
+def node(name: str) -> BatchNode:
+    """A node in use, or one whose name begins with its state: `down!cn3`."""
+    state, mark, rest = name.partition("!")
+    return BatchNode(rest if mark else name, frozenset({state if mark else "free"}), 4, 0, frozenset(), "")
+
+
+def any_batch(**facts: t.Any) -> t.Any:
+    return Server(*facts.pop("names", ()), **facts)
+
+
+@pytest.mark.parametrize(
+    ("config", "timeout", "state", "words"),
+    [
+        ("", 270, "ok", ""),
+        ("$prologalarm 300\n", 270, "ok", ""),
+        ("$prologalarm 600\n", 270, "ok", ""),
+        ("$prologalarm 299\n", 270, "bad", "write $prologalarm 300 into"),
+        ("$prologalarm 20\n", 270, "bad", "leaves 0 s for guests to start"),
+        ("$prologalarm 300\n", 271, "bad", "write $prologalarm 301 into"),
+        ("$prologalarm 120\n", 90, "ok", ""),
+        ("$prologalarm 89\n", 30, "warn", "leaves 29 s for a user's vm_epilogue, vm_epilogue_timeout is 30"),
+        ("$prologalarm 89\n", 30, "warn", "write $prologalarm 90 into"),
+        ("$prologalarm 90\n", 30, "ok", ""),
+    ],
+)
+def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, words: str) -> None:
+    """The prologue's own reserve and Torque's ten seconds are needed besides."""
+    (tmp_path / "mom_priv").mkdir()
+    (tmp_path / "mom_priv/config").write_text(config)
+    finding = node_checks.look_at_alarm(Policy(prologue_timeout=timeout), tmp_path)
+    assert finding.state == state
+    assert words in finding.told
+    assert bool(finding.words) == bool(words)
+
+
+@pytest.fixture
+def mom_priv(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Our hooks, as they are installed."""
+    text = templates.render("launchers/hook.sh.j2", site_dir=None, prefix="/opt/vtorque", site_hooks="/etc/vtorque")
+    for name in mom_hooks.HOOKS:
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o500)
+    return tmp_path
+
+
+def hooks(mom_priv: pathlib.Path, uid: int | None = None) -> Finding:
+    return node_checks.look_at_hooks(mom_priv, os.getuid() if uid is None else uid)
+
+
+def test_hooks_in_place(mom_priv: pathlib.Path) -> None:
+    for name in ("prologue.user", "epilogue.precancel", "config"):
+        (mom_priv / name).write_text("the site's")
+    assert hooks(mom_priv) == Finding("hooks")
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "words"),
+    [
+        ("prologue", 0o520, "prologue could be changed by others"),
+        ("epilogue", 0o502, "epilogue could be changed by others"),
+        ("epilogue.parallel", 0o400, "epilogue.parallel cannot be run (mode 0400)"),
+        ("prologue.parallel", 0, "prologue.parallel is missing"),
+    ],
+)
+def test_hook_that_the_mom_would_not_run(mom_priv: pathlib.Path, name: str, mode: int, words: str) -> None:
+    if mode:
+        (mom_priv / name).chmod(mode)
+    else:
+        (mom_priv / name).unlink()
+    finding = hooks(mom_priv)
+    assert finding.state == "bad"
+    assert words in finding.words
+    assert finding.remedy == "play mikelangelo.vtorque.install"
+
+
+def test_hook_of_somebody_else(mom_priv: pathlib.Path) -> None:
+    assert "owner" in hooks(mom_priv, uid=os.getuid() + 1).words
+    (mom_priv / "prologue").chmod(0o700)
+    (mom_priv / "prologue").write_text("#!/bin/sh\nexit 0\n")
+    assert "prologue is not vTorque's" in hooks(mom_priv).words
+    (mom_priv / "epilogue").unlink()
+    (mom_priv / "epilogue").mkdir()
+    assert "epilogue is no file" in hooks(mom_priv).words
+
+
+def test_hook_of_another_version_is_told(mom_priv: pathlib.Path) -> None:
+    text = (mom_priv / "prologue").read_text()
+    assert node_checks.look_at_hooks(mom_priv, os.getuid(), f"\n{text}\n") == Finding("hooks")
+    (mom_priv / "epilogue").chmod(0o700)
+    (mom_priv / "epilogue").write_text(f"{text}exit 0\n")
+    finding = node_checks.look_at_hooks(mom_priv, os.getuid(), text)
+    assert (finding.state, finding.shown) == ("warn", "other")
+    assert finding.words.startswith("epilogue in ")
+
+
+def test_hook_is_expected_as_it_is_installed() -> None:
+    assert "/opt/here/venv/bin/python" in node_checks.expected_hook("/opt/here")
+    assert mom_hooks.OURS in node_checks.expected_hook("/opt/here").encode()
+
+
+NODES = r"""
+case $1 in
+    -x)
+        [ "${2-cn1}" = cn1 ] || { echo "pbsnodes: Unknown node" >&2; exit 1; }
+        printf '<Data><Node><name>cn1</name><note>load \016 9</note></Node></Data>\n'
+        ;;
+    *) echo "Error setting note attribute for $3 - Unknown node" >&2; exit 1 ;;
+esac"""
+"""One node, with a `<` in its note."""
+
+
+def tools_that(directory: pathlib.Path, **scripts: str) -> pathlib.Path:
+    """Torque's commands."""
+    good = {
+        "qstat": "echo 'qstat: Unknown Job Id Error 99999999.fe' >&2; exit 153",
+        "pbsnodes": NODES,
+        "qhold": "echo 'qhold: Unknown Job Id 99999999.fe' >&2; exit 153",
+    }
+    for name, script in {**good, **scripts}.items():
+        (directory / name).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / name).chmod(0o755)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("scripts", "state", "words"),
+    [
+        ({}, "ok", ""),
+        ({"qstat": "echo no >&2; exit 2"}, "bad", "qstat -f: qstat -f of a job that is not there should say so, "),
+        ({"qstat": "echo all of the queue"}, "bad", "qstat -f: qstat -f of a job that is not there should say so, "),
+        (
+            {"pbsnodes": NODES.replace("Unknown node", "Unauthorized Request")},
+            "bad",
+            "pbsnodes -N: pbsnodes -N: Error setting note attribute for nowhere.invalid - Unauthorized Request",
+        ),
+        ({"pbsnodes": "echo '<Data/>'"}, "bad", "pbsnodes -N: the batch server has no node cn1"),
+        ({"qhold": "echo Unauthorized >&2; exit 159"}, "bad", "qhold: qhold -h u of a job that is not there"),
+        ({"qstat": "echo gone >&2; exit 111"}, "warn", "the batch server does not tell: qstat -f: "),
+        ({"qstat": "exit 111", "qhold": "exit 1"}, "bad", "qhold: "),
+    ],
+)
+def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, str], state: str, words: str) -> None:
+    """A server that is silent says nothing of a node's rights."""
+    finding = node_checks.look_at_rights(tools_that(tmp_path, **scripts), "cn1")
+    assert finding.state == state
+    assert finding.words.startswith(words)
+    assert ("operators += root@cn1" in finding.remedy) is (state == "bad")
+
+
+@pytest.mark.parametrize(
+    ("node", "asked"), [("cn1", "[-x][cn1]"), ("CN1.site", "[-x][CN1.site][-x]")], ids=["its name", "another form"]
+)
+def test_trial_of_rights_changes_and_lists_nothing(tmp_path: pathlib.Path, node: str, asked: str) -> None:
+    """What anybody wrote about the node stays, whenever he did, and nobody asks for all jobs."""
+    tools = tools_that(tmp_path)
+    for name in ("pbsnodes", "qstat"):
+        script = (tools / name).read_text()
+        tell = f'printf "[%s]" "$@" >>{tmp_path}/{name}.told'
+        (tools / name).write_text(script.replace("#!/bin/sh\n", f"#!/bin/sh\n{tell}\n"))
+    assert node_checks.look_at_rights(tools, node).state == "ok"
+    assert (tmp_path / "pbsnodes.told").read_text() == f"{asked}[-N][][nowhere.invalid]"
+    assert (tmp_path / "qstat.told").read_text() == "[-f][99999999]"
+
+
+@pytest.mark.parametrize(
+    ("known", "state", "words"),
+    [
+        ({"cn2": "10.0.0.2", "fe": "10.0.0.9"}, "ok", ""),
+        ({"cn2": "10.0.0.2"}, "bad", "fe is not known"),
+        ({"cn2": "127.0.1.1", "fe": "10.0.0.9"}, "bad", "cn2 is this host itself"),
+    ],
+)
+def test_names_of_others(
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, str], state: str, words: str
+) -> None:  # fmt: skip
+    def resolve(name: str, *_more: object, **_how: object) -> list[t.Any]:
+        if name not in known:
+            raise OSError(-2, "Name or service not known")
+        return [(2, 1, 6, "", (known[name], 0))]
+
+    monkeypatch.setattr(node_checks.socket, "getaddrinfo", resolve)
+    finding = node_checks.look_at_names(any_batch(names=("cn1", "cn2")), "cn1", "fe")
+    assert finding.state == state
+    assert finding.words.startswith(words)
+
+
+def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> None:
+    (mom_priv / "prologue.orig").write_text("")
+    finding = hooks(mom_priv)
+    assert finding.state == "warn"
+    assert finding.words.startswith("prologue.orig in ")
+
+
+@pytest.mark.parametrize(
+    ("server", "state", "words"),
+    [
+        ({}, "ok", ""),
+        ({"note": "fan is loud"}, "warn", "fan is loud"),
+        ({"note": "vtorque: disk: full (job 1.th)"}, "bad", "vtorque: disk: full (job 1.th)"),
+        ({"silent": True}, "warn", "the batch server does not tell: pbsnodes"),
+    ],
+)
+def test_note(server: dict[str, t.Any], state: str, words: str) -> None:
+    """A server that is silent, which is no fault of the node's, must not make a health check fail everywhere."""
+    finding = node_checks.look_at_note(any_batch(**server), "cn1")
+    assert finding.state == state
+    assert finding.words.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("names", "here", "peers"),
+    [
+        (("cn1", "cn2", "cn3"), "cn1", ("cn2", "cn3")),
+        (("cn1", "cn2", "cn3"), "cn2", ("cn3", "cn1")),
+        (("cn3", "cn2", "cn1"), "cn3", ("cn1", "cn2")),
+        (("cn1.site", "cn2.site"), "cn1", ("cn2.site",)),
+        (("cn1", "down!cn2", "offline!cn3", "cn4"), "cn1", ("cn4",)),
+        (("cn1",), "cn1", ()),
+        (tuple(f"cn{number}" for number in range(1, 9)), "cn7", ("cn8", "cn1", "cn2")),
+    ],
+)
+def test_nodes_stand_in_a_ring(names: tuple[str, ...], here: str, peers: tuple[str, ...]) -> None:
+    assert node_checks.next_nodes([node(name) for name in names], here) == peers
+
+
+def ssh_that(directory: pathlib.Path, script: str) -> str:
+    """A program in ssh's place; the node it is called for is $node."""
+    path = directory / "ssh"
+    path.write_text(f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nnode=$2\n{script}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "script", "state", "words"),
+    [
+        (("cn1", "cn2"), "exit 0", "ok", ""),
+        (("cn1", "cn2"), "echo 'Connection refused' >&2; exit 255", "bad", "cn2 is not reached (Connection refused)"),
+        (("cn1", "cn2", "cn3"), '[ "$node" = cn3 ] || exit 255', "warn", "cn2 is not reached (status 255)"),
+        (("cn1",), "exit 255", "none", ""),
+    ],
+)
+def test_ways_to_other_nodes(
+    tmp_path: pathlib.Path, names: tuple[str, ...], script: str, state: str, words: str
+) -> None:
+    """One that is not reached may itself be the one that is ill."""
+    finding = node_checks.look_at_ways(any_batch(names=names), "cn1", 5, ssh_that(tmp_path, script))
+    assert finding.state == state
+    assert finding.words.startswith(words)
+    assert bool(finding.words) == bool(words)
+
+
+def test_ways_that_nobody_names() -> None:
+    finding = node_checks.look_at_ways(any_batch(silent=True), "cn1", 5)
+    assert (finding.state, finding.shown) == ("warn", "?")
+
+
+def test_ssh_that_hangs_or_is_missing(tmp_path: pathlib.Path) -> None:
+    assert node_checks.reach("cn2", -0.9, ssh_that(tmp_path, "exec sleep 60")).startswith("no answer in ")
+    assert "No such file" in node_checks.reach("cn2", 5, str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_ssh_that_talks_without_end_is_kept_nowhere(tmp_path: pathlib.Path, stream: int) -> None:
+    ssh = ssh_that(tmp_path, f"exec head -c 300000000 /dev/zero >&{stream}")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert node_checks.reach("cn2", 60, ssh) == ("its standard error has no end" if stream == 2 else "")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "in KiB"
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=x", "a b", "", "a;b", "a@b"])
+def test_only_a_host_name_reaches_ssh(name: str) -> None:
+    with pytest.raises(VTorqueError, match="not of the form"):
+        node_checks.ssh_call(name, 5)
+
+
+def test_each_check_is_known(tmp_path: pathlib.Path) -> None:
+    policy = Policy(torque_home=str(tmp_path))
+    made = node_checks.checks(policy, any_batch(), "cn1", ssh_timeout_s=1)
+    assert list(made) == ["alarm", "hooks", "ssh", "note"]
+    assert set(made) < set(CHECKS)
+    assert [made[name]().state for name in made] == ["ok", "bad", "none", "ok"]

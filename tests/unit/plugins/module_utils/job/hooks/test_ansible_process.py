@@ -1,0 +1,154 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who plays is begun early, plays once, and never stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import time
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansible_process import Player
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+
+PROGRAM = """#!/usr/bin/python3
+import json, os, pathlib, sys
+place = pathlib.Path({place!r})
+with (place / "begun").open("a") as stream:
+    stream.write(os.environ["ANSIBLE_CONFIG"] + " " + os.environ["TMPDIR"] + "\\n")
+(place / "home").mkdir(exist_ok=True)
+(place / "run/ansible" / f"ansible-local-{{os.getpid()}}abcdefg_").mkdir(parents=True)
+told = {{"arguments": sys.argv[1:], "environment": dict(os.environ)}}
+if not sys.argv[1:]:
+    told = json.loads(sys.stdin.read() or sys.exit(0))
+    log = os.open(told["log"], os.O_WRONLY | os.O_APPEND)
+    os.dup2(log, 1)
+print(" ".join(told["arguments"]), told["environment"]["VTORQUE_DEADLINE"], flush=True)
+{ending}
+"""
+"""Stands for `cli/play.py`."""
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path) -> t.Callable[..., Player]:
+    """Make a player whose program ends as told."""
+    (tmp_path / "run").mkdir()
+
+    def make(ending: str = "sys.exit(7)") -> Player:
+        program = tmp_path / "play"
+        program.write_text(PROGRAM.format(place=str(tmp_path), ending=ending))
+        program.chmod(0o755)
+        return Player((str(program),), tmp_path / "run")
+
+    return make
+
+
+def play(player: Player, tmp_path: pathlib.Path, timeout_s: float = 60) -> tuple[int | None, str]:
+    with (tmp_path / "log").open("ab", buffering=0) as log:
+        status = player.play(("-i", "source"), {"VTORQUE_DEADLINE": "12.5"}, timeout_s=timeout_s, log=log)
+    return status, (tmp_path / "log").read_text()
+
+
+def begun(tmp_path: pathlib.Path) -> int:
+    """How often its program was started."""
+    return len((tmp_path / "begun").read_text().splitlines())
+
+
+def hurry(player: Player) -> None:
+    """It has only the time that nobody else wants, which may be none for minutes."""
+    assert player._process is not None
+    os.sched_setscheduler(player._process.pid, os.SCHED_OTHER, os.sched_param(0))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_what_is_played_is_the_same_whenever_it_began(world: t.Any, tmp_path: pathlib.Path, early: bool) -> None:
+    """Arguments, what is told, where the output goes, and the status."""
+    (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
+    with world() as player:
+        if early:
+            player.begin()
+        player.settle("[defaults]\n")
+        assert play(player, tmp_path) == (7, "-i source 12.5\n")
+    assert begun(tmp_path) == 1
+    settings, temporary = (tmp_path / "begun").read_text().split()
+    assert (settings, temporary) == (f"{tmp_path}/run/ansible.cfg", f"{tmp_path}/run/ansible"), (
+        "root makes nothing in /tmp"
+    )
+
+
+def test_other_settings_are_written_and_begun_with_anew(world: t.Any, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "run/ansible.cfg").write_text("[old]\n")
+    with world() as player:
+        player.begin()
+        player.settle("[new]\n")
+        assert play(player, tmp_path)[0] == 7
+    assert (tmp_path / "run/ansible.cfg").read_text() == "[new]\n"
+
+
+def test_without_settings_nothing_is_begun_early(world: t.Any, tmp_path: pathlib.Path) -> None:
+    """The first job after a boot: Ansible would load with settings that are none of ours."""
+    with world() as player:
+        player.begin()
+        player.settle("[new]\n")
+        assert play(player, tmp_path)[0] == 7
+    assert begun(tmp_path) == 1
+
+
+def test_one_that_ended_early_is_begun_again(world: t.Any, tmp_path: pathlib.Path) -> None:
+    """So that its words reach the log."""
+    (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
+    player = world()
+    player.begin()
+    hurry(player)
+    player._process.stdin.close()
+    player._process.wait(timeout=60)
+    assert play(player, tmp_path) == (7, "-i source 12.5\n")
+
+
+def test_one_with_nothing_to_play_is_ended(world: t.Any, tmp_path: pathlib.Path) -> None:
+    """Also when the hook fails before it knows what to play; twice is as once."""
+    (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
+    player = world()
+    with contextlib.suppress(ZeroDivisionError), player:
+        player.begin()
+        process = player._process
+        raise ZeroDivisionError
+    assert process.returncode is not None
+    player.end()
+
+
+def test_one_that_is_late_is_ended_and_leaves_no_files(world: t.Any, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
+    player = world(ending="import time; time.sleep(600)")
+    player.begin()
+    hurry(player)
+    end = Deadline.after(60)
+    while not list(tmp_path.glob("run/ansible/ansible-local-*")):
+        assert not end.passed
+        time.sleep(0.01)
+    assert play(player, tmp_path, timeout_s=1.0)[0] is None
+    assert list((tmp_path / "run/ansible").iterdir()) == []
+
+
+def test_the_files_of_another_that_plays_stay(world: t.Any, tmp_path: pathlib.Path) -> None:
+    """Process 123 was late, and process 1234 plays for another job."""
+    names = ("ansible-local-1234abcd_123", "ansible-local-123abcd_123")
+    for name in names:
+        (tmp_path / "run/ansible" / name).mkdir(parents=True)
+    world()._tidy(123)
+    assert [path.name for path in (tmp_path / "run/ansible").iterdir()] == [names[0]]
+
+
+def test_the_request_is_one_document(world: t.Any, tmp_path: pathlib.Path) -> None:
+    """No word of it stands in the arguments, which everybody can read."""
+    (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
+    player = world(ending="print(json.dumps(sys.argv)); sys.exit(0)")
+    player.begin()
+    status, said = play(player, tmp_path)
+    assert status == 0
+    assert json.loads(said.splitlines()[-1])[1:] == []

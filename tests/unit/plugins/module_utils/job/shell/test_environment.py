@@ -1,0 +1,96 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of the job's environment reaches its guest, and what MPI's launchers are told there."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import changes, guest_variables
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import ReadyGuest
+
+NODE_FILE = b"/var/spool/torque/aux//11.th"
+JOB = {b"PBS_JOBID": b"11.th", b"PBS_ENVIRONMENT": b"PBS_BATCH", b"PBS_NODEFILE": NODE_FILE}
+HOST_FILES = (
+    b"OMPI_MCA_orte_default_hostfile",
+    b"PRTE_MCA_prte_default_hostfile",
+    b"HYDRA_HOST_FILE",
+    b"I_MPI_HYDRA_HOST_FILE",
+)
+
+
+@pytest.mark.parametrize("name", HOST_FILES)
+def test_every_launcher_finds_the_jobs_node_file(name: bytes) -> None:
+    assert guest_variables(JOB, ())[name] == NODE_FILE
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"OMPI_MCA_plm", b"^tm"),
+        (b"OMPI_MCA_ras", b"^tm"),
+        (b"PRTE_MCA_plm", b"^tm"),
+        (b"PRTE_MCA_ras", b"^tm"),
+        (b"PRTE_MCA_plm_ssh_agent", b"ssh"),
+        (b"HYDRA_BOOTSTRAP", b"ssh"),
+        (b"I_MPI_HYDRA_BOOTSTRAP", b"ssh"),
+    ],
+)
+def test_no_launcher_looks_for_a_mom(name: bytes, value: bytes) -> None:
+    assert guest_variables(JOB, ())[name] == value
+
+
+@pytest.mark.parametrize(
+    ("theirs", "untold"),
+    [
+        (b"OMPI_MCA_plm", (b"PRTE_MCA_plm",)),
+        (b"OMPI_MCA_ras", (b"PRTE_MCA_ras",)),
+        (b"OMPI_MCA_plm_rsh_agent", (b"PRTE_MCA_plm_ssh_agent",)),
+        (b"OMPI_MCA_orte_default_hostfile", (b"PRTE_MCA_prte_default_hostfile",)),
+        (b"HYDRA_LAUNCHER", (b"HYDRA_BOOTSTRAP",)),
+        (b"HYDRA_BOOTSTRAP", ()),
+        (b"HYDRA_HOST_FILE", (b"I_MPI_HYDRA_HOST_FILE",)),
+        (b"I_MPI_HYDRA_HOST_FILE", ()),
+    ],
+)
+def test_what_the_user_has_set_is_his_under_its_other_names_too(theirs: bytes, untold: tuple[bytes, ...]) -> None:
+    found = guest_variables({**JOB, theirs: b"mine"}, ())
+    assert found[theirs] == b"mine"
+    assert not [name for name in untold if name in found]
+
+
+def test_a_variable_that_is_set_and_empty_is_set() -> None:
+    assert guest_variables({**JOB, b"OMPI_MCA_plm": b""}, ())[b"OMPI_MCA_plm"] == b""
+
+
+def test_without_a_node_file_no_launcher_is_sent_to_one() -> None:
+    found = guest_variables({b"PBS_JOBID": b"11.th"}, ())
+    assert not [name for name in HOST_FILES if name in found]
+    assert found[b"OMPI_MCA_plm"] == b"^tm"
+
+
+def test_paths_of_the_node_stay_there_and_the_rest_arrives_as_it_is() -> None:
+    found = guest_variables({**JOB, b"TMPDIR": b"/scratch/11", b"ODD": b"it's \xff\n", b"-u": b"x"}, ())
+    assert found[b"ODD"] == b"it's \xff\n"
+    assert not {b"TMPDIR", b"-u"} & set(found)
+
+
+def test_what_became_of_the_variables_is_told_by_name() -> None:
+    job = {**JOB, b"TMPDIR": b"/scratch/11", b"DISPLAY": b"localhost:50.0", b"-u": b"x", b"PBS_NP": b"7", b"A": b"1",
+           b"HOME": b"/home/alice", b"SHELL": b"/opt/vtorque/bin/vtorque-shell"}  # fmt: skip
+    guest = guest_variables(job, (ReadyGuest(0, "v1-1", "n1", "10.0.0.1", vcpus=3),))
+    assert changes(job, guest) == (
+        "dropped, as they name what only the node has: TMPDIR DISPLAY; dropped, as env(1) would take them for options: "
+        "-u; replaced, as they count the guests: PBS_NP"
+    )
+    assert changes({**JOB, b"DISPLAY": b"localhost:50.0"}, guest, x11=True) == "replaced by the guest's own: DISPLAY"
+    assert changes(JOB, guest) == ""
+
+
+def test_counts_describe_two_guests_of_three_processors_on_each_of_two_nodes() -> None:
+    guests = [
+        ReadyGuest(rank, f"v{node}-{n}", node, "10.0.0.1", vcpus=3)
+        for rank, (node, n) in enumerate((node, n) for node in ("n1", "n2") for n in (1, 2))
+    ]
+    found = guest_variables({**JOB, b"PBS_NP": b"14", b"PBS_NUM_NODES": b"2", b"PBS_NUM_PPN": b"7"}, guests)
+    assert [found[name] for name in (b"PBS_NP", b"PBS_NUM_NODES", b"PBS_NUM_PPN")] == [b"12", b"4", b"3"]

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What guests used, from libvirt's figures and the kernel's."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import usage
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict, to_dict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NOT_KNOWN, GuestUse
+
+TOLD = {
+    "cpu.process": 1_234_567_890, "block.count": 2, "block.0.rd.reqs": 9, "block.0.rd.bytes": 100,
+    "block.0.wr.bytes": 20, "block.1.rd.bytes": 11, "block.1.wr.bytes": 0, "net.count": 1, "net.0.rx.bytes": 1000,
+    "net.0.tx.bytes": 2000, "net.0.rx.pkts": 5,
+}  # fmt: skip
+
+
+def test_figures_of_all_disks_and_interfaces_are_added_up() -> None:
+    assert usage.use_of("vcn1-1", TOLD, 4096) == GuestUse("vcn1-1", 1.235, 4096, 111, 20, 1000, 2000)
+
+
+def test_what_libvirt_does_not_say_is_not_known() -> None:
+    nothing = usage.use_of("vcn1-1", {}, NOT_KNOWN)
+    assert nothing.known() == {}
+    assert from_dict(GuestUse, to_dict(nothing)) == nothing
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "a/b"}, {"cpu_s": "1"}, {"cpu_s": float("inf")}, {"read_bytes": -2}, {"read_bytes": 2**63},
+     {"sent_bytes": 1.5}, {"sent_bytes": True}, {"more": 1}],
+)  # fmt: skip
+def test_form_is_strict(change: dict[str, object]) -> None:
+    good = to_dict(usage.use_of("vcn1-1", TOLD, 4096))
+    with pytest.raises(FormError):
+        from_dict(GuestUse, {**good, **change})
+
+
+def test_peak_is_the_kernels_word_of_the_guests_process(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "vcn1-1.pid").write_text(f"{os.getpid()}\n")
+    (tmp_path / "vcn1-2.pid").write_text("nonsense")
+    assert usage.peak_bytes("vcn1-1", tmp_path) > 1 << 20
+    assert usage.peak_bytes("vcn1-2", tmp_path) == NOT_KNOWN
+    assert usage.peak_bytes("vcn1-3", tmp_path) == NOT_KNOWN
+
+
+def test_garbage_that_was_kept_is_nothing(tmp_path: pathlib.Path) -> None:
+    good = to_dict(dataclasses.replace(usage.use_of("vcn1-1", TOLD, 4096)))
+    for text in ("", "[]", '{"used": 3}', '{"used": [{}]}', '{"used": [' + str(good).replace("'", '"') + ", 3]}"):
+        (tmp_path / usage.FILE).write_text(text)
+        assert usage.read_use(tmp_path) == ()

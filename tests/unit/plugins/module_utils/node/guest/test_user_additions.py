@@ -1,0 +1,106 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a user adds to his guests is ordered where there is some, and its end says whose fault it is."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import types
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import user_additions
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+
+JOB = "72[1].head"
+
+
+class Node:
+    """A node whose guests end as they are told here."""
+
+    def __init__(self, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.settings = NodeSettings("n1", 1, state_dir=place / "state", run_dir=place / "run")
+        self.told: dict[str, str] = {}
+        self.done: dict[str, Done] = {}
+        monkeypatch.setattr(user_additions, "order_all", self._order_all)
+
+    def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
+        self.told = {channel.name: script for channel, script in orders}
+        return {name: self.done.get(name, Done(0, "")) for name in self.told}
+
+    def guest(self, rank: int, *, has: bool = True) -> None:
+        kept = Kept(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
+        directory = self.settings.start_dir(JOB, 1) / kept.name
+        directory.mkdir(parents=True)
+        write_kept(directory, kept)
+        if has:
+            (directory / user_additions.HAS).touch()
+
+    def make(self, seconds: float = 60) -> None:
+        user_additions.make(JOB, 1, self.settings, Deadline.after(seconds))
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(tmp_path, monkeypatch)
+
+
+def test_guests_without_any_are_not_asked(node: Node) -> None:
+    node.guest(0, has=False)
+    node.make()
+    assert node.told == {}
+
+
+def test_every_guest_is_told_to_begin_and_for_how_long(
+    node: Node, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "time", types.SimpleNamespace(monotonic=lambda: 1000.0))  # the clock stands
+    node.guest(0)
+    node.guest(1)
+    node.make(60.9)
+    assert set(node.told) == {"vn1-1", "vn1-2"}
+    (tmp_path / "program").write_text('#!/bin/sh\necho "$1 $PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK"\n')
+    (tmp_path / "program").chmod(0o755)
+    order = node.told["vn1-2"].replace(user_additions.PROGRAM, str(tmp_path / "program"))
+    said = subprocess.run(["/bin/sh"], input=order, capture_output=True, text=True, check=True).stdout
+    assert said == "55 72[1].head /var/spool/torque/aux/72[1].head 1\n"
+
+
+@pytest.mark.parametrize(
+    ("done", "kind", "why", "hint"),
+    [
+        (
+            Done(90, "a\nb\n\ncommand 1 ended with status 3"),
+            UserFault,
+            "command 1 ended with status 3",
+            "its last lines: a | b",
+        ),
+        (Done(90, "\nfile /tmp/x: no"), UserFault, "file /tmp/x: no", ""),
+        (Done(91, "\npackages: x: not installed: E"), SiteFault, "packages: x: not installed: E", "guest_may_reach"),
+        (Done(124, "still at it"), UserFault, "was not done in time", "its last lines: still at it"),
+        (Done(143, ""), UserFault, "was not done in time", ""),
+        (Done(1, ""), UserFault, "ended with status 1", ""),
+    ],
+)
+def test_the_end_says_whose_fault_it_is(node: Node, done: Done, kind: type[UserFault], why: str, hint: str) -> None:
+    node.guest(0)
+    node.done = {"vn1-1": done}
+    with pytest.raises(kind) as caught:
+        node.make()
+    assert (caught.value.what, caught.value.why) == ("metadata in guest vn1-1", why)
+    assert hint in caught.value.hint
+
+
+def test_what_the_user_can_mend_counts_before_what_would_be_tried_again(node: Node) -> None:
+    node.guest(0)
+    node.guest(1)
+    node.done = {"vn1-1": Done(91, "packages: x"), "vn1-2": Done(90, "command 1 ended with status 3")}
+    with pytest.raises(UserFault, match="vn1-2"):
+        node.make()

@@ -1,0 +1,224 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The process that shares a directory: whose it is, what it may, and that it is found and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import resource
+import signal
+import socket
+import stat
+import tempfile
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import virtiofsd
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import Group, Owner
+
+KEY = "7.head.1"
+OWNER = Owner("alice", 54321, 54322, "alice", "/home/alice", "/bin/sh", (Group("HPC Users", 54323), Group("root", 0)))
+QEMU = (64055, 64055)
+
+
+class Node:
+    """A node with one guest and a home of the user's."""
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.settings = NodeSettings("cn1", 1, state_dir=place / "state", run_dir=place / "run")
+        self.guest = self.settings.guests_dir / KEY / "vcn1-1"
+        self.guest.mkdir(parents=True)
+        write_kept(self.guest, Kept(0, 1, "vcn1-1", "52:54:00:00:01:01", "u", "f00d", OWNER.uid, "d"))
+        self.home = place / "home, with a comma"
+        self.home.mkdir(mode=0o700)
+        os.chown(self.home, OWNER.uid, OWNER.gid)
+
+    def start(self, **changes: t.Any) -> pathlib.Path:
+        settings = changes.pop("settings", self.settings)
+        directory = changes.pop("directory", str(self.home))
+        return virtiofsd.start("vtorque0", directory, self.guest, OWNER, settings, QEMU, Deadline.after(60))
+
+    def processes(self) -> list[int]:
+        return [pid for pid, key in inventory.processes(self.settings) if key == KEY]
+
+    def process(self) -> int:
+        """The one; the kernel shows the words of a program a moment after it has begun."""
+        end = Deadline.after(60)
+        while not (found := self.processes()):
+            assert not end.passed
+        (pid,) = found
+        return pid
+
+
+@pytest.fixture
+def sharer() -> t.Iterator[Node]:
+    # the ways to pytest's own are closed to others; to open them would change whatever they lead through, /tmp too
+    with tempfile.TemporaryDirectory() as place:
+        pathlib.Path(place).chmod(0o711)
+        one = Node(pathlib.Path(place))
+        yield one
+        for pid in one.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def status(pid: int) -> dict[str, str]:
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _colon, value in (line.partition(":") for line in lines)}
+
+
+def test_it_is_the_users_with_his_groups_and_no_others(sharer: Node) -> None:
+    sharer.start()
+    pid = sharer.process()
+    seen = status(pid)
+    assert resource.prlimit(pid, resource.RLIMIT_DATA) == (memory.SERVER_MIB << 20,) * 2
+    assert resource.prlimit(pid, resource.RLIMIT_STACK) == (memory.STACK_MIB << 20,) * 2
+    assert set(seen["Uid"].split()) == {"54321"}
+    assert set(seen["Gid"].split()) == {"54322"}
+    assert os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")
+    assert pathlib.Path(f"/proc/{pid}/uid_map").read_text().split() == ["54321", "54321", "1"]
+    assert pathlib.Path(f"/proc/{pid}/gid_map").read_text().split() == ["54322", "54322", "1", "54323", "54323", "1"]
+
+
+def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
+    path = sharer.start()
+    facts = path.stat()
+    assert (stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid) == (0o600, *QEMU)
+    pid = sharer.process()
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(str(path))
+        # a question of vhost-user: which features? (request 1, version 1, no payload)
+        one.sendall(bytes([1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]))
+        one.settimeout(60)
+        # header and payload come by two writes; with a time limit the kernel does not wait for all (MSG_WAITALL)
+        with one.makefile("rb") as answer:
+            assert len(answer.read(20)) == 20
+        assert status(pid)["Groups"].split() == ["54322", "54323"]
+    # and ends with the connection, or is ended
+    inventory.end_processes(sharer.settings, KEY)
+    assert sharer.processes() == []
+
+
+def test_what_outlives_its_guest_is_ended(sharer: Node) -> None:
+    sharer.start()
+    pid = sharer.process()
+    assert inventory.end_processes(sharer.settings, KEY) == {pid: True}
+    assert sharer.processes() == []
+
+
+def test_a_directory_that_the_user_cannot_open_is_the_sites_fault(sharer: Node) -> None:
+    os.chown(sharer.home, 0, 0)
+    with pytest.raises(SiteFault, match="alice cannot open it: Permission denied"):
+        sharer.start()
+    assert sharer.processes() == []
+
+
+def test_a_node_without_the_program_says_so(sharer: Node, tmp_path: pathlib.Path) -> None:
+    settings = NodeSettings("cn1", 1, state_dir=sharer.settings.state_dir, virtiofsd=(tmp_path / "none",))
+    with pytest.raises(NodeFault, match="is not installed") as fault:
+        sharer.start(settings=settings)
+    assert fault.value.cause == "programs"
+
+
+def test_a_node_without_user_namespaces_says_so(sharer: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No node goes offline for it: nobody could test whether it was mended."""
+    monkeypatch.setattr(virtiofsd, "_NEWUSER", 1)
+    with pytest.raises(NodeFault, match="namespace: Invalid argument") as fault:
+        sharer.start()
+    assert (fault.value.cause, fault.value.hint) == ("", "virtiofsd needs user namespaces here")
+    assert sharer.processes() == []
+
+
+def test_the_one_in_rust_is_started_as_a_plain_user(sharer: Node, tmp_path: pathlib.Path) -> None:
+    """A stand-in that says it is: no namespace of ours, the words of its own command line."""
+    said = sharer.home / "said"
+    program = sharer.home.parent / "virtiofsd"
+    program.write_text(
+        "#!/bin/sh\n[ \"$1\" != --version ] || { echo virtiofsd 1.13.0; exit; }\n"
+        f"{{ id -u; id -G; readlink /proc/self/ns/user; echo \"$@\"; }} >'{said}.new' && mv '{said}.new' '{said}'\n"
+        "exec sleep 600\n"
+    )  # fmt: skip
+    program.chmod(0o755)
+    sharer.start(settings=NodeSettings("cn1", 1, state_dir=sharer.settings.state_dir, virtiofsd=(program,)))
+    end = Deadline.after(60)
+    while not said.exists():
+        assert not end.passed
+    uid, groups, namespace, words = said.read_text().splitlines()
+    assert (uid, groups) == ("54321", "54322 54323")
+    assert namespace == os.readlink("/proc/self/ns/user")
+    assert words == f"--fd=3 --shared-dir {sharer.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
+
+
+def test_what_the_program_is_is_asked_once_and_of_another_again(sharer: Node) -> None:
+    """And what is kept is root's word alone."""
+    asked = sharer.home.parent / "asked"
+    program = sharer.home.parent / "virtiofsd"
+
+    def become(version: str) -> None:
+        program.with_suffix(".new").write_text(
+            f"#!/bin/sh\n[ \"$1\" = --version ] && echo '{version}' && echo x >>{asked}\n"
+        )
+        program.with_suffix(".new").chmod(0o755)
+        program.with_suffix(".new").rename(program)
+
+    become("virtiofsd 1.13.0")
+    settings = dataclasses.replace(sharer.settings, virtiofsd=(program,))
+    settings.run_dir.mkdir()
+    for _again in range(2):
+        assert virtiofsd._known(settings) == (program, False)
+    assert asked.read_text() == "x\n"
+    become("virtiofsd version 7.2.22")
+    assert virtiofsd._known(settings) == (program, True)
+    (settings.run_dir / "virtiofsd.json").chmod(0o666)
+    assert virtiofsd._known(settings) == (program, True)
+    assert asked.read_text() == "x\nx\nx\n"
+
+
+def test_a_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> None:
+    """Each guest has a process, a socket in its domain, and the words to mount it; none is left afterwards."""
+    shared = pathlib.Path(tempfile.mkdtemp(prefix="vtq", dir="/tmp"))
+    shared.chmod(0o755)
+    node.settings = dataclasses.replace(node.settings, mounts=(Mount("virtiofs", str(shared), "/workspace"),))
+    try:
+        node.present(node.part(2))
+        for name, facts in node.hypervisor.running.items():
+            socket_of = node.settings.start_dir("7.head", 1) / name / "vtorque0.sock"
+            assert f"<source socket='{socket_of}'/>" in facts.xml
+            assert "<access mode='shared'/>" in facts.xml
+        assert {told.mounts for told in node.seeds} == {
+            (Mount("virtiofs", "vtorque0", "/workspace", "nosuid,nodev"),)
+        }  # fmt: skip
+        end = Deadline.after(60)
+        while len(inventory.processes(node.settings)) != 2:
+            assert not end.passed
+        removed = node.absent()
+        assert len([thing for thing in removed if thing.startswith("process ")]) == 2
+        assert inventory.processes(node.settings) == ()
+    finally:
+        inventory.end_processes(node.settings, KEY)
+        shared.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("words", "missed"),
+    [
+        ("qemu-system-x86_64: -chardev socket,id=chr-vu-fs0,path=/g/vtorque0.sock: Connection refused", True),
+        ("qemu-system-x86_64: -device vhost-user-fs-pci: Failed to read msg header", True),
+        ("Failed to connect to '/g/vtorque0.sock': No such file or directory", True),
+        ("qemu-system-x86_64: Error loading uncompressed kernel without PVH ELF Note", False),
+        ("qemu-system-x86_64: could not load kernel 'vmlinuz'", False),
+    ],
+)
+def test_only_a_complaint_of_the_way_to_it_is_one_of_virtiofsd(words: str, missed: bool) -> None:
+    assert virtiofsd.is_missed(words, pathlib.Path("/g/vtorque0.sock")) == missed

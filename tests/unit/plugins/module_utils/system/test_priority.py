@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nobody waits for."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import priority
+
+WORDS = """
+import os, pathlib, sys
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import priority as background
+of_session = pathlib.Path(f"/proc/{os.getsid(0)}/autogroup")
+def group():
+    return of_session.read_text().strip() if of_session.exists() else ""
+before = group()
+background.step_back(9)
+print(os.getpriority(os.PRIO_PROCESS, 0), before, group(), sep=chr(10))
+"""
+
+
+def stepped_back(*before: str) -> list[str]:
+    """The niceness of a process in a new session after it stepped back, and what its session's group was and is.
+
+    A group's line ends with its niceness. It is empty where the kernel makes no groups; a session from before the first
+    setsid() has none either, which is why this looks at a new one.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        ["setsid", "--wait", *before, sys.executable, "-c", WORDS], capture_output=True, text=True, check=True,
+        timeout=60, env=environment,
+    )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def test_who_leads_a_session_sends_it_back_behind_others() -> None:
+    niceness, before, after = stepped_back()
+    assert niceness == str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 9))
+    assert after == before.removesuffix("nice 0") + ("nice 9" if before else "")
+
+
+def test_who_does_not_lead_goes_back_alone() -> None:
+    """What else is in his session belongs to somebody: a login, or the run of these tests."""
+    niceness, before, after = stepped_back("timeout", "60")
+    assert niceness == str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 9))
+    assert after == before
+
+
+def test_a_kernel_without_groups_is_no_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setattr(priority, "AUTOGROUP", tmp_path / "none" / "autogroup")
+    monkeypatch.setattr(os, "getsid", lambda _process: os.getpid())
+    asked: list[int] = []
+    monkeypatch.setattr(os, "nice", asked.append)
+    priority.step_back(19)
+    assert asked == [19]
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which cores are a job's: by the MOM's cpuset, or because nobody else may come; and who is told when they are not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cpus
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import job_cores
+
+from ..node_agent.test_serve import JOB
+
+ALL = cpus.of_node(0)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Nodes of which the server was asked: each has two slots."""
+    names: list[str] = []
+
+    class Batch:
+        def node(self, name: str) -> BatchNode:
+            names.append(name)
+            return BatchNode(name, frozenset({"free"}), 2, 0, frozenset(), "")
+
+    monkeypatch.setattr(job_cores, "open_batch", lambda _policy, **_more: Batch())
+    monkeypatch.setattr(cpus, "of_mom", lambda _job_id: ())
+    return names
+
+
+def test_the_cpuset_of_the_mom_is_the_jobs(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
+    monkeypatch.setattr(cpus, "of_mom", {JOB.job_id: (5, 6)}.__getitem__)
+    assert job_cores.cores_of(JOB, Policy(), "cn1") == (5, 6)
+    assert asked == []
+
+
+def test_an_exclusive_job_has_all_but_the_hosts(asked: list[str]) -> None:
+    job = dataclasses.replace(JOB, node_exclusive=True)
+    assert job_cores.cores_of(job, Policy(host_os_core_count=0), "cn1") == ALL
+    assert job_cores.cores_of(job, Policy(host_os_core_count=1), "cn1") == ALL[1:]
+    assert asked == []
+
+
+def test_so_has_a_job_that_has_all_slots(asked: list[str]) -> None:
+    assert job_cores.cores_of(JOB, Policy(host_os_core_count=0), "cn1.example") == ALL
+    assert asked == ["cn1.example"]
+
+
+@pytest.mark.parametrize(
+    ("exclusive", "fault", "hint"),
+    [(True, UserFault, "submit the job with vsub"), (False, SiteFault, "--enable-cgroups")],
+)
+def test_a_shared_node_without_cpusets_takes_no_guests(
+    asked: list[str], exclusive: bool, fault: type[Exception], hint: str
+) -> None:
+    policy = Policy(pbs_exclusive_node_alloc=exclusive, kill_user_processes_after_job=False)
+    with pytest.raises(fault, match="other jobs may run there") as told:
+        job_cores.cores_of(JOB, policy, "cn2")
+    assert hint in str(told.value)
+    assert asked == ["cn2"]

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job's user adds to his guests is read again as himself, and held against the site's word again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+import tempfile
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request, parse
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import Additions, Command, Package
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning
+
+JOB = BatchJob(
+    job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
+    queue="batch", exec_host=("cn1",), start_count=1, x="", jobtype="", init_work_dir="/", session_id=0,
+    substate=41, interactive=False, walltime_s=0, variables={}, submit_args="", account="",
+    resource_list={"mem": "1tb"},
+)  # fmt: skip
+POLICY = Policy(metadata_packages=("make",))
+
+
+def job_of(path: pathlib.Path, content: bytes) -> BatchJob:
+    """A job whose request says that this was there."""
+    request = parse([(f"img=tiny,metadata={path}", "")])
+    digests = {"metadata": hashlib.sha256(content).hexdigest()}
+    return dataclasses.replace(JOB, x=dataclasses.replace(request, digests=digests).encode())
+
+
+@pytest.fixture
+def path() -> t.Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory() as place:  # the ways to pytest's own are closed to others
+        pathlib.Path(place).chmod(0o755)
+        yield pathlib.Path(place) / "more.yml"
+
+
+def test_what_was_submitted_is_what_is_planned(path: pathlib.Path) -> None:
+    content = b"packages: [make]\nruncmd: [id]\n"
+    path.write_bytes(content)
+    job = job_of(path, content)
+    assert planning.additions_of(job, POLICY) == Additions((Package("make"),), (), (Command("id"),))
+    path.write_bytes(content + b"- id\n")
+    with pytest.raises(UserFault, match="was changed after the job was submitted"):
+        planning.additions_of(job, POLICY)
+
+
+def test_who_goes_past_vsub_is_held_against_the_sites_word(path: pathlib.Path) -> None:
+    content = b"packages: [curl]\nbootcmd: [id]\n"
+    path.write_bytes(content)
+    with pytest.raises(UserFault, match=r"line 1: packages.0.: curl is not on the site's list: make; line 2: bootcmd"):
+        planning.additions_of(job_of(path, content), POLICY)
+
+
+@pytest.mark.parametrize("x", ["", Request().encode(), parse([("img=tiny", "")]).encode()])
+def test_a_job_that_asks_for_none_opens_no_file(x: str) -> None:
+    assert planning.additions_of(dataclasses.replace(JOB, x=x), POLICY) == Additions()
+
+
+def test_a_job_that_runs_as_another_opens_no_file(path: pathlib.Path) -> None:
+    job = dataclasses.replace(job_of(path, b""), owner_user="alice")
+    assert planning.additions_of(job, POLICY) == Additions()
+
+
+def test_the_pool_is_not_asked_for_an_image_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the request or by the site: root opens none of them."""
+    monkeypatch.setattr(planning, "find", lambda *_words: pytest.fail("the pool was asked"))
+    request = dataclasses.replace(parse([("img=/home/a/own.qcow2", "")]), digests={"img": "0f" * 32})
+    asked = dataclasses.replace(JOB, x=request.encode())
+    silent = dataclasses.replace(JOB, x=Request().encode())
+    for job, policy in ((asked, POLICY), (silent, Policy(img_default="/srv/all.qcow2", allow_user_images=True))):
+        assert planning.offers_of(job, policy).images == ()

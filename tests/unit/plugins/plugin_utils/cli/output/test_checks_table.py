@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sets of nodes, and findings of many of them as one table."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import (
+    BAD,
+    CHECKS,
+    WARN,
+    Finding,
+    Report,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import checks_table, node_names
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ([], ""),
+        (["cn1"], "cn1"),
+        (["cn10", "cn09", "cn08"], "cn[08-10]"),
+        (["fe", "cn1", "cn3"], "cn[1,3],fe"),
+        (["a.site", "b.site"], "a.site,b.site"),
+    ],
+)
+def test_names_are_folded(names: list[str], shown: str) -> None:
+    assert node_names.folded(names) == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["cn1"], ("cn1",)),
+        (["cn3,cn2 cn3"], ("cn2", "cn3")),
+        (["cn3", "cn[1-3]"], ("cn3", "cn1", "cn2")),
+        (["cn[09-11]", "fe"], ("cn09", "cn10", "cn11", "fe")),
+    ],
+)
+def test_names_are_unfolded(words: list[str], names: tuple[str, ...]) -> None:
+    assert node_names.expanded(words) == names
+
+
+@pytest.mark.parametrize("words", [["cn["], [""], [","], ["cn[1-"], ["cn[b-a]"]])
+def test_what_is_no_set_is_told(words: list[str]) -> None:
+    with pytest.raises(UserFault, match="node"):
+        node_names.expanded(words)
+
+
+DEAD = Finding("libvirt", BAD, BAD, "is [red]dead[/red]", "start it")
+REPORTS = (
+    Report("cn1", (Finding("libvirt"), Finding("disk", shown="7%"))),
+    Report("cn2", (DEAD, Finding("disk", shown="71%"))),
+    Report("cn3", (DEAD, Finding("disk", WARN, "97%", "3G left"))),
+    Report("cn4", (Finding("libvirt"), Finding("disk", shown="12%"))),
+    Report("cn5", (Finding("libvirt"), Finding("disk", shown="13%"))),
+)
+
+
+def test_hosts_that_agree_stand_together_and_what_is_bad_first() -> None:
+    found = checks_table.rows(REPORTS, CHECKS)
+    assert [(row.check, row.state, row.nodes, row.shown) for row in found] == [
+        ("libvirt", "bad", ("cn2", "cn3"), "bad"),
+        ("libvirt", "ok", ("cn1", "cn4", "cn5"), "ok"),
+        ("disk", "warn", ("cn3",), "97%"),
+        ("disk", "ok", ("cn1", "cn2", "cn4", "cn5"), "7% .. 71%"),
+    ]
+
+
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
+    checks_table.show(REPORTS, CHECKS)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "check nodes found",
+        "libvirt cn[2-3] bad is [red]dead[/red]",
+        "-> start it",
+        "cn[1,4-5] ok",
+        "disk cn3 97% 3G left",
+        "cn[1-2,4-5] 7% .. 71%",
+    ]
+
+
+def test_one_host_needs_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    checks_table.show(REPORTS[:1], CHECKS)
+    assert "cn1" not in capsys.readouterr().out

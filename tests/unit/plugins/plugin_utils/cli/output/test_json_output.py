@@ -1,0 +1,82 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""--json, and the part of it that --query asks for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import json_output
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
+
+ROWS = [{"node": "cn1", "state": "ok", "free": (1, 2)}, {"node": "cn2", "state": "bad", "free": ()}]
+
+
+def call(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    json_output.add_json(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--json",), [{"node": "cn1", "state": "ok", "free": [1, 2]}, {"node": "cn2", "state": "bad", "free": []}]),
+        (("--query", "[?state=='bad'].node"), ["cn2"]),
+        (("--json", "--query", "[0].free[1]"), 2),
+        (("--query", "length(@)", "--json"), 2),
+        (("--query", "[].nothing | [0]"), None),
+    ],
+)
+def test_what_is_told(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: t.Any) -> None:
+    asked = call(*words)
+    assert asked.json
+    json_output.tell(asked, ROWS)
+    assert json.loads(capsys.readouterr().out) == told
+
+
+def test_nothing_is_asked_for() -> None:
+    assert not call().json
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("[?state==ok", "at character 1[0-9]"),
+        ("", "empty|Expecting"),
+        ("[].", "'\\[\\].'"),
+        ("a b", "at character 3"),
+    ],
+)
+def test_no_expression_is_told_before_anything_is_done(expression: str, words: str) -> None:
+    with pytest.raises(UserFault, match=words) as caught:
+        call("--query", expression)
+    assert "JMESPath" in caught.value.hint
+
+
+@pytest.mark.parametrize(("expression", "words"), [("nosuch(@)", "nosuch"), ("sum([].node)", "sum")])
+def test_expression_that_does_not_fit(capsys: pytest.CaptureFixture[str], expression: str, words: str) -> None:
+    with pytest.raises(UserFault, match=words):
+        json_output.tell(call("--query", expression), ROWS)
+    assert capsys.readouterr().out == ""
+
+
+def test_every_command_with_json_has_it() -> None:
+    told = main.completion_words("/pool", "/records")
+    options = {**told["options"], **{name: words for name, words in told["verbs"].items() if "--json" in words}}
+    with_json = {command for command, words in options.items() if "--json" in words}
+    assert {"image list", "job show", "config show", "doctor"} <= with_json
+    assert {command for command, words in options.items() if "--query" in words} == with_json
+
+
+def test_nobody_else_pays_for_the_library() -> None:
+    program = f"import sys, {json_output.__name__} as j; j.add_json; print('jmespath' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

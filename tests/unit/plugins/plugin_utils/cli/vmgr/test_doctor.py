@@ -1,0 +1,175 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vmgr doctor: whom it examines, what it shows, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import BAD, WARN, Finding, Report
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import doctor, main
+
+WELL = (Finding("libvirt"), Finding("disk", shown="71%"))
+ILL = (Finding("libvirt", BAD, BAD, "is dead", "start it"), Finding("note", WARN, "yes", "fan is loud"))
+
+
+class Site:
+    """Three nodes that were examined, and a configuration."""
+
+    def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
+        self.reports = {"cn1": Report("cn1", WELL), "cn2": Report("cn2", ILL), "cn3": Report("cn3", WELL)}
+        self.front_end = Report("fe", (Finding("server"),))
+        self.thorough: list[bool] = []
+        self.here = "cn1"
+        self.silent = False
+        self.torque_home = directory / "torque"
+        self.prefix = directory / "vtorque"
+        patch.setattr(doctor.os, "geteuid", lambda: 0)
+        patch.setattr(doctor, "host_name", lambda: self.here)
+        patch.setattr(doctor, "open_batch", lambda *_words, **_how: self)
+        patch.setattr(doctor.examine, "examine_here", self.examine_here)
+        patch.setattr(doctor.examine, "examine_front_end", lambda *_words: self.front_end)
+        patch.setattr(doctor.examine, "judge_together", lambda reports, *_words: reports)
+        patch.setattr(doctor.examine, "ask_nodes", lambda names, **_how: tuple(map(self.reports.get, names)))
+        patch.setattr(
+            main, "load", lambda _path: Policy(torque_home=str(self.torque_home), prefix_nodes=str(self.prefix))
+        )
+
+    def examine_here(self, _load: object, node: str, _timeout: float, *, thorough: bool) -> Report:
+        """As doctor_call."""
+        self.thorough.append(thorough)
+        return self.reports[node]
+
+    def nodes(self) -> tuple[BatchNode, ...]:
+        """As the batch server."""
+        if self.silent:
+            raise SiteFault("pbsnodes", "did not answer")
+        return tuple(BatchNode(name, frozenset({"free"}), 1, 0, frozenset(), "") for name in self.reports)
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    status = main.show(["doctor", *words])
+    return status, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "compute", "nodes"),
+    [
+        ((), True, ["cn1"]),
+        ((), False, ["fe", "cn1", "cn2", "cn3"]),
+        (("--local",), False, ["cn1"]),
+        (("--all",), True, ["cn1", "cn2", "cn3"]),
+        (("--nodes", "cn3,cn2 cn3"), True, ["cn2", "cn3"]),
+        (("--node", "cn3", "cn[1-2]"), False, ["cn3", "cn1", "cn2"]),
+    ],
+)
+def test_who_is_examined(
+    site: Site, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], compute: bool, nodes: list[str]
+) -> None:
+    if compute:
+        (site.torque_home / "mom_priv").mkdir(parents=True)
+        (site.prefix / "bin").mkdir(parents=True)
+        (site.prefix / "bin/vtorque-sweep").touch()
+    status, text = shown(capsys, *words, "--json")
+    told = json.loads(text)
+    assert [one["node"] for one in (told if isinstance(told, list) else [told])] == nodes
+    assert status == (1 if "cn2" in nodes else 0)
+
+
+def test_front_end_with_the_directory_of_a_mom_is_no_node(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """Torque's own `make install` makes it on every host."""
+    (site.torque_home / "mom_priv").mkdir(parents=True)
+    _status, text = shown(capsys, "--json")
+    assert [one["node"] for one in json.loads(text)] == ["fe", "cn1", "cn2", "cn3"]
+
+
+def test_table_and_words(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = shown(capsys, "--all")
+    lines = text.splitlines()
+    assert status == 1
+    assert [" ".join(line.split()) for line in lines] == [
+        "check nodes found",
+        "server fe ok",
+        "libvirt cn2 bad is dead",
+        "-> start it",
+        "cn[1,3] ok",
+        "disk cn[1,3] 71%",
+        "note cn2 yes fan is loud",
+        "1 of 4 hosts needs attention.",
+    ]
+    assert "\x1b" not in text
+
+
+def test_all_is_well(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--nodes", "cn1,cn3")[1].endswith("\nAll 2 hosts are well.\n")
+    status, text = shown(capsys, "--local")
+    assert (status, text.splitlines()[-1]) == (0, "cn1 is well.")
+
+
+def test_one_line_for_a_health_check(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--local", "--brief") == (0, "cn1: ok\n")
+    assert site.thorough == [False]
+    shown(capsys, "--local")
+    assert site.thorough == [False, True]
+    site.reports["cn1"] = Report("cn1", ILL)
+    assert shown(capsys, "--local", "--brief") == (
+        1, "cn1: needs attention; libvirt: is dead (start it); note: fan is loud\n",
+    )  # fmt: skip
+
+
+def test_node_that_could_not_be_asked_has_a_status_of_its_own(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    site.reports["cn3"] = Report("cn3", (Finding("ssh", BAD, "silent", "no answer"),), asked=False)
+    status, text = shown(capsys, "--all")
+    assert (status, text.splitlines()[-1]) == (4, "2 of 4 hosts need attention. 1 could not be asked.")
+    assert shown(capsys, "--node", "cn1")[0] == 0
+
+
+def test_silent_batch_server_hides_no_node_that_is_named(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.silent = True
+    assert shown(capsys, "--node", "cn1")[0] == 0
+    with pytest.raises(SiteFault, match="pbsnodes"):
+        main.show(["doctor", "--all"])
+
+
+def test_part_of_it_can_be_asked_for(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--all", "--query", "[?!well].node") == (1, '[\n  "cn2"\n]\n')
+    with pytest.raises(UserFault, match="--brief"):
+        main.show(["doctor", "--brief", "--query", "@"])
+
+
+@pytest.mark.parametrize("words", [("--local", "--all"), ("--brief", "--json"), ("--nodes",), ("--timeout", "soon")])
+def test_wrong_command_line(site: Site, words: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main.show(["doctor", *words])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"), [(("--timeout", "0"), "3600"), (("--nodes", ","), "no node"), (("--nodes", ""), "no node")]
+)
+def test_wrong_value(site: Site, words: tuple[str, ...], why: str) -> None:
+    with pytest.raises(UserFault, match=why):
+        main.show(["doctor", *words])
+
+
+def test_only_root_sees_enough(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
+    with pytest.raises(UserFault, match="only root"):
+        main.show(["doctor", "--local"])
+
+
+def test_completion_knows_its_options() -> None:
+    assert "--brief" in main.completion_words("/pool", "/records")["verbs"]["doctor"]

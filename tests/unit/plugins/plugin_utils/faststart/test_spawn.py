@@ -1,0 +1,118 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A program that a hook starts before it has loaded itself: clean, reachable, and only where it will be asked."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import (
+    ansible_process,
+    epilogue,
+    start,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import supervised
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import spawn
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import serve
+
+
+def read_all(fd: int) -> bytes:
+    with socket.socket(fileno=fd) as peer:
+        return b"".join(iter(lambda: peer.recv(4096), b""))
+
+
+def said_by(*command: str) -> tuple[spawn.EarlyProgram, bytes, bytes]:
+    program = spawn.begin(command, {"A": "1"})
+    assert program is not None
+    answer = read_all(program.socket)
+    with os.fdopen(program.complaint, "rb") as stream:
+        stream.seek(0)
+        return program, answer, stream.read()
+
+
+def test_it_answers_complains_and_ends() -> None:
+    program, answer, complaint = said_by("/bin/sh", "-c", 'echo "$A$B"; echo bad >&2; exit 7')
+    assert (answer, complaint) == (b"1\n", b"bad\n")
+    assert program.wait(60) == 7
+    assert program.wait(60) is None
+
+
+def test_a_signal_is_told_as_one() -> None:
+    assert said_by("/bin/sh", "-c", "kill -9 $$")[0].wait(60) == -9
+
+
+def test_one_that_is_not_there_is_none() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    assert spawn.begin(["/nonexistent/program"], {}) is None
+    assert set(os.listdir("/proc/self/fd")) <= before  # what others left may be closed meanwhile
+
+
+def test_it_inherits_no_signal_and_no_group() -> None:
+    """A MOM ignores and blocks some, and what a hook starts is ended as a group."""
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGCHLD)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    try:
+        _program, answer, _complaint = said_by(
+            "/bin/sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; cut -d' ' -f1,5 /proc/$$/stat"
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, action in former.items():
+            signal.signal(number, action)
+    blocked, ignored, group = answer.decode().splitlines()
+    assert int(blocked.split()[1], 16) == 0
+    assert int(ignored.split()[1], 16) & 0x7FFFFFFF == 0
+    pid, leader = group.split()
+    assert pid == leader != str(os.getpgrp())
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "begun"),
+    [
+        (["prologue", "yes"], True, True),
+        (["prologue", "unknown"], True, False),
+        (["epilogue", "yes"], True, False),
+        (["prologue", "yes"], False, False),
+        ([], True, False),
+    ],
+)
+def test_only_a_prologue_that_will_ask_begins_it(
+    tmp_path: pathlib.Path, words: list[str], settings: bool, begun: bool
+) -> None:
+    path = tmp_path / "ansible.cfg"
+    if settings:
+        path.touch()
+    program = hook.begin_node(words, ["/bin/echo"], path)
+    assert (program is not None) == begun
+    if program is not None:
+        assert read_all(program.socket) == b"--early\n"
+        os.close(program.complaint)
+        assert program.wait(60) == 0
+
+
+def test_what_it_needs_is_quickly_loaded() -> None:
+    """None of what takes its time: that is what the program is started before."""
+    code = f"import sys, {hook.__name__}; print(' '.join(sys.modules))"
+    place = pathlib.Path(hook.__file__).parents[6]
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, timeout=60,
+        env={"PYTHONPATH": str(place)},
+    )  # fmt: skip
+    assert not {"re", "json", "subprocess", "dataclasses", "typing", "pathlib", "yaml"} & set(done.stdout.split())
+
+
+def test_what_it_has_of_its_own_is_what_the_others_have() -> None:
+    """It cannot afford to import them."""
+    assert supervised.clean_environment() == hook.ENVIRONMENT
+    assert start.Places().node == hook.NODE
+    assert str(layout.RUN_DIR / ansible_process.SETTINGS) == hook.SETTINGS
+    assert (hook.EARLY, epilogue.END_LEFT) == (serve.EARLY, serve.END_LEFT)

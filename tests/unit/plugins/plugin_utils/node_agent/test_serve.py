@@ -1,0 +1,742 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vtorque-node`: what it believes, what it refuses, and that it always answers in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import io
+import json
+import os
+import pathlib
+import pwd
+import subprocess
+import sys
+import tempfile
+import types
+import typing as t
+
+import inotify_simple
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, health_report, messages
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.update_result import GuestUpdates
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import examine as doctor_call
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import authorize, serve
+
+SOMEBODY = pwd.getpwnam("nobody")
+OWNER = messages.Owner("nobody", SOMEBODY.pw_uid, SOMEBODY.pw_gid, "nogroup", "/nonexistent", "/bin/sh")
+KEY = messages.KeyPair(
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n",
+    "ssh-ed25519 " + "A" * 68,
+)
+SPEC = messages.GuestSpec(
+    rank=0, index=0, image="tiny", distro="debian", arch="x86_64", vcpus=1, ram_mib=64, hypervisor="qemu",
+    fs_type="sharedfs", host_key=KEY, authorized_key=KEY.public,
+)  # fmt: skip
+PART = messages.NodePart(1, "present", "7.head", 2, "cn1", 60.0, OWNER, (SPEC,))
+FACTS = messages.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
+JOB = BatchJob(
+    job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
+    queue="batch", exec_host=("cn1", "cn1", "cn2"), start_count=2, x="", jobtype="", init_work_dir="/", session_id=0,
+    substate=41, interactive=False, walltime_s=0, variables={}, submit_args="", account="",
+    resource_list={"mem": "1tb"},
+    **{f.name: "" for f in dataclasses.fields(BatchJob) if f.name == "hold_types"},
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class World:
+    """What the node would find: the server's word, and what the rooms below do."""
+
+    job: BatchJob | VTorqueError = JOB
+    error: Exception | None = None
+    cores: dict[tuple[str, str], tuple[int, ...]] = dataclasses.field(
+        default_factory=lambda: {("7.head", "cn1"): (1, 2)}
+    )
+    asked: list[str] = dataclasses.field(default_factory=list)
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def ask(self, part: messages.NodePart | bytes) -> dict[str, t.Any]:
+        data = part if isinstance(part, bytes) else json.dumps(form.to_dict(part)).encode()
+        answer = serve.respond(io.BytesIO(data), self.environment, load=Policy)
+        return t.cast("dict[str, t.Any]", json.loads(json.dumps(answer)))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
+    here = World()
+    settings = node_settings.settings_of
+    monkeypatch.setattr(
+        serve, "settings_of", lambda *words: dataclasses.replace(settings(*words), state_dir=tmp_path / "state")
+    )
+
+    class Batch:
+        def job(self, job_id: str) -> BatchJob:
+            here.asked.append(f"qstat {job_id}")
+            if isinstance(here.job, VTorqueError):
+                raise here.job
+            return here.job
+
+    def present(
+        part: messages.NodePart, *_more: object, cores: tuple[int, ...], **_caller: object
+    ) -> tuple[messages.GuestFacts, ...]:
+        here.asked.append("present")
+        assert cores == (1, 2)
+        if here.error:
+            raise here.error
+        return (FACTS,)
+
+    def absent(job_id: str, start: int, *_more: object, **_how: object) -> tuple[str, ...]:
+        here.asked.append(f"absent {job_id} {start}")
+        if here.error:
+            raise here.error
+        return ("domain vcn1-1",)
+
+    monkeypatch.setattr(authorize, "open_batch", lambda _policy: Batch())
+    monkeypatch.setattr(serve, "cores_of", lambda job, _policy, node: here.cores[job.job_id, node])
+    monkeypatch.setattr(serve, "host_name", lambda: "cn1")
+    monkeypatch.setattr(serve.client, "present", present)
+    monkeypatch.setattr(serve.present_absent, "absent", absent)
+    monkeypatch.setattr(serve.present_absent, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
+    addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
+
+    def getaddrinfo(host: str, *_words: object, **_more: object) -> list[t.Any]:
+        if host not in addresses:
+            raise OSError("unknown host")
+        return [(2, 1, 6, "", (addresses[host], 0))]
+
+    monkeypatch.setattr(authorize.socket, "getaddrinfo", getaddrinfo)
+    return here
+
+
+def test_present_answers_with_the_guests(world: World) -> None:
+    answer = world.ask(PART)
+    assert answer == {"version": 1, "ok": True, "guests": [form.to_dict(FACTS)], "removed": [], "left": []}
+    assert world.asked == ["qstat 7.head", "present"]
+
+
+@pytest.mark.parametrize(("connection", "asked"), [("", []), ("10.77.0.11 1 10.77.0.11 22", ["qstat 7.head"])])
+def test_what_the_prologue_was_told_here_is_not_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, connection: str, asked: list[str]
+) -> None:
+    """By the node's own root; a caller from elsewhere is held against the server's word of now."""
+    directory = tmp_path / "jobs/7.head.2"
+    directory.mkdir(parents=True)
+    job_snapshot.keep(JOB, directory)
+    real = node_settings.settings_of
+    monkeypatch.setattr(serve, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    world.environment = {"SSH_CONNECTION": connection} if connection else {}
+    assert world.ask(PART)["ok"]
+    assert world.asked == [*asked, "present"]
+
+
+def test_absent_by_the_nodes_own_root_needs_no_server(world: World) -> None:
+    world.job = SiteFault("qstat", "no answer")
+    answer = world.ask(dataclasses.replace(PART, do="absent", guests=()))
+    assert answer == {
+        "version": 1,
+        "ok": True,
+        "guests": [],
+        "removed": ["domain vcn1-1"],
+        "left": [],
+        "used": [],
+        "consoles": [],
+    }
+    assert world.asked == ["absent 7.head 2"]
+
+
+def test_a_broken_configuration_lets_nothing_be_made_and_everything_be_taken_away(world: World) -> None:
+    def broken() -> t.NoReturn:
+        raise SiteFault("vtorque.yml", "line 3: no such parameter")
+
+    asked = {
+        do: dataclasses.replace(PART, do=do, guests=PART.guests[: do == "present"]) for do in ("present", "absent")
+    }
+    answers = {
+        do: serve.respond(io.BytesIO(json.dumps(form.to_dict(part)).encode()), {}, load=broken)
+        for do, part in asked.items()
+    }
+    assert (answers["present"]["error"]["fault"], answers["absent"]["removed"]) == ("site", ["domain vcn1-1"])
+    assert world.asked == ["absent 7.head 2"]
+
+
+def test_an_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: World) -> None:
+    world.error = NodeFault("bridge br0", "is missing", "see vtorque.yml")
+    answer = world.ask(PART)
+    error = {"fault": "node", "what": "bridge br0", "why": "is missing", "hint": "see vtorque.yml", "cause": ""}
+    assert answer == {"version": 1, "ok": False, "error": error, "left": ["slot 1"]}
+
+
+def test_what_the_system_refuses_is_answered_too(world: World) -> None:
+    world.error = OSError(1, "Operation not permitted")
+    assert world.ask(PART)["error"]["why"] == "[Errno 1] Operation not permitted"
+
+
+@pytest.mark.parametrize("do", ["present", "absent"])
+def test_what_nobody_foresaw_is_answered_with_what_is_left(world: World, do: t.Literal["present", "absent"]) -> None:
+    world.error = RuntimeError("not ours")
+    answer = world.ask(dataclasses.replace(PART, do=do, guests=PART.guests if do == "present" else ()))
+    assert answer["error"]["what"] == "a fault in vTorque itself: RuntimeError"
+    assert answer["error"]["why"] == "not ours"
+    assert answer["left"] == ["slot 1"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}', b"[" * 100_000, b" " * (serve.LIMIT + 1)],
+    ids=["nothing", "half", "list", "null", "no text", "keys missing", "deep", "long"],
+)
+def test_what_is_not_of_the_form_is_refused_before_anything_is_asked(world: World, data: bytes) -> None:
+    answer = world.ask(data)
+    assert answer["ok"] is False
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("version", 2), ("do", "restart"), ("job_id", "7;reboot"), ("node", "../cn1"), ("start", "2"), ("surplus", 1)],
+)
+def test_a_value_out_of_form_is_refused(world: World, key: str, value: object) -> None:
+    answer = world.ask(json.dumps({**form.to_dict(PART), key: value}).encode())
+    assert answer["ok"] is False
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "Q"}, "its state is Q"),
+        ({"state": "C"}, "its state is C"),
+        ({"start_count": 3}, "the server is at 3"),
+        ({"exec_host": ("cn2", "cn11")}, "it runs on cn2, cn11"),
+        ({"exec_host": ()}, "it runs on no node"),
+        ({"euser": "bob"}, "it is bob's"),
+        ({"job_id": "8.head"}, "speaks of 8.head"),
+    ],
+)
+def test_a_job_that_the_server_tells_otherwise_makes_no_guest(
+    world: World, changes: dict[str, t.Any], words: str
+) -> None:
+    world.job = dataclasses.replace(JOB, **changes)
+    answer = world.ask(PART)
+    assert words in answer["error"]["why"]
+    assert "present" not in world.asked
+
+
+def test_a_server_that_does_not_answer_is_the_sites_fault(world: World) -> None:
+    world.job = SiteFault("qstat", "no answer within 10 s")
+    assert world.ask(PART)["error"]["fault"] == "site"
+    assert "present" not in world.asked
+
+
+def test_long_and_short_names_of_a_node_are_one(world: World) -> None:
+    world.job = dataclasses.replace(JOB, exec_host=("cn1.site.org",))
+    assert world.ask(PART)["ok"] is True
+
+
+def test_a_request_for_another_node_is_refused(world: World) -> None:
+    answer = world.ask(dataclasses.replace(PART, node="cn10"))
+    assert "this is cn1" in answer["error"]["why"]
+    assert world.asked == []
+
+
+@pytest.mark.parametrize("ids", [{"uid": 4242}, {"gid": 4242}])
+def test_a_user_who_is_another_here_is_refused(world: World, ids: dict[str, int]) -> None:
+    part = dataclasses.replace(PART, owner=dataclasses.replace(OWNER, **ids))
+    assert "is asked for" in world.ask(part)["error"]["why"]
+    assert "present" not in world.asked
+
+
+def test_a_package_that_is_not_on_this_nodes_list_makes_no_guest(world: World) -> None:
+    """Whatever the mother superior let pass; files and commands are the user's own matter."""
+    asks = messages.Additions((messages.Package("make"),), (), (messages.Command("id"),))
+    answer = world.ask(dataclasses.replace(PART, additions=asks))
+    assert (answer["error"]["fault"], answer["error"]["what"]) == ("site", "metadata: make")
+    assert "present" not in world.asked
+    assert world.ask(dataclasses.replace(PART, additions=dataclasses.replace(asks, packages=())))["ok"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("packages", {"name": "--force-yes"}),
+        ("packages", {"name": "a b"}),
+        ("files", {"path": "x", "mode": "644", "content": ""}),
+        ("files", {"path": "/x\n", "mode": "644", "content": ""}),
+        ("files", {"path": "/x", "mode": "4755", "content": ""}),
+        ("files", {"path": "/x", "mode": "644", "content": "A A="}),
+        ("commands", {"line": "a\0b"}),
+        ("commands", {"line": "\ud800"}),
+    ],
+)
+def test_additions_out_of_form_are_refused_by_the_node_itself(world: World, kind: str, value: dict[str, str]) -> None:
+    part = form.to_dict(PART)
+    answer = world.ask(json.dumps({**part, "additions": {**part["additions"], kind: [value]}}).encode())
+    assert "not of the form demanded" in answer["error"]["why"]
+    assert world.asked == []
+
+
+def test_a_user_whose_groups_are_others_here_is_refused(world: World) -> None:
+    strange = max(os.getgrouplist("nobody", SOMEBODY.pw_gid)) + 1
+    owner = dataclasses.replace(OWNER, groups=(messages.Group("chem", strange),))
+    assert f"no member of group {strange} (chem)" in world.ask(dataclasses.replace(PART, owner=owner))["error"]["why"]
+    assert "present" not in world.asked
+
+
+@pytest.mark.parametrize("do", ["present", "absent"])
+@pytest.mark.parametrize(
+    ("connection", "ok"),
+    [
+        ("10.77.0.11 40000 10.77.0.12 22", True),
+        ("::ffff:10.77.0.11 40000 ::ffff:10.77.0.12 22", True),
+        ("10.77.0.12 40000 10.77.0.11 22", False),
+        ("10.77.0.1 40000 10.77.0.11 22", False),
+        ("UNKNOWN 65535 UNKNOWN 65535", False),
+        (" ", False),
+    ],
+)
+def test_only_the_jobs_mother_superior_may_ask_by_ssh(world: World, do: str, connection: str, ok: bool) -> None:
+    world.environment = {"SSH_CONNECTION": connection}
+    assert world.ask(dataclasses.replace(PART, do=do))["ok"] is ok
+
+
+def test_a_caller_by_ssh_cannot_remove_what_the_server_does_not_answer_for(world: World) -> None:
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.12 22"}
+    world.job = SiteFault("qstat", "no answer")
+    assert world.ask(dataclasses.replace(PART, do="absent"))["ok"] is False
+    assert world.asked == ["qstat 7.head"]
+
+
+@pytest.mark.parametrize(
+    ("led_by", "peer", "job_id", "ok"),
+    [
+        ("10.77.0.11", "10.77.0.11", "7.head", True),
+        ("10.77.0.11", "10.77.0.99", "7.head", False),  # a node that never led it
+        ("10.77.0.11", "10.77.0.11", "8.head", False),  # a job that never began here
+        ("", "10.77.0.11", "7.head", False),
+    ],
+)
+def test_of_a_job_that_was_purged_who_led_it_may_ask_for_its_end(
+    world: World, led_by: str, peer: str, job_id: str, ok: bool
+) -> None:
+    if led_by:
+        world.environment = {"SSH_CONNECTION": f"{led_by} 40000 10.77.0.11 22"}
+        assert world.ask(PART)["ok"]
+    world.asked.clear()
+    world.job = UnknownJob("job 7.head", "the batch server does not know it")
+    world.environment = {"SSH_CONNECTION": f"{peer} 40000 10.77.0.11 22"}
+    assert world.ask(dataclasses.replace(PART, do="absent", job_id=job_id, guests=()))["ok"] is ok
+    assert world.asked == [f"qstat {job_id}", *([f"absent {job_id} 2"] if ok else [])]
+
+
+@pytest.mark.parametrize(
+    ("do", "word"),
+    [("present", UnknownJob("job 7.head", "unknown")), ("absent", SiteFault("qstat", "no answer within 10 s"))],
+)
+def test_what_a_start_was_told_serves_for_its_end_alone_and_not_while_the_server_is_silent(
+    world: World, do: str, word: VTorqueError
+) -> None:
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
+    assert world.ask(PART)["ok"]
+    world.asked.clear()
+    world.job = word
+    assert world.ask(dataclasses.replace(PART, do=do, guests=PART.guests[: do == "present"]))["ok"] is False
+    assert world.asked == ["qstat 7.head"]
+
+
+def test_a_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_words: object, **_how: object) -> t.NoReturn:
+        raise VTorqueError("superior.json was not written") from OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(serve.superior, "keep", full)
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
+    error = world.ask(PART)["error"]
+    assert (error["fault"], error["cause"]) == ("node", "disk")
+    assert world.asked == ["qstat 7.head"]
+
+
+def test_the_settings_are_the_policys_word() -> None:
+    policy = dataclasses.replace(
+        Policy(), bridge="br7", mac_prefix="52:54:01", node_number=5, vm_img_dir="/pool", libvirt_uri="test:///default",
+        allow_emulation=True, max_vms_per_node=9, ntp_server_2="10.0.0.9", timeout=99, ssh_timeout=7,
+        ip_to_mac_script="/map", hypervisor_default="qemu", arch_default="aarch64",
+    )  # fmt: skip
+    settings = node_settings.settings_of(policy, "cn1")
+    assert (settings.bridge, settings.mac(1), settings.pool) == ("br7", "52:54:01:00:05:01", pathlib.Path("/pool"))
+    assert (settings.libvirt_uri, settings.allow_emulation, settings.max_guests) == ("test:///default", True, 9)
+    assert (settings.hypervisor_default, settings.arch_default) == ("qemu", "aarch64")
+    assert (settings.ntp_servers, settings.ready_timeout_s, settings.ssh_timeout_s) == (("10.0.0.9",), 99.0, 7.0)
+    # a script that is named and not switched on is not called
+    assert settings.ip_to_mac_script is None
+    mapped = node_settings.settings_of(dataclasses.replace(policy, custom_ip_mapping=True), "cn1")
+    assert mapped.ip_to_mac_script == pathlib.Path("/map")
+
+
+def test_the_policy_is_read_once_and_again_while_it_cannot_be() -> None:
+    said: list[Policy | SiteFault] = [SiteFault("vtorque.yml", "half written"), Policy(bridge="br7")]
+
+    def load() -> Policy:
+        one = said.pop(0)
+        if isinstance(one, SiteFault):
+            raise one
+        return one
+
+    read = serve._read_once(load)
+    with pytest.raises(SiteFault, match="half written"):
+        read()
+    assert [read().bridge, read().bridge] == ["br7", "br7"]
+
+
+def test_what_guests_need_is_loaded_before_a_worker_is_begun_and_not_without_guests() -> None:
+    """Its two processes would each load it else."""
+    program = f"""
+import io, json, sys, {serve.__name__} as node
+def missing():
+    return [name for name in node.NEEDED if name not in sys.modules]
+def begin(*_words, **_more):
+    print(json.dumps([before == list(node.NEEDED), missing()]))
+    return ()
+import types
+node.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
+node.client.present = begin
+before = missing()
+node.respond(io.BytesIO(sys.stdin.buffer.read()), {{}}, load=node.Policy)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(form.to_dict(PART)).encode(), capture_output=True,
+        timeout=60, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert json.loads(done.stdout) == [True, []]
+
+
+def test_the_program_answers_in_one_line_and_exits_0() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", vtorque_node.__name__], input=b"{}", capture_output=True, timeout=60, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 1
+    assert json.loads(done.stdout)["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [(b"", b""), (b'{"version": 1', b""), (b'{"version": 1}\n', b'{"version": 1}\n'), (b"{}\n{}\n", b"{}\n")],
+    ids=["nothing", "cut off", "whole", "more"],
+)
+def test_only_a_whole_line_tells_guests_of_their_job(said: bytes, heard: bytes) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, said)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        assert serve._second_line(stream, 60.0) == heard
+
+
+def test_a_caller_who_says_nothing_is_not_waited_for_without_end() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        assert serve._second_line(stream, 0.0) == b""
+    os.close(writing)
+
+
+@pytest.mark.parametrize(("told", "word"), [(b"", b""), (b"{}\n", b"told")], ids=["gone", "told"])
+def test_guests_are_held_until_the_second_line(told: bytes, word: bytes) -> None:
+    """The hold is open while the line is waited for, and let go of when the caller is gone."""
+    program = f"""
+import os, {serve.__name__} as node
+holding, held = os.pipe()
+def respond(stream, *_words, hold, **_more):
+    stream.readline()
+    hold.take(held, node.Deadline.after(60))
+    return {{"ok": True, "guests": ["one"]}}
+def join(*_words, **_more):
+    os.write(held, b"told")
+    return {{"ok": True}}
+node.respond, node.respond_join, node._note_neighbours = respond, join, lambda *_words: None
+node.main()
+os.write(2, os.read(holding, 9))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=b"{}\n" + told, capture_output=True, timeout=60, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (done.stdout.count(b"\n"), done.stderr) == (1 + bool(told), word)
+
+
+def test_who_told_the_guests_does_not_wait_for_the_look_at_the_neighbours() -> None:
+    """Their streams end with us although that look has not ended."""
+    program = f"""
+import json, os, sys, {serve.__name__} as node
+from {serve.__name__.rsplit(".", 2)[0]}.bridge import exclusive_note
+from {messages.__name__} import JobMap, KeyPair
+def look(job_id, start, _policy, _node, directory):
+    os.mkfifo(sys.argv[1])
+    open(sys.argv[1], "w").write(f"{{job_id}} {{start}} {{directory.name}}")
+exclusive_note.note_neighbours = look
+told = JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KeyPair(*{dataclasses.astuple(KEY)!r}))
+node.from_dict = lambda *_words: told
+node._note_neighbours(b"{{}}", node.Policy)
+"""
+    with tempfile.TemporaryDirectory() as place:
+        fifo = f"{place}/looks"
+        done = subprocess.run(
+            [sys.executable, "-c", program, fifo], stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+            check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == (b"", b"")
+        with contextlib.closing(inotify_simple.INotify()) as watch:
+            watch.add_watch(place, inotify_simple.flags.CREATE)
+            if not os.path.exists(fifo):
+                assert watch.read(timeout=60_000)
+        assert pathlib.Path(fifo).read_text() == "7.head 2 7.head.2"
+
+
+@pytest.mark.parametrize(("ok", "words"), [(True, "['alice', '7.head', '2'] cn1"), (False, "")])
+def test_a_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, words: str) -> None:
+    program = f"""
+import {serve.__name__} as node
+from {serve.__name__.rsplit(".", 2)[0]}.bridge import leftover_processes
+node.respond = lambda *_words, **_caller: {{"ok": {ok}, "guests": []}}
+node.host_name = lambda: "cn1"
+leftover_processes.end_left_of_sister = lambda words, load, name: print(words, name)
+node.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--end-left", "alice", "7.head", "2"], capture_output=True, timeout=60,
+        check=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[1:] == ([words] if words else [])
+
+
+def test_the_umask_of_the_caller_closes_no_directory() -> None:
+    program = f"""
+import os, {serve.__name__} as node
+node.respond = lambda *_words, **_caller: {{"umask": os.umask(0), "ok": False}}
+node.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=True, umask=0o077,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert json.loads(done.stdout)["umask"] == 0o022
+
+
+def test_the_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> None:
+    prefix = tmp_path / "a prefix"
+    (prefix / "venv/bin").mkdir(parents=True)
+    python = prefix / "venv/bin/python"
+    python.write_text('#!/bin/sh\nenv | sort\nprintf "%s " "$@"\n')
+    python.chmod(0o755)
+    launcher = tmp_path / "vtorque-node"
+    launcher.write_text(templates.render("launchers/vtorque-node.sh.j2", site_dir=None, prefix=str(prefix)))
+    launcher.chmod(0o755)
+    environment = {
+        "PATH": "/evil",
+        "LD_PRELOAD": "",
+        "PYTHONHOME": "/evil",
+        "SSH_CONNECTION": "10.77.0.11 1 10.77.0.12 22",
+    }
+    done = subprocess.run([launcher], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    *lines, arguments = done.stdout.splitlines()
+    assert [line for line in lines if not line.startswith(("PWD=", "_=", "SHLVL="))] == [
+        "LC_ALL=C.UTF-8",
+        "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+        "SSH_CONNECTION=10.77.0.11 1 10.77.0.12 22",
+    ]
+    assert arguments.split() == ["-I", "-m", vtorque_node.__name__]
+    bare = subprocess.run([launcher], env={}, capture_output=True, text=True, timeout=60, check=False)
+    assert "SSH_CONNECTION" not in bare.stdout
+
+
+def test_mounts_of_the_site_are_told_in_its_order() -> None:
+    policy = Policy(vm_nfs_ws="fs:/ws", vm_nfs_opt="fs:/opt", mounts=("/srv/x /x virtiofs ro",), nfs_timeout=7)
+    settings = node_settings.settings_of(dataclasses.replace(policy, home_via="virtiofs"), "cn1")
+    assert [(one.kind, one.source, one.target, one.options) for one in settings.mounts] == [
+        ("nfs", "fs:/ws", "/workspace", ""), ("nfs", "fs:/opt", "/opt-hpc", ""), ("virtiofs", "/srv/x", "/x", "ro"),
+    ]  # fmt: skip
+    assert (settings.home_via, settings.home_export, settings.mount_s) == ("virtiofs", None, 7)
+
+
+def test_whoever_is_let_in_may_ask_how_the_node_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front end has no part in any job: the batch server is not asked for one."""
+    asked: list[float] = []
+
+    def examine(_load: object, node: str, timeout_s: float) -> health_report.Report:
+        asked.append(timeout_s)
+        return health_report.Report(node, (health_report.Finding("libvirt"),), 1.0, 2.0)
+
+    monkeypatch.setattr(doctor_call, "examine_here", examine)
+    data = json.dumps(health_report.ReportRequest(7).to_dict()).encode()
+    answer = serve.respond(io.BytesIO(data), {"SSH_CONNECTION": "10.0.0.9 1 10.0.0.1 22"})
+    assert answer["ok"] is True
+    assert health_report.report_from_dict("cn1", answer["report"]).well
+    assert asked == [7.0]
+    refused = serve.respond(io.BytesIO(b'{"version": 2, "do": "report"}'), {})
+    assert (refused["ok"], refused["error"]["what"]) == (False, "the request for a report")
+
+
+LOST = messages.LostGuest(1, "lost", "7.head", 2, "cn2", "vcn2-1", "it was destroyed", "the end")
+FROM_CN2 = {"SSH_CONNECTION": "10.77.0.12 4711 10.77.0.11 22"}
+
+
+def tell(lost: messages.LostGuest, environment: dict[str, str]) -> dict[str, t.Any]:
+    data = json.dumps(form.to_dict(lost)).encode()
+    return serve.respond(io.BytesIO(data), environment, load=Policy)
+
+
+@pytest.fixture
+def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.Path:
+    """The run directory of a start that cn1 leads."""
+    directory = tmp_path / "jobs/7.head.2"
+    directory.mkdir(parents=True)
+    (directory / "ready.json").write_text("{}")
+    job_snapshot.keep(JOB, directory)
+    real = node_settings.settings_of
+    monkeypatch.setattr(serve, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    assert world.asked == []
+    return directory
+
+
+def test_a_sister_tells_of_her_lost_guest(leading: pathlib.Path, world: World) -> None:
+    """The job's shell is let know; the server is not asked."""
+    assert tell(LOST, FROM_CN2)["ok"]
+    lost = json.loads((leading / "lost.json").read_text())
+    assert lost.pop("when") > 0
+    assert lost == {"guest": "vcn2-1", "node": "cn2", "reason": "it was destroyed", "console": "the end"}
+    assert tell(dataclasses.replace(LOST, guest="vcn2-2"), FROM_CN2)["ok"]
+    assert json.loads((leading / "lost.json").read_text())["guest"] == "vcn2-1", "the first is the one that is told"
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "environment", "why"),
+    [
+        (LOST, {}, "that is not its sister cn2"),
+        (LOST, {"SSH_CONNECTION": "10.77.0.13 1 10.77.0.11 22"}, "that is not its sister cn2"),
+        (dataclasses.replace(LOST, node="cn3"), FROM_CN2, "cn3 has no part in it"),
+        (dataclasses.replace(LOST, node="cn1"), FROM_CN2, "cn1 has no part in it"),
+        (dataclasses.replace(LOST, start=1), FROM_CN2, "does not lead such a start"),
+        (dataclasses.replace(LOST, job_id="8.head"), FROM_CN2, "does not lead such a start"),
+        (dataclasses.replace(LOST, reason="two\nlines"), FROM_CN2, "not of the form"),
+        (dataclasses.replace(LOST, guest="../x"), FROM_CN2, "not of the form"),
+    ],
+)
+def test_who_has_no_part_in_a_start_ends_no_job(
+    leading: pathlib.Path, lost: messages.LostGuest, environment: dict[str, str], why: str
+) -> None:
+    answer = tell(lost, environment)
+    assert not answer["ok"]
+    assert why in answer["error"]["why"]
+    assert not (leading / "lost.json").exists()
+
+
+def test_a_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
+    job_snapshot.keep(dataclasses.replace(JOB, exec_host=("cn3", "cn2", "cn1")), leading)
+    assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
+
+
+def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[t.Any] = []
+
+    def present(*_words: object, tell: t.Sequence[str], **_more: object) -> tuple[messages.GuestFacts, ...]:
+        told.append(list(tell))
+        return (FACTS,)
+
+    monkeypatch.setattr(serve.client, "present", present)
+    assert world.ask(PART)["ok"]
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 1 10.77.0.11 22"}
+    assert world.ask(PART)["ok"]
+    assert told[0] == []
+    assert told[1][told[1].index("--") + 1 :] == ["cn1", str(pathlib.Path(sys.prefix).parent / "bin/vtorque-node")]
+
+
+@pytest.mark.parametrize("told", [(), (GuestUpdates("vcn1-1", "timed out", 2, 60.0, "3 more were not begun"),)])
+def test_guests_are_joined_updated_and_only_then_the_users_to_add_to(
+    world: World, monkeypatch: pytest.MonkeyPatch, told: tuple[GuestUpdates, ...]
+) -> None:
+    """After the site's prologue, which may give them package sources; what became of it is answered."""
+    done: list[str] = []
+
+    def notes(what: str, result: object = None) -> t.Callable[..., object]:
+        return lambda *_words: (done.append(what), result)[1]
+
+    monkeypatch.setattr(serve.join, "guests_of", lambda *_words: (types.SimpleNamespace(name="vcn1-1"),))
+    monkeypatch.setattr(serve.join, "join", notes("join"))
+    monkeypatch.setattr(serve.data_disk, "mount", notes("disk"))
+    monkeypatch.setattr(serve.site_scripts, "run_prologues", notes("prologues"))
+    monkeypatch.setattr(serve.security_updates, "install", notes("updates", told))
+    monkeypatch.setattr(serve.user_additions, "make", notes("additions"))
+    job_map = messages.JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KEY)
+    answer = serve.respond_join(json.dumps(form.to_dict(job_map)).encode(), world.ask(PART), load=Policy)
+    assert answer["ok"]
+    assert answer["updates"] == [form.to_dict(one) for one in told]
+    assert done == ["join", "disk", "prologues", "updates", "additions"]
+
+
+BARE = dataclasses.replace(PART, node="cn2", guests=(), bare_slots=2)
+BARE_HOST = messages.BareHost("10.77.0.12", KEY.public)
+
+
+@pytest.fixture
+def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """This is cn2, which stays bare; what the room below is asked."""
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import bare_host
+
+    def present(part: messages.NodePart, _settings: object, _deadline: object, at: str) -> messages.BareHost:
+        world.asked.append(f"bare present {part.bare_slots} at {at}")
+        return BARE_HOST
+
+    def join(job_map: messages.JobMap, *_more: object) -> None:
+        world.asked.append(f"bare join {job_map.job_id}")
+
+    monkeypatch.setattr(serve, "host_name", lambda: "cn2")
+    monkeypatch.setattr(bare_host, "present", present)
+    monkeypatch.setattr(bare_host, "join", join)
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 ::ffff:10.77.0.12 22"}
+    return world
+
+
+def joined(world: World, job_id: str, start: int) -> dict[str, t.Any]:
+    """The answer to the map of a start, after the part of PART's start."""
+    told = messages.JobMap(1, "join", job_id, start, "cn2", 60.0, (), KEY)
+    before = world.ask(BARE)
+    return serve.respond_join(json.dumps(form.to_dict(told)).encode(), before, load=Policy)
+
+
+def test_a_host_that_stays_bare_says_how_it_is_reached_and_is_told_of_the_job(bare: World) -> None:
+    answer = bare.ask(BARE)
+    assert answer["ok"]
+    assert answer["bare"] == [form.to_dict(BARE_HOST)]
+    assert answer["guests"] == []
+    assert joined(bare, "7.head", 2)["ok"]
+    once = ["qstat 7.head", "bare present 2 at 10.77.0.12"]
+    assert bare.asked == [*once, *once, "bare join 7.head"]
+
+
+@pytest.mark.parametrize(("job_id", "start"), [("8.head", 2), ("7.head", 1)])
+def test_who_asked_for_one_start_brings_no_keys_of_another(bare: World, job_id: str, start: int) -> None:
+    """A mother superior may speak for her own job alone."""
+    answer = joined(bare, job_id, start)
+    assert not answer["ok"]
+    assert "not the start that was just asked for" in answer["error"]["why"]
+    assert not [asked for asked in bare.asked if asked.startswith("bare join")]
+
+
+def test_a_bare_host_is_checked_like_any(bare: World) -> None:
+    bare.environment = {"SSH_CONNECTION": "10.77.0.99 40000 10.77.0.12 22"}
+    assert "not its mother superior" in str(bare.ask(BARE)["error"])
+    bare.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.12 22"}
+    assert not bare.ask(dataclasses.replace(BARE, guests=(SPEC,)))["ok"]
+    assert not [asked for asked in bare.asked if asked.startswith("bare")]
