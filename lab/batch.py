@@ -14,8 +14,7 @@ import sys
 import inotify_simple
 
 from .daemons import ENVIRONMENT, DaemonError, run
-from .node import LAB
-from .state import NodePlan
+from .state import LAB, NodePlan
 
 SOCKETS = pathlib.Path("/run/lab-torque")
 RUN = pathlib.Path("/run/lab")

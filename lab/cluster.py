@@ -18,8 +18,8 @@ import time
 import typing as t
 
 from . import cgroups, ending, installed, keys, network
-from .node import LAB, OWN_VENV, VENV
-from .state import FRONT_END, Facts, LabError, Mount, NodePlan, Process, State, addresses
+from .node import OWN_VENV, VENV
+from .state import FRONT_END, LAB, Facts, LabError, Mount, NodePlan, Process, State, addresses
 
 NODES = ("fe", "cn1", "cn2")
 CHECKOUT = pathlib.Path(__file__).resolve().parents[1]

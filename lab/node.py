@@ -22,10 +22,8 @@ import uuid
 
 from . import cgroups, namespaces
 from .namespaces import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT, mount
-from .state import NodePlan
+from .state import LAB, NodePlan
 
-LAB = pathlib.Path("/opt/vtorque-lab")
-"""Where a node sees the lab's own Python package."""
 OWN_VENV = LAB / "venv"
 """Where it sees the Python that runs the lab's own programs, whether the product is there or not."""
 VENV = pathlib.Path("/opt/vtorque/venv")

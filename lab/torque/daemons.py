@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
 
         return serve(options.home, options.socket_dir, options.host, options.poll, options.recovers, options.cgroups)
     from .server import Settings
-    from .server import serve as serve_jobs
+    from .server_daemon import serve as serve_jobs
 
     return serve_jobs(
         Settings(

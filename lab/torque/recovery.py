@@ -13,15 +13,28 @@ from __future__ import annotations
 import json
 import typing as t
 
-from . import hooks
+from . import hooks, wire
 from .job import Job
+from .log import Log
+from .sister import NodeDaemon
 from .superior import Superior
 
-if t.TYPE_CHECKING:
-    from .mom import Mom
+
+class RestartedDaemon(NodeDaemon, t.Protocol):
+    """What a MOM offers to what takes up the jobs of the one before it."""
+
+    superiors: dict[str, Superior]
+    helped: dict[str, Job]
+    log: Log
+
+    def over(self, superior: Superior, obituary: wire.Message) -> None:
+        """Hear that a job which this node led has ended."""
+
+    def remove_cgroups_but(self, going_on: set[str]) -> None:
+        """Remove the cgroups that an earlier MOM made."""
 
 
-def go_on(mom: Mom) -> None:
+def go_on(mom: RestartedDaemon) -> None:
     """Take up the jobs whose session lives, as their mother superior, and those that this node helps with."""
     for path in sorted(mom.files.kept.glob("*.json")):
         job = Job.from_json(json.loads(path.read_text()))
@@ -35,7 +48,7 @@ def go_on(mom: Mom) -> None:
             mom.log.write("Job", job.id, "attempting to recover job in state RUNNING")
 
 
-def living_session(mom: Mom, job: Job) -> int:
+def living_session(mom: RestartedDaemon, job: Job) -> int:
     """The session that the task file of a job names, while the process that leads it is the same; else 0."""
     task = mom.files.of(job, "TK")
     if not task.exists():
@@ -44,7 +57,7 @@ def living_session(mom: Mom, job: Job) -> int:
     return int(session) if hooks.process_fields(int(session))[19:20] == [began] else 0
 
 
-def clear(mom: Mom) -> None:
+def clear(mom: RestartedDaemon) -> None:
     """Kill the sessions and drop the files of jobs that do not go on."""
     going_on = {job.hashname for job in (*mom.helped.values(), *(one.job for one in mom.superiors.values()))}
     ids = {*mom.helped, *mom.superiors}

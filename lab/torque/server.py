@@ -9,13 +9,10 @@ import contextlib
 import fnmatch
 import functools
 import json
-import os
 import pathlib
 import pwd
 import selectors
-import signal
 import socket
-import sys
 import time
 import typing as t
 
@@ -344,23 +341,3 @@ class Server:
             if job.exit_status == ABORT:
                 self.log.mail(self.settings.home / "mail", job.user, f"Job {job.id} Aborted by PBS Server")
             self.complete(job)
-
-
-def serve(settings: Settings) -> int:
-    """Run the server until SIGTERM."""
-    from .requests import answer
-
-    os.umask(0o022)
-    loop = Loop()
-    server = Server(settings, loop)
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    signal.set_wakeup_fd(write)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _signal, _frame: loop.stop())
-    loop.drain(read)
-    server.start(answer)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    loop.run()
-    return 0

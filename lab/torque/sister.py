@@ -14,10 +14,24 @@ import typing as t
 
 from . import hooks
 from .job import Job
-from .jobfiles import Account, account_of
+from .jobfiles import Account, JobFiles, account_of
 
-if t.TYPE_CHECKING:
-    from .mom import Mom
+
+class NodeDaemon(t.Protocol):
+    """What a MOM offers to those that do a part of its work."""
+
+    host: str
+    files: JobFiles
+    alarm: float
+
+    def make_cgroups(self, job: Job) -> None:
+        """Make the cgroups of a job that has come to this node."""
+
+    def remove_cgroups(self, job: Job) -> None:
+        """Remove the cgroups of a job."""
+
+    def set_fault(self, text: str) -> None:
+        """Take the node down, with this message."""
 
 
 def fault_text(path: pathlib.Path, status: int) -> str:
@@ -25,7 +39,7 @@ def fault_text(path: pathlib.Path, status: int) -> str:
     return f"ERROR: prolog/epilog failed, file: {path}, exit: {status}, nonzero p/e exit status"
 
 
-def join(mom: Mom, job: Job) -> int:
+def join(mom: NodeDaemon, job: Job) -> int:
     """A job arrives: prologue.parallel, then prologue.user.parallel.
 
     Returns:
@@ -63,7 +77,7 @@ def join(mom: Mom, job: Job) -> int:
     return 0
 
 
-def end(mom: Mom, job: Job) -> None:
+def end(mom: NodeDaemon, job: Job) -> None:
     """A job leaves: epilogue.user.parallel, then epilogue.parallel, with closed streams and deaf to HUP, INT, TERM."""
     rank = job.names.index(mom.host)
     base = mom.files.base_environment()
@@ -94,7 +108,7 @@ def end(mom: Mom, job: Job) -> None:
     mom.files.remove(job, with_streams=True)
 
 
-def precancel(mom: Mom, job: Job, account: Account, session: int, by_walltime: bool) -> None:
+def precancel(mom: NodeDaemon, job: Job, account: Account, session: int, by_walltime: bool) -> None:
     """epilogue.precancel on the mother superior, as the user, also in the main process."""
     base = mom.files.base_environment()
     null = os.open(os.devnull, os.O_WRONLY)
