@@ -86,7 +86,7 @@ check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, ants
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@cd build/import && MYPYPATH=. ../venv/bin/mypy --config-file ../../pyproject.toml -p ansible_collections.mikelangelo.vtorque.plugins
 	@MYPYPATH=build/import $(PY) -m mypy lab tests/bench
-	@PYTHONPATH=build/import build/venv/bin/lint-imports --no-logo
+	@PYTHONPATH=build/import:. build/venv/bin/lint-imports --no-logo
 	@shellcheck -x $$(git ls-files '*.sh') .ci/run
 	@tests/collection.sh lint
 
@@ -118,8 +118,8 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
 	@$(LAB) install
-	@VTORQUE_BY_ROLES=1 $(PYTEST) -q -n $(LABS) --dist loadfile $(SHORT) tests/e2e $(FURNISHED:%=--ignore=%)
-	@$(PYTEST) -q -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED)
+	@VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile $(SHORT) tests/e2e $(FURNISHED:%=--ignore=%)
+	@$(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED)
 
 .PHONY: docs
 docs: prepare-test ## the manuals and the reference of plugins and roles as web pages, in build/docs/html
