@@ -108,7 +108,7 @@ def test_first_line_is_the_first_write_and_the_end_is_when_the_file_goes(tmp_pat
 @pytest.mark.parametrize("module", [readiness, agent])
 def test_stand_in_replaces_one_function_that_is_there(module: types.ModuleType) -> None:
     """The rest of the module is as it is installed; a function that was renamed is no more replaced in silence."""
-    name = module.__name__.rpartition(".")[2]
+    name = module.__name__.removeprefix(f"{stand_in.PACKAGE}.")
     text = pathlib.Path(str(module.__file__)).read_text(encoding="utf-8")
     tree = ast.parse(stand_in.replaced(text, name))
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -138,10 +138,10 @@ def test_stand_in_answers_at_once_for_every_guest() -> None:
     for name, words in stand_in.WORDS.items():
         exec(words, spaces[name])
     guests = [types.SimpleNamespace(name=f"vcn{n}-1", mac=f"52:54:00:00:{n:02x}:01") for n in (1, 0x20)]
-    found = spaces["readiness"]["wait_ready"](guests, None, None, None, ssh_timeout_s=5.0)
+    found = spaces["guest.readiness"]["wait_ready"](guests, None, None, None, ssh_timeout_s=5.0)
     assert found == {"vcn1-1": "10.0.1.1", "vcn32-1": "10.0.32.1"}
     orders = [(agent.Channel("vcn1-1", pathlib.Path("/none"), "token"), "script")]
-    assert spaces["agent"]["order_all"](orders, None) == {"vcn1-1": agent.Done(0, "")}
+    assert spaces["guest.agent"]["order_all"](orders, None) == {"vcn1-1": agent.Done(0, "")}
 
 
 def test_prologue_is_what_the_shell_to_be_has_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
