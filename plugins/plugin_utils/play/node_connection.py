@@ -22,7 +22,7 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.resource_limits import WORDS, WORDS_BYTES, leash
-from ...module_utils.system.ssh_options import KEX_ALGORITHMS
+from ...module_utils.system.ssh_options import root_arguments
 from .node_socket import EarlyNode
 
 LIMIT = (1 << 20) + 1
@@ -31,12 +31,6 @@ CHUNK = 1 << 16
 COMPLAINT = 4096
 END_S = 2.0
 """For a program that is not wanted any more to end."""
-SSH_OPTIONS = (
-    "ControlMaster=no", "ControlPath=none", "BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no",
-    "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no", "ServerAliveInterval=5",
-    "ServerAliveCountMax=3", "LogLevel=ERROR", "UpdateHostKeys=no", f"KexAlgorithms={KEX_ALGORITHMS}",
-)  # fmt: skip
-"""A connection that is kept would outlive the hook; nothing of root's own settings has a say."""
 SETPRIV, SSH = "/usr/bin/setpriv", "/usr/bin/ssh"
 
 
@@ -68,9 +62,7 @@ def ssh_command(program: pathlib.Path, host: str, timeout_s: int) -> list[str]:
         host: name or address.
         timeout_s: seconds for the connection.
     """
-    options = [word for option in (*SSH_OPTIONS, f"ConnectTimeout={timeout_s}") for word in ("-o", option)]
-    ssh = [SSH, "-F", "none", "-T", *options, "-l", "root", "--", host, shlex.quote(str(program))]
-    return [SETPRIV, "--pdeathsig", "KILL", *ssh]
+    return [SETPRIV, "--pdeathsig", "KILL", SSH, *root_arguments(host, timeout_s), shlex.quote(str(program))]
 
 
 class NodeCall:

@@ -65,7 +65,7 @@ LOOKS = frozenset({
     "read_phases", "read_plan", "read_updates", "ready_record", "process_id.ProcessId", "process_id.ProcessId.of",
     "records.ReadyBare", "records.ReadyGuest", "records.ReadyRecord", "records.ReadyRecord.from_dict",
     "process_id.boot_id", "layout.job_key", "log_line.log_line", "files.read_json", "layout.run_directory",
-    "clock.since_epoch", "layout.starts_of", "require_distinct", "reversed", "round", "said.write",
+    "clock.since_epoch", "layout.starts_of", "require_distinct", "reversed", "root_arguments", "round", "said.write",
     "select.select", "selector.get_map", "selector.register", "selector.select", "selector.unregister",
     "selectors.PollSelector", "self._begin_again", "self._complained", "self._open.recv", "self._process.kill",
     "self._process.poll", "self._process.wait", "self.seconds.setdefault",

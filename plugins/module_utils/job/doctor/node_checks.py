@@ -15,7 +15,7 @@ import typing as t
 from ...errors import SiteFault, VTorqueError
 from ...rendering import templates
 from ...system.resource_limits import WORDS, WORDS_BYTES, leash
-from ...system.ssh_options import KEX_ALGORITHMS
+from ...system.ssh_options import root_arguments
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
 from ..batch.api import NOTE_PREFIX, BatchNode, BatchSystem
 from ..batch.host_match import same_host
@@ -282,10 +282,7 @@ def ssh_call(node: str, timeout_s: float, ssh: str = SSH) -> list[str]:
     """
     if node.startswith("-") or not node.replace("-", "").replace(".", "").replace("_", "").isalnum():
         raise VTorqueError(f"node {node[:80]!r}", "is not of the form of a host name")
-    options = ("BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no", "ForwardX11=no", "ControlMaster=no",
-               "ControlPath=none", f"ConnectTimeout={max(1, int(timeout_s))}", "LogLevel=ERROR",
-               f"KexAlgorithms={KEX_ALGORITHMS}")  # fmt: skip
-    return [ssh, "-F", "none", "-T", *(word for option in options for word in ("-o", option)), "-l", "root", "--", node]
+    return [ssh, *root_arguments(node, timeout_s)]
 
 
 def last_words(complaint: bytes, status: int) -> str:

@@ -17,7 +17,7 @@ from ...errors import VTorqueError
 from ...frozen import frozen
 from ...state import delivery_queue, layout
 from ...system import clock, log_line, supervised
-from ...system.ssh_options import KEX_ALGORITHMS
+from ...system.ssh_options import root_arguments
 from ...text import printable
 from ..batch.host_match import same_host
 from ..config.parameters import Policy
@@ -99,7 +99,7 @@ def _try(
 ) -> tuple[str, str]:
     try:
         with subprocess.Popen(
-            [*ssh, *ssh_arguments(policy), host, f"{policy.prefix}/bin/{PROGRAM}"],
+            [*ssh, *root_arguments(host, policy.ssh_timeout), f"{policy.prefix}/bin/{PROGRAM}"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
             env=supervised.clean_environment(),
         ) as process:  # fmt: skip
@@ -126,16 +126,6 @@ def _talk(process: subprocess.Popen[bytes], job_id: str, start: int, whole: t.Bi
     parcel = transfer_format.pack(job_id, start, state_dir / "records" / layout.job_key(job_id, start))
     _nothing, complaint = process.communicate(transfer_format.written(parcel), timeout=SEND_S)
     return printable(complaint.decode(errors="replace").strip().replace("\n", " "))[:500]
-
-
-def ssh_arguments(policy: Policy) -> tuple[str, ...]:
-    """Nobody's configuration, no question, a host key that is known."""
-    options = (
-        "ControlMaster=no", "ControlPath=none", "BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no",
-        "ForwardX11=no", f"ConnectTimeout={policy.ssh_timeout}", "ServerAliveInterval=5", "ServerAliveCountMax=3",
-        f"KexAlgorithms={KEX_ALGORITHMS}",
-    )  # fmt: skip
-    return ("-F", "none", "-T", "-l", "root", *(word for option in options for word in ("-o", option)))
 
 
 def send_waiting(

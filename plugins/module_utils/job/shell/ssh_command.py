@@ -11,25 +11,10 @@ import pwd
 import typing as t
 
 from ...state.records import ReadyGuest, ReadyRecord
-from ...system.ssh_options import KEX_ALGORITHMS
+from ...system.ssh_options import GUEST_LOGIN, X11, option_arguments
 
 SSH = "/usr/bin/ssh"
 SETPRIV = "/usr/bin/setpriv"
-
-OPTIONS = (
-    "BatchMode=yes", "StrictHostKeyChecking=yes", "GlobalKnownHostsFile=none", "CheckHostIP=no", "VerifyHostKeyDNS=no",
-    "UpdateHostKeys=no", "HostKeyAlgorithms=ssh-ed25519", "IdentitiesOnly=yes", "IdentityAgent=none",
-    "PreferredAuthentications=publickey", "PubkeyAuthentication=yes", "PasswordAuthentication=no",
-    "KbdInteractiveAuthentication=no", "HostbasedAuthentication=no", "GSSAPIAuthentication=no", "ForwardAgent=no",
-    "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no", "ControlMaster=no", "ControlPath=none",
-    "ProxyCommand=none", "CanonicalizeHostname=no", "Compression=no", "EscapeChar=none", "ConnectTimeout=30",
-    "ConnectionAttempts=1", "TCPKeepAlive=yes", "ServerAliveInterval=15", "ServerAliveCountMax=4", "LogLevel=ERROR",
-    f"KexAlgorithms={KEX_ALGORITHMS}",  # to a guest of this same node: what is said crosses no wire
-)  # fmt: skip
-
-X11_OPTIONS = ("ForwardX11=yes", "ForwardX11Trusted=yes", "LogLevel=FATAL")
-"""With `qsub -X` the job may do with the user's display what it may on bare metal, where it has the real cookie.  That
-the guest forwards none is not ssh's to say: the far end has clearer words."""
 
 
 def environment(term: str = "", display: str = "") -> dict[str, str]:
@@ -62,15 +47,8 @@ def ssh(
 ) -> list[str]:
     """The same, without a word about its end.  For the arguments see `command`."""
     guest: ReadyGuest = record.guests[0]
-    # ssh takes the first of several values
-    options = [
-        *(X11_OPTIONS if x11 else ()),
-        *OPTIONS,
-        f"HostKeyAlias={guest.name}",
-        f"UserKnownHostsFile={directory / 'known_hosts'}",
-    ]
+    own = (f"HostKeyAlias={guest.name}", f"UserKnownHostsFile={directory / 'known_hosts'}")
     call = [SSH, "-F", "none", "-tt" if terminal else "-T", "-i", str(directory / "job_key")]
-    for option in options:
-        call += ["-o", option]
+    call += option_arguments((*(X11 if x11 else ()), *GUEST_LOGIN, *own))
     call += ["-p", str(guest.port), "-l", record.user, "--", guest.address]
     return [*call, " ".join(["exec", record.far_end, *words])]

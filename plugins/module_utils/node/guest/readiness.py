@@ -27,7 +27,7 @@ import typing as t
 
 from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
 from ...system.clock import Deadline, Timings
-from ...system.ssh_options import KEX_ALGORITHMS
+from ...system.ssh_options import GUEST_PROBE, option_arguments
 from ..domain.connection import DomainEvent, Domains
 from ..network.addresses import Candidate, Neighbours, usable_address
 from ..system import inotify
@@ -100,20 +100,11 @@ class SshProbe:
     def __init__(self, ssh: pathlib.Path, known_hosts: pathlib.Path, address: str, timeout_s: float) -> None:
         self.address = address
         self.deadline = Deadline.after(timeout_s + 1.0)
-        options = {
-            "BatchMode": "yes", "PreferredAuthentications": "none", "StrictHostKeyChecking": "yes",
-            "UserKnownHostsFile": known_hosts, "GlobalKnownHostsFile": "/dev/null", "HostKeyAlias": "vtorque-guest",
-            "HostKeyAlgorithms": "ssh-ed25519", "CheckHostIP": "no", "UpdateHostKeys": "no",
-            "VerifyHostKeyDNS": "no", "ConnectTimeout": max(1, int(timeout_s)), "LogLevel": "ERROR",
-            "KexAlgorithms": KEX_ALGORITHMS, "IdentityFile": "none", "IdentityAgent": "none",
-        }  # fmt: skip
-        argv = [
-            str(ssh),
-            "-F",
-            "none",
-            "-T",
-            *(word for key, value in options.items() for word in ("-o", f"{key}={value}")),
-        ]
+        options = (
+            *GUEST_PROBE, f"UserKnownHostsFile={known_hosts}", "HostKeyAlias=vtorque-guest",
+            f"ConnectTimeout={max(1, int(timeout_s))}",
+        )  # fmt: skip
+        argv = [str(ssh), "-F", "none", "-T", *option_arguments(options)]
         self.process = subprocess.Popen(
             [*argv, "-l", PROBE_USER, "--", address, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},

@@ -252,6 +252,8 @@ def test_record_is_handed_over_without_anybodys_configuration(
     assert called.endswith(" fe /opt/vtorque/bin/vtorque-record\n")
     assert "StrictHostKeyChecking=yes" in called
     assert "BatchMode=yes" in called
+    assert "LogLevel=ERROR" in called
+    assert "UpdateHostKeys=no" in called
     assert "the record was handed over to fe" in capfd.readouterr().err
     assert delivery_queue.waiting(sender.place) == ()
 
