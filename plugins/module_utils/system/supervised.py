@@ -15,6 +15,8 @@ import sys
 import time
 import typing as t
 
+from .environment import ROOT_ENVIRONMENT
+
 GRACE_S = 3.0
 """Between the request to end and the end."""
 ORPHANS_S = 1.0
@@ -23,11 +25,6 @@ ENDING_S = GRACE_S + ORPHANS_S
 TASKS = pathlib.Path("/proc/self/task")
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 """linux/prctl.h"""
-
-
-def clean_environment(**more: str) -> dict[str, str]:
-    """What the programs of a hook run in: nothing of the job's."""
-    return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root", **more}
 
 
 def run(
@@ -57,7 +54,7 @@ def run(
     if timeout_s <= 0:
         return None, b""
     with _adopting_orphans():
-        return _run(command, timeout_s, log, dict(environment or clean_environment()), said, capture)
+        return _run(command, timeout_s, log, dict(environment or ROOT_ENVIRONMENT), said, capture)
 
 
 def _run(

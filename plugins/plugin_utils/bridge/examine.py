@@ -34,6 +34,7 @@ from ...module_utils.job.doctor import site_checks
 from ...module_utils.job.request.request import is_path
 from ...module_utils.node import doctor as node_doctor
 from ...module_utils.state import layout
+from ...module_utils.system.environment import TOOL_ENVIRONMENT
 from ...module_utils.text import printable
 from ...module_utils.wire.health_report import (
     BAD,
@@ -229,7 +230,7 @@ def call(command: t.Sequence[str], question: bytes, timeout_s: float) -> subproc
     with (
         selectors.DefaultSelector() as selector,
         subprocess.Popen(
-            command, bufsize=0, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            command, bufsize=0, env=TOOL_ENVIRONMENT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as process,
     ):  # fmt: skip

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
+from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ..faststart.spawn import EarlyProgram, begin
 from ..hooks import leave_cgroup
 
@@ -25,7 +26,6 @@ SETTINGS = "/run/vtorque/ansible.cfg"
 EARLY = "--early"
 JOB_ID = 5
 """Which word of the launcher's call is the job's id."""
-ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"}
 
 
 def main() -> int:
@@ -53,7 +53,7 @@ def begin_node(
         settings: Ansible's.
     """
     wanted = words[:2] == ["prologue", "yes"] and os.path.isfile(settings)  # noqa: PTH113 - pathlib takes its time
-    return begin((*command, EARLY), ENVIRONMENT) if wanted else None
+    return begin((*command, EARLY), ROOT_ENVIRONMENT) if wanted else None
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from ...module_utils.node.state import start_lock
 from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.system import supervised
+from ...module_utils.system.environment import ROOT_ENVIRONMENT
 
 PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_sweep"
 
@@ -51,6 +52,6 @@ def sweep_if_needed(places: Places) -> None:
         if something_unheld(places):
             # a session of its own: the MOM ends a hook with everything of its session
             subprocess.Popen(
-                supervised.program(PROGRAM), env=supervised.clean_environment(), cwd="/", start_new_session=True,
+                supervised.program(PROGRAM), env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip

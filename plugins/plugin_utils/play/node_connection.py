@@ -21,6 +21,7 @@ import typing as t
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.system.clock import Deadline
+from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.system.resource_limits import WORDS, WORDS_BYTES, leash
 from ...module_utils.system.ssh_options import root_arguments
 from .node_socket import EarlyNode
@@ -106,7 +107,7 @@ class NodeCall:
             try:
                 self._process = subprocess.Popen(
                     self._command, cwd="/", stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._complaint,
-                    env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"},
+                    env=ROOT_ENVIRONMENT,
                 )  # fmt: skip
             except OSError as error:
                 self.__exit__()

@@ -9,9 +9,8 @@ import os
 import pwd
 
 from ...module_utils.errors import UserFault, VTorqueError
+from ...module_utils.system.environment import LOGIN_ENVIRONMENT
 from ...module_utils.text import printable
-
-PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def find(name: str) -> pwd.struct_passwd:
@@ -58,6 +57,6 @@ def environment(who: pwd.struct_passwd) -> dict[str, str]:
         who: the user.
     """
     return {
+        **LOGIN_ENVIRONMENT,
         "HOME": who.pw_dir, "USER": who.pw_name, "LOGNAME": who.pw_name, "SHELL": who.pw_shell or "/bin/sh",
-        "PATH": PATH, "LANG": "C.UTF-8",
     }  # fmt: skip

@@ -43,7 +43,7 @@ LOOKS = frozenset({
     "NodeFault", "NodePart.removal", "Outcome", "Places", "Player", "ProcessId.of", "RefusalRecord", "SiteFault",
     "Start", "VTorqueError", "_KEY.fullmatch", "_Planner.begin", "_wait", "advice", "all", "all_guests", "any",
     "array_brake.array_of", "array_brake.refused_before", "bare_file", "batch.job", "batch.nodes", "bool",
-    "supervised.clean_environment", "broken_disk", "c.isprintable", "cls", "contextlib.ExitStack",
+    "broken_disk", "c.isprintable", "cls", "contextlib.ExitStack",
     "contextlib.suppress",
     "ctypes.CDLL", "ctypes.byref", "ctypes.c_int", "dataclasses.asdict", "dataclasses.replace", "decide",
     "delivery.front_end", "dict", "early_ssh.wanted", "early_login.site_speaks_first", "node_socket.digest",

@@ -14,6 +14,7 @@ import typing as t
 
 from ...errors import SiteFault, VTorqueError
 from ...rendering import templates
+from ...system.environment import TOOL_ENVIRONMENT
 from ...system.resource_limits import WORDS, WORDS_BYTES, leash
 from ...system.ssh_options import root_arguments
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
@@ -252,7 +253,7 @@ def reach(node: str, timeout_s: float, ssh: str = SSH) -> str:
         try:
             process = subprocess.Popen(
                 [*ssh_call(node, timeout_s, ssh), "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=complaint, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+                stderr=complaint, env=TOOL_ENVIRONMENT,
             )  # fmt: skip
         except OSError as error:
             return f"{ssh}: {error.strerror}"

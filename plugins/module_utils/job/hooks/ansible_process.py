@@ -14,6 +14,7 @@ import subprocess
 import typing as t
 
 from ...system import files, supervised
+from ...system.environment import ROOT_ENVIRONMENT
 
 SETTINGS = "ansible.cfg"
 """In the run directory of the node, for all its jobs: Ansible reads it when it begins to load."""
@@ -120,9 +121,10 @@ class Player:
 
     def _environment(self) -> dict[str, str]:
         # Python tries by a file whether it may write where temporary ones go, and that is /tmp without a word
-        return supervised.clean_environment(
-            ANSIBLE_CONFIG=str(self.settings), VTORQUE_HOOK=str(os.getpid()), TMPDIR=str(self._run_dir / HOME)
-        )
+        return {
+            **ROOT_ENVIRONMENT,
+            "ANSIBLE_CONFIG": str(self.settings), "VTORQUE_HOOK": str(os.getpid()), "TMPDIR": str(self._run_dir / HOME),
+        }  # fmt: skip
 
     def _tidy(self, pid: int) -> None:
         """What Ansible would have removed itself: its temporary files, in a directory with its number."""

@@ -16,7 +16,8 @@ import typing as t
 from ... import installed
 from ...errors import VTorqueError
 from ...state import delivery_queue, layout, login_fifos, shell_link
-from ...system import clock, files, supervised
+from ...system import clock, files
+from ...system.environment import ROOT_ENVIRONMENT
 from ...text import printable
 from ...wire import form
 from ...wire.messages import GuestConsole, GuestUse, NodePart
@@ -95,7 +96,7 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
             # a session of its own: the MOM ends a hook with everything of its session
             process = subprocess.Popen(
                 [*places.record, "--send", call.job_id, str(number)],
-                env=supervised.clean_environment(), cwd="/", start_new_session=True,
+                env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True,
                 stdin=subprocess.PIPE, stdout=log, stderr=log,
             )  # fmt: skip
     try:
@@ -272,5 +273,5 @@ def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
         said.seek(0)
         subprocess.Popen(
             [*start.places.node, END_LEFT, user, start.job_id, str(start.number)],
-            env=supervised.clean_environment(), cwd="/", start_new_session=True, stdin=said, stdout=log, stderr=log,
+            env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True, stdin=said, stdout=log, stderr=log,
         )  # fmt: skip

@@ -22,6 +22,7 @@ import typing as t
 from ...errors import UserFault, VTorqueError, error_from_dict
 from ...frozen import frozen
 from ...system import clock, files, supervised
+from ...system.environment import TOOL_ENVIRONMENT
 from ...text import printable
 from ..batch.api import BatchJob
 from ..config.parameters import Policy
@@ -170,7 +171,8 @@ def _become(job: BatchJob) -> list[str]:
 
 
 def _environment(job: BatchJob) -> dict[str, str]:
-    return supervised.clean_environment(HOME=pwd.getpwnam(job.euser).pw_dir, USER=job.euser, LOGNAME=job.euser)
+    # a user's script may call programs of /usr/sbin by name, such as ip(8)
+    return {**TOOL_ENVIRONMENT, "HOME": pwd.getpwnam(job.euser).pw_dir, "USER": job.euser, "LOGNAME": job.euser}
 
 
 def variables(job: BatchJob, policy: Policy) -> dict[str, str]:

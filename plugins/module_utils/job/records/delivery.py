@@ -16,7 +16,8 @@ import typing as t
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...state import delivery_queue, layout
-from ...system import clock, log_line, supervised
+from ...system import clock, log_line
+from ...system.environment import TOOL_ENVIRONMENT
 from ...system.ssh_options import root_arguments
 from ...text import printable
 from ..batch.host_match import same_host
@@ -101,7 +102,7 @@ def _try(
         with subprocess.Popen(
             [*ssh, *root_arguments(host, policy.ssh_timeout), f"{policy.prefix}/bin/{PROGRAM}"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
-            env=supervised.clean_environment(),
+            env=TOOL_ENVIRONMENT,
         ) as process:  # fmt: skip
             try:
                 why = _talk(process, job_id, start, whole, state_dir)

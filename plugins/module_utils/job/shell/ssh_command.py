@@ -11,6 +11,7 @@ import pwd
 import typing as t
 
 from ...state.records import ReadyGuest, ReadyRecord
+from ...system.environment import USER_TOOL_ENVIRONMENT
 from ...system.ssh_options import GUEST_LOGIN, X11, option_arguments
 
 SSH = "/usr/bin/ssh"
@@ -19,7 +20,7 @@ SETPRIV = "/usr/bin/setpriv"
 
 def environment(term: str = "", display: str = "") -> dict[str, str]:
     """What ssh itself runs in: nothing of the user's, but for the kind of his terminal and his display."""
-    clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    clean = dict(USER_TOOL_ENVIRONMENT)
     if term:
         clean["TERM"] = term
     if display:  # the MOM has put its cookie into the home of passwd, where xauth looks for it

@@ -13,6 +13,7 @@ import subprocess
 
 from ...errors import NodeFault, SiteFault
 from ...system.clock import Deadline
+from ...system.environment import TOOL_ENVIRONMENT
 from ...wire.messages import PUBLIC_KEY, BareHost
 from ..state.settings import NodeSettings
 
@@ -84,7 +85,7 @@ def _settings_of_sshd(user: str, address: str, settings: NodeSettings, deadline:
         done = subprocess.run(
             [str(settings.sshd), "-T", "-C", f"user={user},host={settings.node_name},addr={address}"],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=deadline.left_s(LOOK_S), check=False, cwd="/",
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+            env=TOOL_ENVIRONMENT,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SiteFault(what, f"cannot be asked: {error}", "a host that stays bare needs OpenSSH's sshd") from error

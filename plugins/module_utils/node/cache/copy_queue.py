@@ -28,6 +28,7 @@ from ...errors import ImageFault, SiteFault, VTorqueError, error_from_dict
 from ...frozen import frozen
 from ...system import files
 from ...system.clock import Deadline
+from ...system.environment import ROOT_ENVIRONMENT
 from ...wire.messages import FS_TYPES, IMAGE_NAME
 from ..pool.images import Image, unreadable
 from ..state import start_lock
@@ -120,7 +121,7 @@ def see_to_it(settings: NodeSettings) -> None:
         # a session of its own: the MOM ends a hook with everything of its session; it leaves the job's cgroup itself
         subprocess.Popen(
             [sys.executable, "-I", "-m", PROGRAM, "fill"], cwd="/", start_new_session=True,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+            env=ROOT_ENVIRONMENT,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 

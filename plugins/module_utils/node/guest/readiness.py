@@ -27,6 +27,7 @@ import typing as t
 
 from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
 from ...system.clock import Deadline, Timings
+from ...system.environment import TOOL_ENVIRONMENT
 from ...system.ssh_options import GUEST_PROBE, option_arguments
 from ..domain.connection import DomainEvent, Domains
 from ..network.addresses import Candidate, Neighbours, usable_address
@@ -107,7 +108,7 @@ class SshProbe:
         argv = [str(ssh), "-F", "none", "-T", *option_arguments(options)]
         self.process = subprocess.Popen(
             [*argv, "-l", PROBE_USER, "--", address, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            stderr=subprocess.PIPE, env=TOOL_ENVIRONMENT,
         )  # fmt: skip
         self.said = b""
         os.set_blocking(self.fileno(), False)

@@ -15,6 +15,7 @@ import typing as t
 
 from ...errors import NodeFault, VTorqueError
 from ...system import files
+from ...system.environment import TOOL_ENVIRONMENT
 from ..cache import disk_space
 from ..domain.connection import Capabilities, Domains, kvm_usable
 from ..network import addresses, nft_rules
@@ -185,7 +186,7 @@ def check_programs(settings: NodeSettings) -> None:
         try:
             done = subprocess.run(
                 [str(program), option], timeout=PROGRAM_S, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+                env=TOOL_ENVIRONMENT,
             )  # fmt: skip
             why = f"{option} ended with status {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:

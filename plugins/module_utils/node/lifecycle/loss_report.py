@@ -12,6 +12,7 @@ import time
 import typing as t
 
 from ...system.clock import Deadline
+from ...system.environment import ROOT_ENVIRONMENT
 from ...system.resource_limits import WORDS, leash
 from ...text import printable
 from ...wire.form import to_dict
@@ -57,7 +58,7 @@ class Telling:
                 # anything that is written, by it or by what it calls, goes to one place
                 self._process = subprocess.Popen(
                     self._command, stdin=said, stdout=heard, stderr=heard, cwd="/",
-                    env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"},
+                    env=ROOT_ENVIRONMENT,
                 )  # fmt: skip
                 leash(self._process.pid, WORDS)
                 self._answer = os.dup(heard.fileno())

@@ -24,6 +24,7 @@ import typing as t
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
 from ...system.clock import Deadline
+from ...system.environment import TOOL_ENVIRONMENT
 from ...wire.messages import MAC, QUOTE_MAC, number_for_mac
 from ..system import inotify
 from . import rtnetlink
@@ -262,7 +263,7 @@ def ask_static_map(script: pathlib.Path, node: str, guests_per_node: int, guest:
         done = subprocess.run(
             [str(script), node, str(guests_per_node), str(guest)], capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, timeout=deadline.left_s(STATIC_MAP_S), check=False,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            env=TOOL_ENVIRONMENT,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise SiteFault(

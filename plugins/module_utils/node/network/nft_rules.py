@@ -23,6 +23,7 @@ import typing as t
 
 from ...errors import NodeFault, SiteFault
 from ...system.clock import Deadline
+from ...system.environment import TOOL_ENVIRONMENT
 from ..state.settings import NodeSettings
 
 FAMILY, TABLE, BY_DEVICE, ANSWERED = "bridge", "vtorque", "guests", "answered"
@@ -39,7 +40,6 @@ _TO_GUESTS = {
 }
 LEASES = 4
 """So many addresses a guest may be given before one is proven: by each server of addresses, or again after a while."""
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _OF_A_GUEST = re.compile(r"vtq([0-9]{1,3})")
 KEPT = 64
 """So many places where a guest was not let go are known, addresses with their ports; the counter counts on."""
@@ -407,7 +407,7 @@ def _nft(text: str, settings: NodeSettings, *words: str) -> str:
     try:
         done = subprocess.run(
             [str(settings.nft), *(words or ("-f", "-"))], input=f"{text}\n", capture_output=True, text=True,
-            timeout=ASKED_S, check=False, env=_ENVIRONMENT,
+            timeout=ASKED_S, check=False, env=TOOL_ENVIRONMENT,
         )  # fmt: skip
         why = "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"status {done.returncode}"
     except subprocess.TimeoutExpired:

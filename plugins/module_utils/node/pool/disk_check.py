@@ -16,6 +16,7 @@ import typing as t
 
 from ...errors import ImageFault, NodeFault, VTorqueError
 from ...system.clock import Deadline
+from ...system.environment import TOOL_ENVIRONMENT
 from ...system.resource_limits import leash
 from .disk_format import DiskHeader, read_header
 from .images import NOT_THERE, Image, unreadable
@@ -188,7 +189,7 @@ def run_qemu_img(
     with _unseen("stdout") as out, _unseen("stderr") as words:
         try:
             process = subprocess.Popen(
-                list(map(str, argv)), env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+                list(map(str, argv)), env=TOOL_ENVIRONMENT,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=words,
             )  # fmt: skip
         except FileNotFoundError as error:

@@ -22,6 +22,7 @@ from ...errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError,
 from ...frozen import frozen
 from ...system import signals
 from ...system.clock import Deadline
+from ...system.environment import USER_TOOL_ENVIRONMENT
 from ...text import printable
 from ...wire.messages import Owner
 from ..pool import user_image
@@ -257,9 +258,7 @@ class _Child:
             signals.die_with_nobody()
             memory.bound_server()
             words = [name, "--fork", "--shared", "1", *self.work.options(header)]
-            environment = {
-                "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid()),
-            }  # fmt: skip
+            environment = {**USER_TOOL_ENVIRONMENT, "LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}
             os.execve(self.program, words, environment)  # noqa: S606 - no shell is wanted
         except VTorqueError as error:
             _tell(telling, error.to_dict())

@@ -26,6 +26,7 @@ from ...errors import NodeFault, SiteFault, VTorqueError
 from ...system import files as files_module
 from ...system import signals
 from ...system.clock import Deadline
+from ...system.environment import TOOL_ENVIRONMENT, USER_TOOL_ENVIRONMENT
 from ...wire.messages import Owner
 from ..state.settings import NodeSettings
 from ..system import memory
@@ -56,7 +57,7 @@ def program(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
             try:
                 done = subprocess.run(
                     [str(path), "--version"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL, check=True,
-                    env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+                    env=TOOL_ENVIRONMENT,
                 )  # fmt: skip
             except (OSError, subprocess.SubprocessError) as error:
                 raise NodeFault(f"{path} on {settings.node_name}", str(error), cause="programs") from error
@@ -268,7 +269,7 @@ class _Child:
             what = "program"
             os.setsid()
             signals.die_with_nobody()
-            os.execve(path, words, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # noqa: S606 - no shell is wanted
+            os.execve(path, words, USER_TOOL_ENVIRONMENT)  # noqa: S606 - no shell is wanted
         except OSError as error:
             os.write(telling, f"{what} {error.errno or errno.EIO}".encode())
         finally:

@@ -17,15 +17,13 @@ from xml.parsers import expat
 
 from ....errors import SiteFault
 from ....system.clock import Deadline
+from ....system.environment import TOOL_ENVIRONMENT
 from ....text import printable
 from ....wire.messages import HOST_NAME, JOB_ID
 from ..api import NOTE_PREFIX, BatchJob, BatchNode, UnknownJob
 
 if t.TYPE_CHECKING:
     from ..api import ServerSettings
-
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
-"""The commands of Torque find their server in its own files; nothing of the caller's environment is theirs."""
 
 UNKNOWN_JOB = 153
 SERVER_GONE = 111
@@ -196,7 +194,8 @@ class Torque:
             # a group of its own, so that whatever a site's wrapper started dies with it, but not a session of its
             # own: the MOM kills a late prologue by session, and this must go too
             process = subprocess.Popen(
-                command, env=ENVIRONMENT, cwd="/", process_group=0,
+                command, env=TOOL_ENVIRONMENT,  # they find their server in Torque's own files
+                cwd="/", process_group=0,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip
         except OSError as error:

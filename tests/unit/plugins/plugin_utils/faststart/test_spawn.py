@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks impo
     start,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import supervised
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import environment
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import spawn
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import serve
@@ -110,9 +110,21 @@ def test_what_it_needs_is_quickly_loaded() -> None:
     assert not {"re", "json", "subprocess", "dataclasses", "typing", "pathlib", "yaml"} & set(done.stdout.split())
 
 
+def test_it_begins_with_the_environment_of_all_programs_of_root(tmp_path: pathlib.Path) -> None:
+    settings = tmp_path / "ansible.cfg"
+    settings.touch()
+    program = hook.begin_node(["prologue", "yes"], ["/bin/sh", "-c", "exec /usr/bin/env"], settings)
+    assert program is not None
+    found = dict(line.split("=", 1) for line in read_all(program.socket).decode().splitlines())
+    os.close(program.complaint)
+    assert program.wait(60) == 0
+    assert {name: found[name] for name in found if name not in ("PWD", "OLDPWD", "SHLVL", "_")} == (
+        environment.ROOT_ENVIRONMENT
+    )
+
+
 def test_what_it_has_of_its_own_is_what_the_others_have() -> None:
     """It cannot afford to import them."""
-    assert supervised.clean_environment() == hook.ENVIRONMENT
     assert start.Places().node == hook.NODE
     assert str(layout.RUN_DIR / ansible_process.SETTINGS) == hook.SETTINGS
     assert (hook.EARLY, epilogue.END_LEFT) == (serve.EARLY, serve.END_LEFT)
