@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import json
 import multiprocessing
@@ -23,7 +22,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.verdict.decide import gather
-from ..module_utils.system import files
+from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
 from ..module_utils.wire import form, messages
 from ..plugin_utils.faststart import early_login
@@ -43,8 +42,6 @@ from ..plugin_utils.play.start_files import (
     read_plan,
 )
 
-PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2
-"""linux/prctl.h"""
 MARGIN_S = 2.0
 """What the node answers must still cross the connection and be recorded."""
 PATIENCE_S = 10.0
@@ -348,10 +345,8 @@ def dying_with_ansible() -> t.Iterator[None]:
     Raises:
         VTorqueError: ansible-playbook has ended already.
     """
-    libc = ctypes.CDLL(None)
-    before = ctypes.c_int()
-    libc.prctl(PR_GET_PDEATHSIG, ctypes.byref(before), 0, 0, 0)
-    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    before = prctl.death_signal()
+    prctl.set_death_signal(signal.SIGKILL)
     try:
         ansible = multiprocessing.parent_process()
         # None: no process of its own, as in a test
@@ -359,4 +354,4 @@ def dying_with_ansible() -> t.Iterator[None]:
             raise VTorqueError("nobody was asked for guests", "ansible-playbook has ended meanwhile")
         yield
     finally:
-        libc.prctl(PR_SET_PDEATHSIG, before.value, 0, 0, 0)
+        prctl.set_death_signal(before)

@@ -18,12 +18,12 @@ import contextlib
 import os
 import pathlib
 import re
-import select
 import signal
 import stat
 
 from ..errors import VTorqueError
 from ..system.clock import Deadline
+from ..system.processes import ProcessHandle, open_process, wait_all
 
 SAID, OUT, ERR = "early.said", "early.out", "early.err"
 FILE = "early.json"
@@ -77,12 +77,11 @@ def kill(said: pathlib.Path) -> bool:
     handles = [handle for pid in _holders(place, facts) if (handle := _kill(pid, place, facts)) is not None]
     try:
         deadline = Deadline.after(END_S)
-        for handle in handles:
-            if not select.select([handle], [], [], deadline.left_s())[0]:
-                raise VTorqueError("the ssh that the prologue began", "was killed and would not end")
+        if wait_all(handles, deadline):
+            raise VTorqueError("the ssh that the prologue began", "was killed and would not end")
     finally:
         for handle in handles:
-            os.close(handle)
+            handle.close()
     return bool(handles)
 
 
@@ -111,15 +110,11 @@ def _holds(pid: int, place: pathlib.Path, facts: os.stat_result) -> bool:
         return False
 
 
-def _kill(pid: int, place: pathlib.Path, facts: os.stat_result) -> int | None:
-    """A descriptor that hears of its end; the process that is looked at is the one that is killed."""
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError:
-        return None
-    if _holds(pid, place, facts):
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
+def _kill(pid: int, place: pathlib.Path, facts: os.stat_result) -> ProcessHandle | None:
+    """Kill an ssh that reads from the FIFO, and hold it; None: it has ended."""
+    with contextlib.suppress(OSError):
+        handle = open_process(pid, lambda: _holds(pid, place, facts))
+        if handle is not None:
+            handle.send(signal.SIGKILL)
         return handle
-    os.close(handle)
     return None

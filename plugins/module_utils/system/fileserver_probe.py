@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import pathlib
-import select
-import signal
 
 from ..errors import SiteFault
+from .clock import Deadline
+from .processes import ProcessHandle
 
 POOL_S = 1.0
 """For who was waited for already."""
@@ -58,14 +58,10 @@ def answers(directory: pathlib.Path, timeout_s: float) -> bool:
             list(directory.iterdir())
         finally:
             os._exit(0)
-    handle = os.pidfd_open(pid)
-    try:
-        answered = bool(select.select([handle], [], [], max(0.0, timeout_s))[0])
+    with ProcessHandle(pid) as child:
+        answered = child.wait(Deadline.after(timeout_s))
         if not answered:
-            os.kill(pid, signal.SIGKILL)
             # some wait so that not even this ends them: then it is init's
-            select.select([handle], [], [], 0.1)
+            child.kill(Deadline.after(0.1))
         os.waitpid(pid, os.WNOHANG)
-    finally:
-        os.close(handle)
     return answered

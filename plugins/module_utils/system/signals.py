@@ -11,9 +11,9 @@ import signal
 import types
 import typing as t
 
+from . import prctl
+
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-PR_SET_PDEATHSIG = 1
-"""linux/prctl.h"""
 
 
 class Told(BaseException):
@@ -102,14 +102,10 @@ def die_with(parent: int) -> bool:
     Returns:
         False when it has ended already: then nobody will kill us.
     """
-    import ctypes  # only for those who have a parent to die with
-
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    prctl.set_death_signal(signal.SIGKILL)
     return os.getppid() == parent
 
 
 def die_with_nobody() -> None:
     """Outlive the parent again."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
+    prctl.set_death_signal(0)

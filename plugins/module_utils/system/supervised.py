@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import select
 import signal
 import subprocess
 import sys
-import time
 import typing as t
 
+from . import prctl
+from .clock import Deadline
 from .environment import ROOT_ENVIRONMENT
+from .processes import ProcessHandle
 
 GRACE_S = 3.0
 """Between the request to end and the end."""
@@ -23,8 +24,6 @@ ORPHANS_S = 1.0
 ENDING_S = GRACE_S + ORPHANS_S
 """How long after its deadline `run` may still be at work."""
 TASKS = pathlib.Path("/proc/self/task")
-PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
-"""linux/prctl.h"""
 
 
 def run(
@@ -143,16 +142,12 @@ def _adopting_orphans() -> t.Iterator[None]:
 
     Only meanwhile: who else runs in this process reaps no strangers' children.
     """
-    import ctypes
-
-    libc = ctypes.CDLL(None)
-    before = ctypes.c_int()
-    libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = prctl.is_subreaper()
+    prctl.set_subreaper(True)
     try:
         yield
     finally:
-        libc.prctl(PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+        prctl.set_subreaper(before)
 
 
 def _children() -> set[int]:
@@ -165,17 +160,12 @@ def _children() -> set[int]:
 
 def _end_orphans(others: set[int]) -> None:
     """End every child but `others`, and their children, which then become ours."""
-    until = time.monotonic() + ORPHANS_S
-    while (orphans := _children() - others) and time.monotonic() < until:
+    until = Deadline.after(ORPHANS_S)
+    while (orphans := _children() - others) and not until.passed:
         for pid in orphans:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)  # a child stays what its number says until we have waited for it
-            handle = os.pidfd_open(pid)
-            try:
-                select.select([handle], [], [], max(0.0, until - time.monotonic()))
+            with ProcessHandle(pid) as orphan:
+                orphan.kill(until)
                 os.waitpid(pid, os.WNOHANG)
-            finally:
-                os.close(handle)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -15,7 +15,6 @@ import json
 import os
 import pathlib
 import pickle
-import select
 import signal
 import time
 import typing as t
@@ -24,6 +23,8 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.system import files
+from ...module_utils.system.clock import Deadline
+from ...module_utils.system.processes import ProcessHandle
 from ...module_utils.wire import form
 from ..play import node_socket
 from ..play.node_socket import EarlyNode
@@ -166,10 +167,7 @@ def _plan_and_ask(node: EarlyNode, order: _Order) -> None:
 
 
 def _wait(pid: int, timeout_s: float) -> None:
-    handle = os.pidfd_open(pid)
-    try:
-        if not select.select([handle], [], [], timeout_s)[0]:
-            os.kill(pid, signal.SIGKILL)
+    with ProcessHandle(pid) as child:
+        if not child.wait(Deadline.after(timeout_s)):
+            child.send(signal.SIGKILL)
         os.waitpid(pid, 0)
-    finally:
-        os.close(handle)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import select
 
@@ -14,6 +13,7 @@ from ...errors import VTorqueError
 from ...state import layout
 from ...state.records import LostRecord
 from ...system import files
+from ...system.processes import ProcessHandle
 
 FILE = "lost.json"
 _READY = "ready.json"
@@ -100,17 +100,14 @@ def ends_with(process: int, watch: LostWatch) -> GuestLost | None:
     Returns:
         Which guest is lost; None: the process ended first.
     """
-    handle = os.pidfd_open(process)
-    try:
+    with ProcessHandle(process) as child:
         poll = select.poll()
-        poll.register(handle, select.POLLIN)
+        poll.register(child, select.POLLIN)
         if watch.fileno() >= 0:
             poll.register(watch.fileno(), select.POLLIN)
         while True:
             heard = {fd for fd, _events in poll.poll()}
             if watch.fileno() in heard and (lost := watch.lost()) is not None:
                 return lost
-            if handle in heard:
+            if child.fileno() in heard:
                 return None
-    finally:
-        os.close(handle)

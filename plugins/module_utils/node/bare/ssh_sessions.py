@@ -10,14 +10,13 @@ also what leaves the session behind.  An address of a guest is the job's alone w
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
-import select
 import signal
 import typing as t
 
 from ...errors import VTorqueError
 from ...system.clock import Deadline
+from ...system.processes import ProcessHandle, wait_all
 
 PROC = pathlib.Path("/proc")
 MARK = b"SSH_CONNECTION="
@@ -64,36 +63,30 @@ def end(addresses: t.Collection[str], uid: int) -> tuple[int, ...]:
         handles = {}
         for pid in begun(addresses, uid):
             with contextlib.suppress(ProcessLookupError):
-                handles[pid] = os.pidfd_open(pid)
+                handles[pid] = ProcessHandle(pid)
         if not handles:
             return tuple(ended)
         try:
-            # a number may have become another's before we had its handle
+            # what `open_process` does for one, with one look at /proc for all of them
             still = begun(addresses, uid)
             mine = {pid: handle for pid, handle in handles.items() if pid in still}
-            late = _tell(mine, signal.SIGTERM, POLITE_S)
+            late = _tell(mine.values(), signal.SIGTERM, POLITE_S)
             late = _tell(late, signal.SIGKILL, KILLED_S)
         finally:
             for handle in handles.values():
-                os.close(handle)
+                handle.close()
         if late:
-            raise VTorqueError(f"process {min(late)}", f"did not end within {KILLED_S:.0f} s of a KILL")
+            first = min(handle.pid for handle in late)
+            raise VTorqueError(f"process {first}", f"did not end within {KILLED_S:.0f} s of a KILL")
         ended += mine
     raise VTorqueError("what guests began here by ssh", f"starts faster than it ends, {len(ended)} processes so far")
 
 
-def _tell(handles: t.Mapping[int, int], number: signal.Signals, timeout_s: float) -> dict[int, int]:
+def _tell(handles: t.Collection[ProcessHandle], number: signal.Signals, timeout_s: float) -> list[ProcessHandle]:
     """Send a signal to each and wait; those that are still there."""
-    for handle in handles.values():
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(handle, number)
-    left, deadline = dict(handles), Deadline.after(timeout_s)
-    while left:
-        over = select.select([*left.values()], [], [], deadline.left_s())[0]
-        left = {pid: handle for pid, handle in left.items() if handle not in over}
-        if not over:
-            break
-    return left
+    for handle in handles:
+        handle.send(number)
+    return wait_all(handles, Deadline.after(timeout_s))
 
 
 def _processes(uid: int) -> t.Iterator[int]:

@@ -83,7 +83,9 @@ def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[s
 def _hold(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
     """Keep a descriptor of a process for whom it belongs to.
 
-    A virtiofsd may be two processes, of which neither goes without the other: one of them will do.
+    Not by `open_process`: whose it is comes from the same look that would say whether it is meant, and no signal is
+    ever sent by this descriptor.  A virtiofsd may be two processes, of which neither goes without the other: one of
+    them will do.
     """
     handle = os.pidfd_open(pid)
     try:

@@ -13,6 +13,7 @@ import typing as t
 
 from ...system.clock import Deadline
 from ...system.environment import ROOT_ENVIRONMENT
+from ...system.processes import ProcessHandle
 from ...system.resource_limits import WORDS, leash
 from ...text import printable
 from ...wire.form import to_dict
@@ -40,7 +41,7 @@ class Telling:
         self._said = json.dumps(to_dict(lost), ensure_ascii=True).encode("ascii") + b"\n"
         self._pauses = iter(PAUSES_S)
         self._process: subprocess.Popen[bytes] | None = None
-        self._ended = -1
+        self._ended: ProcessHandle | None = None
         self._again_at: float | None = None
         self._until = Deadline.after(ANSWER_S)
         self._begin()
@@ -62,7 +63,7 @@ class Telling:
                 )  # fmt: skip
                 leash(self._process.pid, WORDS)
                 self._answer = os.dup(heard.fileno())
-            self._ended = os.pidfd_open(self._process.pid)
+            self._ended = ProcessHandle(self._process.pid)
         except OSError as error:
             self._failed(str(error))
 
@@ -73,7 +74,7 @@ class Telling:
 
     def filenos(self) -> list[int]:
         """Readable when the command has ended."""
-        return [self._ended] if self._process is not None else []
+        return [self._ended.fileno()] if self._ended is not None else []
 
     def due_s(self) -> float:
         """Seconds until `go_on` has something to do by itself."""
@@ -103,5 +104,7 @@ class Telling:
         if process is not None:
             process.kill()
             process.wait()
-            os.close(self._ended)
             os.close(self._answer)
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.close()

@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import os
 import pathlib
 import re
-import select
 import signal
 import typing as t
 
@@ -19,6 +17,7 @@ from ...errors import NodeFault, VTorqueError
 from ...frozen import frozen
 from ...state.layout import job_key, start_of
 from ...system.clock import Deadline
+from ...system.processes import ProcessHandle, open_process, wait_all
 from ...text import printable
 from ..domain.connection import Domains
 from ..network import nft_rules
@@ -230,6 +229,13 @@ def _has_open(process: pathlib.Path, directory: str, file: str) -> bool:
     return False
 
 
+def _belongs(pid: int, key: str, known: _Known, guests_dir: pathlib.Path) -> bool:
+    """Return whether a process is of this start."""
+    process = PROC / str(pid)
+    uid = _uid(process)
+    return uid in known.uids and _key_of(process, uid, known, guests_dir) == key
+
+
 def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     """End what of a start libvirt does not know: a qemu that outlived libvirt's memory of it, virtiofsd, qemu-nbd.
 
@@ -245,30 +251,20 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     """
     told: dict[int, bool] = {}
     with contextlib.ExitStack() as handles:
-        waiting: dict[int, int] = {}
-        poll = select.poll()
+        killed: list[ProcessHandle] = []
         known = _Known(qemu_user.remembered(settings), _guests_here(settings))
         users = {guest.owner_uid for (start, _name), guest in known.guests.items() if start == key} - known.qemu_uids
         mine = [pid for pid, owner in processes(settings) if owner == key]
         # the user may have more of his than we may have descriptors: first what he cannot have made
         for pid in sorted(mine, key=lambda pid: _is_of(pid, users)):
-            try:
-                handle = os.pidfd_open(pid)
-                handles.callback(os.close, handle)
-                # the number may have become another's before we had the handle
-                process = PROC / str(pid)
-                if (uid := _uid(process)) in known.uids and _key_of(process, uid, known, settings.guests_dir) == key:
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    waiting[handle] = pid
-                    poll.register(handle, select.POLLIN)
-            except OSError:  # it has ended
-                continue
-        until = Deadline.after(KILLED_S)
-        while waiting and (ended := poll.poll(until.left_s() * 1000)):
-            for handle, _events in ended:
-                poll.unregister(handle)
-                told[waiting.pop(handle)] = True
-        for pid in waiting.values():
+            with contextlib.suppress(OSError):  # there are no more descriptors
+                handle = open_process(pid, functools.partial(_belongs, pid, key, known, settings.guests_dir))
+                if handle is not None:
+                    killed.append(handles.enter_context(handle))
+                    handle.send(signal.SIGKILL)
+        late = {handle.pid for handle in wait_all(killed, Deadline.after(KILLED_S))}
+        told = {handle.pid: True for handle in killed if handle.pid not in late}
+        for pid in sorted(late):
             with contextlib.suppress(OSError):
                 if _uid(PROC / str(pid)) not in users:
                     raise NodeFault(f"process {pid} of {key}", f"did not end within {KILLED_S:.0f} s of a KILL")

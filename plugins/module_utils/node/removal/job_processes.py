@@ -13,7 +13,6 @@ import contextlib
 import os
 import pathlib
 import re
-import select
 import signal
 import time
 import typing as t
@@ -21,6 +20,7 @@ import typing as t
 from ...frozen import frozen
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
+from ...system.processes import ProcessHandle, open_process, wait_all
 from ...text import printable
 
 PROC = pathlib.Path("/proc")
@@ -91,7 +91,11 @@ def end(marks: Marks, deadline: Deadline) -> tuple[tuple[str, ...], tuple[str, .
             return tuple(str(one) for pid, one in told.items() if pid not in _pids(ours)), tuple(map(str, ours))
         handles = [handle for seen in ours if (handle := _signal(seen.pid, marks, number)) is not None]
         told |= {seen.pid: seen for seen in ours}
-        _wait(handles, Deadline.after(deadline.left_s(pause_s)))
+        try:
+            wait_all(handles, Deadline.after(deadline.left_s(pause_s)))
+        finally:
+            for handle in handles:
+                handle.close()
         number, pause_s = signal.SIGKILL, ROUND_S
     return tuple(map(str, told.values())), ()
 
@@ -100,28 +104,19 @@ def _pids(some: t.Iterable[Seen]) -> set[int]:
     return {one.pid for one in some}
 
 
-def _signal(pid: int, marks: Marks, number: int) -> int | None:
-    """Send it to the process that is looked at, whatever becomes of its number; a descriptor that hears of its end."""
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError:
-        return None
-    with contextlib.suppress(OSError):  # it ended meanwhile
+def _signal(pid: int, marks: Marks, number: int) -> ProcessHandle | None:
+    """Send a signal to a process of the job, and hold it; None: it has ended, or waits for the next round."""
+
+    def is_ours() -> bool:
         seen = _seen(pid, marks, _session(marks))
-        if seen is not None and seen.ours:
-            signal.pidfd_send_signal(handle, number)
-            return handle
-    os.close(handle)
+        return seen is not None and seen.ours
+
+    with contextlib.suppress(OSError):  # as many descriptors as there may be
+        handle = open_process(pid, is_ours)
+        if handle is not None:
+            handle.send(number)
+        return handle
     return None
-
-
-def _wait(handles: list[int], deadline: Deadline) -> None:
-    """Until all have ended, at most so long; takes the descriptors."""
-    waiting = set(handles)
-    while waiting and not deadline.passed:
-        waiting -= set(select.select(waiting, [], [], deadline.left_s())[0])
-    for handle in handles:
-        os.close(handle)
 
 
 def _session(marks: Marks) -> int:

@@ -10,8 +10,6 @@ import fcntl
 import json
 import os
 import pathlib
-import select
-import signal
 import subprocess
 import time
 import typing as t
@@ -19,6 +17,7 @@ import typing as t
 from ...errors import VTorqueError
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
+from ...system.processes import is_process, open_process
 from ..system import inotify
 from .settings import NodeSettings
 
@@ -192,22 +191,15 @@ def end_holder(path: pathlib.Path) -> None:
     holder = signer(path)
     if holder is None:
         return
-    try:
-        handle = os.pidfd_open(holder.pid)
-    except OSError:
-        return
-    try:
-        # the number may have become another's before we had the handle, and the file may name who held it once
-        if ProcessId.of(holder.pid) == holder and _has_open(holder.pid, path):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-            select.select([handle], [], [], ENDING_S)
-    except (OSError, ValueError):
-        return
-    finally:
-        os.close(handle)
+    with contextlib.suppress(OSError, ValueError):
+        handle = open_process(holder.pid, lambda: is_process(holder) and _has_open(holder.pid, path))
+        if handle is not None:
+            with handle:
+                handle.kill(Deadline.after(ENDING_S))
 
 
 def _has_open(pid: int, path: pathlib.Path) -> bool:
+    """Return whether a process has a lock open: the file may name who held it once."""
     return any(descriptor.readlink() == path for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir())
 
 

@@ -210,7 +210,7 @@ class _Child:
         if pid == 0:
             self._become(name, listening, said, parent, telling)
         os.close(telling)
-        handle = os.pidfd_open(pid)
+        handle = os.pidfd_open(pid)  # of a child; its pipe and its end are waited for in the same way
         try:
             said_last: dict[str, t.Any] = {}
             while self._waited(hearing, pid, deadline) and (words := os.read(hearing, 1 << 14)):

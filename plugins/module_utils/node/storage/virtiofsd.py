@@ -24,7 +24,7 @@ import typing as t
 
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...system import files as files_module
-from ...system import signals
+from ...system import prctl, signals
 from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT, USER_TOOL_ENVIRONMENT
 from ...wire.messages import Owner
@@ -39,10 +39,9 @@ START_S = 20.0
 """For the user's way to his directory: a home server that is silent must not use up the time of the start."""
 OPEN_FILES = 65536
 
-# linux/sched.h, linux/capability.h, linux/prctl.h, linux/seccomp.h
+# linux/sched.h, linux/capability.h
 _NEWUSER = 0x10000000
 _CAPABILITY_VERSION_3 = 0x20080522
-_PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_CAP_AMBIENT, _AMBIENT_RAISE, _MODE_FILTER = 8, 22, 47, 2, 2
 _SETGROUPS = {"x86_64": 116, "aarch64": 159}
 
 
@@ -254,7 +253,7 @@ class _Child:
                 if not os.read(told, 1):
                     os._exit(1)
             what = "ids"
-            _check(_libc().prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0))
+            prctl.keep_capabilities()
             os.setresgid(self.owner.gid, self.owner.gid, self.owner.gid)
             os.setresuid(self.owner.uid, self.owner.uid, self.owner.uid)
             # a change of ids takes it back, so not before
@@ -307,7 +306,7 @@ def _keep_capabilities() -> None:
     bits = permitted[0] | permitted[1] << 32
     for number in range(64):
         if bits >> number & 1:
-            _check(libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, number, 0, 0))
+            prctl.raise_ambient(number)
 
 
 def _keep_groups() -> None:
@@ -319,4 +318,4 @@ def _keep_groups() -> None:
     code = ((0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000), (0x06, 0, 0, 0x7FFF0000))
     filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
     program_of = struct.pack("HxxxxxxP", len(code), ctypes.addressof(filters))
-    _check(_libc().prctl(_PR_SET_SECCOMP, _MODE_FILTER, program_of, 0, 0))
+    prctl.filter_calls(program_of)

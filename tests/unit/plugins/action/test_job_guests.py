@@ -339,9 +339,13 @@ def test_a_peer_that_stays_silent_is_given_up(run_dir: pathlib.Path, plan: JobPl
     assert "gave no answer in time" in act(job_guests, run_dir, Node(good(FACTS), sleep=600), timeout=0.1)["msg"]
 
 
+PR_GET_PDEATHSIG = 2
+"""linux/prctl.h"""
+
+
 def death_signal() -> int:
     number = ctypes.c_int()
-    ctypes.CDLL(None).prctl(job_guests.PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0)
     return number.value
 
 

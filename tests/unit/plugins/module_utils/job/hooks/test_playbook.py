@@ -28,6 +28,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import start as start_module
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, supervised
 
+PR_GET_CHILD_SUBREAPER = 37
+"""linux/prctl.h"""
 GONE = {"version": 1, "ok": True, "guests": [], "removed": [], "left": []}
 
 
@@ -162,10 +164,10 @@ def test_run_adopts_no_orphans_for_good(tmp_path: pathlib.Path) -> None:
     """Who runs on in this process would never reap them, and they would stay as zombies."""
     before, after = ctypes.c_int(), ctypes.c_int()
     libc = ctypes.CDLL(None)
-    libc.prctl(supervised.PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     with (tmp_path / "log").open("wb") as log:
         assert supervised.run(["/bin/false"], timeout_s=60, log=log)[0] == 1
-    libc.prctl(supervised.PR_GET_CHILD_SUBREAPER, ctypes.byref(after), 0, 0, 0)
+    libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(after), 0, 0, 0)
     assert after.value == before.value == 0
 
 
