@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import sys
 
+from ...module_utils.system import cgroup
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ..faststart.spawn import EarlyProgram, begin
-from ..hooks import leave_cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def main() -> int:
     """The program; returns its exit status (`hook_work.main`)."""
     os.chdir("/")
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the MOM's
-    trouble = leave_cgroup.leave(sys.argv[JOB_ID]) if len(sys.argv) > JOB_ID else ""
+    trouble = cgroup.leave_job(sys.argv[JOB_ID]) if len(sys.argv) > JOB_ID else ""
     program = begin_node(sys.argv[1:])
     from ..hooks import main as hook_work  # while that loads beside us
 

@@ -19,8 +19,7 @@ from ...module_utils.node.cache.copy_queue import Want, size_text
 from ...module_utils.node.cache.locations import cache_of, limit_bytes
 from ...module_utils.node.pool import images
 from ...module_utils.node.state.settings import NodeSettings
-from ...module_utils.node.system import cgroup
-from ...module_utils.system import priority
+from ...module_utils.system import cgroup, process_limits
 from ...module_utils.system.clock import Deadline
 from ..bridge.node_settings import host_name, settings_of
 from .output import messages
@@ -81,8 +80,8 @@ def run(words: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy
 
 
 def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
-    cgroup.leave()
-    priority.step_back(LAST)
+    cgroup.leave_all()
+    process_limits.step_back(LAST)
     copy_worker.work_off(settings, _log)
     return 0
 

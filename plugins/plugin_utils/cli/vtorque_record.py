@@ -30,7 +30,7 @@ from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.job.records import archive, delivery, retention, transfer_format
 from ...module_utils.job.records.archive import NeverTaken
 from ...module_utils.state import layout
-from ...module_utils.system import log_line, priority
+from ...module_utils.system import log_line, process_limits
 from ...module_utils.text import printable
 from ..node_agent.authorize import check_host
 from .output import messages
@@ -49,7 +49,7 @@ def main() -> int:
     os.umask(0o022)
     words = sys.argv[1:]
     if len(words) == 3 and words[0] == SEND and words[2].isdecimal():
-        priority.step_back(NICE)
+        process_limits.step_back(NICE)
         return send(words[1], int(words[2]), sys.stdin.buffer)
     if words:
         error = UserFault(f"{PROGRAM} {printable(' '.join(words))[:100]}", "takes nothing, or --send JOB START")

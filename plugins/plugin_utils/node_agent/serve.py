@@ -35,7 +35,7 @@ from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state import layout, records
 from ...module_utils.state.layout import run_directory
 from ...module_utils.state.records import LostRecord
-from ...module_utils.system import priority, signals
+from ...module_utils.system import process_limits, signals
 from ...module_utils.system.clock import Deadline
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
@@ -103,7 +103,7 @@ def _note_neighbours(told: bytes, load: t.Callable[[], Policy]) -> None:
         for number in (0, 1, 2):
             os.dup2(nothing, number)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        priority.step_back(LATER)
+        process_limits.step_back(LATER)
         from ..bridge import exclusive_note
 
         job_map, policy = from_dict(JobMap, _json(told)), load()

@@ -22,7 +22,7 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
-from ...module_utils.system.resource_limits import WORDS, WORDS_BYTES, leash
+from ...module_utils.system.process_limits import WORDS, WORDS_BYTES, leash
 from ...module_utils.system.ssh_options import root_arguments
 from .node_socket import EarlyNode
 

@@ -15,7 +15,7 @@ import typing as t
 from ...errors import SiteFault, VTorqueError
 from ...rendering import templates
 from ...system.environment import TOOL_ENVIRONMENT
-from ...system.resource_limits import WORDS, WORDS_BYTES, leash
+from ...system.process_limits import WORDS, WORDS_BYTES, leash
 from ...system.ssh_options import root_arguments
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
 from ..batch.api import NOTE_PREFIX, BatchNode, BatchSystem

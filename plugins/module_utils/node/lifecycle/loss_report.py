@@ -13,8 +13,8 @@ import typing as t
 
 from ...system.clock import Deadline
 from ...system.environment import ROOT_ENVIRONMENT
+from ...system.process_limits import WORDS, leash
 from ...system.processes import ProcessHandle
-from ...system.resource_limits import WORDS, leash
 from ...text import printable
 from ...wire.form import to_dict
 from ...wire.messages import LostGuest

@@ -30,8 +30,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.cop
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.locations import cache_of, limit_bytes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cgroup
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import cgroup, files, process_id
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 from ..pool.image_pool import MIB, add, find, settings_for, spoil
@@ -303,7 +302,7 @@ def test_the_worker_leaves_the_cgroup_of_a_job(tmp_path: pathlib.Path) -> None:
         (tmp_path / place / "cgroup.procs").touch()
     own = tmp_path / "own"
     own.write_text("3:cpuset:/torque/7.head\n2:freezer:/torque/7.head\n1:name=systemd:/\n0::/torque/7.head\n")
-    cgroup.leave(tmp_path, own)
+    cgroup.leave_all(tmp_path, own)
     for place in ("cpuset", "unified"):
         assert (tmp_path / place / "cgroup.procs").read_text() == str(os.getpid())
 

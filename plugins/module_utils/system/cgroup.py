@@ -1,12 +1,16 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hook leaves the cgroups of the job for which it works, before it works.
+"""Out of the cgroups of a job: what root does for it must not live by its limits, nor end with it.
 
 A MOM that makes cgroups puts itself into the job's before it runs a prologue: root's hook would live under the user's
 `mem=` and on his cores, its worker would be killed with the job, and a prologue that ran out of memory is a success
 for Torque.  The hook goes to `vtorque`, beside the MOM's `torque`; without systemd's help, which costs a talk over
-D-Bus, and knows nothing of what the MOM has made.
+D-Bus, and knows nothing of what the MOM has made.  What a hook leaves behind to work for others than the job goes
+to the root of each hierarchy.
+
+The hook (`cli/hook.py`) comes here before anything else has loaded: without pathlib and contextlib, which take their
+time.
 """
 
 from __future__ import annotations
@@ -17,13 +21,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ROOT = "/sys/fs/cgroup"
 OF_MOM, OURS = "torque", "vtorque"
 PROC = "/proc/self"
 INHERITED = ("cpuset.mems", "cpuset.cpus", "mems", "cpus")
 """Of version 1, with a prefix or without: nobody may come in before they are set."""
 
 
-def leave(job_id: str, proc: str = PROC) -> str:
+def leave_job(job_id: str, proc: str = PROC) -> str:
     """Move this process, and what it will start, out of the cgroups of a job; elsewhere it stays.
 
     Args:
@@ -43,6 +48,27 @@ def leave(job_id: str, proc: str = PROC) -> str:
     except (OSError, ValueError) as error:
         trouble.append(str(error))
     return f"the hook stays in cgroups of job {job_id}: {'; '.join(trouble)}" if trouble else ""
+
+
+def leave_all(root: str | os.PathLike[str] = ROOT, own: str | os.PathLike[str] = f"{PROC}/cgroup") -> None:
+    """Move this process to the root of each hierarchy that lets it.
+
+    What cannot be left is stayed in: then the work may end with the job, and the next who wants it goes on with it.
+
+    Args:
+        root: where hierarchies are mounted.
+        own: the kernel's word on where this process is.
+    """
+    for line in _lines(own):
+        _number, controllers, path = line.split(":", 2)
+        # version 2 alone is mounted at the root itself, beside version 1 in `unified` (systemd's layout)
+        places = [f"{root}/{controllers.removeprefix('name=')}"] if controllers else [f"{root}/unified", f"{root}"]
+        for place in places if path != "/" else []:
+            try:
+                _write(f"{place}/cgroup.procs", str(os.getpid()))
+            except OSError:
+                continue
+            break
 
 
 def _places(job_id: str, proc: str) -> Iterator[str]:
@@ -65,8 +91,7 @@ def _places(job_id: str, proc: str) -> Iterator[str]:
             raise ValueError(f"{controllers or 'version 2'} is mounted nowhere")
 
 
-def _lines(path: str) -> list[str]:
-    # pathlib takes its time, here and below
+def _lines(path: str | os.PathLike[str]) -> list[str]:
     with open(path, encoding="utf-8", errors="surrogateescape") as stream:  # noqa: PTH123
         return stream.read().splitlines()
 

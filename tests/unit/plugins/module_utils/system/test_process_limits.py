@@ -1,21 +1,22 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nobody waits for."""
+"""What a process may take."""
 
 from __future__ import annotations
 
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import priority
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_limits
 
 WORDS = """
 import os, pathlib, sys
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import priority as background
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_limits as background
 of_session = pathlib.Path(f"/proc/{os.getsid(0)}/autogroup")
 def group():
     return of_session.read_text().strip() if of_session.exists() else ""
@@ -53,10 +54,24 @@ def test_who_does_not_lead_goes_back_alone() -> None:
 
 
 def test_a_kernel_without_groups_is_no_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    monkeypatch.setattr(priority, "AUTOGROUP", tmp_path / "none" / "autogroup")
+    monkeypatch.setattr(process_limits, "AUTOGROUP", tmp_path / "none" / "autogroup")
     monkeypatch.setattr(os, "getsid", lambda _process: os.getpid())
     asked: list[int] = []
     monkeypatch.setattr(os, "nice", asked.append)
-    priority.step_back(19)
+    process_limits.step_back(19)
     assert asked == [19]
     assert not (tmp_path / "none").exists()
+
+
+def test_program_is_bounded_from_outside() -> None:
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
+        process_limits.leash(process.pid, process_limits.WORDS)
+        most = process_limits.WORDS_BYTES
+        assert resource.prlimit(process.pid, resource.RLIMIT_FSIZE) == (most, most)
+        assert resource.prlimit(process.pid, resource.RLIMIT_CORE) == (0, 0)
+
+
+def test_program_that_ended_is_no_fault() -> None:
+    with subprocess.Popen(["/bin/true"]) as process:
+        pass
+    process_limits.leash(process.pid, process_limits.WORDS)

@@ -9,7 +9,7 @@ import os
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import leave_cgroup
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import cgroup
 
 JOB = "72[1].head"
 V1 = "34 29 0:31 / {0}/{1} rw,nosuid shared:9 - cgroup cgroup rw,{1}\n"
@@ -45,7 +45,7 @@ def test_a_hook_in_the_jobs_cgroups_goes_beside_them(proc: pathlib.Path, tmp_pat
     (tmp_path / "cpuset/vtorque").mkdir()
     for name in ("cpuset.cpus", "cpuset.mems"):
         (tmp_path / "cpuset/vtorque" / name).write_text("\n")
-    assert leave_cgroup.leave(JOB, str(proc)) == ""
+    assert cgroup.leave_job(JOB, str(proc)) == ""
     assert joined(tmp_path / "memory/vtorque")
     assert joined(tmp_path / "cpuset/vtorque")
     assert (tmp_path / "cpuset/vtorque/cpuset.cpus").read_text() == "0-7"
@@ -55,7 +55,7 @@ def test_what_a_site_set_for_hooks_stays(proc: pathlib.Path, tmp_path: pathlib.P
     groups(proc, f"3:cpuset:/torque/{JOB}")
     (tmp_path / "cpuset/vtorque").mkdir()
     (tmp_path / "cpuset/vtorque/cpuset.cpus").write_text("3\n")
-    assert leave_cgroup.leave(JOB, str(proc)) == ""
+    assert cgroup.leave_job(JOB, str(proc)) == ""
     assert (tmp_path / "cpuset/vtorque/cpuset.cpus").read_text() == "3\n"
 
 
@@ -63,7 +63,7 @@ def test_what_a_site_set_for_hooks_stays(proc: pathlib.Path, tmp_path: pathlib.P
 def test_a_hook_elsewhere_stays(proc: pathlib.Path, tmp_path: pathlib.Path, path: str) -> None:
     groups(proc, f"4:memory:{path}", "0::/")
     (proc / "mountinfo").unlink()  # is not even asked
-    assert leave_cgroup.leave(JOB, str(proc)) == ""
+    assert cgroup.leave_job(JOB, str(proc)) == ""
     assert not (tmp_path / "memory/vtorque").exists()
 
 
@@ -73,7 +73,7 @@ def test_version_2_and_a_mom_below_a_unit(proc: pathlib.Path, tmp_path: pathlib.
     with (proc / "mountinfo").open("a") as stream:
         stream.write(f"40 29 0:35 / {tmp_path}/unified rw - cgroup2 cgroup2 rw,nsdelegate\n")
     groups(proc, f"0::/system.slice/mom.service/torque/{JOB}")
-    assert leave_cgroup.leave(JOB, str(proc)) == ""
+    assert cgroup.leave_job(JOB, str(proc)) == ""
     assert joined(unit / "vtorque")
 
 
@@ -82,18 +82,18 @@ def test_several_controllers_in_one_hierarchy(proc: pathlib.Path, tmp_path: path
     with (proc / "mountinfo").open("a") as stream:
         stream.write(V1.format(tmp_path, "cpu,cpuacct"))
     groups(proc, f"5:cpuacct,cpu:/torque/{JOB}")
-    assert leave_cgroup.leave(JOB, str(proc)) == ""
+    assert cgroup.leave_job(JOB, str(proc)) == ""
     assert joined(tmp_path / "cpu,cpuacct/vtorque")
 
 
 def test_what_does_not_go_is_said_and_the_rest_is_done(proc: pathlib.Path, tmp_path: pathlib.Path) -> None:
     groups(proc, f"3:cpuset:/torque/{JOB}", f"4:memory:/torque/{JOB}", f"9:pids:/torque/{JOB}")
     (tmp_path / "cpuset/vtorque/cgroup.procs").mkdir(parents=True)
-    said = leave_cgroup.leave(JOB, str(proc))
+    said = cgroup.leave_job(JOB, str(proc))
     assert f"{tmp_path}/cpuset/vtorque: Is a directory" in said
     assert "pids is mounted nowhere" in said
     assert joined(tmp_path / "memory/vtorque")
 
 
 def test_a_system_without_cgroups(tmp_path: pathlib.Path) -> None:
-    assert "No such file" in leave_cgroup.leave(JOB, str(tmp_path))
+    assert "No such file" in cgroup.leave_job(JOB, str(tmp_path))
