@@ -21,7 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console, plain
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, health_report, messages
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import serve
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, protocol
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 from hypothesis import given
 
@@ -58,7 +58,7 @@ TOKEN = "0123456789abcdef"
 def request(line: bytes) -> t.Any:
     """What a node reads of a line; None: it was refused."""
     try:
-        return serve.read_request(io.BytesIO(line))
+        return protocol.decode_request(protocol.read_line(io.BytesIO(line)), handlers.decoders_of(handlers.KINDS))[1]
     except VTorqueError as error:
         told(error)
         return None

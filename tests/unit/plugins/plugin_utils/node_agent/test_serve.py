@@ -31,7 +31,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.update_re
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import examine as doctor_call
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import authorize, serve
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import (
+    authorize,
+    handlers,
+    preload,
+    protocol,
+    serve,
+)
 
 SOMEBODY = pwd.getpwnam("nobody")
 OWNER = messages.Owner("nobody", SOMEBODY.pw_uid, SOMEBODY.pw_gid, "nogroup", "/nonexistent", "/bin/sh")
@@ -68,7 +74,7 @@ class World:
 
     def ask(self, part: messages.NodePart | bytes) -> dict[str, t.Any]:
         data = part if isinstance(part, bytes) else json.dumps(form.to_dict(part)).encode()
-        answer = serve.respond(io.BytesIO(data), self.environment, load=Policy)
+        answer = serve.respond(io.BytesIO(data), handlers.Call(self.environment, Policy))
         return t.cast("dict[str, t.Any]", json.loads(json.dumps(answer)))
 
 
@@ -77,7 +83,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     here = World()
     settings = node_settings.settings_of
     monkeypatch.setattr(
-        serve, "settings_of", lambda *words: dataclasses.replace(settings(*words), state_dir=tmp_path / "state")
+        handlers, "settings_of", lambda *words: dataclasses.replace(settings(*words), state_dir=tmp_path / "state")
     )
 
     class Batch:
@@ -103,11 +109,11 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
         return ("domain vcn1-1",)
 
     monkeypatch.setattr(authorize, "open_batch", lambda _policy: Batch())
-    monkeypatch.setattr(serve, "cores_of", lambda job, _policy, node: here.cores[job.job_id, node])
-    monkeypatch.setattr(serve, "host_name", lambda: "cn1")
-    monkeypatch.setattr(serve.client, "present", present)
-    monkeypatch.setattr(serve.present_absent, "absent", absent)
-    monkeypatch.setattr(serve.present_absent, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
+    monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node: here.cores[job.job_id, node])
+    monkeypatch.setattr(handlers, "host_name", lambda: "cn1")
+    monkeypatch.setattr(handlers.client, "present", present)
+    monkeypatch.setattr(handlers.present_absent, "absent", absent)
+    monkeypatch.setattr(handlers.present_absent, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
     addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
 
     def getaddrinfo(host: str, *_words: object, **_more: object) -> list[t.Any]:
@@ -134,7 +140,7 @@ def test_what_the_prologue_was_told_here_is_not_asked_again(
     directory.mkdir(parents=True)
     job_snapshot.keep(JOB, directory)
     real = node_settings.settings_of
-    monkeypatch.setattr(serve, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    monkeypatch.setattr(handlers, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     world.environment = {"SSH_CONNECTION": connection} if connection else {}
     assert world.ask(PART)["ok"]
     assert world.asked == [*asked, "present"]
@@ -163,7 +169,7 @@ def test_a_broken_configuration_lets_nothing_be_made_and_everything_be_taken_awa
         do: dataclasses.replace(PART, do=do, guests=PART.guests[: do == "present"]) for do in ("present", "absent")
     }
     answers = {
-        do: serve.respond(io.BytesIO(json.dumps(form.to_dict(part)).encode()), {}, load=broken)
+        do: serve.respond(io.BytesIO(json.dumps(form.to_dict(part)).encode()), handlers.Call({}, broken))
         for do, part in asked.items()
     }
     assert (answers["present"]["error"]["fault"], answers["absent"]["removed"]) == ("site", ["domain vcn1-1"])
@@ -193,7 +199,7 @@ def test_what_nobody_foresaw_is_answered_with_what_is_left(world: World, do: t.L
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}', b"[" * 100_000, b" " * (serve.LIMIT + 1)],
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}', b"[" * 100_000, b" " * (protocol.LIMIT + 1)],
     ids=["nothing", "half", "list", "null", "no text", "keys missing", "deep", "long"],
 )
 def test_what_is_not_of_the_form_is_refused_before_anything_is_asked(world: World, data: bytes) -> None:
@@ -360,7 +366,7 @@ def test_a_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself
     def full(*_words: object, **_how: object) -> t.NoReturn:
         raise VTorqueError("superior.json was not written") from OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(serve.superior, "keep", full)
+    monkeypatch.setattr(handlers.superior, "keep", full)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     error = world.ask(PART)["error"]
     assert (error["fault"], error["cause"]) == ("node", "disk")
@@ -384,35 +390,20 @@ def test_the_settings_are_the_policys_word() -> None:
     assert mapped.ip_to_mac_script == pathlib.Path("/map")
 
 
-def test_the_policy_is_read_once_and_again_while_it_cannot_be() -> None:
-    said: list[Policy | SiteFault] = [SiteFault("vtorque.yml", "half written"), Policy(bridge="br7")]
-
-    def load() -> Policy:
-        one = said.pop(0)
-        if isinstance(one, SiteFault):
-            raise one
-        return one
-
-    read = serve._read_once(load)
-    with pytest.raises(SiteFault, match="half written"):
-        read()
-    assert [read().bridge, read().bridge] == ["br7", "br7"]
-
-
 def test_what_guests_need_is_loaded_before_a_worker_is_begun_and_not_without_guests() -> None:
     """Its two processes would each load it else."""
     program = f"""
-import io, json, sys, {serve.__name__} as node
+import json, sys, {serve.__name__} as node, {handlers.__name__} as handlers, {preload.__name__} as preload
 def missing():
-    return [name for name in node.NEEDED if name not in sys.modules]
+    return [name for name in preload.NEEDED if name not in sys.modules]
 def begin(*_words, **_more):
-    print(json.dumps([before == list(node.NEEDED), missing()]))
+    print(json.dumps([before == list(preload.NEEDED), missing()]))
     return ()
 import types
-node.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
-node.client.present = begin
+handlers.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
+handlers.client.present = begin
 before = missing()
-node.respond(io.BytesIO(sys.stdin.buffer.read()), {{}}, load=node.Policy)
+node.respond(sys.stdin.buffer, handlers.Call({{}}, handlers.Policy))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], input=json.dumps(form.to_dict(PART)).encode(), capture_output=True,
@@ -431,40 +422,21 @@ def test_the_program_answers_in_one_line_and_exits_0() -> None:
     assert json.loads(done.stdout)["ok"] is False
 
 
-@pytest.mark.parametrize(
-    ("said", "heard"),
-    [(b"", b""), (b'{"version": 1', b""), (b'{"version": 1}\n', b'{"version": 1}\n'), (b"{}\n{}\n", b"{}\n")],
-    ids=["nothing", "cut off", "whole", "more"],
-)
-def test_only_a_whole_line_tells_guests_of_their_job(said: bytes, heard: bytes) -> None:
-    reading, writing = os.pipe()
-    os.write(writing, said)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as stream:
-        assert serve._second_line(stream, 60.0) == heard
-
-
-def test_a_caller_who_says_nothing_is_not_waited_for_without_end() -> None:
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as stream:
-        assert serve._second_line(stream, 0.0) == b""
-    os.close(writing)
-
-
 @pytest.mark.parametrize(("told", "word"), [(b"", b""), (b"{}\n", b"told")], ids=["gone", "told"])
 def test_guests_are_held_until_the_second_line(told: bytes, word: bytes) -> None:
     """The hold is open while the line is waited for, and let go of when the caller is gone."""
     program = f"""
-import os, {serve.__name__} as node
+import os, {serve.__name__} as node, {handlers.__name__} as handlers
 holding, held = os.pipe()
-def respond(stream, *_words, hold, **_more):
-    stream.readline()
-    hold.take(held, node.Deadline.after(60))
+def present(_part, call):
+    call.hold.take(held, handlers.Deadline.after(60))
     return {{"ok": True, "guests": ["one"]}}
-def join(*_words, **_more):
+def join(*_words):
     os.write(held, b"told")
     return {{"ok": True}}
-node.respond, node.respond_join, node._note_neighbours = respond, join, lambda *_words: None
+handlers.KINDS["present"] = handlers.Kind(dict, present)
+handlers.SECOND["join"] = handlers.Kind(dict, join)
+node._note_neighbours = lambda *_words: None
 node.main()
 os.write(2, os.read(holding, 9))
 """
@@ -486,7 +458,7 @@ def look(job_id, start, _policy, _node, directory):
     open(sys.argv[1], "w").write(f"{{job_id}} {{start}} {{directory.name}}")
 exclusive_note.note_neighbours = look
 told = JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KeyPair(*{dataclasses.astuple(KEY)!r}))
-node.from_dict = lambda *_words: told
+node.SECOND["join"] = node.Kind(lambda _data: told, None)
 node._note_neighbours(b"{{}}", node.Policy)
 """
     with tempfile.TemporaryDirectory() as place:
@@ -508,13 +480,14 @@ def test_a_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, words: st
     program = f"""
 import {serve.__name__} as node
 from {serve.__name__.rsplit(".", 2)[0]}.bridge import leftover_processes
-node.respond = lambda *_words, **_caller: {{"ok": {ok}, "guests": []}}
+node.KINDS["absent"] = node.Kind(dict, lambda _part, _call: {{"ok": {ok}, "guests": []}})
 node.host_name = lambda: "cn1"
 leftover_processes.end_left_of_sister = lambda words, load, name: print(words, name)
 node.main()
 """
     done = subprocess.run(
         [sys.executable, "-c", program, "--end-left", "alice", "7.head", "2"], capture_output=True, timeout=60,
+        input='{"do": "absent"}\n',
         check=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert done.stdout.splitlines()[1:] == ([words] if words else [])
@@ -523,11 +496,12 @@ node.main()
 def test_the_umask_of_the_caller_closes_no_directory() -> None:
     program = f"""
 import os, {serve.__name__} as node
-node.respond = lambda *_words, **_caller: {{"umask": os.umask(0), "ok": False}}
+node.KINDS["absent"] = node.Kind(dict, lambda _part, _call: {{"umask": os.umask(0), "ok": False}})
 node.main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, timeout=60, check=True, umask=0o077,
+        [sys.executable, "-c", program], input=b'{"do": "absent"}\n', capture_output=True, timeout=60, check=True,
+        umask=0o077,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert json.loads(done.stdout)["umask"] == 0o022
@@ -579,11 +553,11 @@ def test_whoever_is_let_in_may_ask_how_the_node_is(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(doctor_call, "examine_here", examine)
     data = json.dumps(health_report.ReportRequest(7).to_dict()).encode()
-    answer = serve.respond(io.BytesIO(data), {"SSH_CONNECTION": "10.0.0.9 1 10.0.0.1 22"})
+    answer = serve.respond(io.BytesIO(data), handlers.Call({"SSH_CONNECTION": "10.0.0.9 1 10.0.0.1 22"}, Policy))
     assert answer["ok"] is True
     assert health_report.report_from_dict("cn1", answer["report"]).well
     assert asked == [7.0]
-    refused = serve.respond(io.BytesIO(b'{"version": 2, "do": "report"}'), {})
+    refused = serve.respond(io.BytesIO(b'{"version": 2, "do": "report"}'), handlers.Call({}, Policy))
     assert (refused["ok"], refused["error"]["what"]) == (False, "the request for a report")
 
 
@@ -593,7 +567,7 @@ FROM_CN2 = {"SSH_CONNECTION": "10.77.0.12 4711 10.77.0.11 22"}
 
 def tell(lost: messages.LostGuest, environment: dict[str, str]) -> dict[str, t.Any]:
     data = json.dumps(form.to_dict(lost)).encode()
-    return serve.respond(io.BytesIO(data), environment, load=Policy)
+    return serve.respond(io.BytesIO(data), handlers.Call(environment, Policy))
 
 
 @pytest.fixture
@@ -604,7 +578,7 @@ def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
     (directory / "ready.json").write_text("{}")
     job_snapshot.keep(JOB, directory)
     real = node_settings.settings_of
-    monkeypatch.setattr(serve, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    monkeypatch.setattr(handlers, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     assert world.asked == []
     return directory
 
@@ -654,7 +628,7 @@ def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatc
         told.append(list(tell))
         return (FACTS,)
 
-    monkeypatch.setattr(serve.client, "present", present)
+    monkeypatch.setattr(handlers.client, "present", present)
     assert world.ask(PART)["ok"]
     world.environment = {"SSH_CONNECTION": "10.77.0.11 1 10.77.0.11 22"}
     assert world.ask(PART)["ok"]
@@ -672,14 +646,14 @@ def test_guests_are_joined_updated_and_only_then_the_users_to_add_to(
     def notes(what: str, result: object = None) -> t.Callable[..., object]:
         return lambda *_words: (done.append(what), result)[1]
 
-    monkeypatch.setattr(serve.join, "guests_of", lambda *_words: (types.SimpleNamespace(name="vcn1-1"),))
-    monkeypatch.setattr(serve.join, "join", notes("join"))
-    monkeypatch.setattr(serve.data_disk, "mount", notes("disk"))
-    monkeypatch.setattr(serve.site_scripts, "run_prologues", notes("prologues"))
-    monkeypatch.setattr(serve.security_updates, "install", notes("updates", told))
-    monkeypatch.setattr(serve.user_additions, "make", notes("additions"))
+    monkeypatch.setattr(handlers.join, "guests_of", lambda *_words: (types.SimpleNamespace(name="vcn1-1"),))
+    monkeypatch.setattr(handlers.join, "join", notes("join"))
+    monkeypatch.setattr(handlers.data_disk, "mount", notes("disk"))
+    monkeypatch.setattr(handlers.site_scripts, "run_prologues", notes("prologues"))
+    monkeypatch.setattr(handlers.security_updates, "install", notes("updates", told))
+    monkeypatch.setattr(handlers.user_additions, "make", notes("additions"))
     job_map = messages.JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KEY)
-    answer = serve.respond_join(json.dumps(form.to_dict(job_map)).encode(), world.ask(PART), load=Policy)
+    answer = join(job_map, world.ask(PART))
     assert answer["ok"]
     assert answer["updates"] == [form.to_dict(one) for one in told]
     assert done == ["join", "disk", "prologues", "updates", "additions"]
@@ -701,18 +675,24 @@ def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     def join(job_map: messages.JobMap, *_more: object) -> None:
         world.asked.append(f"bare join {job_map.job_id}")
 
-    monkeypatch.setattr(serve, "host_name", lambda: "cn2")
+    monkeypatch.setattr(handlers, "host_name", lambda: "cn2")
     monkeypatch.setattr(bare_host, "present", present)
     monkeypatch.setattr(bare_host, "join", join)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 ::ffff:10.77.0.12 22"}
     return world
 
 
+def join(job_map: messages.JobMap, before: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The answer to the second line, after the answer to the first one."""
+    line = io.BytesIO(json.dumps(form.to_dict(job_map)).encode())
+    return serve.respond(line, handlers.Call({}, Policy, before=before), handlers.SECOND)
+
+
 def joined(world: World, job_id: str, start: int) -> dict[str, t.Any]:
     """The answer to the map of a start, after the part of PART's start."""
     told = messages.JobMap(1, "join", job_id, start, "cn2", 60.0, (), KEY)
     before = world.ask(BARE)
-    return serve.respond_join(json.dumps(form.to_dict(told)).encode(), before, load=Policy)
+    return join(told, before)
 
 
 def test_a_host_that_stays_bare_says_how_it_is_reached_and_is_told_of_the_job(bare: World) -> None:

@@ -20,7 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import VERSION, ImageOrder
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output.json_output import add_json
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.images import image_push as program
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import serve
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, serve
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import image_push
 
 from ...module_utils.node.pool import image_pool
@@ -34,12 +34,12 @@ class Node:
     def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
         self.settings: NodeSettings = image_pool.settings_for(directory)
         image_pool.add(self.settings.pool)
-        patch.setattr(serve, "settings_of", lambda _policy, _name: self.settings)
+        patch.setattr(handlers, "settings_of", lambda _policy, _name: self.settings)
         patch.setattr(copy_queue, "see_to_it", lambda _settings: None)
 
     def ask(self, **changes: t.Any) -> dict[str, t.Any]:
         line = json.dumps({**to_dict(ORDER), **changes}).encode() + b"\n"
-        return serve.respond(io.BytesIO(line), {"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"}, load=Policy)
+        return serve.respond(io.BytesIO(line), handlers.Call({"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"}, Policy))
 
     def work(self) -> None:
         copy_worker.work_off(self.settings, lambda _words: None)

@@ -1,0 +1,268 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `vtorque-node` does for each kind of request: one table.
+
+What is asked comes over a connection and is checked against the batch server's word; what is made follows from this
+node's own policy and templates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+import pwd
+import sys
+import time
+import typing as t
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.job.batch import job_snapshot as kept
+from ...module_utils.job.batch import mother_superior as superior
+from ...module_utils.job.batch.host_match import same_host
+from ...module_utils.job.config import policy_file
+from ...module_utils.job.config.parameters import Policy
+from ...module_utils.node.domain import usage
+from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
+from ...module_utils.node.lifecycle import client, handover, present_absent
+from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.state import layout, records
+from ...module_utils.state.layout import run_directory
+from ...module_utils.state.records import LostRecord
+from ...module_utils.system.clock import Deadline
+from ...module_utils.wire.form import FormError, from_dict, to_dict
+from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
+from ..bridge.job_cores import cores_of
+from ..bridge.node_settings import host_name, settings_of
+from .authorize import Checked, check, check_host, plain_address
+from .errors import ANSWERED, error_of
+from .preload import load_needed
+from .protocol import Answer, make_answer, make_failure
+
+if t.TYPE_CHECKING:
+    from ...module_utils.wire.health_report import ReportRequest
+
+LOOK_S = 2.0
+"""For libvirt's answer to what is left, once the work is done or has failed."""
+CONNECT_S = 20
+"""For the connection to a mother superior who is to be told of a lost guest."""
+
+
+@dataclasses.dataclass
+class Call:
+    """How a request came.
+
+    Attributes:
+        environment: holds SSH_CONNECTION when it came by ssh.
+        load: gives the site's policy.
+        caller: the descriptor on which the answer will be written; None: nobody listens there.
+        hold: keeps guests until they are told of their job; None: they need not be kept.
+        before: the answer to the first line, where this is the second one.
+    """
+
+    environment: t.Mapping[str, str]
+    load: t.Callable[[], Policy]
+    caller: int | None = None
+    hold: handover.Hold | None = None
+    before: Answer = dataclasses.field(default_factory=dict)
+
+
+class Kind(t.NamedTuple):
+    """One kind of request.
+
+    Attributes:
+        decode: makes its message of parsed JSON; raises VTorqueError.
+        handle: returns the answer; whatever it raises is answered as a failure.
+    """
+
+    decode: t.Callable[[t.Any], t.Any]
+    handle: t.Callable[[t.Any, Call], Answer]
+
+
+class Site(t.NamedTuple):
+    """What a part of a job is worked on with."""
+
+    policy: Policy
+    settings: NodeSettings
+    deadline: Deadline
+
+
+def _for_part(
+    work: t.Callable[[NodePart, Call, Site, Checked], Answer], load: t.Callable[[Call], Policy]
+) -> t.Callable[[NodePart, Call], Answer]:
+    """Return the handler of a part: it is checked first, and what fails is answered with what is left."""
+
+    def handle(part: NodePart, call: Call) -> Answer:
+        deadline = Deadline.after(part.timeout_s)
+        policy = load(call)
+        settings = settings_of(policy, host_name())
+        try:
+            checked = check(part, policy, settings, call.environment)
+            return work(part, call, Site(policy, settings, deadline), checked)
+        except ANSWERED as problem:
+            error = error_of(problem)
+        # what failed may be libvirt's silence, which has used up the time
+        bare = bool(part.bare_slots)
+        return make_failure(error, present_absent.left(settings, part.job_id, part.start, connect_s=LOOK_S, bare=bare))
+
+    return handle
+
+
+def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer:
+    """This node's guests of a start, made; or its word that it stays bare."""
+    settings, deadline = site.settings, site.deadline
+    if checked.superior:
+        record = settings.record_dir(part.job_id, part.start)
+        with present_absent.disk_judged(settings):
+            superior.keep(checked.superior, record, reader_uid=part.owner.uid)
+    if part.bare_slots:
+        host = _bare_host(part, settings, deadline, call.environment)
+        if call.hold is not None:  # nothing to give up, but the word about the job may come as late
+            call.hold.take(-1, deadline)
+        return make_answer(bare=[to_dict(host)], of=[layout.job_key(part.job_id, part.start)])
+    cores = cores_of(checked.job, site.policy, settings.node_name) if checked.job else ()
+    load_needed()
+    found = client.present(
+        part, settings, deadline, caller=call.caller, tell=telling(checked.superior), hold=call.hold, cores=cores
+    )
+    return make_answer(guests=[to_dict(guest) for guest in found])
+
+
+def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answer:
+    """What was removed of a start, what is left, and what its guests used and wrote."""
+    settings = site.settings
+    bare = present_absent.is_bare(part.job_id, part.start, settings, told=bool(part.bare_slots))
+    removed = present_absent.absent(part.job_id, part.start, settings, site.deadline, bare=bare)
+    patience_s = max(0.5, site.deadline.left_s(LOOK_S))
+    left = present_absent.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
+    record = settings.record_dir(part.job_id, part.start)
+    used = [to_dict(one) for one in usage.read_use(record)]
+    consoles = [to_dict(one) for one in console_tail.read_ends(record)]
+    return make_answer(removed=removed, left=left, used=used, consoles=consoles)
+
+
+def _bare_host(
+    part: NodePart, settings: NodeSettings, deadline: Deadline, environment: t.Mapping[str, str]
+) -> BareHost:  # fmt: skip
+    """What a node says of itself that stays bare for this start; it needs no libvirt.
+
+    Raises:
+        FormError: guests are asked for, too.
+        VTorqueError: it cannot be one of the job's hosts.
+    """
+    from ...module_utils.node.bare import bare_host  # only such a host pays for it
+
+    if part.guests:
+        raise FormError("NodePart", "guests are asked for, on a host that is to stay bare")
+    ours = environment.get("SSH_CONNECTION", "").split()[2:3]
+    for earlier in present_absent.earlier_starts(part, settings):
+        present_absent.absent(part.job_id, earlier, settings, deadline)
+    return bare_host.present(part, settings, deadline, plain_address(ours[0]) if ours else "")
+
+
+def _join(job_map: JobMap, call: Call) -> Answer:
+    """This node's guests, or the host that stays bare, are told of the whole job.
+
+    Raises:
+        VTorqueError: it is the map of another start than the one whose hosts were just made, or it cannot be done.
+    """
+    deadline = Deadline.after(job_map.timeout_s)
+    settings = settings_of(call.load(), host_name())
+    if "bare" in call.before:
+        from ...module_utils.node.bare import bare_host
+
+        # another start's keys are its own mother superior's to bring
+        if call.before["of"] != [layout.job_key(job_map.job_id, job_map.start)]:
+            raise VTorqueError(f"join of job {job_map.job_id}", "this is not the start that was just asked for")
+        bare_host.join(job_map, settings, deadline)
+        return make_answer()
+    here = {guest.name for guest in join.guests_of(job_map.job_id, job_map.start, settings)}
+    if here != {guest["name"] for guest in call.before["guests"]}:
+        raise VTorqueError(f"join of job {job_map.job_id}", "these are not the guests that were just made")
+    join.join(job_map, settings, deadline)
+    data_disk.mount(job_map.job_id, job_map.start, settings, deadline)
+    site_scripts.run_prologues(job_map.job_id, job_map.start, settings, deadline)
+    updated = security_updates.install(job_map.job_id, job_map.start, settings, deadline)
+    user_additions.make(job_map.job_id, job_map.start, settings, deadline)
+    return make_answer(updates=map(to_dict, updated))
+
+
+def _lost(lost: LostGuest, call: Call) -> Answer:
+    """A sister of this mother superior has lost a guest: the job's shell hears of it, and ends the job.
+
+    A sister can end so what she has a part in, and nothing else; of what she says, nothing but words is used.
+
+    Raises:
+        VTorqueError: she has no part in such a start here.
+    """
+    policy, _broken = policy_file.load_usable(call.load)  # a lost guest is lost, whatever the configuration says
+    settings = settings_of(policy, host_name())
+    what = f"guest {lost.guest} of job {lost.job_id}, start {lost.start}"
+    directory = run_directory(lost.job_id, lost.start, settings.run_dir)
+    job = kept.kept(lost.job_id, directory)
+    if job is None or not job.nodes or not same_host(job.nodes[0], settings.node_name):
+        raise VTorqueError(what, f"{settings.node_name} does not lead such a start")
+    if not any(same_host(lost.node, host) for host in job.nodes[1:]):
+        raise VTorqueError(what, f"{lost.node} has no part in it")
+    check_host(lost.job_id, lost.node, call.environment.get("SSH_CONNECTION", ""), "its sister")
+    record = LostRecord(lost.guest, lost.node, lost.reason, lost.console, round(time.time(), 3))
+    records.leave_lost(directory, record, reader_uid=pwd.getpwnam(job.euser).pw_uid)
+    return make_answer()
+
+
+def _image(order: ImageOrder, call: Call) -> Answer:
+    """How far the copy of an image is; of whoever root lets in."""
+    from ...module_utils.node.cache import prefetch  # only who asks for it pays
+
+    return {**make_answer(), "image": prefetch.answer(order, settings_of(call.load(), host_name()))}
+
+
+def _report(request: ReportRequest, call: Call) -> Answer:
+    """How this node is; it tells no secrets, of whoever root lets in."""
+    from ..bridge import examine
+
+    report = examine.examine_here(call.load, host_name(), request.timeout_s)
+    return {**make_answer(), "report": report.to_dict()}
+
+
+def _decode_report(data: t.Any) -> ReportRequest:
+    from ...module_utils.wire.health_report import request_from_dict
+
+    return request_from_dict(data)
+
+
+def telling(superior: str) -> list[str]:
+    """Return the command by which a sister tells her mother superior of a lost guest; [] where that is this node.
+
+    Args:
+        superior: host name; "" for this node.
+    """
+    if not superior:
+        return []
+    from ..play.node_connection import ssh_command  # 4 ms that the mother superior does not pay
+
+    return ssh_command(pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node", superior, CONNECT_S)
+
+
+def _load_usable(call: Call) -> Policy:
+    """A configuration that somebody is changing must not keep what is over."""
+    policy, _broken = policy_file.load_usable(call.load)
+    return policy
+
+
+KINDS: dict[str, Kind] = {
+    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, lambda call: call.load())),
+    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, _load_usable)),
+    "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
+    "image": Kind(functools.partial(from_dict, ImageOrder), _image),
+    "report": Kind(_decode_report, _report),
+}
+"""By the request's `do`, for the first line of a connection."""
+SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _join)}
+"""For the second one."""
+
+
+def decoders_of(kinds: t.Mapping[str, Kind]) -> dict[str, t.Callable[[t.Any], t.Any]]:
+    """Return what decodes each of these kinds (`protocol.decode_request`)."""
+    return {name: kind.decode for name, kind in kinds.items()}
