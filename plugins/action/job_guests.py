@@ -22,6 +22,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.verdict.decide import gather
+from ..module_utils.state.layout import StepFile
 from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
 from ..module_utils.wire import form, messages
@@ -215,14 +216,14 @@ def raise_for(
         return
     for node, error in errors.items():
         with contextlib.suppress(VTorqueError):
-            keep(place.file(f"error.{node}.json"), {**error.to_dict(), "host": node})
+            keep(place.file(StepFile.ERROR.of(node)), {**error.to_dict(), "host": node})
     raise gather(errors, superior=superior, made=made)
 
 
 def keep_phase(place: JobPlace, name: str, began: float, tick: float) -> None:
     """Note a phase that just ended (`phase.<name>.json`)."""
     figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-    keep(place.file(f"phase.{name}.json"), figure)
+    keep(place.file(StepFile.PHASE.of(name)), figure)
 
 
 def asked_already(place: JobPlace, part: messages.NodePart) -> node_socket.EarlyNode | None:

@@ -13,6 +13,7 @@ from ..module_utils.job.batch import job_snapshot
 from ..module_utils.job.batch.registry import open_batch
 from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
+from ..module_utils.state.layout import StepFile
 from ..module_utils.system import files
 from ..plugin_utils.bridge.planning import PLAN, plan_start
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
@@ -31,7 +32,7 @@ class ActionModule(JobAction):
         """Make the plan; one of this start that decides the same stays, because guests may carry its keys already."""
         if not self.checking:
             files.make_directory(place.run_dir)
-            remove([place.file("error.json"), *place.run_dir.glob("error.*.json")])
+            remove([place.file("error.json"), *place.run_dir.glob(StepFile.ERROR.pattern)])
         with phase(place, "plan", when=not self.checking):
             policy = policy_file.load(pathlib.Path(args["config"]))
             job = job_snapshot.kept(place.job_id, place.run_dir) or open_batch(policy).job(place.job_id)

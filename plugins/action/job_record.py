@@ -13,6 +13,7 @@ import typing as t
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.state import layout, login_fifos, records, shell_link
+from ..module_utils.state.layout import StepFile
 from ..module_utils.system import files
 from ..module_utils.wire.messages import GuestFacts
 from ..plugin_utils.bridge.planning import PLAN
@@ -84,8 +85,8 @@ class ActionModule(JobAction):
         if plan is not None:
             guests = [(node, facts) for node in plan.parts for facts in read_guests(place, node)]
             self._keep(place, kept, plan, guests, ended=time.time())
-        kinds = ("guests", "bare", "phase", "updates")
-        gone += remove([place.file(PLAN), *(path for kind in kinds for path in place.run_dir.glob(f"{kind}.*.json"))])
+        kinds = (StepFile.GUESTS, StepFile.BARE, StepFile.PHASE, StepFile.UPDATES)
+        gone += remove([place.file(PLAN), *(path for kind in kinds for path in place.run_dir.glob(kind.pattern))])
         return Outcome(bool(gone), before, [], {"removed": len(gone)})
 
     def _keep(

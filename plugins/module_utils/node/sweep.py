@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import pathlib
 import shutil
 import typing as t
@@ -48,6 +49,17 @@ IsAlive = t.Callable[[str, int], bool]
 """Does this start of this job live?  It raises VTorqueError when that is not known: unknown is never "no"."""
 HasFiles = t.Callable[[str], bool]
 """Does the MOM on this node have files of this job?  It raises VTorqueError when that is not known."""
+
+
+class Standing(enum.StrEnum):
+    """How a start stands of which something is here."""
+
+    LIVING = "living"
+    LEFT = "left"
+    """It is over, or it may be; it is not to be taken away now."""
+    OVER = "over"
+    EARLIER = "earlier"
+    """It is of an earlier boot of this node."""
 
 
 @frozen
@@ -107,7 +119,7 @@ class _Seen:
 @frozen
 class _Judged:
     start: Start
-    verdict: str
+    standing: Standing
     why: str
 
 
@@ -132,23 +144,25 @@ def sweep(
         suspects = Suspects(settings.run_dir / "suspects.json")
         seen = _look(settings)
         judged = [_judge(start, settings, is_alive, has_files, suspects, twice_s, deadline) for start in seen.starts]
-        due = [one for one in judged if one.verdict == "over"]
+        due = [one for one in judged if one.standing is Standing.OVER]
         if len(due) > mass and not any_number:
             why = f"{len(due)} starts at once are found over, more than {mass}: is the batch server's word true?"
-            judged = [_Judged(one.start, "left", why) if one in due else one for one in judged]
-        going = [one for one in judged if one.verdict in ("earlier", "over")]
+            judged = [_Judged(one.start, Standing.LEFT, why) if one in due else one for one in judged]
+        going = [one for one in judged if one.standing in (Standing.EARLIER, Standing.OVER)]
         removed, failed = _take_away(going, settings, seen.silent, deadline)
         removed += [Said("", "it spoke of nothing any more", things)] if (things := run_files.tidy(settings)) else []
         # whatever showed life in between, the two looks begin anew
-        for key in [one.start.key for one in judged if one.verdict == "living"] + [said.key for said in removed]:
+        for key in [one.start.key for one in judged if one.standing is Standing.LIVING] + [
+            said.key for said in removed
+        ]:
             suspects.clear(key)
         suspects.keep_only({start.key for start in seen.starts})
         suspects.write()
-    left = [Said(one.start.key, one.why) for one in judged if one.verdict == "left"]
+    left = [Said(one.start.key, one.why) for one in judged if one.standing is Standing.LEFT]
     left += [Said("", f"{thing}: whose it is cannot be told") for thing in seen.strangers]
     if seen.silent:
         left.append(Said("", f"what libvirt has is not known: {seen.silent}"))
-    living = [Said(one.start.key, one.why) for one in judged if one.verdict == "living"]
+    living = [Said(one.start.key, one.why) for one in judged if one.standing is Standing.LIVING]
     return Swept(tuple(removed), (*left, *failed), tuple(living))
 
 
@@ -163,7 +177,7 @@ def look(settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, deadlin
     seen = _look(settings)
     suspects = Suspects(settings.run_dir / "suspects.json")
     judged = [_judge(start, settings, is_alive, has_files, suspects, TWICE_S, deadline) for start in seen.starts]
-    found = [Said(one.start.key, one.start.words) for one in judged if one.verdict != "living"]
+    found = [Said(one.start.key, one.start.words) for one in judged if one.standing is not Standing.LIVING]
     return (*found, *(Said("", f"{thing}: whose it is cannot be told") for thing in seen.strangers))
 
 
@@ -175,7 +189,9 @@ def sweep_earlier_boot(settings: NodeSettings, deadline: Deadline) -> Swept:
     """
     with _alone(settings, deadline):
         seen = _sort(remains_without_libvirt(settings), settings)
-        judged = [_Judged(start, "earlier", _EARLIER) for start in seen.starts if _of_earlier_boot(start, settings)]
+        judged = [
+            _Judged(start, Standing.EARLIER, _EARLIER) for start in seen.starts if _of_earlier_boot(start, settings)
+        ]
         removed, failed = _take_away(judged, settings, None, deadline)
     return Swept(tuple(removed), tuple(failed))
 
@@ -225,27 +241,29 @@ def _judge(
     start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, suspects: Suspects, twice_s: float,
     deadline: Deadline,
 ) -> _Judged:  # fmt: skip
-    """One of `living`, `left`, `over`, `earlier`, and why."""
+    """How a start stands, and why."""
     if deadline.passed:
-        return _Judged(start, "left", "no time was left to look at it")
+        return _Judged(start, Standing.LEFT, "no time was left to look at it")
     try:
         if _of_earlier_boot(start, settings):
-            return _Judged(start, "earlier", _EARLIER)
+            return _Judged(start, Standing.EARLIER, _EARLIER)
         if start_lock.is_held_alone(start_lock.start_lock(settings, start.key)):
             return _held(start, settings, is_alive, has_files)
         shell = run_files.living_shell(settings, start.key)
         if shell is not None:
-            return _Judged(start, "living", f"its job's shell lives, process {shell.pid}")
+            return _Judged(start, Standing.LIVING, f"its job's shell lives, process {shell.pid}")
         if has_files(start.job_id):
-            return _Judged(start, "living", "the MOM here has files of its job")
+            return _Judged(start, Standing.LIVING, "the MOM here has files of its job")
         if is_alive(start.job_id, start.number):
-            return _Judged(start, "living", "the batch server says so")
+            return _Judged(start, Standing.LIVING, "the batch server says so")
     except (VTorqueError, OSError) as error:
-        return _Judged(start, "left", f"whether it lives is not known: {error}")
+        return _Judged(start, Standing.LEFT, f"whether it lives is not known: {error}")
     for_s = suspects.suspected_s(start.key)
     if for_s < twice_s:
-        return _Judged(start, "left", f"found over {for_s:.0f} s ago, believed when that holds for {twice_s:.0f} s")
-    return _Judged(start, "over", f"found over twice, {for_s:.0f} s apart")
+        return _Judged(
+            start, Standing.LEFT, f"found over {for_s:.0f} s ago, believed when that holds for {twice_s:.0f} s"
+        )
+    return _Judged(start, Standing.OVER, f"found over twice, {for_s:.0f} s apart")
 
 
 def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles) -> _Judged:
@@ -254,8 +272,10 @@ def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: Ha
     holder = f"process {signer.pid if signer else 'unknown'}"
     with contextlib.suppress(VTorqueError):
         if not has_files(start.job_id) and not is_alive(start.job_id, start.number):
-            return _Judged(start, "left", f"{holder} holds its lock, although there is no such job any more: end it")
-    return _Judged(start, "living", f"{holder} is at work for it")
+            return _Judged(
+                start, Standing.LEFT, f"{holder} holds its lock, although there is no such job any more: end it"
+            )
+    return _Judged(start, Standing.LIVING, f"{holder} is at work for it")
 
 
 def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
@@ -297,7 +317,7 @@ def _take_away(
         try:
             if deadline.passed:
                 raise VTorqueError("no time was left for it")
-            if one.verdict == "earlier":
+            if one.standing is Standing.EARLIER:
                 things = _remove_earlier(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             else:
                 if start.remains and silent is not None and not present_absent.is_bare(*_named(start), settings):

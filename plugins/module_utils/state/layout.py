@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import enum
 import pathlib
 import re
 
@@ -17,6 +18,31 @@ CONSOLE = "console"
 """In the run directory of a start in OSv: the way to the console of its guest."""
 CONSOLE_END = ".console.log"
 """Beside a record, behind a guest's name: the end of what it wrote on its console."""
+
+
+class StepFile(enum.StrEnum):
+    """What the steps of a job's playbooks leave in the run directory: a file for each node, or for each phase."""
+
+    GUESTS = "guests"
+    BARE = "bare"
+    PHASE = "phase"
+    UPDATES = "updates"
+    USED = "used"
+    CONSOLES = "consoles"
+    ERROR = "error"
+
+    def of(self, name: str) -> str:
+        """Return the name of the file of a node or a phase."""
+        return f"{self}.{name}.json"
+
+    @property
+    def pattern(self) -> str:
+        """The names of all files of this kind, for `glob`."""
+        return self.of("*")
+
+    def name_of(self, file: str) -> str:
+        """Return the node or phase that a file of this kind is of."""
+        return file.removeprefix(f"{self}.").removesuffix(".json")
 
 
 def job_key(job_id: str, start: int) -> str:

@@ -22,6 +22,7 @@ from ansible.plugins.action import ActionBase
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.state import layout
+from ...module_utils.state.layout import StepFile
 from ...module_utils.system import files
 from ...module_utils.wire.messages import HOST_NAME
 
@@ -158,7 +159,7 @@ def leave_error(place: JobPlace, host: str, error: VTorqueError) -> None:
     """
     told = {**error.to_dict(), "host": getattr(error, "node", "") or host}
     with contextlib.suppress(OSError, VTorqueError):  # the task fails anyway; a full /run must not hide why
-        for path in (place.file(f"error.{host}.json"), place.file("error.json")):
+        for path in (place.file(StepFile.ERROR.of(host)), place.file("error.json")):
             if not path.exists():
                 keep(path, told)
 
@@ -174,4 +175,4 @@ def phase(place: JobPlace, name: str, *, when: bool = True) -> t.Iterator[None]:
     yield
     if when:
         figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-        keep(place.file(f"phase.{name}.json"), figure)
+        keep(place.file(StepFile.PHASE.of(name)), figure)

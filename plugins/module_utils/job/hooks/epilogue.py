@@ -189,7 +189,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     _add_consoles(start, call.uid)
     phases = known.setdefault("phases", {})
     with contextlib.suppress(FileNotFoundError, VTorqueError):
-        phases["prologue"] = files.read_json(start.directory / "phase.prologue.json")
+        phases["prologue"] = files.read_json(start.directory / layout.StepFile.PHASE.of("prologue"))
     phases["epilogue"] = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
     known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
     with contextlib.suppress(VTorqueError):
@@ -220,7 +220,7 @@ def _add_job(known: dict[str, t.Any], start: Start) -> None:
 def _add_use(known: dict[str, t.Any], start: Start) -> None:
     """To each guest of the record what it used: as the nodes answered, or as it was written down on this one."""
     used: dict[str, dict[str, float]] = {}
-    for path in (start.record_directory / "used.json", *sorted(start.directory.glob("used.*.json"))):
+    for path in (start.record_directory / "used.json", *sorted(start.directory.glob(layout.StepFile.USED.pattern))):
         with contextlib.suppress(FileNotFoundError, VTorqueError):
             found = [form.from_dict(GuestUse, one) for one in files.read_json(path).get("used", ())]
             used |= {one.name: one.known() for one in found}
@@ -231,7 +231,7 @@ def _add_use(known: dict[str, t.Any], start: Start) -> None:
 
 def _add_consoles(start: Start, uid: int | None) -> None:
     """Beside the record the ends of other nodes' consoles; those of this one are there, and longer."""
-    for told in sorted(start.directory.glob("consoles.*.json")):
+    for told in sorted(start.directory.glob(layout.StepFile.CONSOLES.pattern)):
         with contextlib.suppress(OSError, VTorqueError):
             for one in files.read_json(told).get("consoles", ()):
                 console = form.from_dict(GuestConsole, one)

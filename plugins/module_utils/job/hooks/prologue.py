@@ -14,7 +14,7 @@ import typing as t
 
 from ...errors import SiteFault, VTorqueError
 from ...frozen import frozen
-from ...state import login_fifos, shell_link, shell_message
+from ...state import layout, login_fifos, shell_link, shell_message
 from ...state.records import RefusalRecord
 from ...system import clock, files
 from ...system.clock import Deadline
@@ -27,7 +27,7 @@ from ..config import policy_file
 from ..config.parameters import Policy
 from ..request.request import MARKER, Request
 from ..verdict import array_brake
-from ..verdict.decide import HOLD, REFUSE, REQUEUE, Verdict, advice, decide, find_loop, may_be_braked, names_node
+from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_braked, names_node
 from ..verdict.enforce import Enforced, enforce, message, outcome
 from . import invocation, playbook, user_script
 from .ansible_process import Player
@@ -219,7 +219,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
         figure = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
-        files.write(start.directory / "phase.prologue.json", json.dumps(figure))
+        files.write(start.directory / layout.StepFile.PHASE.of("prologue"), json.dumps(figure))
     return error
 
 
@@ -265,17 +265,19 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
     batch = open_batch(case.policy, timeout_s=VERDICT_CALL_S, deadline=deadline)
     verdict, enforced = _judge(case, error, batch)
     lines = outcome(verdict, enforced, case.call.job_id)
-    if enforced.action == REFUSE:
+    if enforced.action == Action.REFUSE:
         unwritten = _refuse(case, error, *lines)
     _write_down(case, error, verdict, enforced, lines)
-    if unwritten is not None and enforced.action == REFUSE:
+    if unwritten is not None and enforced.action == Action.REFUSE:
         raise unwritten
-    told = () if enforced.action == REFUSE else message(error, verdict, lines)
+    told = () if enforced.action == Action.REFUSE else message(error, verdict, lines)
     what = f"job {case.call.job_id}, start {case.start.number}: {enforced.action}: {error}; {'; '.join(lines)}"
-    loud = enforced.action == HOLD or enforced.offline or enforced.failed or verdict.grave
-    brake = (verdict.action, enforced.action) == (HOLD, REFUSE) and bool(array_brake.array_of(case.call.job_id))
+    loud = enforced.action == Action.HOLD or enforced.offline or enforced.failed or verdict.grave
+    brake = (verdict.action, enforced.action) == (Action.HOLD, Action.REFUSE) and bool(
+        array_brake.array_of(case.call.job_id)
+    )
     alarm = what if loud else ""
-    return Ending(enforced.action != REFUSE, told, alarm, verdict.grave or bool(enforced.failed), brake)
+    return Ending(enforced.action != Action.REFUSE, told, alarm, verdict.grave or bool(enforced.failed), brake)
 
 
 def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:
@@ -296,7 +298,7 @@ def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdic
         return verdict, enforce(verdict, batch, case.call.job_id, reason=f"{error.what}: {error.why}")
     except (VTorqueError, OSError) as trouble:
         verdict = decide(error, job=None, nodes=None, policy=case.policy, node=here)
-        return verdict, Enforced(REFUSE, "", (f"nothing more could be done: {trouble}",))
+        return verdict, Enforced(Action.REFUSE, "", (f"nothing more could be done: {trouble}",))
 
 
 def _job_now(case: _Case, batch: BatchSystem) -> BatchJob | None:
@@ -345,7 +347,7 @@ def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: En
             files.write(case.start.directory / "verdict.json", json.dumps(data))
         except VTorqueError as failed:
             playbook.note(log, str(failed))
-        verb = {REFUSE: "refused", REQUEUE: "tried again", HOLD: "held"}[enforced.action]
+        verb = {Action.REFUSE: "refused", Action.REQUEUE: "tried again", Action.HOLD: "held"}[enforced.action]
         playbook.note(log, f"{verb}: {error}")
         for line in lines:
             playbook.note(log, line)

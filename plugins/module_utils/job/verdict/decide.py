@@ -19,6 +19,7 @@ Of several nodes that failed in one start `gather` finds the one error that coun
 
 from __future__ import annotations
 
+import enum
 import re
 import typing as t
 
@@ -39,7 +40,6 @@ from ..batch.host_match import same_host
 from ..config.parameters import Policy
 from ..request.value_types import count_of
 
-REFUSE, REQUEUE, HOLD = "refuse", "requeue", "hold"
 LOOP_STARTS = 20
 ARRAY_BRAKE = 2
 """Members of one array that a node may refuse within a minute, the owner's own faults aside; the next is held."""
@@ -58,13 +58,22 @@ OF_THE_JOB = (UserFault.fault, ImageFault.fault)
 AT_ONCE = (ImpostorFault.fault, LoopFault.fault)
 
 
+class Action(enum.StrEnum):
+    """What becomes of the job of a start that failed; the values are in records and logs."""
+
+    REFUSE = "refuse"
+    """It ends with the reason."""
+    REQUEUE = "requeue"
+    HOLD = "hold"
+
+
 @frozen
 class Verdict:
     """What is to be done about a start that failed.
 
     Attributes:
         fault: whose it is (`VTorqueError.fault`).
-        action: `refuse` (the job ends with the reason), `requeue` or `hold`.
+        action: what becomes of the job.
         offline: the node that goes offline, or "".
         note: with which note.
         words: what more there is to say about the decision, a line each.
@@ -74,7 +83,7 @@ class Verdict:
     """
 
     fault: str
-    action: str
+    action: Action
     offline: str = ""
     note: str = ""
     words: tuple[str, ...] = ()
@@ -194,20 +203,20 @@ def decide(
     """
     if refused >= ARRAY_BRAKE and may_be_braked(error, job):
         words = f"{node} has turned {refused} members of this array away within a minute: it shall not eat the others"
-        return Verdict(error.fault, HOLD, words=(words,), grave=True)
+        return Verdict(error.fault, Action.HOLD, words=(words,), grave=True)
     if job is None:
-        return Verdict(error.fault, REFUSE)
+        return Verdict(error.fault, Action.REFUSE)
     of = policy.node_fault_retries
     tried = (job.start_count - 1) % of + 1
     if error.fault in OF_THE_JOB:
-        return Verdict(error.fault, REFUSE, tried=tried, of=of)
+        return Verdict(error.fault, Action.REFUSE, tried=tried, of=of)
     blame = _blame(error, job, nodes, policy, node)
     if job.interactive:
-        action = REFUSE
+        action = Action.REFUSE
     elif blame.stays or error.fault in AT_ONCE or tried == of:
-        action = HOLD
+        action = Action.HOLD
     else:
-        action = REQUEUE
+        action = Action.REQUEUE
     grave = blame.grave or error.fault == ImpostorFault.fault
     return Verdict(error.fault, action, blame.offline, blame.note, blame.words, tried, of, grave)
 

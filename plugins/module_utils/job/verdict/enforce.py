@@ -11,7 +11,7 @@ from ...errors import SiteFault, VTorqueError
 from ...frozen import frozen
 from ...text import printable
 from ..batch.api import NOTE_PREFIX, BatchSystem
-from .decide import HOLD, REFUSE, REQUEUE, Verdict
+from .decide import Action, Verdict
 
 ONE_LINE = 160
 """Characters of a first line that holds the reason too."""
@@ -22,13 +22,13 @@ class Enforced:
     """What was done in the end, as the batch system says.
 
     Attributes:
-        action: `refuse`, `requeue` or `hold`; never a stronger one than the verdict's, unless the node did not go
+        action: what became of the job; never a stronger one than the verdict's, unless the node did not go
             offline.
         offline: the node that is offline with our note, or "".
         failed: what could not be done, a line each.
     """
 
-    action: str
+    action: Action
     offline: str = ""
     failed: tuple[str, ...] = ()
 
@@ -57,14 +57,14 @@ def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = 
                 failed.append(f"{seen.name} is not set offline: somebody else wrote a note meanwhile")
         except SiteFault as error:
             failed.append(f"{verdict.offline} is not set offline: {error}")
-        if failed and action == REQUEUE:
-            action = HOLD
-    if action == HOLD:
+        if failed and action == Action.REQUEUE:
+            action = Action.HOLD
+    if action == Action.HOLD:
         try:
             batch.hold(job_id)
         except SiteFault as error:
             failed.append(f"the job cannot be held: {error}")
-            return Enforced(REFUSE, offline, tuple(failed))
+            return Enforced(Action.REFUSE, offline, tuple(failed))
         with contextlib.suppress(SiteFault):  # a word more; the hold is what counts
             batch.comment(job_id, f"vtorque: held: {reason}")
     return Enforced(action, offline, tuple(failed))
@@ -84,9 +84,9 @@ def outcome(verdict: Verdict, enforced: Enforced, job_id: str) -> tuple[str, ...
     lines = [*verdict.words, *enforced.failed]
     if enforced.offline:
         lines.append(f"{enforced.offline} is set offline: {verdict.note}")
-    if enforced.action == REQUEUE:
+    if enforced.action == Action.REQUEUE:
         lines.append("the job is tried again")
-    elif enforced.action == HOLD:
+    elif enforced.action == Action.HOLD:
         again = f" for {_times(verdict.of)}" if verdict.of and verdict.tried == verdict.of else ""
         lines.append(f"the job is held: qrls {job_id} releases it{again}")
     return tuple(map(printable, lines))
