@@ -22,7 +22,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.verdict.decide import gather
-from ..module_utils.state.layout import StepFile
+from ..module_utils.state import layout
 from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
 from ..module_utils.wire import form, messages
@@ -77,7 +77,7 @@ class ActionModule(JobAction):
         if plan is None and wanted == "present":
             if self.checking:
                 return Outcome(True, before, "the guests of a plan that job_plan would make")
-            raise VTorqueError(f"{place.file('plan.json')}", "there is no plan", "run job_plan first")
+            raise VTorqueError(f"{place.file(layout.PLAN)}", "there is no plan", "run job_plan first")
         parts = {name: part_of(place, plan, name, wanted, timeout_s) for name in hosts}
         if self.checking:
             planned = {name: [{"rank": guest.rank} for guest in part.guests] for name, part in parts.items()}
@@ -216,14 +216,14 @@ def raise_for(
         return
     for node, error in errors.items():
         with contextlib.suppress(VTorqueError):
-            keep(place.file(StepFile.ERROR.of(node)), {**error.to_dict(), "host": node})
+            keep(place.file(layout.StepFile.ERROR.of(node)), {**error.to_dict(), "host": node})
     raise gather(errors, superior=superior, made=made)
 
 
 def keep_phase(place: JobPlace, name: str, began: float, tick: float) -> None:
     """Note a phase that just ended (`phase.<name>.json`)."""
     figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-    keep(place.file(StepFile.PHASE.of(name)), figure)
+    keep(place.file(layout.StepFile.PHASE.of(name)), figure)
 
 
 def asked_already(place: JobPlace, part: messages.NodePart) -> node_socket.EarlyNode | None:
@@ -243,7 +243,7 @@ def asked_already(place: JobPlace, part: messages.NodePart) -> node_socket.Early
     if node is None:
         return None
     try:
-        asked = files.read_json(place.file(node_socket.ASKED))
+        asked = files.read_json(place.file(layout.ASKED))
     except FileNotFoundError:
         return None
     return node if asked.get("digest") == node_socket.digest(part) else None

@@ -13,9 +13,9 @@ from ..module_utils.job.batch import job_snapshot
 from ..module_utils.job.batch.registry import open_batch
 from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
-from ..module_utils.state.layout import StepFile
+from ..module_utils.state import layout
 from ..module_utils.system import files
-from ..plugin_utils.bridge.planning import PLAN, plan_start
+from ..plugin_utils.bridge.planning import plan_start
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
 from ..plugin_utils.play.start_files import read_plan, remove
 
@@ -32,7 +32,7 @@ class ActionModule(JobAction):
         """Make the plan; one of this start that decides the same stays, because guests may carry its keys already."""
         if not self.checking:
             files.make_directory(place.run_dir)
-            remove([place.file("error.json"), *place.run_dir.glob(StepFile.ERROR.pattern)])
+            remove([place.file(layout.ERROR), *place.run_dir.glob(layout.StepFile.ERROR.pattern)])
         with phase(place, "plan", when=not self.checking):
             policy = policy_file.load(pathlib.Path(args["config"]))
             job = job_snapshot.kept(place.job_id, place.run_dir) or open_batch(policy).job(place.job_id)
@@ -45,7 +45,7 @@ class ActionModule(JobAction):
             old = read_plan(place)
             changed = old is None or old.decision != new.decision
             if changed and not self.checking:
-                files.write(place.file(PLAN), new.to_json())
+                files.write(place.file(layout.PLAN), new.to_json())
         facts = {"nodes": sorted(new.parts), "guests": sum(len(part.guests) for part in new.parts.values())}
         return Outcome(changed, shown(old), shown(new), facts)
 

@@ -13,14 +13,10 @@ import typing as t
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.state import layout, login_fifos, records, shell_link
-from ..module_utils.state.layout import StepFile
 from ..module_utils.system import files
 from ..module_utils.wire.messages import GuestFacts
-from ..plugin_utils.bridge.planning import PLAN
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
 from ..plugin_utils.play.shell_access import (
-    READY,
-    SHELL_FILES,
     all_guests,
     ready_record,
     shell_of,
@@ -49,27 +45,27 @@ class ActionModule(JobAction):
     def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
         """Write or remove the records of this start."""
         kept = pathlib.Path(args["records_dir"]) / place.key
-        before = sorted(name for name in (*SHELL_FILES, PLAN) if place.file(name).exists())
+        before = sorted(name for name in (*layout.SHELL_FILES, layout.PLAN) if place.file(name).exists())
         if args["state"] == "absent":
             return self._absent(place, kept, before)
         return self._ready(place, kept, before)
 
     def _ready(self, place: JobPlace, kept: pathlib.Path, before: list[str]) -> Outcome:
-        after = sorted({*before, *SHELL_FILES})
+        after = sorted({*before, *layout.SHELL_FILES})
         if self.checking:
             return Outcome(before != after, before, after)
         plan = read_plan(place)
         if plan is None:
-            raise VTorqueError(f"{place.file(PLAN)}", "there is no plan", "run job_plan first")
+            raise VTorqueError(f"{place.file(layout.PLAN)}", "there is no plan", "run job_plan first")
         guests = all_guests(place, plan)
         bare = read_bare(place, plan)
         shell = shell_of(os.environ)
         ready = ready_record(place, plan, guests, bare, shell)
-        changed = not (shell_link.link_of(shell, place.root).is_symlink() and says(place.file(READY), ready))
+        changed = not (shell_link.link_of(shell, place.root).is_symlink() and says(place.file(layout.READY), ready))
         if changed:
             with phase(place, "record"):
                 write_access(place, plan, guests)
-                files.write_json(place.file(READY), ready, reader_uid=plan.owner.uid)
+                files.write_json(place.file(layout.READY), ready, reader_uid=plan.owner.uid)
             self._keep(place, kept, plan, guests)
             shell_link.point(shell, place.run_dir, place.root)  # last: the shell believes nothing that is not linked
         return Outcome(changed, before, after)
@@ -81,12 +77,14 @@ class ActionModule(JobAction):
         plan = read_plan(place)
         gone = remove(links)
         login_fifos.end(place.run_dir)
-        gone += remove(place.file(name) for name in SHELL_FILES)
+        gone += remove(place.file(name) for name in layout.SHELL_FILES)
         if plan is not None:
             guests = [(node, facts) for node in plan.parts for facts in read_guests(place, node)]
             self._keep(place, kept, plan, guests, ended=time.time())
-        kinds = (StepFile.GUESTS, StepFile.BARE, StepFile.PHASE, StepFile.UPDATES)
-        gone += remove([place.file(PLAN), *(path for kind in kinds for path in place.run_dir.glob(kind.pattern))])
+        kinds = (layout.StepFile.GUESTS, layout.StepFile.BARE, layout.StepFile.PHASE, layout.StepFile.UPDATES)
+        gone += remove(
+            [place.file(layout.PLAN), *(path for kind in kinds for path in place.run_dir.glob(kind.pattern))]
+        )
         return Outcome(bool(gone), before, [], {"removed": len(gone)})
 
     def _keep(
@@ -99,7 +97,7 @@ class ActionModule(JobAction):
     ) -> None:
         """Write the job's record, which outlives the job and which its owner may read."""
         files.make_record_directory(kept, plan.owner.uid)
-        former = kept / "record.json"
+        former = kept / layout.RECORD
         known = files.read_json(former) if former.exists() else {}
         record = {
             "version": 1,

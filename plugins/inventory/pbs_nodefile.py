@@ -214,7 +214,7 @@ def planned(job_id: str, directory: pathlib.Path) -> tuple[tuple[str, ...], int,
     if start is None:
         return None
     try:
-        plan = files.read_json(directory / "plan.json", limit=1 << 26)
+        plan = files.read_json(directory / layout.PLAN, limit=1 << 26)
     except FileNotFoundError:
         return None
     parts = [str(part["node"]) for part in plan["node_parts"]]

@@ -20,7 +20,7 @@ import typing as t
 
 from ..errors import NodeFault, VTorqueError
 from ..frozen import frozen
-from ..state import shell_link
+from ..state import layout, shell_link
 from ..state.layout import start_of
 from ..system import files, process_id
 from ..system.clock import Deadline
@@ -30,7 +30,7 @@ from .removal import run_files
 from .removal.inventory import Remain, remains, remains_without_libvirt
 from .removal.remove import keep_console
 from .removal.suspects import Suspects
-from .state import slots, start_lock
+from .state import guest_file, slots, start_lock
 from .state.directories import entries
 from .state.guest_file import read_kept
 from .state.settings import NodeSettings
@@ -282,9 +282,9 @@ def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
     """Is all that is here of it of an earlier boot?  What does not say of which boot it is may be of this one."""
     now = process_id.boot_id()
     directory = settings.start_dir(start.job_id, start.number)
-    boots = [_boot(path) for guest in entries(directory) if (path := guest / "guest.json").exists()]
+    boots = [_boot(path) for guest in entries(directory) if (path := guest / guest_file.FILE).exists()]
     if start.has_run_directory:
-        boots.append(_boot(settings.run_dir / "jobs" / start.key / "ready.json"))
+        boots.append(_boot(settings.run_dir / "jobs" / start.key / layout.READY))
     if not boots or "" in boots or now in boots:
         return False
     # no process and no lock outlives its boot; who says so all the same is believed

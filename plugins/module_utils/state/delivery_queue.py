@@ -104,7 +104,7 @@ def _mark(key: str, state_dir: pathlib.Path) -> Mark:
     tried = path.stat(follow_symlinks=False).st_mtime
     since = tried
     with contextlib.suppress(FileNotFoundError):
-        since = (state_dir / "records" / key / "record.json").stat(follow_symlinks=False).st_mtime
+        since = (state_dir / "records" / key / layout.RECORD).stat(follow_symlinks=False).st_mtime
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
         why = stream.read(WORDS).decode(errors="replace")
     return Mark(key, since, tried, printable(why))

@@ -19,6 +19,26 @@ CONSOLE = "console"
 CONSOLE_END = ".console.log"
 """Beside a record, behind a guest's name: the end of what it wrote on its console."""
 
+RECORD, LOG = "record.json", "vtorque.log"
+"""In the directory of a record: what outlives the job, and what vTorque did for it."""
+USED, ALONE, SUPERIOR = "used.json", "alone.json", "superior.json"
+"""There, too, on each node: what its guests used, whether the job had it for itself, and who led the start."""
+
+# in the run directory of a start
+JOB = "job.json"
+"""The batch server's word on the job, of when the start began; root's alone, with all that the submitter wrote."""
+INVENTORY = "job.pbs_nodefile.yml"
+PLAN = "plan.json"
+"""Root's alone, for it holds the keys."""
+ASKED = "asked.json"
+"""What was asked of this node before the playbook."""
+READY, JOB_KEY, KNOWN_HOSTS = "ready.json", "job_key", "known_hosts"
+SHELL_FILES = (READY, JOB_KEY, KNOWN_HOSTS)
+"""What lets the job's shell run the job."""
+REFUSAL, VERDICT, ERROR, LOST = "refusal.json", "verdict.json", "error.json", "lost.json"
+EARLY = "early.json"
+"""The token of the ssh that was begun before the job's shell."""
+
 
 class StepFile(enum.StrEnum):
     """What the steps of a job's playbooks leave in the run directory: a file for each node, or for each phase."""

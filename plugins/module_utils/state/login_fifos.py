@@ -24,9 +24,9 @@ import stat
 from ..errors import VTorqueError
 from ..system.clock import Deadline
 from ..system.processes import ProcessHandle, open_process, wait_all
+from . import layout
 
 SAID, OUT, ERR = "early.said", "early.out", "early.err"
-FILE = "early.json"
 END_S = 2.0
 """For a process that was killed to be gone."""
 PROC = pathlib.Path("/proc")
@@ -47,7 +47,7 @@ def end(directory: pathlib.Path) -> bool:
         VTorqueError: it would not end.
     """
     with contextlib.suppress(FileNotFoundError):
-        (directory / FILE).unlink()
+        (directory / layout.EARLY).unlink()
     ended = kill(directory / SAID)
     for name in (SAID, OUT, ERR):
         with contextlib.suppress(FileNotFoundError):

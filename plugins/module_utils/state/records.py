@@ -18,6 +18,7 @@ from ..frozen import frozen
 from ..guest_kinds import SLG
 from ..system.files import write_json
 from ..system.process_id import ProcessId
+from . import layout
 
 
 @frozen
@@ -140,9 +141,9 @@ def leave_lost(directory: pathlib.Path, lost: LostRecord, *, reader_uid: int | N
     Raises:
         VTorqueError: it was not written.
     """
-    if not directory.is_dir() or (directory / "lost.json").exists():
+    if not directory.is_dir() or (directory / layout.LOST).exists():
         return False
-    write_json(directory / "lost.json", lost, reader_uid=reader_uid)
+    write_json(directory / layout.LOST, lost, reader_uid=reader_uid)
     with contextlib.suppress(FileNotFoundError):  # nobody watches it yet; who comes looks first
-        os.utime(directory / "ready.json")
+        os.utime(directory / layout.READY)
     return True

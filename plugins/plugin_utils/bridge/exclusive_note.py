@@ -14,13 +14,13 @@ import typing as t
 
 from ...module_utils.job.batch import exclusive
 from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.system.clock import Deadline
 
 if t.TYPE_CHECKING:
     from ...module_utils.job.config.parameters import Policy
 
-FILE = "alone.json"
 ASKED_S = 10.0
 
 
@@ -39,7 +39,7 @@ def note_neighbours(job_id: str, start: int, policy: Policy, node: str, director
     """
     if policy.kill_user_processes_after_job:
         found = others(job_id, policy, node)
-        files.write(directory / FILE, json.dumps({"job_id": job_id, "start": start, "others": found}))
+        files.write(directory / layout.ALONE, json.dumps({"job_id": job_id, "start": start, "others": found}))
 
 
 def others(job_id: str, policy: Policy, node: str) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def _end(
 def _why_not(job_id: str, directory: pathlib.Path, policy: Policy, node: str) -> str:
     """Why nothing is ended here; "" when the node is the job's alone, and was so at its start."""
     try:
-        before = files.read_json(directory / exclusive_note.FILE).get("others")
+        before = files.read_json(directory / layout.ALONE).get("others")
     except (FileNotFoundError, VTorqueError):
         return "since nobody knows whether the job had it for itself"
     if before != []:

@@ -17,9 +17,6 @@ from ...module_utils.job.request.request import ADDITIONS, Request, is_path
 from ...module_utils.node.pool.images import find
 from ...module_utils.wire.messages import Additions
 
-PLAN = "plan.json"
-"""In the run directory of the start: root's alone, for it holds the keys."""
-
 
 def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path) -> JobPlan:
     """Plan the guests of a start, with new keys.

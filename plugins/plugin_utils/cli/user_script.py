@@ -83,7 +83,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
 def _run(order: dict[str, t.Any], output: Output) -> session.End:
     content = _read(order["path"], order["digest"])
     directory = pathlib.Path(order["directory"])
-    record = ReadyRecord.from_dict(files.read_json(directory / "ready.json"))
+    record = ReadyRecord.from_dict(files.read_json(directory / layout.READY))
     name = f"{layout.job_key(record.job_id, record.start)}.{order['key']}"
     path = os.fsencode(f"{order['torque_home']}/mom_priv/jobs/{name}")
     known = {os.fsencode(key): os.fsencode(value) for key, value in _variables(order, output).items()}

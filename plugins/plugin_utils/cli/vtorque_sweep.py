@@ -193,7 +193,7 @@ def _swept(
 def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
     """The record of a start whose epilogue was lost is handed over too, as far as it goes."""
     for said in swept.removed:
-        if layout.start_of(said.key) and (settings.state_dir / "records" / said.key / "record.json").exists():
+        if layout.start_of(said.key) and (settings.state_dir / "records" / said.key / layout.RECORD).exists():
             with contextlib.suppress(VTorqueError):
                 delivery_queue.leave(said.key, settings.state_dir)
 

@@ -22,6 +22,7 @@ import typing as t
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.job.batch.api import BatchJob
+from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.processes import ProcessHandle
@@ -153,17 +154,17 @@ class _Planner:
 
 
 def _plan_and_ask(node: EarlyNode, order: _Order) -> None:
-    from ..bridge.planning import PLAN, plan_start
+    from ..bridge.planning import plan_start
 
     plan = plan_start(order.job, order.policy, order.nodefile)
     part = plan.parts[plan.mother_superior]
     asked = dataclasses.replace(part, timeout_s=round(order.until - time.monotonic() - MARGIN_S, 3))
     if asked.timeout_s <= 0:
         return
-    files.write(order.directory / PLAN, plan.to_json())
+    files.write(order.directory / layout.PLAN, plan.to_json())
     node.ask(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
     # last: whoever reads it waits for an answer, which nobody gives who was not asked
-    files.write(order.directory / node_socket.ASKED, json.dumps({"digest": node_socket.digest(part)}))
+    files.write(order.directory / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
 
 
 def _wait(pid: int, timeout_s: float) -> None:

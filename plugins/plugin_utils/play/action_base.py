@@ -22,7 +22,6 @@ from ansible.plugins.action import ActionBase
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.state import layout
-from ...module_utils.state.layout import StepFile
 from ...module_utils.system import files
 from ...module_utils.wire.messages import HOST_NAME
 
@@ -159,7 +158,7 @@ def leave_error(place: JobPlace, host: str, error: VTorqueError) -> None:
     """
     told = {**error.to_dict(), "host": getattr(error, "node", "") or host}
     with contextlib.suppress(OSError, VTorqueError):  # the task fails anyway; a full /run must not hide why
-        for path in (place.file(StepFile.ERROR.of(host)), place.file("error.json")):
+        for path in (place.file(layout.StepFile.ERROR.of(host)), place.file(layout.ERROR)):
             if not path.exists():
                 keep(path, told)
 
@@ -175,4 +174,4 @@ def phase(place: JobPlace, name: str, *, when: bool = True) -> t.Iterator[None]:
     yield
     if when:
         figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-        keep(place.file(StepFile.PHASE.of(name)), figure)
+        keep(place.file(layout.StepFile.PHASE.of(name)), figure)

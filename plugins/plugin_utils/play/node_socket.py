@@ -21,8 +21,6 @@ from ...module_utils.wire import form, messages
 
 VARIABLE = "VTORQUE_EARLY_NODE"
 """Two descriptors of this process: the socket, and the file with what the program complained of."""
-ASKED = "asked.json"
-"""In the run directory of the start: what it was asked."""
 
 
 def digest(part: messages.NodePart) -> str:

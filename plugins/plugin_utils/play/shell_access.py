@@ -11,7 +11,7 @@ import typing as t
 from ...module_utils.errors import VTorqueError
 from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.plan.job_plan import JobPlan
-from ...module_utils.state import records
+from ...module_utils.state import layout, records
 from ...module_utils.system import files, process_id
 from ...module_utils.wire.messages import GuestFacts, GuestSpec
 from .action_base import JobPlace
@@ -20,8 +20,6 @@ from .start_files import read_guests
 
 SHELL = "VTORQUE_SHELL"
 """In the environment of the playbook: the process that becomes the job's shell, `<pid>.<start time in ticks>`."""
-READY, KEY, KNOWN_HOSTS = "ready.json", "job_key", "known_hosts"
-SHELL_FILES = (READY, KEY, KNOWN_HOSTS)
 
 
 def all_guests(place: JobPlace, plan: JobPlan) -> list[tuple[str, GuestFacts]]:
@@ -80,8 +78,8 @@ def write_access(place: JobPlace, plan: JobPlan, guests: list[tuple[str, GuestFa
         VTorqueError: it was not written.
     """
     uid = plan.owner.uid
-    files.write(place.file(KEY), plan.job_key.private, reader_uid=uid)
-    files.write(place.file(KNOWN_HOSTS), known_hosts(plan, guests), reader_uid=uid)
+    files.write(place.file(layout.JOB_KEY), plan.job_key.private, reader_uid=uid)
+    files.write(place.file(layout.KNOWN_HOSTS), known_hosts(plan, guests), reader_uid=uid)
 
 
 def ready_record(

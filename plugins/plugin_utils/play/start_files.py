@@ -11,18 +11,17 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.job.plan.job_plan import JobPlan
-from ...module_utils.state.layout import StepFile
+from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.wire.form import from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, GuestConsole, GuestFacts, GuestUse
 from ...module_utils.wire.update_result import GuestUpdates
-from ..bridge.planning import PLAN
 from .action_base import JobPlace, keep
 
 
 def guests_file(place: JobPlace, node: str) -> pathlib.Path:
     """Where the guests that a node has made are kept."""
-    return place.file(StepFile.GUESTS.of(node))
+    return place.file(layout.StepFile.GUESTS.of(node))
 
 
 def read_plan(place: JobPlace) -> JobPlan | None:
@@ -37,7 +36,7 @@ def read_plan(place: JobPlace) -> JobPlan | None:
     Raises:
         VTorqueError: it is not a file of root's, or not a plan.
     """
-    path = place.file(PLAN)
+    path = place.file(layout.PLAN)
     try:
         return JobPlan.from_json(json.dumps(files.read_json(path, limit=1 << 23)))
     except FileNotFoundError:
@@ -66,7 +65,7 @@ def read_guests(place: JobPlace, node: str) -> tuple[GuestFacts, ...]:
 
 def bare_file(place: JobPlace, node: str) -> pathlib.Path:
     """Where what a bare host says of itself is kept."""
-    return place.file(StepFile.BARE.of(node))
+    return place.file(layout.StepFile.BARE.of(node))
 
 
 def read_bare(place: JobPlace, plan: JobPlan) -> dict[str, BareHost]:
@@ -100,7 +99,7 @@ def keep_use(place: JobPlace, node: str, used: t.Sequence[GuestUse]) -> None:
         used: what it said; nothing: there may be an earlier answer that says more.
     """
     if used:
-        keep(place.file(StepFile.USED.of(node)), {"used": [to_dict(one) for one in used]})
+        keep(place.file(layout.StepFile.USED.of(node)), {"used": [to_dict(one) for one in used]})
 
 
 def keep_consoles(place: JobPlace, node: str, consoles: t.Sequence[GuestConsole]) -> None:
@@ -112,13 +111,13 @@ def keep_consoles(place: JobPlace, node: str, consoles: t.Sequence[GuestConsole]
         consoles: what it told; nothing: there may be an earlier answer that tells more.
     """
     if consoles:
-        keep(place.file(StepFile.CONSOLES.of(node)), {"consoles": [to_dict(one) for one in consoles]})
+        keep(place.file(layout.StepFile.CONSOLES.of(node)), {"consoles": [to_dict(one) for one in consoles]})
 
 
 def keep_updates(place: JobPlace, node: str, updates: t.Sequence[GuestUpdates]) -> None:
     """Keep what a node says of its guests' security updates, where there were any; the job's record tells it."""
     if updates:
-        keep(place.file(StepFile.UPDATES.of(node)), {"updates": [to_dict(one) for one in updates]})
+        keep(place.file(layout.StepFile.UPDATES.of(node)), {"updates": [to_dict(one) for one in updates]})
 
 
 def read_updates(place: JobPlace, node: str) -> dict[str, GuestUpdates]:
@@ -128,7 +127,7 @@ def read_updates(place: JobPlace, node: str) -> dict[str, GuestUpdates]:
         VTorqueError: what is kept is not of the form.
     """
     try:
-        data = files.read_json(place.file(StepFile.UPDATES.of(node)))
+        data = files.read_json(place.file(layout.StepFile.UPDATES.of(node)))
     except FileNotFoundError:
         return {}
     found = (from_dict(GuestUpdates, item, "updates") for item in data.get("updates", []))
@@ -138,15 +137,15 @@ def read_updates(place: JobPlace, node: str) -> dict[str, GuestUpdates]:
 def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:
     """The figures of every phase so far: when it began (seconds since the epoch), how many seconds it took."""
     found = {}
-    for path in sorted(place.run_dir.glob(StepFile.PHASE.pattern)):
-        found[StepFile.PHASE.name_of(path.name)] = files.read_json(path)
+    for path in sorted(place.run_dir.glob(layout.StepFile.PHASE.pattern)):
+        found[layout.StepFile.PHASE.name_of(path.name)] = files.read_json(path)
     return dict(sorted(found.items(), key=lambda item: float(item[1]["began"])))
 
 
 def read_error(place: JobPlace) -> dict[str, t.Any] | None:
     """The first error of this start, if there was one."""
     try:
-        return files.read_json(place.file("error.json"))
+        return files.read_json(place.file(layout.ERROR))
     except FileNotFoundError:
         return None
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import pathlib
 
 from ...errors import VTorqueError
+from ...state import layout
 from ...system import files
 from .api import BatchJob
 
-FILE = "job.json"
-"""In the run directory of the start: root's alone, for it holds all that the submitter wrote."""
 LIMIT = 1 << 24
 
 
@@ -26,7 +25,7 @@ def keep(job: BatchJob, directory: pathlib.Path) -> None:
     Raises:
         VTorqueError: it was not written.
     """
-    files.write_json(directory / FILE, job)
+    files.write_json(directory / layout.JOB, job)
 
 
 def kept(job_id: str, directory: pathlib.Path) -> BatchJob | None:
@@ -43,11 +42,11 @@ def kept(job_id: str, directory: pathlib.Path) -> BatchJob | None:
         VTorqueError: what is there is not root's, or of another form.
     """
     try:
-        data = files.read_json(directory / FILE, limit=LIMIT)
+        data = files.read_json(directory / layout.JOB, limit=LIMIT)
     except FileNotFoundError:
         return None
     try:
         job = BatchJob(**{**data, "exec_host": tuple(data["exec_host"])})
     except (KeyError, TypeError) as error:  # another version of ours kept it
-        raise VTorqueError(f"{directory / FILE}", f"is not of the form of this version: {error}") from error
+        raise VTorqueError(f"{directory / layout.JOB}", f"is not of the form of this version: {error}") from error
     return job if job.job_id == job_id else None

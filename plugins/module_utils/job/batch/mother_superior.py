@@ -12,9 +12,8 @@ import json
 import pathlib
 
 from ...errors import VTorqueError
+from ...state import layout
 from ...system import files
-
-FILE = "superior.json"
 
 
 def keep(host: str, directory: pathlib.Path, *, reader_uid: int) -> None:
@@ -29,7 +28,7 @@ def keep(host: str, directory: pathlib.Path, *, reader_uid: int) -> None:
         VTorqueError: it was not written.
     """
     files.make_record_directory(directory, reader_uid)
-    files.write(directory / FILE, json.dumps({"host": host}))
+    files.write(directory / layout.SUPERIOR, json.dumps({"host": host}))
 
 
 def kept(directory: pathlib.Path) -> str:
@@ -45,9 +44,9 @@ def kept(directory: pathlib.Path) -> str:
         VTorqueError: what is there is not root's, or of another form.
     """
     try:
-        host = files.read_json(directory / FILE).get("host")
+        host = files.read_json(directory / layout.SUPERIOR).get("host")
     except FileNotFoundError:
         return ""
     if not isinstance(host, str) or not host:
-        raise VTorqueError(str(directory / FILE), "is not of the form of this version")
+        raise VTorqueError(str(directory / layout.SUPERIOR), "is not of the form of this version")
     return host

@@ -15,7 +15,7 @@ import os
 import pathlib
 import subprocess
 
-from ...state import login_fifos
+from ...state import layout, login_fifos
 from ...state.records import ReadyRecord
 from ...system import acl, files
 from ...wire.messages import Owner
@@ -72,7 +72,7 @@ def begin(record: ReadyRecord, directory: pathlib.Path, owner: Owner) -> None:
             [*become, *ssh_command.ssh(record, directory, ["batch", token])], env=ssh_command.environment(), cwd="/",
             start_new_session=True, stdin=said, stdout=out, stderr=err,
         )  # fmt: skip
-    files.write(directory / login_fifos.FILE, json.dumps({"token": token}), reader_uid=owner.uid)
+    files.write(directory / layout.EARLY, json.dumps({"token": token}), reader_uid=owner.uid)
 
 
 def _fifo(path: pathlib.Path, way: int, uid: int, stack: contextlib.ExitStack) -> int:

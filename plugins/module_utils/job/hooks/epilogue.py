@@ -27,16 +27,18 @@ from ..config.parameters import Policy
 from ..records import delivery, transfer_format
 from ..request.request import Request
 from ..request.value_types import written
-from ..shell import lost_guest
 from . import invocation, playbook, user_script
 from .invocation import HookCall
-from .playbook import INVENTORY
 from .start import Places, Start
 
-READY = "ready.json"
 SISTER_S = 60.0
 """For the removal on a sister, which its MOM does not wait for."""
-COPIED = ("refusal", "verdict", "lost", user_script.PROLOGUE, user_script.EPILOGUE)
+COPIED = {
+    "refusal": layout.REFUSAL,
+    "verdict": layout.VERDICT,
+    "lost": layout.LOST,
+    **{key: f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE)},
+}
 """Records of the run directory that the job's record keeps, each under its own name."""
 LEFT_LENGTH = 2000
 
@@ -111,7 +113,7 @@ def _end(
 ) -> VTorqueError | None:
     with start.open_any_log(call.uid) as log:
         left = _end_ssh(start)  # the job is over, and nobody else ends it while its guest's address is silent
-        made = (start.directory / "plan.json").exists() or start.guests_directory.exists()
+        made = (start.directory / layout.PLAN).exists() or start.guests_directory.exists()
         if made and not alone:
             _run_users(start, policy, until, log)
         if made:
@@ -154,7 +156,7 @@ def _end_ssh(start: Start) -> VTorqueError | None:
 
 def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
     """The user's own epilogue, in the guest, where that was ready and is not lost; it keeps nothing from its end."""
-    if not (start.directory / READY).exists() or (start.directory / lost_guest.FILE).exists():
+    if not (start.directory / layout.READY).exists() or (start.directory / layout.LOST).exists():
         return
     try:
         job = job_snapshot.kept(start.job_id, start.directory)
@@ -168,7 +170,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
 
 
 def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:
-    if not (start.directory / INVENTORY).exists():
+    if not (start.directory / layout.INVENTORY).exists():
         return VTorqueError("the epilogue was not played", "the prologue left no inventory")
     for path in start.directory.glob("error*.json"):  # of the prologue
         path.unlink()
@@ -177,13 +179,13 @@ def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:
 
 def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None) -> None:
     """Add to the job's record how it ended; a record that cannot be read is begun anew."""
-    path = start.record_directory / "record.json"
+    path = start.record_directory / layout.RECORD
     known: dict[str, t.Any] = {"version": 1, "job_id": call.job_id, "start": start.number, "user": call.user}
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         known.update(files.read_json(path))
-    for name in COPIED:
+    for name, file in COPIED.items():
         with contextlib.suppress(FileNotFoundError, VTorqueError):
-            known[name] = files.read_json(start.directory / f"{name}.json")
+            known[name] = files.read_json(start.directory / file)
     _add_job(known, start)
     _add_use(known, start)
     _add_consoles(start, call.uid)
@@ -220,7 +222,7 @@ def _add_job(known: dict[str, t.Any], start: Start) -> None:
 def _add_use(known: dict[str, t.Any], start: Start) -> None:
     """To each guest of the record what it used: as the nodes answered, or as it was written down on this one."""
     used: dict[str, dict[str, float]] = {}
-    for path in (start.record_directory / "used.json", *sorted(start.directory.glob(layout.StepFile.USED.pattern))):
+    for path in (start.record_directory / layout.USED, *sorted(start.directory.glob(layout.StepFile.USED.pattern))):
         with contextlib.suppress(FileNotFoundError, VTorqueError):
             found = [form.from_dict(GuestUse, one) for one in files.read_json(path).get("used", ())]
             used |= {one.name: one.known() for one in found}

@@ -16,6 +16,7 @@ import typing as t
 
 from ...errors import VTorqueError, error_from_dict
 from ...rendering import templates
+from ...state import layout
 from ...system import files, fileserver_probe, log_line, process_id, supervised
 from ...wire import form
 from ...wire.messages import NodePart
@@ -24,7 +25,6 @@ from .ansible_process import Player
 from .invocation import RESERVE_S
 from .start import Places, Start, _disk_judged
 
-INVENTORY = "job.pbs_nodefile.yml"
 LOG_TAIL = 1 << 16
 REMOVAL_S = 12.0
 REMOVAL_LEAST_S = 4.0
@@ -47,7 +47,7 @@ def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
     Raises:
         NodeFault: the disk is full or broken.
     """
-    with _disk_judged(start.record_directory / "vtorque.log"):
+    with _disk_judged(start.record_directory / layout.LOG):
         log.write(log_line.log_line(text))
 
 
@@ -73,7 +73,7 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
         source["nodefile"] = str(nodefile)
     if start.places.config != Places.config:
         source["config"] = str(start.places.config)
-    files.write(start.directory / INVENTORY, json.dumps(source))  # JSON is YAML
+    files.write(start.directory / layout.INVENTORY, json.dumps(source))  # JSON is YAML
     prefix = str(pathlib.Path(sys.prefix).parent)
     run_dir = str(start.places.run_dir)
     at_once = {} if policy.parallel else {"forks": 1}
@@ -117,7 +117,12 @@ def play(
     if shell is not None:
         told["VTORQUE_SHELL"] = str(shell)
     player = player or Player(start.places.ansible, start.places.run_dir)
-    arguments = ("-i", str(start.directory / INVENTORY), f"mikelangelo.vtorque.{name}", *(("-vv",) if detail else ()))
+    arguments = (
+        "-i",
+        str(start.directory / layout.INVENTORY),
+        f"mikelangelo.vtorque.{name}",
+        *(("-vv",) if detail else ()),
+    )
     try:
         code = player.play(arguments, told, timeout_s=until + SLACK_S - time.monotonic(), log=log)
     except OSError as error:
@@ -125,7 +130,7 @@ def play(
     if code == 0:
         return None
     try:
-        return error_from_dict(files.read_json(start.directory / "error.json"))
+        return error_from_dict(files.read_json(start.directory / layout.ERROR))
     except FileNotFoundError:
         pass
     # no node has said what is wrong: nobody is to blame
@@ -134,7 +139,7 @@ def play(
         silent = None if pool is None else fileserver_probe.silent_pool(pool, late)
         return silent or VTorqueError(late, "it was ended at its deadline")
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-    why = _inventory_fault(start.record_directory / "vtorque.log", begin) or f"ansible-playbook {ended}"
+    why = _inventory_fault(start.record_directory / layout.LOG, begin) or f"ansible-playbook {ended}"
     return VTorqueError(f"the {name} of job {start.job_id} failed", why)
 
 
@@ -146,7 +151,7 @@ def _inventory_fault(log: pathlib.Path, begin: int) -> str:
             text = stream.read(LOG_TAIL).decode(errors="replace")
     except OSError:
         return ""
-    found = re.search(rf"{re.escape(INVENTORY)}'?:\s+(\S.*)", text)
+    found = re.search(rf"{re.escape(layout.INVENTORY)}'?:\s+(\S.*)", text)
     return "".join(c if c.isprintable() else " " for c in found[1])[:500] if found else ""
 
 

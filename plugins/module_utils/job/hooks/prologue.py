@@ -35,9 +35,11 @@ from .invocation import HookCall
 from .live_log import shown
 from .start import Places, Start
 
-KEPT = tuple(f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE))
-"""How scripts of a former start of this number ended."""
-READY = ("ready.json", "job_key", "known_hosts")
+FORMER = (
+    *layout.SHELL_FILES, layout.REFUSAL, layout.VERDICT, layout.ERROR, layout.LOST, layout.PLAN, layout.ASKED,
+    *(f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE)),
+)  # fmt: skip
+"""What a former start of this number may have left; the last two say how its scripts ended."""
 PATIENCE_S = 30.0
 """How long a server that does not answer is asked again: it may be busy, and without it a VM job can only end."""
 UNMARKED_PATIENCE_S = 3.0
@@ -193,7 +195,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         return another
     files.make_directory(start.directory)
     login_fifos.end(start.directory)
-    for name in (*READY, "refusal.json", "verdict.json", "error.json", "lost.json", "plan.json", "asked.json", *KEPT):
+    for name in FORMER:
         (start.directory / name).unlink(missing_ok=True)
     shell_message.offer(start.directory, _uid(call))
     torque_home = pathlib.Path(policy.torque_home)
@@ -215,7 +217,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         case.head_start.hand_over(heard=case.player.loading)
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
                               detail=debug, pool=pathlib.Path(policy.vm_img_dir))  # fmt: skip
-        if error is None and not (start.directory / "ready.json").exists():
+        if error is None and not (start.directory / layout.READY).exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
         figure = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
@@ -325,9 +327,9 @@ def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | Non
     refusal = RefusalRecord(case.call.job_id, start.number, error.fault, *words, lines)
     try:
         files.make_directory(start.directory)
-        for name in (*READY, "verdict.json"):
+        for name in (*layout.SHELL_FILES, layout.VERDICT):
             (start.directory / name).unlink(missing_ok=True)
-        files.write_json(start.directory / "refusal.json", refusal, reader_uid=_uid(case.call))
+        files.write_json(start.directory / layout.REFUSAL, refusal, reader_uid=_uid(case.call))
         shell_link.point(case.shell, start.directory, start.places.run_dir)
     except OSError as failed:
         return VTorqueError(f"{start.directory} was not written", str(failed))
@@ -344,7 +346,7 @@ def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: En
     }  # fmt: skip
     with case.start.open_any_log(case.call.uid) as log:
         try:
-            files.write(case.start.directory / "verdict.json", json.dumps(data))
+            files.write(case.start.directory / layout.VERDICT, json.dumps(data))
         except VTorqueError as failed:
             playbook.note(log, str(failed))
         verb = {Action.REFUSE: "refused", Action.REQUEUE: "tried again", Action.HOLD: "held"}[enforced.action]
@@ -355,7 +357,7 @@ def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: En
 
 def _take_back(case: _Case) -> None:
     start = case.start
-    if not (start.directory / "plan.json").exists() and not start.guests_directory.exists():
+    if not (start.directory / layout.PLAN).exists() and not start.guests_directory.exists():
         return
     with start.open_any_log(case.call.uid) as log:
         try:

@@ -74,7 +74,7 @@ class Start:
             NodeFault: the disk is full or broken.
             VTorqueError: it cannot be opened.
         """
-        path = self.record_directory / "vtorque.log"
+        path = self.record_directory / layout.LOG
         with _disk_judged(path):
             files.make_record_directory(path.parent, reader_uid)
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -14,7 +14,7 @@ import stat
 from ...errors import VTorqueError
 from ...state import layout
 from ...system import files
-from .transfer_format import RECORD, Parcel
+from .transfer_format import Parcel
 
 COMING = ".coming."
 """What a directory is called before it is whole."""
@@ -86,11 +86,11 @@ def _is_same(there: pathlib.Path, parcel: Parcel) -> bool:
     if not stat.S_ISDIR(facts.st_mode):
         raise VTorqueError(what, f"{there} is not a directory")
     try:
-        fd = os.open(there / RECORD, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(there / layout.RECORD, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:  # this host is a node too: it has consoles of the job's other guests
         return False
     with os.fdopen(fd, "rb") as stream:
-        if stream.read(len(parcel.files[RECORD]) + 1) == parcel.files[RECORD]:
+        if stream.read(len(parcel.files[layout.RECORD]) + 1) == parcel.files[layout.RECORD]:
             return True
     raise NeverTaken(what, "another record of it is kept here, and stays", f"compare {there} with the node's")
 
@@ -114,10 +114,10 @@ def _publish(coming: pathlib.Path, there: pathlib.Path, parcel: Parcel, owner_ui
         coming.rename(there)
     else:
         files.make_record_directory(there, owner_uid)
-        for name in (*(name for name in parcel.files if name != RECORD), RECORD):
+        for name in (*(name for name in parcel.files if name != layout.RECORD), layout.RECORD):
             try:
                 os.link(coming / name, there / name, follow_symlinks=False)
             except FileExistsError:
-                if name == RECORD:
+                if name == layout.RECORD:
                     raise
     _to_disk(there.parent)

@@ -114,7 +114,7 @@ def _try(
     except subprocess.TimeoutExpired:
         return AWAY, f"no answer within {SEND_S:.0f} s"
     except (OSError, VTorqueError) as error:
-        gone = not (state_dir / "records" / layout.job_key(job_id, start) / transfer_format.RECORD).exists()
+        gone = not (state_dir / "records" / layout.job_key(job_id, start) / layout.RECORD).exists()
         return GIVEN_UP if gone else REFUSED, printable(str(error))
 
 
@@ -182,7 +182,7 @@ def _send_again(key: str, host: str, policy: Policy, state_dir: pathlib.Path, ss
     if told.outcome not in (TAKEN, GIVEN_UP):  # a line for each try would keep the record young for ever
         return told
     with contextlib.suppress(OSError):  # its owner may look there; a log that is gone stays gone
-        path = state_dir / "records" / key / transfer_format.LOG
+        path = state_dir / "records" / key / layout.LOG
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.write(fd, log_line.log_line(f"the record {told.words}"))

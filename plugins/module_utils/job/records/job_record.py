@@ -25,7 +25,6 @@ from ...wire.update_result import in_words
 from ..batch.host_match import same_host
 
 RECORDS = layout.STATE_DIR / "records"
-RECORD, LOG = "record.json", "vtorque.log"
 LIMIT = 1 << 20
 LOG_LIMIT = 8 << 20
 """Bytes of a log or console that are read: its end, when it is longer."""
@@ -297,13 +296,13 @@ def _read(job_id: str, start: int, path: pathlib.Path) -> JobRecord | None:
     """None: the caller may not read it."""
     wrong, raw = "", {}
     try:
-        raw = files.read_json(path / RECORD, limit=LIMIT)
+        raw = files.read_json(path / layout.RECORD, limit=LIMIT)
     except PermissionError:
         return None
     except FileNotFoundError:
         if not _may_list(path):
             return None
-        wrong = "there is no record yet" if (path / LOG).exists() else "there is no record here, only consoles"
+        wrong = "there is no record yet" if (path / layout.LOG).exists() else "there is no record here, only consoles"
     except (OSError, VTorqueError) as error:
         wrong = str(error)
     return JobRecord(job_id, start, path, wrong, raw)

@@ -10,10 +10,10 @@ import math
 import re
 import typing as t
 
+from ...state.layout import RECORD
 from ...wire.form import FormError
 
 VERSION = 1
-WHAT = "record.json"
 TEXT = 1 << 16
 """Characters of a text."""
 MANY = 4096
@@ -43,15 +43,15 @@ def check(content: bytes, job_id: str, start: int) -> dict[str, t.Any]:
     try:
         record = json.loads(content.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_once)
     except (ValueError, RecursionError):
-        raise FormError(WHAT, "is not JSON, or holds a key twice") from None
+        raise FormError(RECORD, "is not JSON, or holds a key twice") from None
     if not isinstance(record, dict):
-        raise FormError(WHAT, "is not an object")
+        raise FormError(RECORD, "is not an object")
     for key, value in record.items():
         if key not in FORM:
-            raise FormError(WHAT, f"holds {key[:64]!r}, which no record of this version holds")
+            raise FormError(RECORD, f"holds {key[:64]!r}, which no record of this version holds")
         FORM[key](value, key)
     if record.get("job_id") != job_id or record.get("start") != start or record.get("version") != VERSION:
-        raise FormError(WHAT, f"is not version {VERSION} of that of start {start} of job {job_id}")
+        raise FormError(RECORD, f"is not version {VERSION} of that of start {start} of job {job_id}")
     return record
 
 
@@ -68,18 +68,18 @@ def _once(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
 
 def _text(value: object, where: str) -> None:
     if not isinstance(value, str) or len(value) > TEXT:
-        raise FormError(WHAT, f"{where} is not a text of at most {TEXT} characters")
+        raise FormError(RECORD, f"{where} is not a text of at most {TEXT} characters")
 
 
 def _count(value: object, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**63:
-        raise FormError(WHAT, f"{where} is not a whole number")
+        raise FormError(RECORD, f"{where} is not a whole number")
 
 
 def _figure(value: object, where: str) -> None:
     # a whole number may be too large for a float
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e18 or math.isnan(value):
-        raise FormError(WHAT, f"{where} is not a number")
+        raise FormError(RECORD, f"{where} is not a number")
 
 
 def _or_none(form: Check) -> Check:
@@ -93,7 +93,7 @@ def _or_none(form: Check) -> Check:
 def _list(form: Check) -> Check:
     def check_it(value: object, where: str) -> None:
         if not isinstance(value, list) or len(value) > MANY:
-            raise FormError(WHAT, f"{where} is not a list of at most {MANY}")
+            raise FormError(RECORD, f"{where} is not a list of at most {MANY}")
         for one in value:
             form(one, f"an entry of {where}")
 
@@ -103,10 +103,10 @@ def _list(form: Check) -> Check:
 def _mapping(form: Check, most: int = FACTS) -> Check:
     def check_it(value: object, where: str) -> None:
         if not isinstance(value, dict) or len(value) > most:
-            raise FormError(WHAT, f"{where} is not an object of at most {most} entries")
+            raise FormError(RECORD, f"{where} is not an object of at most {most} entries")
         for key, one in value.items():
             if not NAME.fullmatch(key):
-                raise FormError(WHAT, f"{where} holds a key {key[:64]!r}")
+                raise FormError(RECORD, f"{where} holds a key {key[:64]!r}")
             form(one, f"{where}.{key}")
 
     return check_it
@@ -115,10 +115,10 @@ def _mapping(form: Check, most: int = FACTS) -> Check:
 def _object(**forms: Check) -> Check:
     def check_it(value: object, where: str) -> None:
         if not isinstance(value, dict):
-            raise FormError(WHAT, f"{where} is not an object")
+            raise FormError(RECORD, f"{where} is not an object")
         for key, one in value.items():
             if key not in forms:
-                raise FormError(WHAT, f"{where} holds {key[:64]!r}, which none of this version holds")
+                raise FormError(RECORD, f"{where} holds {key[:64]!r}, which none of this version holds")
             forms[key](one, f"{where}.{key}")
 
     return check_it

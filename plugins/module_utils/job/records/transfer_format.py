@@ -20,13 +20,12 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...frozen import frozen
-from ...state.layout import CONSOLE_END
+from ...state.layout import CONSOLE_END, LOG, RECORD
 from ...wire.form import FormError
 from ...wire.messages import HOST_NAME, JOB_ID
 from . import schema
 
 VERSION = 2
-RECORD, LOG = "record.json", "vtorque.log"
 LINE_LIMIT = 1 << 14
 RECORD_LIMIT = 1 << 20
 TEXT_LIMIT = 1 << 18

@@ -15,8 +15,6 @@ from ...state.records import LostRecord
 from ...system import files
 from ...system.processes import ProcessHandle
 
-FILE = "lost.json"
-_READY = "ready.json"
 CONSOLE_LIMIT = 900
 """Characters of the console's last lines that are shown; the record keeps more."""
 
@@ -56,7 +54,7 @@ class LostWatch:
         self._inotify: inotify_simple.INotify | None = None
         with contextlib.suppress(OSError):
             self._inotify = inotify_simple.INotify(nonblocking=True)
-            self._inotify.add_watch(str(directory / _READY), inotify_simple.flags.ATTRIB)
+            self._inotify.add_watch(str(directory / layout.READY), inotify_simple.flags.ATTRIB)
 
     def fileno(self) -> int:
         """Readable when there may be word; negative: nothing will be heard."""
@@ -67,7 +65,7 @@ class LostWatch:
         if self._inotify is not None:
             self._inotify.read(timeout=0)
         try:
-            return GuestLost(LostRecord.from_dict(files.read_json(self._directory / FILE)), self._kept)
+            return GuestLost(LostRecord.from_dict(files.read_json(self._directory / layout.LOST)), self._kept)
         except (OSError, TypeError, VTorqueError):
             return None
 

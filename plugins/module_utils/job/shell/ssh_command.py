@@ -10,6 +10,7 @@ import pathlib
 import pwd
 import typing as t
 
+from ...state import layout
 from ...state.records import ReadyGuest, ReadyRecord
 from ...system.environment import USER_TOOL_ENVIRONMENT
 from ...system.ssh_options import GUEST_LOGIN, X11, option_arguments
@@ -48,8 +49,8 @@ def ssh(
 ) -> list[str]:
     """The same, without a word about its end.  For the arguments see `command`."""
     guest: ReadyGuest = record.guests[0]
-    own = (f"HostKeyAlias={guest.name}", f"UserKnownHostsFile={directory / 'known_hosts'}")
-    call = [SSH, "-F", "none", "-tt" if terminal else "-T", "-i", str(directory / "job_key")]
+    own = (f"HostKeyAlias={guest.name}", f"UserKnownHostsFile={directory / layout.KNOWN_HOSTS}")
+    call = [SSH, "-F", "none", "-tt" if terminal else "-T", "-i", str(directory / layout.JOB_KEY)]
     call += option_arguments((*(X11 if x11 else ()), *GUEST_LOGIN, *own))
     call += ["-p", str(guest.port), "-l", record.user, "--", guest.address]
     return [*call, " ".join(["exec", record.far_end, *words])]

@@ -14,7 +14,7 @@ import subprocess
 import typing as t
 
 from ...errors import VTorqueError
-from ...state import login_fifos
+from ...state import layout, login_fifos
 from ...system import files
 from ...system.clock import Deadline
 from . import ssh_command
@@ -121,7 +121,7 @@ def take(directory: pathlib.Path) -> EarlyLine | None:
     """
     opened: list[int] = []
     try:
-        token = files.read_json(directory / login_fifos.FILE)["token"]
+        token = files.read_json(directory / layout.EARLY)["token"]
         # to open for writing what nobody reads any more is an error: ssh has ended
         ways = ((login_fifos.SAID, os.O_WRONLY), (login_fifos.OUT, os.O_RDONLY), (login_fifos.ERR, os.O_RDONLY))
         for name, way in ways:

@@ -53,9 +53,9 @@ def _read(directory: pathlib.Path, process: ProcessId, job_id: str) -> ReadyReco
     record: ReadyRecord | RefusalRecord
     try:
         try:
-            record = RefusalRecord.from_dict(files.read_json(directory / "refusal.json"))
+            record = RefusalRecord.from_dict(files.read_json(directory / layout.REFUSAL))
         except FileNotFoundError:
-            record = ReadyRecord.from_dict(files.read_json(directory / "ready.json"))
+            record = ReadyRecord.from_dict(files.read_json(directory / layout.READY))
             _check(record, process)
     except FileNotFoundError:
         raise NothingLeft("nothing was run", f"{directory} holds no record: the virtual machine is not ready") from None

@@ -15,12 +15,12 @@ import re
 import typing as t
 
 from ...errors import VTorqueError
+from ...state import layout
 from ...system import files
 from ...wire.form import FormError, from_dict, to_dict
 from ...wire.messages import NOT_KNOWN, GuestUse
 from .connection import Domains
 
-FILE = "used.json"
 WITHIN_S = 1.0
 """For libvirt's answer: a guest that hangs is taken away without its figures."""
 PID_FILES = pathlib.Path("/run/libvirt/qemu")
@@ -43,7 +43,7 @@ def keep_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, o
         if figures:
             files.make_record_directory(record, owner_uid)
             text = json.dumps({"used": [to_dict(found[name]) for name in sorted(found)]})
-            files.write(record / FILE, text, reader_uid=owner_uid)
+            files.write(record / layout.USED, text, reader_uid=owner_uid)
 
 
 def read_use(record: pathlib.Path) -> tuple[GuestUse, ...]:
@@ -53,7 +53,7 @@ def read_use(record: pathlib.Path) -> tuple[GuestUse, ...]:
         record: the directory of the job's record on this node.
     """
     try:
-        data = files.read_json(record / FILE)
+        data = files.read_json(record / layout.USED)
         return tuple(from_dict(GuestUse, one) for one in data.get("used", []))
     except (OSError, FormError, VTorqueError, TypeError):
         return ()

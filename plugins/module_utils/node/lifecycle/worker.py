@@ -23,6 +23,7 @@ import traceback
 import typing as t
 
 from ...errors import NodeFault, VTorqueError
+from ...state import layout
 from ...system import acl, files, fileserver_probe, log_line, signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
@@ -93,7 +94,7 @@ def _log(order: Order) -> int:
     """The job's log on this node, to be added to; a sister has none before us."""
     owner, directory = order.part.owner.uid, order.settings.record_dir(order.part.job_id, order.part.start)
     files.make_record_directory(directory, owner)
-    log = os.open(directory / "vtorque.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    log = os.open(directory / layout.LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     acl.let_read(log, owner)
     return log
 

@@ -16,6 +16,7 @@ from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.records import job_record
 from ....module_utils.job.records.job_record import JobRecord, NoRecord
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
+from ....module_utils.state import layout
 from ..output.json_output import add_json, tell
 
 HELP = "what happened to a job"
@@ -228,7 +229,7 @@ def phase_figures(record: JobRecord) -> list[tuple[str, float]]:
 
 
 def _log(call: argparse.Namespace, record: JobRecord) -> None:
-    lines = job_record.read_lines(record.directory / job_record.LOG)
+    lines = job_record.read_lines(record.directory / layout.LOG)
     if call.json:
         tell(call, list(lines))
         return

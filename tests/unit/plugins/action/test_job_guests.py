@@ -19,6 +19,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_plan, job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection, node_socket
@@ -131,7 +132,7 @@ def test_the_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_pla
     complaint = os.memfd_create("complaint")
     monkeypatch.setenv(node_socket.VARIABLE, f"{ours.fileno()}.{complaint}")
     part = make_plan("n1", ram_mib=ram_mib).parts["n1"]
-    files.write(run_dir / node_socket.ASKED, json.dumps({"digest": node_socket.digest(part)}))
+    files.write(run_dir / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
     node = Node(good(FACTS))
     node.put(run_dir.parents[1] / "prefix")
     monkeypatch.setattr(job_guests, "program_of", lambda _prefix: run_dir.parents[1] / "prefix/bin/vtorque-node")

@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.invocation import HookCall
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places, Start
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import exclusive_note, leftover_processes
@@ -87,7 +87,7 @@ class Place:
     def was(self, *others: str) -> None:
         """What was beside the job at its start."""
         data = {"job_id": JOB, "start": 1, "others": others}
-        files.write(self.start.record_directory / exclusive_note.FILE, json.dumps(data))
+        files.write(self.start.record_directory / layout.ALONE, json.dumps(data))
 
     def end(self, **changes: t.Any) -> str:
         """The end of the job; what the log says."""
@@ -204,11 +204,11 @@ def test_a_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch
 def test_who_else_is_here_is_noted_at_the_start(place: Place, said: set[str], others: list[str]) -> None:
     place.batch.said = saying(frozenset(said))
     exclusive_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
-    assert files.read_json(place.start.record_directory / exclusive_note.FILE)["others"] == others
+    assert files.read_json(place.start.record_directory / layout.ALONE)["others"] == others
 
 
 def test_a_server_that_is_silent_at_the_start_leaves_no_note(place: Place) -> None:
     place.batch.said = saying(SiteFault("pbsnodes", "no answer"))
     with pytest.raises(SiteFault):
         exclusive_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
-    assert not (place.start.record_directory / exclusive_note.FILE).exists()
+    assert not (place.start.record_directory / layout.ALONE).exists()

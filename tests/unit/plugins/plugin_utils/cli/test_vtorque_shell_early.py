@@ -13,7 +13,7 @@ import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import login_fifos
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, login_fifos
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 if t.TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_what_root_did_not_make_is_passed_over(early_place: JobPlace) -> None:
     assert batch_with(early_place, b"echo ran; exit 7\n", ready) == (7, b"ran\n", b"")
 
 
-@pytest.mark.parametrize("name", [login_fifos.SAID, login_fifos.OUT, login_fifos.ERR, login_fifos.FILE])
+@pytest.mark.parametrize("name", [login_fifos.SAID, login_fifos.OUT, login_fifos.ERR, layout.EARLY])
 def test_another_user_has_no_part_in_it(early_place: JobPlace, name: str) -> None:
     """Nor can the user put another thing in its place."""
     early_place.make_ready(ProcessId.of(os.getpid()))

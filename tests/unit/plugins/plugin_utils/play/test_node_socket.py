@@ -16,6 +16,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NodePart
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning
@@ -139,7 +140,7 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     if fault is not None:
         assert list(tmp_path.iterdir()) == []
         return
-    assert files.read_json(tmp_path / node_socket.ASKED) == {"digest": node_socket.digest(PART)}
+    assert files.read_json(tmp_path / layout.ASKED) == {"digest": node_socket.digest(PART)}
     assert files.read_json(tmp_path / "plan.json") == {"planned": True}
     assert heard is not None
     assert json.loads(heard.output[::-1])["job_id"] == PART.job_id

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.adapter import parse_job
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/torque"
 JOB = parse_job((FIXTURES / "qstat-x-f-array-member-running.xml").read_bytes(), "12[1].th")
@@ -19,7 +20,7 @@ JOB = parse_job((FIXTURES / "qstat-x-f-array-member-running.xml").read_bytes(), 
 def test_a_job_comes_back_as_it_was_kept(tmp_path: pathlib.Path) -> None:
     job_snapshot.keep(JOB, tmp_path)
     assert job_snapshot.kept(JOB.job_id, tmp_path) == JOB
-    assert (tmp_path / job_snapshot.FILE).stat().st_mode & 0o777 == 0o400
+    assert (tmp_path / layout.JOB).stat().st_mode & 0o777 == 0o400
 
 
 def test_nothing_kept_is_no_fault(tmp_path: pathlib.Path) -> None:
@@ -33,6 +34,6 @@ def test_another_job_is_not_taken_for_it(tmp_path: pathlib.Path) -> None:
 
 def test_what_others_could_write_is_not_believed(tmp_path: pathlib.Path) -> None:
     job_snapshot.keep(JOB, tmp_path)
-    (tmp_path / job_snapshot.FILE).chmod(0o646)
+    (tmp_path / layout.JOB).chmod(0o646)
     with pytest.raises(VTorqueError, match="not believed"):
         job_snapshot.kept(JOB.job_id, tmp_path)

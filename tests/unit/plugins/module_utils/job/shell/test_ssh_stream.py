@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import ssh_stream
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import login_fifos
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, login_fifos
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 
 
@@ -24,7 +24,7 @@ def ends(tmp_path: pathlib.Path) -> t.Iterator[list[int]]:
     for name, way in ways:
         os.mkfifo(tmp_path / name)
         opened.append(os.open(tmp_path / name, way))
-    files.write(tmp_path / login_fifos.FILE, json.dumps({"token": "0123"}))
+    files.write(tmp_path / layout.EARLY, json.dumps({"token": "0123"}))
     yield opened
     for fd in opened:
         os.close(fd)

@@ -11,6 +11,7 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import usage
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict, to_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NOT_KNOWN, GuestUse
 
@@ -53,5 +54,5 @@ def test_peak_is_the_kernels_word_of_the_guests_process(tmp_path: pathlib.Path) 
 def test_garbage_that_was_kept_is_nothing(tmp_path: pathlib.Path) -> None:
     good = to_dict(dataclasses.replace(usage.use_of("vcn1-1", TOLD, 4096)))
     for text in ("", "[]", '{"used": 3}', '{"used": [{}]}', '{"used": [' + str(good).replace("'", '"') + ", 3]}"):
-        (tmp_path / usage.FILE).write_text(text)
+        (tmp_path / layout.USED).write_text(text)
         assert usage.read_use(tmp_path) == ()
