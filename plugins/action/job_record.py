@@ -12,10 +12,11 @@ import typing as t
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.plan.job_plan import JobPlan
+from ..module_utils.job.records import writer
 from ..module_utils.state import layout, login_fifos, records, shell_link
 from ..module_utils.system import files
 from ..module_utils.wire.messages import GuestFacts
-from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
+from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
 from ..plugin_utils.play.shell_access import (
     all_guests,
     ready_record,
@@ -97,12 +98,8 @@ class ActionModule(JobAction):
     ) -> None:
         """Write the job's record, which outlives the job and which its owner may read."""
         files.make_record_directory(kept, plan.owner.uid)
-        former = kept / layout.RECORD
-        known = files.read_json(former) if former.exists() else {}
+        known = writer.read_former(kept)
         record = {
-            "version": 1,
-            "job_id": place.job_id,
-            "start": place.start,
             "user": plan.owner.user,
             "nodes": list(plan.parts),
             "bare": list(plan.bare),
@@ -111,7 +108,9 @@ class ActionModule(JobAction):
             "error": read_error(place),
             "ended": ended,
         }
-        keep(former, record, reader_uid=plan.owner.uid)
+        wrong = writer.write(kept, place.job_id, place.start, record, reader_uid=plan.owner.uid)
+        if wrong:
+            self._display.warning(wrong)
 
 
 def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> dict[str, t.Any]:

@@ -19,7 +19,7 @@ from . import strike
 
 WALKED = (
     "module_utils.job.hooks.prologue", "module_utils.job.hooks.epilogue", "module_utils.job.hooks.playbook",
-    "module_utils.job.hooks.start",
+    "module_utils.job.hooks.start", "module_utils.job.records.writer",
     "module_utils.state.layout", "module_utils.state.records", "module_utils.state.shell_link",
     "module_utils.state.shell_message",
     "module_utils.system.acl", "module_utils.system.clock", "module_utils.system.files",
@@ -37,6 +37,7 @@ LOOKS = frozenset({
     "self._begin", "self._let_go", "self.hand_over", "self.hang_up", "self.open_log", "self.say", "self.__exit__",
     "early_login.begin", "epilogue.run", "epilogue.run_sister", "prologue.run", "keep_use", "keep_consoles",
     "keep_updates",
+    "self.of", "writer.read_former", "writer.write",
     # what changes how the same thing ends, and not whether
     "os.fchmod", "part.chmod", "path.parent.chmod",
     "Deadline.after", "EarlyNode", "Enforced", "HeadStart", "JobPlan.from_json", "NodeCall",
@@ -70,6 +71,13 @@ LOOKS = frozenset({
     "clock.since_epoch", "layout.starts_of", "require_distinct", "reversed", "root_arguments", "round", "said.write",
     "selector.get_map", "selector.register", "selector.select", "selector.unregister",
     "selectors.PollSelector", "self._begin_again", "self._complained", "self._open.recv", "self._process.kill",
+    "clock.since_epoch", "layout.starts_of", "layout.StepFile.BARE.of", "layout.StepFile.CONSOLES.of",
+    "layout.StepFile.ERROR.of", "layout.StepFile.GUESTS.of", "layout.StepFile.PHASE.name_of",
+    "layout.StepFile.PHASE.of", "layout.StepFile.UPDATES.of", "layout.StepFile.USED.of", "file.removeprefix",
+    "file.removeprefix(f'{self}.').removesuffix", "schema.check", "require_distinct", "reversed", "round", "said.write",
+    "select.select", "selector.get_map", "selector.register", "selector.select", "selector.unregister",
+    "selectors.PollSelector", "self._begin_again", "self._complained", "self._display.warning",
+    "self._open.recv", "self._process.kill",
     "self._process.poll", "self._process.wait", "self.seconds.setdefault",
     "shell_link.link_of", "shell_link.links_to", "shell_of", "shlex.quote", "shown", "signal.setitimer",
     "signal.signal", "policy_file.load", "policy_file.load_usable", "socket.socket", "socket.socketpair", "sorted",

@@ -24,7 +24,7 @@ from ...wire.messages import GuestConsole, GuestUse, NodePart
 from ..batch import job_snapshot
 from ..config import policy_file
 from ..config.parameters import Policy
-from ..records import delivery, transfer_format
+from ..records import delivery, transfer_format, writer
 from ..request.request import Request
 from ..request.value_types import written
 from . import invocation, playbook, user_script
@@ -130,7 +130,7 @@ def _end(
             except (VTorqueError, OSError) as error:
                 playbook.note(log, f"processes of the job may be left on this node: {error}")
         try:
-            _close_record(call, start, began, left)
+            _close_record(call, start, began, left, log)
         except VTorqueError as error:
             left = left or error
         if (host := delivery.front_end(policy)) is not None and (
@@ -177,12 +177,13 @@ def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:
     return playbook.play(start, "epilogue", until=until, log=log)
 
 
-def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None) -> None:
+def _close_record(
+    call: HookCall, start: Start, began: float, left: VTorqueError | None, log: t.IO[bytes]
+) -> None:  # fmt: skip
     """Add to the job's record how it ended; a record that cannot be read is begun anew."""
-    path = start.record_directory / layout.RECORD
-    known: dict[str, t.Any] = {"version": 1, "job_id": call.job_id, "start": start.number, "user": call.user}
-    with contextlib.suppress(FileNotFoundError, VTorqueError):
-        known.update(files.read_json(path))
+    known: dict[str, t.Any] = {"user": call.user}
+    with contextlib.suppress(VTorqueError):
+        known.update(writer.read_former(start.record_directory))
     for name, file in COPIED.items():
         with contextlib.suppress(FileNotFoundError, VTorqueError):
             known[name] = files.read_json(start.directory / file)
@@ -198,7 +199,9 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
         known["vtorque"] = installed.version()
     known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
-    files.write(path, json.dumps(known), reader_uid=call.uid)
+    wrong = writer.write(start.record_directory, call.job_id, start.number, known, reader_uid=call.uid)
+    if wrong:
+        playbook.note(log, wrong)
 
 
 def _tidy_record(start: Start, log: t.IO[bytes]) -> None:

@@ -23,9 +23,9 @@ from ...system import files
 from ...text import printable
 from ...wire.update_result import in_words
 from ..batch.host_match import same_host
+from . import schema
 
 RECORDS = layout.STATE_DIR / "records"
-LIMIT = 1 << 20
 LOG_LIMIT = 8 << 20
 """Bytes of a log or console that are read: its end, when it is longer."""
 _NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\])?(?:\.([A-Za-z0-9.-]{1,254}))?")
@@ -296,7 +296,7 @@ def _read(job_id: str, start: int, path: pathlib.Path) -> JobRecord | None:
     """None: the caller may not read it."""
     wrong, raw = "", {}
     try:
-        raw = files.read_json(path / layout.RECORD, limit=LIMIT)
+        raw = files.read_json(path / layout.RECORD, limit=schema.LIMIT)
     except PermissionError:
         return None
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The form of `record.json`: what a front end demands of a record that another host hands over."""
+"""The form of `record.json`: what its writer writes, and a front end demands of a record that is handed over."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from ...state.layout import RECORD
 from ...wire.form import FormError
 
 VERSION = 1
+LIMIT = 1 << 20
+"""Bytes of a record."""
 TEXT = 1 << 16
 """Characters of a text."""
 MANY = 4096
@@ -30,7 +32,7 @@ def check(content: bytes, job_id: str, start: int) -> dict[str, t.Any]:
     """Read a record strictly.
 
     Args:
-        content: of the file; its size was bounded before.
+        content: of the file.
         job_id: the job of which it must be.
         start: the start of which it must be.
 
@@ -40,6 +42,8 @@ def check(content: bytes, job_id: str, start: int) -> dict[str, t.Any]:
     Raises:
         FormError: it is none, of another start, holds a key that no record has, or a value of another form.
     """
+    if len(content) > LIMIT:
+        raise FormError(RECORD, f"is longer than {LIMIT} bytes")
     try:
         record = json.loads(content.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_once)
     except (ValueError, RecursionError):

@@ -27,7 +27,6 @@ from . import schema
 
 VERSION = 2
 LINE_LIMIT = 1 << 14
-RECORD_LIMIT = 1 << 20
 TEXT_LIMIT = 1 << 18
 """Bytes of a log or console that are handed over: its end, where it is longer; the node keeps more."""
 MOST_FILES = 34
@@ -62,7 +61,7 @@ def limit_of(name: str) -> int:
         FormError: no file of this name is handed over.
     """
     if name == RECORD:
-        return RECORD_LIMIT
+        return schema.LIMIT
     if name == LOG or (name.endswith(CONSOLE_END) and re.fullmatch(HOST_NAME, name.removesuffix(CONSOLE_END))):
         return TEXT_LIMIT
     raise FormError("the record", f"holds a file {name[:80]!r}, which is none of a record's")

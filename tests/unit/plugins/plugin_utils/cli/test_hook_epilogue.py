@@ -43,6 +43,17 @@ def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> Non
     assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.state_dir / "records" / KEY / "record.json")
 
 
+def test_a_record_that_a_front_end_would_refuse_is_closed_and_named_in_the_log(site: Site) -> None:
+    assert site.prologue().returncode == 0
+    site.make_guest()
+    path = site.state_dir / "records" / KEY / "record.json"
+    path.write_text(json.dumps({"version": 1, "job_id": JOB_ID, "start": 3, "surplus": "of another version"}))
+    path.chmod(0o400)
+    assert site.epilogue("37").returncode == 0
+    assert (site.record()["exit_status"], site.record()["surplus"]) == (37, "of another version")
+    assert "record.json: holds 'surplus'" in (path.parent / "vtorque.log").read_text()
+
+
 def test_installation_that_was_cut_off_leaves_nothing_of_the_job(site: Site) -> None:
     """Its disk was full: the record does without the version."""
     site.collection = site.place / "collection"

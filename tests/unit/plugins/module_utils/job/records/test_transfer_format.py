@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema, transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError
 
 RECORD = json.dumps({"version": 1, "job_id": "72[1].head", "start": 2}).encode()
@@ -84,7 +84,7 @@ BAD: dict[str, bytes] = {
     "a name that is none": wire(files=[(3, 3)]),
     "a size that is none": wire(files=[("record.json", "3")]),
     "a size below": wire(files=[("record.json", -1)]),
-    "a record too long": wire(files=[("record.json", transfer_format.RECORD_LIMIT + 1)]),
+    "a record too long": wire(files=[("record.json", schema.LIMIT + 1)]),
     "a log too long": wire(files=[("record.json", len(RECORD)), ("vtorque.log", transfer_format.TEXT_LIMIT + 1)]),
     "too many files": wire(files=[(f"v{i}.console.log", 0) for i in range(transfer_format.MOST_FILES + 1)]),
     "an end too early": wire(rest=RECORD[:-1]),
