@@ -42,6 +42,7 @@ WALKED = {
     "remove": "removal.remove",
     "virtiofsd": "storage.virtiofsd",
     "user_disk": "storage.user_disk",
+    "end_start": "state.end_start",
     "build": "lifecycle.build",
     "present_absent": "lifecycle.present_absent",
     "worker": "lifecycle.worker",
@@ -63,7 +64,7 @@ LOOKS = frozenset({
     "Console", "Deadline.after", "DomainSpec", "Kept", "NodeFault", "SiteFault", "UserFault", "VTorqueError",
     "Timings", "broken_disk", "unjudged", "files_of", "kind",
     "dataclasses.replace", "from_dict", "to_dict", "functools.partial", "hashlib.sha256",
-    "json.dumps", "kind_of", "job_key", "files.read_json", "process_id.boot_id", "layout.starts_of",
+    "json.dumps", "kind_of", "job_key", "files.read_json", "process_id.boot_id", "layout.start_of", "layout.starts_of",
     "secrets.token_hex", "images.Image", "images.Boot", "images.find", "memory.limit_mib",
     "addresses.Candidate", "addresses.ask_static_map", "addresses.node_address", "nft_rules.Guest",
     "seed.Seed", "seed.render", "render_xml", "sharing.Plan", "sharing.plan", "step", "checked", "written",
@@ -89,6 +90,8 @@ LOOKS = frozenset({
     "os.sysconf", "os.uname", "os.waitstatus_to_exitcode", "socket.socketpair", "os._exit",
     "dict.fromkeys", "int", "isinstance", "len", "list", "map", "max", "min", "next", "range", "round", "set",
     "sorted", "str", "tuple", "zip",
+    # their own calls are steps
+    "last_look", "meanwhile",
     "self._become",  # the whole life of a process that was forked, which lets no error out; its calls are steps
 })  # fmt: skip
 """What computes, reads or only asks."""

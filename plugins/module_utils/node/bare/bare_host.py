@@ -28,6 +28,7 @@ from ...wire.messages import BareHost, JobHost, JobMap, NodePart, Owner
 from ..network.host_names import names_by
 from ..state import start_lock
 from ..state.directories import GONE, entries, unreadable
+from ..state.end_start import end_start
 from ..state.settings import NodeSettings
 from . import ssh_sessions, sshd
 
@@ -35,8 +36,6 @@ TEMPLATE = "bare/ssh_config.j2"
 OWNER, GUESTS, AUTHORIZED, FRAGMENT = "owner.json", "guests.json", "authorized_key", "ssh_config"
 KEYS_S = 10.0
 """For the lock on the files that sshd reads, which is held for milliseconds."""
-HUNG_SHARE = 2 / 3
-"""How much of its time `absent` waits for whoever holds the lock, before it ends that process."""
 
 
 def present(part: NodePart, settings: NodeSettings, deadline: Deadline, reached_at: str = "") -> BareHost:
@@ -106,21 +105,9 @@ def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) 
         VTorqueError: something would not go.
     """
     key = job_key(job_id, start)
-    lock = start_lock.start_lock(settings, key)
-    start_lock.bury(settings, key)
-    try:
-        with start_lock.held(lock, settings, Deadline.after(deadline.left_s() * HUNG_SHARE)):
-            return _last(key, lock, settings, deadline)
-    except start_lock.HeldTooLong:
-        start_lock.end_holder(lock)
-    with start_lock.held(lock, settings, deadline):
-        return _last(key, lock, settings, deadline)
-
-
-def _last(key: str, lock: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
-    removed = remove(key, settings, deadline)
-    lock.unlink(missing_ok=True)
-    return removed
+    return end_start(
+        settings, key, deadline, lambda _none: remove(key, settings, deadline), meanwhile=contextlib.nullcontext
+    )
 
 
 def remove(key: str, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ..domain.connection import CONNECT_S, Domains
 from ..removal.inventory import Remain, remains, remains_without_libvirt
 from ..removal.remove import remove
 from ..state import qemu_user, start_lock
+from ..state.end_start import end_start
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 
@@ -26,8 +27,6 @@ if t.TYPE_CHECKING:
 
 EARLIER_S = 30.0
 """For what is left of an earlier start of the job."""
-HUNG_SHARE = 2 / 3
-"""How much of its time `absent` waits for whoever holds the lock, before it ends that process."""
 
 
 def present(
@@ -116,9 +115,6 @@ def absent(
 ) -> tuple[str, ...]:  # fmt: skip
     """See to it that nothing of a start is left on this node; from now on `present` refuses it.
 
-    Who works on the start or watches its guests hears the tombstone, takes them away and ends; what was killed left
-    that to us.  What does not end is ended.
-
     Args:
         job_id: of the job.
         start: its start_count.
@@ -138,19 +134,11 @@ def absent(
         from ..bare import bare_host  # only such hosts pay for it
 
         return bare_host.absent(job_id, start, settings, deadline)
-    lock = start_lock.start_lock(settings, key)
     with disk_judged(settings):
-        start_lock.bury(settings, key)
-        # meanwhile the worker is at work: the handing over costs nothing
-        with Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)) as domains:
-            try:
-                patience = Deadline.after(deadline.left_s() * HUNG_SHARE)
-                with start_lock.held(lock, settings, patience) as before:
-                    return _last_look(job_id, start, settings, domains, before)
-            except start_lock.HeldTooLong:
-                start_lock.end_holder(lock)
-            with start_lock.held(lock, settings, deadline) as before:
-                return _last_look(job_id, start, settings, domains, before)
+        return end_start(
+            settings, key, deadline, lambda domains: _last_look(job_id, start, settings, domains),
+            meanwhile=lambda: Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)),
+        )  # fmt: skip
 
 
 def is_bare(job_id: str, start: int, settings: NodeSettings, *, told: bool = False) -> bool:
@@ -163,13 +151,9 @@ def is_bare(job_id: str, start: int, settings: NodeSettings, *, told: bool = Fal
     return here and not settings.start_dir(job_id, start).is_dir()
 
 
-def _last_look(
-    job_id: str, start: int, settings: NodeSettings, domains: Domains, before: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Take away what whoever held the lock before us left; with what he took away."""
-    removed = remove(job_id, start, settings, domains)
-    start_lock.start_lock(settings, job_key(job_id, start)).unlink(missing_ok=True)
-    return tuple(dict.fromkeys((*before, *removed)))
+def _last_look(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
+    """Take away what whoever held the lock before us left."""
+    return remove(job_id, start, settings, domains)
 
 
 def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains | None = None) -> tuple[str, ...]:
@@ -223,12 +207,12 @@ def left(
         there = (f"unknown: {error}", *_seen_without_libvirt(settings, error))
     if job_id is None:
         return tuple(map(str, there))
-    prefix = job_key(job_id, start or 0).rpartition(".")[0]
 
     def asked_for(thing: Remain | str) -> bool:
         if isinstance(thing, str):
             return True
-        return thing.key == f"{prefix}.{start}" if start is not None else thing.key.rpartition(".")[0] == prefix
+        named = layout.start_of(thing.key)
+        return named is not None and named[0] == job_id and start in (None, named[1])
 
     return tuple(str(thing) for thing in there if asked_for(thing))
 
