@@ -21,7 +21,8 @@ from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request import pbs_directives, script_text
 from ...module_utils.job.request.qsub_arguments import VM, Arguments
 from ...module_utils.job.request.request import DISTROS, FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
-from ...module_utils.job.request.value_types import KeyFault, nearest, size_text
+from ...module_utils.job.request.value_types import KeyFault, nearest
+from ...module_utils.text import format_mib
 from ...module_utils.wire.messages import FS_TYPES
 from .output import environment, messages
 
@@ -365,7 +366,7 @@ def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> 
         return 0
     table = [("request", "value", "from")]
     for key, value in rows:
-        shown = size_text(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else resolved.word(key)
+        shown = format_mib(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else resolved.word(key)
         table.append((key, shown, resolved.origins[key]))
     if resolved.shell:
         table.append(("shell", resolved.shell, "-S"))

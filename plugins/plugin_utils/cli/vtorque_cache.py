@@ -15,12 +15,13 @@ import typing as t
 from ...module_utils.errors import UserFault
 from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.node.cache import copy_queue, copy_worker
-from ...module_utils.node.cache.copy_queue import Want, size_text
+from ...module_utils.node.cache.copy_queue import Want
 from ...module_utils.node.cache.locations import cache_of, limit_bytes
 from ...module_utils.node.pool import images
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.system import cgroup, process_limits
 from ...module_utils.system.clock import Deadline
+from ...module_utils.text import format_bytes
 from ..bridge.node_settings import host_name, settings_of
 from .output import messages
 from .output.json_output import add_json, tell
@@ -94,11 +95,11 @@ def _list(call: argparse.Namespace, settings: NodeSettings) -> int:
             {"images": rows, "held_bytes": sum(row["bytes"] for row in rows), "limit_bytes": limit_bytes(settings)},
         )
         return 0
-    shown = [{**row, "bytes": size_text(row["bytes"]), "used": _when(row["used"]), "verified": _when(row["verified"]),
-              "guests": " ".join(row["guests"])} for row in rows]  # fmt: skip
+    shown = [{**row, "bytes": format_bytes(row["bytes"]), "used": _when(row["used"]),
+              "verified": _when(row["verified"]), "guests": " ".join(row["guests"])} for row in rows]  # fmt: skip
     table(shown)
-    held = size_text(sum(row["bytes"] for row in rows))
-    print(f"{held} of {size_text(limit_bytes(settings))} (cache_max) under {settings.images_dir}")
+    held = format_bytes(sum(row["bytes"] for row in rows))
+    print(f"{held} of {format_bytes(limit_bytes(settings))} (cache_max) under {settings.images_dir}")
     return 0
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ...frozen import frozen
+from ...text import format_mib
 from ..config.parameters import Policy
-from ..request.value_types import KeyFault, size_text
+from ..request.value_types import KeyFault
 from .resolve import Resolved
 
 
@@ -56,7 +57,7 @@ def demand(resolved: Resolved, policy: Policy) -> Demand:
     cores_sum = f"{times}{_count(vcpus, 'vcpu')} + {_count(host_cores, 'core')} for the host"
     if iocm:
         cores_sum += f" + {_count(iocm, 'core')} for virtual I/O"
-    mem_sum = f"{times}{size_text(ram)} of ram + {size_text(host_mib)} for the host"
+    mem_sum = f"{times}{format_mib(ram)} of ram + {format_mib(host_mib)} for the host"
     return Demand(guests * vcpus + host_cores + iocm, guests * ram + host_mib, cores_sum, mem_sum)
 
 
@@ -83,8 +84,8 @@ def too_big(need: Demand, sizes: t.Sequence[NodeSize]) -> tuple[KeyFault, ...]:
         message = f"{need.cores_sum}: more than any node of this site has ({most_cores})"
         faults.append(KeyFault("ppn", str(need.cores), message))
     if not any(_mem_fits(need, size) for size in sizes):
-        message = f"{need.mem_sum}: more than any node of this site has ({size_text(most_mem)})"
-        faults.append(KeyFault("mem", size_text(need.mem_mib), message))
+        message = f"{need.mem_sum}: more than any node of this site has ({format_mib(most_mem)})"
+        faults.append(KeyFault("mem", format_mib(need.mem_mib), message))
     if not faults:
         message = f"{need.cores_sum}, with {need.mem_sum}: no node of this site has both"
         faults.append(KeyFault("ppn", str(need.cores), message))

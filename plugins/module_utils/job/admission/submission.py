@@ -13,6 +13,7 @@ import typing as t
 
 from ...errors import UserFault
 from ...frozen import frozen
+from ...text import format_mib
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
 from ..request.pbs_directives import Script
@@ -30,7 +31,7 @@ from ..request.request import (
     is_path,
     parse,
 )
-from ..request.value_types import BadValue, KeyFault, shown, size_text
+from ..request.value_types import BadValue, KeyFault, shown
 from . import metadata, mixed, osv, start_directory
 from .resolve import NOT_AVAILABLE_YET, SITE_DEFAULT, Offers, Resolved, resolve
 from .resources import Demand, NodeSize, demand, too_big
@@ -420,7 +421,7 @@ def _more_than_any_node(
     most = max((size.mem_mib for size in known), default=0) * hosts
     if memory and most and (mem_mib(memory[0]) or 0) > most:
         whose = f"{hosts} nodes of this site have together" if hosts > 1 else "any node of this site has"
-        yield KeyFault("mem", shown(memory[0]), f"more than {whose} ({size_text(most)})", memory[1])
+        yield KeyFault("mem", shown(memory[0]), f"more than {whose} ({format_mib(most)})", memory[1])
 
 
 def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> tuple[_Asked, tuple[str, ...]]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from ..request.value_types import BadValue, Kind, size_mib, size_text
+from ...text import format_mib
+from ..request.value_types import BadValue, Kind, size_mib
 
 _SHARE = re.compile(r"([0-9]{1,3})\s*%", re.ASCII)
 _SIZE = size_mib(1, 2**30)
@@ -27,7 +28,7 @@ def room_on_disk() -> Kind:
                 raise BadValue(allowed)
             return f"{int(found[1])} %"
         try:
-            return size_text(int(str(_SIZE.read(value))))
+            return format_mib(int(str(_SIZE.read(value))))
         except BadValue:
             raise BadValue(allowed) from None
 

@@ -23,6 +23,7 @@ import typing as t
 from ...errors import SiteFault, UserFault
 from ...frozen import frozen
 from ...state.layout import job_key
+from ...text import format_mib
 from ...wire.form import FormError, from_dict, to_dict
 from ...wire.messages import (
     ABSOLUTE_PATH,
@@ -46,7 +47,7 @@ from ..batch.host_match import same_host
 from ..config.parameters import Policy
 from ..request.qsub_arguments import mem_mib
 from ..request.request import IMAGE, Request
-from ..request.value_types import shown, size_text
+from ..request.value_types import shown
 from .ssh_keys import make_key
 
 VERSION = 1
@@ -279,7 +280,7 @@ def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolve
     # Torque's is that of the whole job; without any the scheduler would give the same memory to another job as well
     if (mem_mib(asked) or 0) < need.mem_mib * len(vm_nodes):
         each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""
-        why = f"its guests need {size_text(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
+        why = f"its guests need {format_mib(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
         raise UserFault(f"mem={shown(asked)}" if asked else "no mem", why, ASKS_BY_ITSELF)
 
 

@@ -13,7 +13,7 @@ import re
 import typing as t
 
 from ...frozen import frozen
-from ...text import printable
+from ...text import format_mib, printable
 
 Value = str | int | bool | tuple[str, ...]  # pylint: disable=unsupported-binary-operation
 
@@ -221,7 +221,7 @@ def size_mib(low: int, high: int) -> Kind:
     Returns:
         A kind that reads MiB.
     """
-    allowed = f"a number with K, M, G or T (MiB when bare) from {size_text(low)} to {size_text(high)}, in whole MiB"
+    allowed = f"a number with K, M, G or T (MiB when bare) from {format_mib(low)} to {format_mib(high)}, in whole MiB"
 
     def read(value: object) -> int:
         match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?\s?(?:([kmgt])(?:i?b)?)?", str(value), re.IGNORECASE)
@@ -235,21 +235,6 @@ def size_mib(low: int, high: int) -> Kind:
         return mib
 
     return Kind(read, allowed, "size")
-
-
-def size_text(mib: int) -> str:
-    """MiB as people write it: 24576 is `24G`, 1536 is `1536M`.
-
-    Args:
-        mib: MiB.
-
-    Returns:
-        A number with the greatest unit that needs no fraction.
-    """
-    for unit, factor in (("T", 1024 * 1024), ("G", 1024)):
-        if mib and mib % factor == 0:
-            return f"{mib // factor}{unit}"
-    return f"{mib}M"
 
 
 def choice(*words: str) -> Kind:

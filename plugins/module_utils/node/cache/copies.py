@@ -28,6 +28,7 @@ from ...errors import SiteFault, UserFault, VTorqueError
 from ...frozen import frozen
 from ...system import files as files_module
 from ...system import process_id
+from ...text import format_bytes
 from ..pool.images import PART, Image
 from .overlay_bases import bases
 
@@ -248,7 +249,7 @@ class Cache:
         total = sum(source.size for source in sources_of(image))
         if total > limit_bytes:
             raise SiteFault(
-                f"image {image.name}", f"has {_gib(total)}, {self.place} may hold {_gib(limit_bytes)}",
+                f"image {image.name}", f"has {format_bytes(total)}, {self.place} may hold {format_bytes(limit_bytes)}",
                 "raise cache_max in vtorque.yml, or fs_type=sharedfs",
             )  # fmt: skip
         with self._use(fcntl.LOCK_EX):
@@ -268,7 +269,7 @@ class Cache:
                     busy = ", ".join(f"{name} ({', '.join(guests)})" for name, guests in sorted(in_use.items()))
                     raise SiteFault(
                         f"no room for image {image.name} under {self.place}",
-                        f"{_gib(lack)} more are needed; in use: {busy or 'no copy'}",
+                        f"{format_bytes(lack)} more are needed; in use: {busy or 'no copy'}",
                         "wait for jobs to end, free some space, or raise cache_max",
                     )
                 self._move_away(may_go[0].image)
@@ -354,7 +355,3 @@ def _sync(directory: pathlib.Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

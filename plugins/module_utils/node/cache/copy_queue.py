@@ -29,6 +29,7 @@ from ...frozen import frozen
 from ...system import files
 from ...system.clock import Deadline
 from ...system.environment import ROOT_ENVIRONMENT
+from ...text import format_bytes
 from ...wire.messages import FS_TYPES, IMAGE_NAME
 from ..pool.images import Image, unreadable
 from ..state import start_lock
@@ -84,12 +85,7 @@ class Progress:
     def __str__(self) -> str:
         share = 100 * self.done // self.total if self.total else 0
         rate = f", {self.bytes_s / 2**20:.0f} MiB/s" if self.bytes_s else ""
-        return f"image {self.want.image}: {share} % of {size_text(self.total)}{rate}"
-
-
-def size_text(count: int) -> str:
-    """A number of bytes for people."""
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+        return f"image {self.want.image}: {share} % of {format_bytes(self.total)}{rate}"
 
 
 class StillArriving(SiteFault):

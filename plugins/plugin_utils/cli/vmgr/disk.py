@@ -13,9 +13,9 @@ import typing as t
 
 from ....module_utils.errors import UserFault, VTorqueError
 from ....module_utils.job.config.parameters import Policy
-from ....module_utils.job.request.value_types import BadValue, size_mib, size_text
+from ....module_utils.job.request.value_types import BadValue, size_mib
 from ....module_utils.node.storage import user_disk
-from ....module_utils.text import printable
+from ....module_utils.text import format_mib, printable
 from ..output.json_output import add_json, tell
 
 HELP = "disks of your own, for vsub -vm disk="
@@ -64,7 +64,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     if call.json:
         tell(call, facts)
     else:
-        print(f"{printable(path)}  {header.format}  {size_text(header.virtual_bytes >> 20)}")
+        print(f"{printable(path)}  {header.format}  {format_mib(header.virtual_bytes >> 20)}")
     return 0
 
 

@@ -17,6 +17,7 @@ from ....module_utils.job.records import job_record
 from ....module_utils.job.records.job_record import JobRecord, NoRecord
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
 from ....module_utils.state import layout
+from ....module_utils.text import format_bytes_short
 from ..output.json_output import add_json, tell
 
 HELP = "what happened to a job"
@@ -289,21 +290,12 @@ def _guest_row(guest: job_record.Guest) -> tuple[str, ...]:
     return (
         guest.name or "-", guest.node or "-", guest.image or "-", guest.address or "-",
         "-" if guest.vcpus is None else str(guest.vcpus),
-        "-" if guest.ram_mib is None else size(guest.ram_mib * 2**20),
+        "-" if guest.ram_mib is None else format_bytes_short(guest.ram_mib * 2**20),
         duration(used["cpu_s"]) if "cpu_s" in used else "-",
-        *(size(used[key]) if used.get(key, -1) >= 0 else "-" for key in
+        *(format_bytes_short(used[key]) if used.get(key, -1) >= 0 else "-" for key in
           ("ram_peak_bytes", "read_bytes", "written_bytes", "received_bytes", "sent_bytes")),
         guest.updates or "-",
     )  # fmt: skip
-
-
-def size(count: float) -> str:
-    """A number of bytes in at most five characters: 310M, 1.2G."""
-    for unit in ("", "K", "M", "G", "T", "P"):
-        if count < 1000 or unit == "P":
-            return f"{count:.0f}{unit}" if count >= 10 or not unit else f"{count:.1f}{unit}"
-        count /= 1024
-    raise AssertionError
 
 
 def duration(seconds: float) -> str:

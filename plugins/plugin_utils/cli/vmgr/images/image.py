@@ -14,11 +14,11 @@ from .....module_utils.job.config.parameters import Policy
 from .....module_utils.job.records.image_usage import last_uses
 from .....module_utils.job.request.request import DISTROS
 from .....module_utils.node.pool import images
-from .....module_utils.text import printable
+from .....module_utils.text import format_disk_bytes, printable
 from ...output.json_output import add_json, tell
 from ...output.tables import Row, shown, table
 from . import image_profile, image_push, image_trial
-from .image_facts import facts, moment, size
+from .image_facts import facts, moment
 
 HELP = "images that VM jobs can boot"
 LIST_EPILOG = """\
@@ -195,7 +195,7 @@ def _row(name: str, image: images.Image | VTorqueError, used: t.Mapping[str, flo
         "distro": image.distro,
         "arch": image.arch,
         "boot": image.boot.mode if record else "",
-        "size": size(image.virtual_bytes),
+        "size": format_disk_bytes(image.virtual_bytes),
         "created": str(record.get("created", ""))[:10],
         "last use": moment(used.get(name), "%Y-%m-%d"),
         "description": printable(str(record.get("description", ""))),

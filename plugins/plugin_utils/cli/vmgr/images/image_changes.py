@@ -19,6 +19,7 @@ from .....module_utils.job.records.image_usage import in_need
 from .....module_utils.node.pool import images, publish, retire, revision
 from .....module_utils.node.pool.checksum import bytes_of, verify
 from .....module_utils.state import layout
+from .....module_utils.text import format_disk_bytes
 from ....bridge.node_settings import host_name
 from ...output.json_output import tell
 from ...output.progress import copied
@@ -80,7 +81,7 @@ def _publish(call: argparse.Namespace, policy: Policy, wanted: revision.Wanted) 
     else:
         if wanted.disk:
             trial.show()
-        size = image_facts.size(image.virtual_bytes)
+        size = format_disk_bytes(image.virtual_bytes)
         print(f"{image.name} is in the pool ({image.distro}, {image.format}, a disk of {size})")
     return 0
 

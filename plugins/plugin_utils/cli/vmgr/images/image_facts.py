@@ -37,19 +37,6 @@ def facts(image: images.Image, used: t.Mapping[str, float]) -> Row:
     }
 
 
-def size(count: int) -> str:
-    """Bytes as people say them, "" for none.
-
-    Args:
-        count: of them.
-    """
-    if not count:
-        return ""
-    if count >= 1 << 40:
-        return f"{count / 2**40:.1f}T"
-    return f"{count / 2**30:.1f}G" if count >= 1 << 30 else f"{count / 2**20:.0f}M"
-
-
 def moment(seconds: float | None, form: str) -> str:
     """A moment as people say it, "" for none.
 

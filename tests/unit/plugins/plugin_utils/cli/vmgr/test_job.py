@@ -186,14 +186,6 @@ def test_help_teaches(words: list[str], capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"),
-    [(0, "0"), (999, "999"), (1000, "1.0K"), (1288490189, "1.2G"), (325058560, "310M"), (24576 * 2**20, "24G")],
-)
-def test_size(count: int, shown: str) -> None:
-    assert job.size(count) == shown
-
-
-@pytest.mark.parametrize(
     ("seconds", "shown"), [(0.421, "0.42s"), (12.34, "12.3s"), (302.9, "5m02s"), (20460, "5h41m"), (360000, "100h00m")]
 )
 def test_duration(seconds: float, shown: str) -> None:
