@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import typing as t
 
 from ...module_utils.errors import VTorqueError
+from ...module_utils.wire import lines
 from ...module_utils.wire.form import FormError
 
 VERSION = 1
@@ -62,9 +62,9 @@ def decode_request(line: bytes, decoders: t.Mapping[str, t.Callable[[t.Any], _Me
     return kind, decoders[kind](data)
 
 
-def make_answer(**lists: t.Iterable[t.Any]) -> Answer:
+def make_answer(**values: t.Iterable[t.Any]) -> Answer:
     """Return an answer that it went well, with these lists."""
-    more = {name: list(values) for name, values in lists.items()}
+    more = {name: list(value) for name, value in values.items()}
     return {"version": VERSION, "ok": True, "guests": [], "removed": [], "left": [], **more}
 
 
@@ -75,6 +75,4 @@ def make_failure(error: VTorqueError, left: t.Iterable[str] = ()) -> Answer:
 
 def write_answer(answer: Answer) -> None:
     """Write an answer to standard output, as one line."""
-    data = json.dumps(answer, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
-    while data:
-        data = data[os.write(1, data) :]
+    lines.send_line(1, answer)

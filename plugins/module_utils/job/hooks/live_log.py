@@ -12,6 +12,7 @@ import threading
 import typing as t
 
 from ...text import printable
+from ...wire.lines import LineReader, write_all
 
 GRACE_S = 1.0
 """For the last lines: the error file may be a pipe of its owner's, who need not read it."""
@@ -53,7 +54,7 @@ class ShownLog:
         self._target = target
         self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         os.lseek(self._fd, 0, os.SEEK_END)
-        self._rest = b""
+        self._lines = LineReader(LINE)
         self._over = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._watch = inotify_simple.INotify(nonblocking=True)
         self._watch.add_watch(self._path, inotify_simple.flags.MODIFY)
@@ -84,14 +85,10 @@ class ShownLog:
                 self._watch.read(timeout=0)
                 while data := os.read(self._fd, CHUNK):
                     self._show(data)
-            if self._rest:
+            if self._lines.rest:
                 self._show(b"\n")
 
     def _show(self, data: bytes) -> None:
-        *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[:LINE]
-        for line in lines:
-            if words := printable(line[:LINE].decode("utf-8", "replace")).rstrip():
-                text = f"{PREFIX}{words}\n".encode(errors="replace")
-                while text:
-                    text = text[os.write(self._target, text) :]
+        for line in self._lines.feed(data):
+            if words := printable(line.decode("utf-8", "replace")).rstrip():
+                write_all(self._target, f"{PREFIX}{words}\n".encode(errors="replace"))

@@ -21,6 +21,7 @@ import typing as t
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...state.records import ReadyRecord
+from ...wire import lines
 from . import ssh_command
 from . import ssh_stream as line
 from .lost_guest import GuestLost, LostWatch, ends_with
@@ -309,12 +310,10 @@ def write_all(fd: int, data: bytes) -> None:
     Raises:
         VTorqueError: nobody takes it.
     """
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(fd, view) :]
-        except OSError as error:
-            raise VTorqueError("the job was ended", f"its output cannot be written: {error.strerror}") from error
+    try:
+        lines.write_all(fd, data)
+    except OSError as error:
+        raise VTorqueError("the job was ended", f"its output cannot be written: {error.strerror}") from error
 
 
 def _run_session(call: list[str], watch: LostWatch, environment: dict[str, str]) -> int:

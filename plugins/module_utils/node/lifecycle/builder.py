@@ -20,6 +20,7 @@ from ...system import signals
 from ...system.clock import Deadline
 from ...system.log_line import log_line
 from ...system.process_id import ProcessId
+from ...wire import lines
 from ...wire.form import to_dict
 from ...wire.messages import NodePart
 from ..state import start_lock
@@ -65,7 +66,7 @@ class Maker:
         self.ours = False
         self.doing = "nothing yet"
         self.answer: dict[str, t.Any] | None = None
-        self._rest = b""
+        self._lines = lines.LineReader()
         self._hearing, saying = os.pipe2(os.O_CLOEXEC)
         worker = os.getpid()
         with signals.held_back():
@@ -83,8 +84,7 @@ class Maker:
     def hear(self) -> bool:
         """Take in what it said; False when it has ended."""
         data = os.read(self._hearing, CHUNK)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
+        for line in self._lines.feed(data):
             said = json.loads(line)
             self.ours = said.get("ours", self.ours)
             self.doing = said.get("doing", self.doing)
@@ -114,7 +114,7 @@ def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.No
         if signals.die_with(worker):
             signals.raise_when_told()
             signals.hear_again()
-            _say(saying, _answer(order, lock, saying))
+            lines.send_line(saying, _answer(order, lock, saying))
     except signals.Told:
         pass
     except BaseException:  # nobody above us would say it
@@ -130,7 +130,7 @@ def _answer(order: Order, lock: start_lock.Lock, saying: int) -> dict[str, t.Any
             _upgrade(order, lock, saying)
         if not facts:
             facts = present_absent.present(
-                order.part, order.settings, order.deadline, lambda what: _say(saying, {"doing": what}),
+                order.part, order.settings, order.deadline, lambda what: lines.send_line(saying, {"doing": what}),
                 cores=order.cores,
             )  # fmt: skip
         return {"guests": [to_dict(one) for one in facts]}
@@ -145,7 +145,7 @@ def _lock(order: Order, lock: start_lock.Lock, saying: int) -> bool:
     settings = order.settings
     with present_absent.disk_judged(settings):
         start_lock.refuse_if_over(settings, order.key)
-        _say(saying, {"doing": "the wait for the lock of the start"})
+        lines.send_line(saying, {"doing": "the wait for the lock of the start"})
         alone = lock.take_now()
         if not alone:
             lock.take(settings, order.deadline, shared=True)
@@ -170,13 +170,7 @@ def _upgrade(order: Order, lock: start_lock.Lock, saying: int) -> None:
 
 def _sign(lock: start_lock.Lock, saying: int) -> None:
     lock.sign(ProcessId.of(os.getppid()))
-    _say(saying, {"ours": True})
-
-
-def _say(fd: int, what: dict[str, t.Any]) -> None:
-    data = json.dumps(what, ensure_ascii=True).encode("ascii") + b"\n"
-    while data:
-        data = data[os.write(fd, data) :]
+    lines.send_line(saying, {"ours": True})
 
 
 def readable(filenos: t.Iterable[int], timeout_s: float) -> set[int]:

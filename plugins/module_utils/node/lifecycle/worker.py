@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import json
 import os
 import select
 import socket
@@ -27,6 +26,7 @@ from ...state import layout
 from ...system import acl, files, fileserver_probe, log_line, signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
+from ...wire import lines
 from ..guest import data_disk, site_scripts
 from ..state import start_lock
 from ..state.settings import NodeSettings
@@ -217,10 +217,8 @@ class _Worker:
 
     def _answer(self, answer: dict[str, t.Any] | None) -> bool:
         """Give the answer, once; False when nobody waits for it."""
-        data = json.dumps(answer, ensure_ascii=True).encode("ascii") + b"\n"
         try:
-            while data:
-                data = data[os.write(self.answering, data) :]
+            lines.send_line(self.answering, answer)
         except (BrokenPipeError, ConnectionError):
             return False
         return True
