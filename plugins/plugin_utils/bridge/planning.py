@@ -11,9 +11,10 @@ import platform
 from ...module_utils.errors import SiteFault
 from ...module_utils.job.admission import resolve as site_policy
 from ...module_utils.job.batch.api import BatchJob
+from ...module_utils.job.batch.vm_job import vm_job_of
 from ...module_utils.job.config import parameters
 from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
-from ...module_utils.job.request.request import ADDITIONS, Request, is_path
+from ...module_utils.job.request.request import ADDITIONS, is_path
 from ...module_utils.node.pool.images import find
 from ...module_utils.wire.messages import Additions
 
@@ -53,14 +54,14 @@ def additions_of(job: BatchJob, policy: parameters.Policy) -> Additions:
         UserFault: the request cannot be read; the file is not what was submitted, or asks for what it may not.
         SiteFault: the file is out of reach.
     """
-    request = Request.decode(job.x)
-    if request is None or ADDITIONS not in request.values or job.euser != job.owner_user:
+    vm_job = vm_job_of(job)
+    if vm_job is None or ADDITIONS not in vm_job.request.values or job.euser != job.owner_user:
         return NO_ADDITIONS  # the plan says why another user's job is none
     from ...module_utils.job.admission import metadata
     from ...module_utils.job.hooks import user_file  # only who has such a file pays
 
-    path, owner = str(request.values[ADDITIONS]), owner_of(job.euser, job.egroup)
-    content = user_file.read(ADDITIONS, path, request.digests[ADDITIONS], owner, limit=metadata.MAX_BYTES)
+    path, owner = str(vm_job.request.values[ADDITIONS]), owner_of(job.euser, job.egroup)
+    content = user_file.read(ADDITIONS, path, vm_job.request.digests[ADDITIONS], owner, limit=metadata.MAX_BYTES)
     return metadata.read(content, path, policy, owner.home)
 
 
@@ -77,8 +78,8 @@ def offers_of(job: BatchJob, policy: parameters.Policy) -> site_policy.Offers:
     Raises:
         VTorqueError: there is no such image, or it cannot be believed; the request cannot be read.
     """
-    request = Request.decode(job.x)
-    asked = (request.values.get("img") if request else None) or policy.img_default
+    vm_job = vm_job_of(job)
+    asked = (vm_job.request.values.get("img") if vm_job else None) or policy.img_default
     images: tuple[site_policy.ImageFacts, ...] = ()
     if asked and not is_path(asked):
         image = find(str(asked), pathlib.Path(policy.vm_img_dir))

@@ -52,8 +52,8 @@ LOOKS = frozenset({
     "node_socket.find", "ending.hear_again", "ending.settle", "error.to_dict", "error_from_dict",
     "fileserver_probe.silent_pool", "find_loop", "float", "found.sort", "fresh.close", "from_dict", "gather", "getattr",
     "guests_file", "messages.NodePart.removal", "form.from_dict", "form.to_dict", "hook_began",
-    "invocation.deadline", "invocation.read_alarm_s", "hosts_of", "installed.version", "int", "is_ours", "isinstance",
-    "job.resource_list.get('other', '').split", "job_id.replace", "job_id.replace('[', '-').replace",
+    "invocation.deadline", "invocation.read_alarm_s", "hosts_of", "installed.version", "int", "is_marked", "isinstance",
+    "job_id.replace", "job_id.replace('[', '-').replace",
     "job_key(job_id, 0).removesuffix", "json.dumps", "json.loads", "job_snapshot.kept", "keys[facts.rank].split",
     "kind_of",
     "known.setdefault", "len", "link.with_name", "list", "local_command", "map", "map_of", "max",
@@ -84,7 +84,7 @@ LOOKS = frozenset({
     "spec_of", "ssh_command", "stack.enter_context", "stat.S_IMODE", "stat.S_ISFIFO", "stat.S_ISREG", "str",
     "stream.flush", "struct.pack", "sum", "super", "super().run", "syslog.openlog", "t.cast", "templates.render",
     "text.rpartition(')')[2].split", "text.split", "time.monotonic", "time.sleep", "time.strftime", "time.time",
-    "to_dict", "traceback.format_exception", "tuple", "user_script.asked", "written",
+    "to_dict", "traceback.format_exception", "tuple", "user_script.asked", "vm_job_of", "written",
 })  # fmt: skip
 """What leaves nothing, or nothing that outlives its process."""
 STRIKE = f'''

@@ -20,7 +20,8 @@ from ...state.records import ReadyRecord
 from ...system import acl, files
 from ...wire.messages import Owner
 from ..batch.api import BatchJob
-from ..request.request import ADDITIONS, Request
+from ..batch.vm_job import vm_job_of
+from ..request.request import ADDITIONS
 from ..shell import ssh_command
 from .user_script import PROLOGUE
 
@@ -38,8 +39,8 @@ def wanted(job: BatchJob, torque_home: pathlib.Path) -> bool:
         job: the batch server's word.
         torque_home: holds `mom_priv`.
     """
-    request = Request.decode(job.x)
-    if job.interactive or request is None or {PROLOGUE, ADDITIONS} & set(request.values):
+    vm_job = vm_job_of(job)
+    if job.interactive or vm_job is None or {PROLOGUE, ADDITIONS} & set(vm_job.request.values):
         return False
     # both run here after our hook: the site's for users, and qsub -l prologue=
     return NODE_PROLOGUE not in job.resource_list and not os.path.lexists(torque_home / "mom_priv" / USER_PROLOGUE)

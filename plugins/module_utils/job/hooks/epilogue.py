@@ -22,10 +22,10 @@ from ...text import printable
 from ...wire import form
 from ...wire.messages import GuestConsole, GuestUse, NodePart
 from ..batch import job_snapshot
+from ..batch.vm_job import vm_job_of
 from ..config import policy_file
 from ..config.parameters import Policy
 from ..records import delivery, transfer_format, writer
-from ..request.request import Request
 from ..request.value_types import written
 from . import invocation, playbook, user_script
 from .invocation import HookCall
@@ -218,8 +218,8 @@ def _add_job(known: dict[str, t.Any], start: Start) -> None:
     with contextlib.suppress(OSError, VTorqueError):
         if job := job_snapshot.kept(start.job_id, start.directory):
             known["name"] = job.name
-            if request := Request.decode(job.x):
-                known["request"] = {key: written(value) for key, value in sorted(request.values.items())}
+            if vm_job := vm_job_of(job):
+                known["request"] = {key: written(value) for key, value in sorted(vm_job.request.values.items())}
 
 
 def _add_use(known: dict[str, t.Any], start: Start) -> None:

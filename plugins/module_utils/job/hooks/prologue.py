@@ -23,9 +23,9 @@ from ...text import printable
 from ..batch import job_snapshot
 from ..batch.api import BatchJob, BatchSystem, UnknownJob
 from ..batch.registry import open_batch
+from ..batch.vm_job import is_marked, vm_job_of
 from ..config import policy_file
 from ..config.parameters import Policy
-from ..request.request import MARKER, Request
 from ..verdict import array_brake
 from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_braked, names_node
 from ..verdict.enforce import Enforced, enforce, message, outcome
@@ -68,11 +68,6 @@ class Ending:
     alarm: str = ""
     grave: bool = False
     brake: bool = False
-
-
-def is_ours(job: BatchJob) -> bool:
-    """Does the server's word bear our marker?  Exact, as the launcher looks for it."""
-    return MARKER in job.resource_list.get("other", "").split("+")
 
 
 class GoAhead(t.Protocol):
@@ -137,7 +132,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
             _Case(call, Start(call.job_id, 0, places), shell, policy, None, until, player, head_start),
             _both(broken, error),
         )
-    if not call.marked and not is_ours(job):
+    if not call.marked and not is_marked(job):
         return Ending()
     case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until, player, head_start)
     try:
@@ -254,8 +249,8 @@ def _log_wishes(case: _Case) -> tuple[bool, bool]:
     """Is the owner to see the log in his job's error file, and is it to be detailed?  His word, else the site's."""
     wishes: t.Mapping[str, bool] = {}
     with contextlib.suppress(VTorqueError):  # what is wrong with the request is told when its guests are planned
-        request = Request.decode(case.job.x) if case.job is not None else None
-        wishes = request.log if request is not None else {}
+        vm_job = vm_job_of(case.job) if case.job is not None else None
+        wishes = vm_job.request.log if vm_job is not None else {}
     policy = case.policy
     return wishes.get("show", policy.show_log_default), wishes.get("debug", policy.debug_default)
 

@@ -25,8 +25,8 @@ from ...system import clock, files, supervised
 from ...system.environment import TOOL_ENVIRONMENT
 from ...text import printable
 from ..batch.api import BatchJob
+from ..batch.vm_job import vm_job_of
 from ..config.parameters import Policy
-from ..request.request import Request
 from . import playbook
 from .start import Start
 
@@ -83,12 +83,12 @@ def asked(job: BatchJob | None, key: str) -> UserScript | None:
         The script; None also for a request that cannot be read, with which no guest is planned.
     """
     try:
-        request = Request.decode(job.x) if job is not None else None
+        vm_job = vm_job_of(job) if job is not None else None
     except UserFault:
         return None
-    if request is None or key not in request.values:
+    if vm_job is None or key not in vm_job.request.values:
         return None
-    return UserScript(key, str(request.values[key]), request.digests[key])
+    return UserScript(key, str(vm_job.request.values[key]), vm_job.request.digests[key])
 
 
 def run(

@@ -44,6 +44,7 @@ from ..admission.resolve import Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.host_match import same_host
+from ..batch.vm_job import VmJob, vm_job_of
 from ..config.parameters import Policy
 from ..request.qsub_arguments import mem_mib
 from ..request.request import IMAGE, Request
@@ -187,7 +188,7 @@ def make_plan(
     if job.jobtype:
         why = "a job type makes Torque run other hooks than those that look after the guests"
         raise UserFault(f"-T {shown(job.jobtype)}", why, "submit the job without -T")
-    request = _request(job)
+    request = _vm_job(job).request
     resolved = resolve(request, policy, offers)
     nodes = _nodes(job, node_file)
     vm_nodes = _vm_nodes(job, resolved, nodes)
@@ -251,12 +252,12 @@ def _comment(what: str, job: BatchJob) -> str:
     return f"{what}@{job_key(job.job_id, job.start_count)}"[:100]
 
 
-def _request(job: BatchJob) -> Request:
-    request = Request.decode(job.x)
-    if request is None:
+def _vm_job(job: BatchJob) -> VmJob:
+    vm_job = vm_job_of(job)
+    if vm_job is None:
         why = "it is marked as a VM job, and its attribute x holds no request"
         raise UserFault(f"job {shown(job.job_id)}", why, "submit the job with vsub, and leave its -W x= as it is")
-    return request
+    return vm_job
 
 
 def _nodes(job: BatchJob, node_file: str) -> tuple[str, ...]:

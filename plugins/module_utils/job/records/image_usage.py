@@ -10,7 +10,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ..batch.api import BatchJob
-from ..request.request import Request
+from ..batch.vm_job import vm_job_of
 from .job_record import RECORDS, read_all
 
 CLOCKS_S = 600
@@ -57,13 +57,13 @@ def in_need(
 
 def _image(job: BatchJob, default: str | None) -> str | None:
     try:
-        request = Request.decode(job.x)
+        vm_job = vm_job_of(job)
     except VTorqueError:
         # root refuses it when it starts
         return None
-    if request is None:
+    if vm_job is None:
         return None
-    wanted = request.values.get("img") or default
+    wanted = vm_job.request.values.get("img") or default
     return str(wanted) if wanted else None
 
 
