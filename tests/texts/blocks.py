@@ -12,7 +12,10 @@ import re
 from markdown_it import MarkdownIt
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ("README.md", *sorted(str(page.relative_to(CHECKOUT)) for page in (CHECKOUT / "docs").rglob("*.md")))
+PAGES = (
+    "README.md", "CONTRIBUTING.md",
+    *sorted(str(page.relative_to(CHECKOUT)) for page in (CHECKOUT / "docs").rglob("*.md")),
+)  # fmt: skip
 PROMPTS = ("$ ", "# ")
 INDENTED = ""
 """The language of a block that has no fence."""
