@@ -117,3 +117,42 @@ def test_output_is_held_against_what_is_shown(shown: tuple[str, ...], output: st
 def test_command_is_found_in_a_test(tmp_path: pathlib.Path, command: str, name: str, text: str, told: bool) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert holds(command, calls(tmp_path / name)) == told
+
+
+FOR_DEVELOPERS = ("CONTRIBUTING.md", "docs/developer/architecture.md")
+ROOTS = (ROOT, *(ROOT / "plugins" / name for name in ("", "module_utils", "plugin_utils")))
+
+
+def file_of(name: str) -> pathlib.Path | None:
+    """A file of the checkout that a page names, from its root or from a directory of `plugins/`."""
+    return next((root / name for root in ROOTS if (root / name).exists()), None)
+
+
+@pytest.mark.parametrize("page", FOR_DEVELOPERS)
+def test_file_that_a_page_for_developers_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z][A-Za-z0-9_.-]*/[A-Za-z0-9_./-]*\.[a-z0-9]+)`", text)
+    assert named
+    assert [name for name in named if file_of(name) is None] == []
+
+
+def test_function_that_a_sequence_names_is_in_its_file() -> None:
+    text = (ROOT / "docs/developer/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"([a-z_/]+\.py)`? `?([a-z_]+)\(\)", text)
+    assert len(named) > 20
+    wrong = [
+        f"{name} {function}"
+        for name, function in named
+        if (file := file_of(name)) is None or f"\ndef {function}(" not in file.read_text(encoding="utf-8")
+    ]
+    assert wrong == []
+
+
+def test_architecture_has_a_line_for_every_package() -> None:
+    """What is inside of a package with a line is its own; `job` and `node` are the columns of the picture."""
+    text = (ROOT / "docs/developer/architecture.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `([a-z][a-z_/]+)` \|", text, re.MULTILINE))
+    plugins = ROOT / "plugins"
+    packages = {str(path.parent.relative_to(plugins)) for path in plugins.rglob("__init__.py")}
+    packages -= {"module_utils/job", "module_utils/node"}
+    assert {name for name in packages if not name.startswith(tuple(f"{one}/" for one in listed))} == listed
