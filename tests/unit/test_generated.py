@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import pathlib
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, sections
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, update_result
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -60,6 +62,15 @@ def test_page_says_what_is_not_available_yet() -> None:
     for name, parameter in PARAMETERS.items():
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
         assert ("**Not available yet**" in line) == bool(parameter.later)
+
+
+def test_page_of_wire_formats_has_a_row_for_every_field() -> None:
+    page = (ROOT / "docs/developer/wire-formats.md").read_text(encoding="utf-8")
+    for message in (messages.NodePart, messages.JobMap, messages.GuestUse, update_result.GuestUpdates):
+        section = page.partition(f"\n### {message.__name__}\n")[2].partition("\n#")[0]
+        assert [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")] == [
+            field.name for field in dataclasses.fields(message)
+        ]
 
 
 MANUALS = sorted(path.name for path in (ROOT / "docs/man").glob("*.[1-8]"))

@@ -13,7 +13,9 @@ from ..errors import VTorqueError
 from ..wire.messages import JOB_ID
 
 RUN_DIR = pathlib.Path("/run/vtorque")
+"""What is true until the next boot at the latest."""
 STATE_DIR = pathlib.Path("/var/lib/vtorque")
+"""Guests, slots, copies of images, and the records of jobs."""
 CONSOLE = "console"
 """In the run directory of a start in OSv: the way to the console of its guest."""
 CONSOLE_END = ".console.log"
