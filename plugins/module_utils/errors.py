@@ -16,7 +16,7 @@ from .text import printable
 class VTorqueError(Exception):
     """Something failed: what, why, and what to do about it.
 
-    The class says whose fault it is (docs/decisions.md, verdicts); the base class
+    The class says whose fault it is (docs/adr/0011-verdict-classes.md); the base class
     itself blames nobody.  The three texts are for people and hold no secrets.
 
     Args:

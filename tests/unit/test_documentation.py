@@ -119,7 +119,12 @@ def test_command_is_found_in_a_test(tmp_path: pathlib.Path, command: str, name: 
     assert holds(command, calls(tmp_path / name)) == told
 
 
-FOR_DEVELOPERS = ("CONTRIBUTING.md", "docs/developer/architecture.md")
+RECORDS = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+FOR_DEVELOPERS = (
+    "CONTRIBUTING.md",
+    "docs/developer/architecture.md",
+    *(str(record.relative_to(ROOT)) for record in RECORDS),
+)
 ROOTS = (ROOT, *(ROOT / "plugins" / name for name in ("", "module_utils", "plugin_utils")))
 
 
@@ -156,3 +161,27 @@ def test_architecture_has_a_line_for_every_package() -> None:
     packages = {str(path.parent.relative_to(plugins)) for path in plugins.rglob("__init__.py")}
     packages -= {"module_utils/job", "module_utils/node"}
     assert {name for name in packages if not name.startswith(tuple(f"{one}/" for one in listed))} == listed
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
+def test_decision_has_its_form_and_a_row_in_the_index(record: pathlib.Path) -> None:
+    text = record.read_text(encoding="utf-8")
+    title = re.match(rf"# {record.name[:4]}\. (.+)\n", text)
+    assert title
+    assert re.findall(r"^(\*\*Status:\*\*|## .*)", text, re.MULTILINE) == [
+        "**Status:**", "## Context", "## Decision", "## Consequence",
+    ]  # fmt: skip
+    index = (record.parent / "index.md").read_text(encoding="utf-8")
+    assert f"| [{record.name[:4]}]({record.name}) | {title[1]} |" in index
+    assert f"\n{record.stem}\n" in index
+
+
+def test_numbers_of_decisions_are_used_once_and_in_order() -> None:
+    assert [int(record.name[:4]) for record in RECORDS] == list(range(1, len(RECORDS) + 1))
+
+
+def test_decision_that_a_file_names_is_there() -> None:
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").rglob("*.py")]
+    named = {name for file in files for name in re.findall(r"docs/adr/[\w-]+\.md", file.read_text(encoding="utf-8"))}
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []

@@ -1,7 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Deadlines, durations and points in time."""
+"""Deadlines, durations and points in time.
+
+Deadlines are moments of the monotonic clock, which is one for all processes of a node and is set by nobody.  With the
+system's clock, a time server could make a job late during its prologue.  Other nodes get seconds, not moments.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cores of this node are a job's: qemu stays on them, whatever the guest does."""
+"""Which cores of this node are a job's: qemu stays on them, whatever the guest does.
+
+The MOM's cpuset decides where there is one.  Else a job that has the node alone gets all of its cores: by the server's
+`node_exclusive`, or because all slots are the job's.  A shared node without cpusets is refused.
+"""
 
 from __future__ import annotations
 

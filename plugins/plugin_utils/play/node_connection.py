@@ -4,7 +4,7 @@
 """The mother superior speaks with `vtorque-node` on all nodes of a job at the same time, a line each way at a time.
 
 One process waits for all of them.  For each node it costs one ssh: a process of Ansible's own for each host and step
-costs five times as much (docs/decisions.md).
+costs five times as much (docs/adr/0001-a-playbook-for-each-job.md).
 """
 
 from __future__ import annotations

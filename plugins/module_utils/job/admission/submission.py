@@ -321,7 +321,7 @@ def _refused(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
 
 
 def _slots_anywhere(asked: _Asked) -> t.Iterator[KeyFault]:
-    """Cores that are asked for without a word about nodes; docs/decisions.md says why a VM job cannot have them."""
+    """Cores that are asked for without nodes: no VM job can have them (docs/adr/0017-procs-refused.md)."""
     taken = "is what qsub takes only without -l nodes, which every VM job has"
     reasons = {
         "procs": "slots on whichever nodes have some; the machines of a job need as many on each",

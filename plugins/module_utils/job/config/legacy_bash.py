@@ -4,6 +4,8 @@
 """Plain assignments out of a file of bash, read and never run: `A=b`, `export A="b $C"`, `A=('b' 'c')`.
 
 What bash would have to work out (a condition, a command, a function) is not guessed at: it is named, with its line.
+To run the file would do whatever it contains, as root.  bashlex fails at an array or an empty line, and other parsers
+must be compiled.  The tests compare this reader with bash itself.
 """
 
 from __future__ import annotations

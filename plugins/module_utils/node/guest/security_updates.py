@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Security updates of this node's guests, before the job: bounded in time, and never a reason not to run it.
 
-The guest's side is `templates/guest/updates.sh`.
+The guest's side is `templates/guest/updates.sh`.  cloud-init's `package_upgrade` is not used: it takes all packages,
+has no time limit, and runs in a stage that fast images leave out.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 """Processes of a job that are left on the node itself when the job is over: found by its session or its cgroup.
 
 Never by their user: he may have others here.  That they are the user's is looked at besides, so that nothing of
-root's, or of anybody else's, is ever ended.
+root's, or of anybody else's, is ever ended.  A session and a cgroup cannot be joined by another's process, and their
+numbers are not used again while anybody is in them.  A process is opened (pidfd), checked, and only then signalled.
 """
 
 from __future__ import annotations

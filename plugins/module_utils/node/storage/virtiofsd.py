@@ -4,7 +4,8 @@
 """virtiofsd as the job's user: what a guest does in a shared directory can be no more than he himself may do there.
 
 The one in C wants capabilities; a user namespace in which the user's ids are all there is gives it some that are good
-for nothing that is not his (docs/decisions.md).  The one in Rust runs as a plain user and does that by itself.
+for nothing that is not his (docs/adr/0023-files-of-users.md).  The one in Rust runs as a plain user and does that by
+itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Memory of guests on this node: what qemu needs besides, what must be there, and what none may exceed."""
+"""Memory of guests on this node: what qemu needs besides, what must be there, and what none may exceed.
+
+libvirt advises against hard limits, because nobody knows what qemu needs.  The limit here is what the job has
+requested.  It is set when the guest runs: in the XML libvirt uses it as the limit of locked memory too, which a libvirt
+in a container may not raise (9.0).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Booting an image once to see whether jobs can run in it: on this host, in a guest of no job and on no network."""
+"""Booting an image once to see whether jobs can run in it: on this host, in a guest of no job and on no network.
+
+The copy in the pool is booted before it appears, so that what is tried is what is published.  libvirt ends the guest
+with our connection.  Its network card leads nowhere (SLIRP with restrict): without a card, images wait minutes for one.
+A host that cannot boot the image says nothing about it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Torque: its real commands, by absolute path, each with a deadline and an environment of our own."""
+"""Torque: its real commands, by absolute path, each with a deadline and an environment of our own.
+
+Sites wrap qstat and pbsnodes.  Lines before the first one that begins with a tag are not Torque's, which writes nothing
+there: they are passed over and quoted.  Text within an answer is an error, so that no user's text begins one.
+"""
 
 from __future__ import annotations
 
