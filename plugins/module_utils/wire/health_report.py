@@ -72,7 +72,7 @@ class Report:
         began: when the examination began on the node's own clock, in seconds since the epoch; 0: not told.
         ended: when it ended.
         asked: did the node answer at all?
-        settings: a digest of each of its parameters (`job/parameters.digests`).
+        settings: a digest of each of its parameters (`job/config/comparison.py`).
         collection: version and digest of what is installed there.
     """
 

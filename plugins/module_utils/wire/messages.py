@@ -123,7 +123,7 @@ class GuestSpec:
         host_key: the guest's ssh host key, known before it boots.
         authorized_key: public key of the job, with which its user enters the guest.
         data_disk: path of a disk of the user's own; "": none.
-        image_digest: of the user's own image as it was submitted (`own_image.py`); "": whatever it is.
+        image_digest: of the user's own image as it was submitted (`user_image.py`); "": whatever it is.
     """
 
     rank: int = number_field(0, 100_000)

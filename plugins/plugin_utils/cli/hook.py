@@ -4,7 +4,7 @@
 """The hooks' program, called by the launcher (`templates/launchers/hook.sh.j2`), which chains the site's hooks.
 
 What decides when guests begin to boot is how long `vtorque-node` takes to load: a prologue starts it first, and loads
-what it needs itself (`hook_work.py`) beside it.
+what it needs itself (`hooks/main.py`) beside it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Site:
         broken: images that are there and cannot be used, by name, with the reason.
         sizes: asks the batch server for the nodes' sizes.
         disk: looks at a disk of the user's; raises `UserFault`.
-        image: looks at an image of the user's, and says by a digest which it is (`own_image.py`); raises `UserFault`.
+        image: looks at an image of the user's, and says by a digest which it is (`user_image.py`); raises `UserFault`.
         look: reads a file of the user's, and says whether it is to be a script: its absolute path and its content, or
             `BadValue`.
     """

@@ -43,7 +43,7 @@ class Parameter:
         kind: how its value is read.
         default: what holds when the file is silent; None: nothing is set.
         meaning: one sentence for people.
-        old: further names it had in the original; `old_config.SAME` says which had their own.
+        old: further names it had in the original; `legacy.SAME` says which had their own.
         later: what it belongs to, when that is not available yet: then only the default may be set.
         section: what the group is about that begins with this parameter, or "".
     """

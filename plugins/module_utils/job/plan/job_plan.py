@@ -176,7 +176,7 @@ def make_plan(
         node_file: content of PBS_NODEFILE.
         timeout_s: seconds that a node has to answer, from the reading of its part.
         find_owner: from the names of user and group to the owner; `owner_of` unless a test says otherwise.
-        additions: the user's own to his guests, checked against the policy (`additions.py`).
+        additions: the user's own to his guests, checked against the policy (`metadata.py`).
 
     Returns:
         The plan, read back as the nodes will read it.

@@ -5,7 +5,7 @@
 
 The request travels in the job's attribute `x` as `vtorque:<base64url of compact JSON>`, where everybody can read it
 and its owner can write it: what comes out of `Request.decode` has been through the same parsers as what the
-user typed, and is still only a wish, until `policy.resolve` has looked at it.
+user typed, and is still only a wish, until `admission.resolve` has looked at it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Request:
         origins: for each of them where it stood: "command line", "job.sh, line 4", "the job's request".
         shell: the user's own `-S`, or "" for the login shell of passwd.
         digests: for each of `FILES` that is asked for what its file held at submission (SHA-256); then its path is
-            absolute.  Of an own image it says less (`own_image.py`).
+            absolute.  Of an own image it says less (`user_image.py`).
         log: what the user wants of the job's log, by `LOG_WORDS`; what is not there the site decides.
     """
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What this node wants of the image pool: marks that outlive whoever asks, how far the work is, and what failed.
 
-<images>/wanted/<fs_type>:<name>@<n>    a mark; the oldest is worked off first (`image_work.py`)
+<images>/wanted/<fs_type>:<name>@<n>    a mark; the oldest is worked off first (`copy_worker.py`)
 <images>/failed/<fs_type>:<name>@<n>    why it could not be, and for which content of the pool
 <images>/fetching.json                  how far the work is; true while <images>/lock is held
 

@@ -30,7 +30,7 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
     """Tell every guest of a start on this node of the whole job.
 
     Afterwards it has names and addresses of all hosts, their host keys, the node file, and the key with which its user
-    reaches them.  From now on they are the job's (`held.py`).
+    reaches them.  From now on they are the job's (`handover.py`).
 
     Args:
         job_map: what it learns.

@@ -128,7 +128,7 @@ def make(
     step("the wait for " + ", ".join(guest.kept.name for guest in guests))
     proven = _wait(guests, settings, domains, deadline)
     if whom and any(guest.spec.rank == 0 for guest in guests):
-        # its user's login begins beside the word about the job, with which all others are bound (`joining.py`)
+        # its user's login begins beside the word about the job, with which all others are bound (`join.py`)
         step("the rules of the guests' addresses")
         nft_rules.bind([_on_bridge(guest, settings, proven[guest.kept.name]) for guest in guests], settings)
     step("the facts of the guests")

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The worker of a start: its guests are made, watched for the life of the job, and taken away, under its lock.
 
-asked (front.py)   reads the request, waits for the answer, passes on that nobody waits for it any more; ends
+asked (client.py)  reads the request, waits for the answer, passes on that nobody waits for it any more; ends
 worker             a session of its own; decides what happens, and is never in a call that may not return while
                    guests are made; stays
-maker (maker.py)   makes the guests, with everything that has to be imported for it; ends when they are ready
+maker (builder.py) makes the guests, with everything that has to be imported for it; ends when they are ready
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def begin(order: Order) -> tuple[int, int]:
     Returns:
         Its process id, and a descriptor from which its answer can be read: one line of JSON with `guests` or `error`.
         It lives on when we end, but for our end before it answered, which it takes for a cancel.  Afterwards the
-        descriptor holds the guests (`held.py`).
+        descriptor holds the guests (`handover.py`).
     """
     hearing, answering = (one.detach() for one in socket.socketpair())
     with signals.held_back():

@@ -50,7 +50,7 @@ def publish(
 
     Raises:
         UserFault: what is wanted cannot be; or the disk cannot be read, or was changed meanwhile.
-        ImageFault: the disk is none that an image may have (image_check.py).
+        ImageFault: the disk is none that an image may have (disk_check.py).
         SiteFault: the pool is not root's, is full, read-only or does not answer.
     """
     images.believe_pool(pool, owner_uid=owner_uid)

@@ -43,9 +43,9 @@ class NodeSettings:
         ssh_timeout_s: seconds for one connection to a guest.
         ready_timeout_s: seconds for a guest to become ready.
         console_keep_bytes: how much of a console's end outlives its guest.
-        guest_hooks_dir: the site's own scripts for guests (`guest_hooks.py`).
+        guest_hooks_dir: the site's own scripts for guests (`site_scripts.py`).
         network_filter: a libvirt network filter for every guest's interface, or None.
-        confine_guests: hold guests to their own addresses, and to whom they may reach (`network_rules.py`).
+        confine_guests: hold guests to their own addresses, and to whom they may reach (`nft_rules.py`).
         updates_s: seconds that a guest's security updates may take; 0: none are installed.
         may_reach: whom, besides their job and what they mount.
         home_via: how the user's home reaches his guests: `nfs`, or `virtiofs` from where this node has it.
@@ -111,12 +111,12 @@ class NodeSettings:
 
     @property
     def images_dir(self) -> pathlib.Path:
-        """What this node keeps of the pool, and what it wants of it (`image_cache.py`, `image_wants.py`)."""
+        """What this node keeps of the pool, and what it wants of it (`copies.py`, `copy_queue.py`)."""
         return self.state_dir / "images"
 
     @property
     def compiled_dir(self) -> pathlib.Path:
-        """What templates were compiled to (`compiled_templates.py`); gone with a reboot."""
+        """What templates were compiled to (`bytecode_cache.py`); gone with a reboot."""
         return self.run_dir / "templates"
 
     @property

@@ -111,7 +111,7 @@ def serve_image(
 
     Args:
         path: of the image; opened with the user's rights alone.
-        digest: what was submitted (`own_image.py`); "": whatever it is.
+        digest: what was submitted (`user_image.py`); "": whatever it is.
         guest: the guest's directory.
         owner: as whom.
         settings: this node's own word.
