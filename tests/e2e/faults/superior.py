@@ -74,7 +74,7 @@ LOOKS = frozenset({
     "layout.StepFile.BARE.of", "layout.StepFile.CONSOLES.of",
     "layout.StepFile.ERROR.of", "layout.StepFile.GUESTS.of", "layout.StepFile.PHASE.name_of",
     "layout.StepFile.PHASE.of", "layout.StepFile.UPDATES.of", "layout.StepFile.USED.of", "file.removeprefix",
-    "file.removeprefix(f'{self}.').removesuffix", "schema.check", "select.select", "self._display.warning",
+    "file.removeprefix(f'{self}.').removesuffix", "schema.check", "self._display.warning",
     "self._process.poll", "self._process.wait", "self.seconds.setdefault",
     "shell_link.link_of", "shell_link.links_to", "shell_of", "shlex.quote", "shown", "signal.setitimer",
     "signal.signal", "policy_file.load", "policy_file.load_usable", "socket.socket", "socket.socketpair", "sorted",
