@@ -31,7 +31,7 @@ class Node:
         image_pool.add(self.settings.pool)
         patch.setattr(vtorque_cache, "settings_of", lambda _policy, _name: self.settings)
         patch.setattr(vtorque_cache.syslog, "syslog", lambda _level, words: self.logged.append(words))
-        patch.setattr(vtorque_cache.cgroup, "leave", lambda: None)
+        patch.setattr(vtorque_cache.cgroup, "leave_all", lambda: None)
         patch.setattr(vtorque_cache.os, "nice", lambda _more: 0)
         patch.setattr(copy_queue, "see_to_it", lambda _settings: None)
 
