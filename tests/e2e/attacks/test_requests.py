@@ -196,8 +196,8 @@ WHOLE = "0" * 64
 DECODE = """
 import json, sys
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request.request import Request
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request.value_types import written
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import written
 told = []
 for x in json.load(sys.stdin):
     try:
