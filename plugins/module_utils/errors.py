@@ -10,6 +10,7 @@ import os
 import pathlib
 import typing as t
 
+from .effects import leaves_nothing
 from .text import printable
 
 
@@ -37,6 +38,7 @@ class VTorqueError(Exception):
         text = f"{self.what}: {self.why}" if self.why else self.what
         return f"{text} ({self.hint})" if self.hint else text
 
+    @leaves_nothing
     def to_dict(self) -> dict[str, str]:
         """The error as JSON-ready words, for an answer that crosses a connection."""
         return {"fault": self.fault, "what": self.what, "why": self.why, "hint": self.hint}
@@ -76,6 +78,7 @@ class NodeFault(VTorqueError):
         self.cause = cause
         self.node = node
 
+    @leaves_nothing
     def to_dict(self) -> dict[str, str]:
         """See `VTorqueError.to_dict`; with the cause."""
         return {**super().to_dict(), "cause": self.cause}
@@ -86,6 +89,7 @@ _DISK_FAULTS_OF_FILES = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEI
 """Of a disk that has gone, where a file is named; of a connection, where none is."""
 
 
+@leaves_nothing
 def unjudged(error: BaseException) -> OSError | None:
     """The system's word, in an error or in what caused it, of which nobody has said whose fault it is.
 
@@ -105,12 +109,14 @@ def unjudged(error: BaseException) -> OSError | None:
     return cause if isinstance(cause, OSError) and not blames else None
 
 
+@leaves_nothing
 def files_of(error: OSError) -> tuple[pathlib.Path, ...]:
     """The files that an error of the system's names; (): it is of a file that was open, as a full disk's often is."""
     names = (error.filename, error.filename2)  # a number, where a descriptor was given
     return tuple(pathlib.Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes | os.PathLike))
 
 
+@leaves_nothing
 def broken_disk(error: BaseException) -> OSError | None:
     """The system's word that a disk is full or broken, in an error or in what caused it.
 
@@ -154,6 +160,7 @@ class GuestFault(VTorqueError):
         super().__init__(what, why, hint)
         self.symptom = symptom
 
+    @leaves_nothing
     def to_dict(self) -> dict[str, str]:
         """See `VTorqueError.to_dict`; with the symptom."""
         return {**super().to_dict(), "symptom": self.symptom}
@@ -170,6 +177,7 @@ _BY_FAULT: dict[str, type[VTorqueError]] = {
 }
 
 
+@leaves_nothing
 def error_from_dict(data: t.Mapping[str, object]) -> VTorqueError:
     """The error that another process described with `VTorqueError.to_dict`.
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .effects import leaves_nothing
 from .frozen import frozen
 
 
@@ -35,6 +36,7 @@ OSV_LAUNCHER = "/usr/lib/vtorque-launcher.so"
 KINDS = {kind.name: kind for kind in (SLG, OSV)}
 
 
+@leaves_nothing
 def kind_of(distro: str) -> GuestKind:
     """The kind of a distribution's guests."""
     return OSV if distro == OSV.name else SLG

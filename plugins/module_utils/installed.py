@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 
+from .effects import leaves_nothing
 from .errors import VTorqueError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -18,6 +19,7 @@ DIGEST, MANIFEST, FILES = ".digest", "MANIFEST.json", "FILES.json"
 LENGTH = 8
 
 
+@leaves_nothing
 def version(root: pathlib.Path = ROOT) -> str:
     """The collection's version, as its installation recorded it.
 

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from .effects import leaves_nothing
 
+
+@leaves_nothing
 def printable(text: str) -> str:
     """A text of somebody else's as it may be shown on a terminal.
 

@@ -9,12 +9,14 @@ import pathlib
 import re
 import typing as t
 
+from ..effects import leaves_nothing
 from ..errors import SiteFault
 
 SITE_DIR = pathlib.Path("/etc/vtorque/templates")
 COLLECTION_DIR = pathlib.Path(__file__).resolve().parents[3] / "templates"
 
 
+@leaves_nothing
 def render(
     name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None, **values: t.Any
 ) -> str:  # fmt: skip

@@ -9,6 +9,7 @@ import enum
 import pathlib
 import re
 
+from ..effects import leaves_nothing
 from ..errors import VTorqueError
 from ..wire.messages import JOB_ID
 
@@ -67,6 +68,7 @@ class StepFile(enum.StrEnum):
         return file.removeprefix(f"{self}.").removesuffix(".json")
 
 
+@leaves_nothing
 def job_key(job_id: str, start: int) -> str:
     """The name under which everything of one start of a job is kept: `4711.head.1`, `72-1.head.1`.
 
@@ -106,6 +108,7 @@ def start_of(key: str) -> tuple[str, int] | None:
     return f"{found[1]}{member}.{found[3]}", int(found[4])
 
 
+@leaves_nothing
 def run_directory(job_id: str, start: int, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Path:
     """Where root keeps what is true of a running job on its mother superior.
 
@@ -123,6 +126,7 @@ def run_directory(job_id: str, start: int, run_dir: pathlib.Path = RUN_DIR) -> p
     return run_dir / "jobs" / job_key(job_id, start)
 
 
+@leaves_nothing
 def starts_of(job_id: str, directory: pathlib.Path) -> tuple[int, ...]:
     """The starts of a job of which a directory (of runs, guests or records) holds something, in order.
 

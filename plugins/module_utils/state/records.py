@@ -14,6 +14,7 @@ import os
 import pathlib
 import typing as t
 
+from ..effects import leaves_nothing
 from ..frozen import frozen
 from ..guest_kinds import SLG
 from ..system.files import write_json
@@ -76,6 +77,7 @@ class ReadyRecord:
     bare: tuple[ReadyBare, ...] = ()
 
     @classmethod
+    @leaves_nothing
     def from_dict(cls, data: dict[str, t.Any]) -> ReadyRecord:
         """The record as `write` stored it; root wrote it, so the form is taken as given."""
         rest = {**data, "shell": ProcessId(**data["shell"]), "guests": tuple(ReadyGuest(**g) for g in data["guests"])}

@@ -15,6 +15,7 @@ import contextlib
 import os
 import pathlib
 
+from ..effects import leaves_nothing
 from ..errors import VTorqueError
 from ..system.files import make_directory
 from ..system.process_id import ProcessId
@@ -22,6 +23,7 @@ from . import login_fifos
 from .layout import RUN_DIR
 
 
+@leaves_nothing
 def link_of(shell: ProcessId, run_dir: pathlib.Path = RUN_DIR) -> pathlib.Path:
     """Where the process that becomes the job's shell looks for what root left for it."""
     return run_dir / "shells" / str(shell)
@@ -48,6 +50,7 @@ def point(shell: ProcessId, directory: pathlib.Path, run_dir: pathlib.Path = RUN
         raise VTorqueError(f"{link} was not made", str(error)) from error
 
 
+@leaves_nothing
 def links_to(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tuple[pathlib.Path, ...]:
     """Every link through which a shell finds this directory.
 

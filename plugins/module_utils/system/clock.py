@@ -13,9 +13,11 @@ import contextlib
 import time
 import typing as t
 
+from ..effects import leaves_nothing
 from ..frozen import frozen
 
 
+@leaves_nothing
 class Timings:
     """Seconds that each phase took, in the order in which the phases began.
 
@@ -36,6 +38,7 @@ class Timings:
             self.seconds[name] += time.monotonic() - begin
 
 
+@leaves_nothing
 def since_epoch(moment: float) -> float:
     """A moment of the monotonic clock, as people and records tell it.
 
@@ -51,6 +54,7 @@ def since_epoch(moment: float) -> float:
 
 
 @frozen
+@leaves_nothing
 class Deadline:
     """A moment on the monotonic clock that no wait may pass; that clock is the same in all processes of a node."""
 

@@ -14,6 +14,7 @@ import re
 import stat
 import typing as t
 
+from ..effects import leaves_nothing
 from ..errors import VTorqueError
 from .acl import _grant, let_read
 
@@ -136,6 +137,7 @@ def write_json(path: pathlib.Path, thing: t.Any, *, reader_uid: int | None = Non
     write(path, json.dumps(dataclasses.asdict(thing), ensure_ascii=False), reader_uid=reader_uid)
 
 
+@leaves_nothing
 def read_json(path: pathlib.Path, *, limit: int = 1 << 20) -> dict[str, t.Any]:
     """Read a record that only root can have written.
 

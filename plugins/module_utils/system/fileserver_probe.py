@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pathlib
 
+from ..effects import leaves_nothing
 from ..errors import SiteFault
 from .clock import Deadline
 from .processes import ProcessHandle
@@ -16,6 +17,7 @@ POOL_S = 1.0
 """For who was waited for already."""
 
 
+@leaves_nothing
 def silent_pool(pool: pathlib.Path, late: str) -> SiteFault | None:
     """Is it the image pool that held up what was not done in time?
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 
+from ..effects import leaves_nothing
 from ..text import printable
 
 MORE = "  | "
 """Before each further line of what is said at one time: none but the first can look as if it had a time."""
 
 
+@leaves_nothing
 def log_line(text: str) -> bytes:
     """A line of a log, with the time before it; of a text of several lines (a traceback) the others are marked.
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import pathlib
 
+from ..effects import leaves_nothing
 from ..frozen import frozen
 
 
 @frozen
+@leaves_nothing
 class ProcessId:
     """A process that cannot be mistaken for a later one of the same number.
 
@@ -33,6 +35,7 @@ class ProcessId:
         return cls(pid, int(text.rpartition(")")[2].split()[19]))
 
 
+@leaves_nothing
 def boot_id() -> str:
     """The kernel's name for this boot; a record of another boot speaks of nothing that lives."""
     return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

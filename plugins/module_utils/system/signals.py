@@ -11,6 +11,7 @@ import signal
 import types
 import typing as t
 
+from ..effects import leaves_nothing
 from . import prctl
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -21,6 +22,7 @@ class Told(BaseException):
 
 
 @contextlib.contextmanager
+@leaves_nothing
 def held_back() -> t.Iterator[None]:
     """Signals that tell us to end arrive only afterwards: a child gets its own handlers first."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -30,6 +32,7 @@ def held_back() -> t.Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@leaves_nothing
 def hear_again() -> None:
     """Whatever was held back or blocked arrives from now on."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -48,6 +51,7 @@ def _raise(number: int, _frame: types.FrameType | None) -> t.NoReturn:
     raise Told(signal.Signals(number).name)
 
 
+@leaves_nothing
 def settle() -> None:
     """What a caller had ignored is the default again.
 
@@ -58,6 +62,7 @@ def settle() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
+@leaves_nothing
 class Noted:
     """Such signals are noted instead of having their effect; a context manager, for the main thread."""
 

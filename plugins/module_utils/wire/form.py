@@ -9,6 +9,7 @@ import dataclasses
 import re
 import typing as t
 
+from ..effects import leaves_nothing
 from ..errors import VTorqueError
 
 
@@ -32,6 +33,7 @@ class FormError(VTorqueError):
 _T = t.TypeVar("_T")
 
 
+@leaves_nothing
 def from_dict(cls: type[_T], data: object, where: str = "") -> _T:
     """Make a frozen dataclass of this module out of parsed JSON.
 
@@ -100,6 +102,7 @@ def _timings(value: object, where: str) -> dict[str, float]:
     return figures
 
 
+@leaves_nothing
 def to_dict(thing: t.Any) -> dict[str, t.Any]:
     """The dataclass as JSON-ready data; `from_dict` reads it back."""
     return dataclasses.asdict(thing)

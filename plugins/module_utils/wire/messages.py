@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from ..effects import leaves_nothing
 from ..errors import VTorqueError
 from ..frozen import frozen
 from .form import number_field, part_field, text_field
@@ -198,6 +199,7 @@ _NOBODY = Owner("nobody", 65534, 65534, "nogroup", "/nonexistent", "/bin/false")
 
 
 @frozen
+@leaves_nothing
 class NodePart:
     """What the mother superior asks of one node: this job's guests, there or gone.
 
@@ -299,6 +301,7 @@ class GuestUse:
     received_bytes: int = number_field(NOT_KNOWN, _MOST)
     sent_bytes: int = number_field(NOT_KNOWN, _MOST)
 
+    @leaves_nothing
     def known(self) -> dict[str, float]:
         """The figures that are known, by name, as a record holds them."""
         figures = dataclasses.asdict(self)

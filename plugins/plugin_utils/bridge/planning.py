@@ -8,6 +8,7 @@ from __future__ import annotations
 import pathlib
 import platform
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import SiteFault
 from ...module_utils.job.admission import resolve as site_policy
 from ...module_utils.job.batch.api import BatchJob
@@ -19,6 +20,7 @@ from ...module_utils.node.pool.images import find
 from ...module_utils.wire.messages import Additions
 
 
+@leaves_nothing
 def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path) -> JobPlan:
     """Plan the guests of a start, with new keys.
 

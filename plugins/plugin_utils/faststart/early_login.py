@@ -10,6 +10,7 @@ import os
 import pathlib
 import typing as t
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.batch import job_snapshot
@@ -22,6 +23,7 @@ from ..play.action_base import JobPlace
 from ..play.shell_access import SHELL, all_guests, ready_record, shell_of, spec_of, write_access
 
 
+@leaves_nothing
 def site_speaks_first(config: pathlib.Path) -> bool:
     """Has the site a prologue or updates in guests, which may change what a login meets, or refuse the start?
 

@@ -19,6 +19,7 @@ import signal
 import time
 import typing as t
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.job.batch.api import BatchJob
@@ -49,6 +50,7 @@ class HeadStart:
         program: `vtorque-node`, which loads; None: it could not be started, and the playbook starts one.
     """
 
+    @leaves_nothing
     def __init__(self, program: EarlyProgram | None) -> None:
         self._program = program
         self._node = EarlyNode(program.socket, program.complaint) if program else None

@@ -19,6 +19,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.state import layout
@@ -67,6 +68,7 @@ class JobPlace:
         """What `records.RUN_DIR` is for this directory."""
         return self.run_dir.parents[1]
 
+    @leaves_nothing
     def file(self, name: str) -> pathlib.Path:
         """A file in the run directory."""
         return self.run_dir / name

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.wire import messages
 from ...module_utils.wire.messages import BareHost, GuestFacts, JobHost, JobMap
 
 
+@leaves_nothing
 def hosts_of(
     plan: JobPlan, guests: t.Mapping[str, t.Sequence[GuestFacts]], bare: t.Mapping[str, BareHost]
 ) -> tuple[JobHost, ...]:
@@ -33,6 +35,7 @@ def hosts_of(
     )
 
 
+@leaves_nothing
 def map_of(plan: JobPlan, hosts: tuple[JobHost, ...], node: str, timeout_s: float) -> JobMap:
     """The map of a job for one node.
 

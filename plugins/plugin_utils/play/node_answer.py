@@ -12,6 +12,7 @@ import re
 import types
 import typing as t
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import NodeFault, VTorqueError, error_from_dict
 from ...module_utils.frozen import frozen
 from ...module_utils.text import printable
@@ -45,6 +46,7 @@ class Answer:
     consoles: tuple[GuestConsole, ...] = ()
 
 
+@leaves_nothing
 def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) -> Answer:
     """Read what `vtorque-node` wrote.
 
@@ -146,6 +148,7 @@ def _check_address(text: str, whose: str, asked: str) -> None:
         raise FormError(asked, f"{text} is not the address of {whose}")
 
 
+@leaves_nothing
 def require_distinct(
     guests: t.Iterable[GuestFacts], asked: str, bare: t.Mapping[str, BareHost] = types.MappingProxyType({})
 ) -> None:

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import typing as t
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.system.clock import Deadline
@@ -50,11 +51,13 @@ class Reply:
     complaint: bytes
 
 
+@leaves_nothing
 def local_command(program: pathlib.Path) -> list[str]:
     """The call of `vtorque-node` on this machine."""
     return [str(program)]
 
 
+@leaves_nothing
 def ssh_command(program: pathlib.Path, host: str, timeout_s: int) -> list[str]:
     """The call of `vtorque-node` on another node; it dies with us, however we die.
 
@@ -76,6 +79,7 @@ class NodeCall:
         far: it is an ssh to another node, which might say anything; our own program writes files of any size.
     """
 
+    @leaves_nothing
     def __init__(
         self, node: str, command: t.Sequence[str], begun: EarlyNode | None = None, *, far: bool = False
     ) -> None:
@@ -150,6 +154,7 @@ class NodeCall:
         if complaint is not None:
             os.close(complaint)
 
+    @leaves_nothing
     def fileno(self) -> int:
         """Readable when it said something or ended."""
         return self._open.fileno()

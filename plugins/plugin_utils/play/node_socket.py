@@ -16,6 +16,7 @@ import os
 import socket
 import typing as t
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.frozen import frozen
 from ...module_utils.wire import form, messages
 
@@ -23,6 +24,7 @@ VARIABLE = "VTORQUE_EARLY_NODE"
 """Two descriptors of this process: the socket, and the file with what the program complained of."""
 
 
+@leaves_nothing
 def digest(part: messages.NodePart) -> str:
     """Of what a node is asked, whatever time it gets; keys are part of it."""
     text = json.dumps(form.to_dict(dataclasses.replace(part, do="present", timeout_s=0.0)), sort_keys=True)
@@ -53,12 +55,14 @@ class EarlyNode:
         with socket.socket(fileno=os.dup(self.socket)) as peer:
             peer.sendall(request + b"\n")
 
+    @leaves_nothing
     def close(self) -> None:
         """Let go of it; when nobody else holds it, that is a cancel."""
         os.close(self.socket)
         os.close(self.complaint)
 
 
+@leaves_nothing
 def find(environment: t.Mapping[str, str]) -> EarlyNode | None:
     """The way to the program that the hook has asked; None: it has asked none."""
     first, _dot, second = environment.get(VARIABLE, "").partition(".")

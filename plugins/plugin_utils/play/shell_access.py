@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.plan.job_plan import JobPlan
@@ -22,6 +23,7 @@ SHELL = "VTORQUE_SHELL"
 """In the environment of the playbook: the process that becomes the job's shell, `<pid>.<start time in ticks>`."""
 
 
+@leaves_nothing
 def all_guests(place: JobPlace, plan: JobPlan) -> list[tuple[str, GuestFacts]]:
     """Every guest of the plan with its node, by rank.
 
@@ -54,6 +56,7 @@ def known_hosts(plan: JobPlan, guests: list[tuple[str, GuestFacts]]) -> str:
     return "".join(lines)
 
 
+@leaves_nothing
 def spec_of(plan: JobPlan, node: str, facts: GuestFacts) -> GuestSpec:
     """What was asked for the guest that a node has made."""
     return next(guest for guest in plan.parts[node].guests if guest.rank == facts.rank)
@@ -82,6 +85,7 @@ def write_access(place: JobPlace, plan: JobPlan, guests: list[tuple[str, GuestFa
     files.write(place.file(layout.KNOWN_HOSTS), known_hosts(plan, guests), reader_uid=uid)
 
 
+@leaves_nothing
 def ready_record(
     place: JobPlace, plan: JobPlan, guests: list[tuple[str, GuestFacts]], bare: t.Iterable[str],
     shell: process_id.ProcessId,
@@ -107,6 +111,7 @@ def ready_record(
     )
 
 
+@leaves_nothing
 def shell_of(environment: t.Mapping[str, str]) -> process_id.ProcessId:
     """The process that becomes the job's shell, as the hook names it.
 

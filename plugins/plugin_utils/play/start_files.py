@@ -9,6 +9,7 @@ import json
 import pathlib
 import typing as t
 
+from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.state import layout
@@ -19,11 +20,13 @@ from ...module_utils.wire.update_result import GuestUpdates
 from .action_base import JobPlace, keep
 
 
+@leaves_nothing
 def guests_file(place: JobPlace, node: str) -> pathlib.Path:
     """Where the guests that a node has made are kept."""
     return place.file(layout.StepFile.GUESTS.of(node))
 
 
+@leaves_nothing
 def read_plan(place: JobPlace) -> JobPlan | None:
     """The plan of this start, or None when none was made.
 
@@ -43,6 +46,7 @@ def read_plan(place: JobPlace) -> JobPlan | None:
         return None
 
 
+@leaves_nothing
 def read_guests(place: JobPlace, node: str) -> tuple[GuestFacts, ...]:
     """The guests that a node has made for this start; empty before that.
 
@@ -63,11 +67,13 @@ def read_guests(place: JobPlace, node: str) -> tuple[GuestFacts, ...]:
     return tuple(from_dict(GuestFacts, item, "guests") for item in data.get("guests", []))
 
 
+@leaves_nothing
 def bare_file(place: JobPlace, node: str) -> pathlib.Path:
     """Where what a bare host says of itself is kept."""
     return place.file(layout.StepFile.BARE.of(node))
 
 
+@leaves_nothing
 def read_bare(place: JobPlace, plan: JobPlan) -> dict[str, BareHost]:
     """What the hosts of this start that stay bare said of themselves, in the order of exec_host.
 
@@ -120,6 +126,7 @@ def keep_updates(place: JobPlace, node: str, updates: t.Sequence[GuestUpdates]) 
         keep(place.file(layout.StepFile.UPDATES.of(node)), {"updates": [to_dict(one) for one in updates]})
 
 
+@leaves_nothing
 def read_updates(place: JobPlace, node: str) -> dict[str, GuestUpdates]:
     """What became of the security updates of a node's guests, by the guest's name.
 
@@ -134,6 +141,7 @@ def read_updates(place: JobPlace, node: str) -> dict[str, GuestUpdates]:
     return {one.name: one for one in found}
 
 
+@leaves_nothing
 def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:
     """The figures of every phase so far: when it began (seconds since the epoch), how many seconds it took."""
     found = {}
@@ -142,6 +150,7 @@ def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:
     return dict(sorted(found.items(), key=lambda item: float(item[1]["began"])))
 
 
+@leaves_nothing
 def read_error(place: JobPlace) -> dict[str, t.Any] | None:
     """The first error of this start, if there was one."""
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pathlib
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...state import layout
 from ...system import files
@@ -28,6 +29,7 @@ def keep(job: BatchJob, directory: pathlib.Path) -> None:
     files.write_json(directory / layout.JOB, job)
 
 
+@leaves_nothing
 def kept(job_id: str, directory: pathlib.Path) -> BatchJob | None:
     """What the server said when this start began.
 

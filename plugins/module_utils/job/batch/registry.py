@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...effects import leaves_nothing
 from ...system.clock import Deadline
 
 if t.TYPE_CHECKING:
@@ -14,6 +15,7 @@ if t.TYPE_CHECKING:
 from .api import BatchSystem
 
 
+@leaves_nothing
 def open_batch(
     policy: Policy, *, front_end: bool = False, timeout_s: float = 10.0, deadline: Deadline | None = None
 ) -> BatchSystem:

@@ -12,6 +12,7 @@ import pathlib
 import stat
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...state.layout import RUN_DIR
@@ -54,6 +55,7 @@ class PolicyFile:
     lines: t.Mapping[str, int]
 
 
+@leaves_nothing
 def load(path: pathlib.Path = PATH, *, owner_uid: int = 0) -> Policy:
     """Read the site's configuration and check all of it.
 
@@ -71,6 +73,7 @@ def load(path: pathlib.Path = PATH, *, owner_uid: int = 0) -> Policy:
     return read(path, owner_uid=owner_uid).policy
 
 
+@leaves_nothing
 def load_usable(read_policy: t.Callable[[], Policy]) -> tuple[Policy, SiteFault | None]:
     """The site's configuration as far as it can be read, for who must go on when it is broken.
 

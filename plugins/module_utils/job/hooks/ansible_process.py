@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import typing as t
 
+from ...effects import leaves_nothing
 from ...system import files, supervised
 from ...system.environment import ROOT_ENVIRONMENT
 
@@ -30,6 +31,7 @@ class Player:
         run_dir: root's directory of what is true while jobs run.
     """
 
+    @leaves_nothing
     def __init__(self, command: t.Sequence[str], run_dir: pathlib.Path) -> None:
         self._command = tuple(command)
         self._run_dir = run_dir
@@ -40,6 +42,7 @@ class Player:
         """Ansible's settings."""
         return self._run_dir / SETTINGS
 
+    @leaves_nothing
     def ready_to_begin(self) -> bool:
         """Are there settings of an earlier job, which are most probably ours too?"""
         return self._process is None and self.settings.is_file()

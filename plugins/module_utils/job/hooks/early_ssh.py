@@ -15,6 +15,7 @@ import os
 import pathlib
 import subprocess
 
+from ...effects import leaves_nothing
 from ...state import layout, login_fifos
 from ...state.records import ReadyRecord
 from ...system import acl, files
@@ -29,6 +30,7 @@ NODE_PROLOGUE, USER_PROLOGUE = "prologue", "prologue.user"
 """The resource by which a job names a script of its own, and the file of the site's; Torque runs them as the user."""
 
 
+@leaves_nothing
 def wanted(job: BatchJob, torque_home: pathlib.Path) -> bool:
     """May the far end of this job begin before its shell?
 

@@ -12,6 +12,7 @@ import re
 import time
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...system.process_id import ProcessId
@@ -62,6 +63,7 @@ class HookCall:
             return None
 
 
+@leaves_nothing
 def parse_call(words: t.Sequence[str]) -> HookCall:
     """Read what the launcher hands on: role, marker, parent, PBS_MSHOST, and Torque's own arguments.
 
@@ -87,6 +89,7 @@ def parse_call(words: t.Sequence[str]) -> HookCall:
     return HookCall(role, marker == "yes", int(parent), mother_superior, job_id, user, exit_status, session)
 
 
+@leaves_nothing
 def read_alarm_s(torque_home: pathlib.Path) -> int:
     """`$prologalarm` of the MOM's configuration in seconds, or Torque's own default.
 
@@ -104,6 +107,7 @@ def read_alarm_s(torque_home: pathlib.Path) -> int:
     return int(found[-1]) if found else DEFAULT_ALARM_S
 
 
+@leaves_nothing
 def hook_began() -> float:
     """When Torque started this hook (the launcher is our parent), in seconds of the monotonic clock."""
     ticks = ProcessId.of(os.getppid()).start_ticks
@@ -111,6 +115,7 @@ def hook_began() -> float:
     return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
 
 
+@leaves_nothing
 def deadline(
     call: HookCall, torque_home: pathlib.Path, *, began: float, at_most_s: float, reserve_s: float = RESERVE_S
 ) -> float:

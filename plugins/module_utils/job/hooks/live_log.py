@@ -11,6 +11,7 @@ import select
 import threading
 import typing as t
 
+from ...effects import leaves_nothing
 from ...text import printable
 from ...wire.lines import LineReader, write_all
 
@@ -22,6 +23,7 @@ PREFIX = "vtorque: "
 
 
 @contextlib.contextmanager
+@leaves_nothing
 def shown(log: t.IO[bytes], wanted: bool, target: int = 2) -> t.Iterator[None]:
     """While it is open, the log is shown, if that is wanted and can be done: nothing else depends on it.
 

@@ -14,6 +14,7 @@ import sys
 import time
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError, error_from_dict
 from ...rendering import templates
 from ...state import layout
@@ -155,6 +156,7 @@ def _inventory_fault(log: pathlib.Path, begin: int) -> str:
     return "".join(c if c.isprintable() else " " for c in found[1])[:500] if found else ""
 
 
+@leaves_nothing
 def verdict_time_s(until: float) -> float:
     """Seconds for the batch system's commands in a prologue whose work was to be done by `until`.
 
@@ -167,6 +169,7 @@ def verdict_time_s(until: float) -> float:
     return min(VERDICT_S, killed - REMOVAL_LEAST_S - supervised.ENDING_S - WRITING_S - time.monotonic())
 
 
+@leaves_nothing
 def removal_time_s(until: float) -> float:
     """Seconds for `remove_here` in a hook whose work was to be done by `until`: what is left of its reserve.
 

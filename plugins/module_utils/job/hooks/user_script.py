@@ -19,6 +19,7 @@ import re
 import time
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import UserFault, VTorqueError, error_from_dict
 from ...frozen import frozen
 from ...system import clock, files, supervised
@@ -72,6 +73,7 @@ class Ended:
     fault: VTorqueError | None
 
 
+@leaves_nothing
 def asked(job: BatchJob | None, key: str) -> UserScript | None:
     """The script that a job's request names under this key, if any.
 

@@ -20,6 +20,7 @@ import pwd
 import re
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault, UserFault
 from ...frozen import frozen
 from ...state.layout import job_key
@@ -66,6 +67,7 @@ def _number(low: int, high: int) -> t.Any:
 
 
 @frozen
+@leaves_nothing
 class JobPlan:
     """One start of one job, decided.  Its JSON holds private keys: it is written for root alone.
 

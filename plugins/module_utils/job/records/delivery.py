@@ -13,6 +13,7 @@ import subprocess
 import time
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...state import delivery_queue, layout
@@ -52,6 +53,7 @@ class Told:
     words: str
 
 
+@leaves_nothing
 def front_end(policy: Policy) -> str | None:
     """The host that gets a copy of every record; None: nobody, or this host."""
     host = policy.record_host

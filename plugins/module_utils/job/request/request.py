@@ -17,6 +17,7 @@ import json
 import re
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import UserFault
 from ...frozen import frozen
 from ...wire.messages import FS_TYPES, IMAGE_NAME
@@ -218,6 +219,7 @@ class Request:
         return part
 
     @classmethod
+    @leaves_nothing
     def decode(cls, x_attribute: str) -> Request | None:
         """The request that a job carries.
 

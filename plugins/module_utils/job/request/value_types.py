@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ...effects import leaves_nothing
 from ...frozen import frozen
 from ...text import format_mib, printable
 
@@ -98,6 +99,7 @@ def nearest(word: str, words: t.Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
+@leaves_nothing
 def written(value: Value) -> str:
     """The text of a typed value; the kind that made the value reads it back.
 

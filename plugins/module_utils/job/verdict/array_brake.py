@@ -15,6 +15,7 @@ import pathlib
 import re
 import time
 
+from ...effects import leaves_nothing
 from ...state import layout
 
 WINDOW_S = 60.0
@@ -25,6 +26,7 @@ LIMIT = 1 << 16
 """Bytes of the file that are read: a node that refuses 1,000 members a minute needs less."""
 
 
+@leaves_nothing
 def array_of(job_id: str) -> str:
     """The array of a member: `72[].head` of `72[1].head`; "" for a job that is none.
 

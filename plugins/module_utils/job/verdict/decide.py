@@ -23,6 +23,7 @@ import enum
 import re
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import (
     CANCELLED,
     GuestFault,
@@ -92,6 +93,7 @@ class Verdict:
     grave: bool = False
 
 
+@leaves_nothing
 def find_loop(job: BatchJob) -> LoopFault | None:
     """Was this job started so often that somebody should look, whoever starts it?"""
     if job.start_count < 1 or job.start_count % LOOP_STARTS:
@@ -108,6 +110,7 @@ TOLD_NODES = 3
 TOLD_LENGTH = 160
 
 
+@leaves_nothing
 def gather(errors: t.Mapping[str, VTorqueError], *, superior: str = "", made: t.Collection[str] = ()) -> VTorqueError:
     """Of what failed on several nodes in one start, the error that the verdict is about.
 
@@ -173,11 +176,13 @@ def _short(error: VTorqueError, node: str) -> str:
     return words if len(words) <= TOLD_LENGTH else f"{words[: TOLD_LENGTH - 3]}..."
 
 
+@leaves_nothing
 def names_node(error: VTorqueError) -> bool:
     """May a node go offline for it?  Then `decide` needs the batch system's nodes."""
     return isinstance(error, NodeFault) and bool(error.cause)
 
 
+@leaves_nothing
 def decide(
     error: VTorqueError,
     *,
@@ -221,6 +226,7 @@ def decide(
     return Verdict(error.fault, action, blame.offline, blame.note, blame.words, tried, of, grave)
 
 
+@leaves_nothing
 def may_be_braked(error: VTorqueError, job: BatchJob | None) -> bool:
     """Is the job refused for it, and not for what its owner did?  Then `decide` wants to know how often before."""
     if job is not None and (job.interactive or error.fault not in OF_THE_JOB):
@@ -228,6 +234,7 @@ def may_be_braked(error: VTorqueError, job: BatchJob | None) -> bool:
     return error.fault != UserFault.fault
 
 
+@leaves_nothing
 def advice(error: VTorqueError, node: str) -> tuple[str, ...]:
     """What the owner of a job that ends may do about a fault that is not the job's: lines below the error's own."""
     if error.fault in OF_THE_JOB:

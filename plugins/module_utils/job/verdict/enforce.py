@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault, VTorqueError
 from ...frozen import frozen
 from ...text import printable
@@ -70,6 +71,7 @@ def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = 
     return Enforced(action, offline, tuple(failed))
 
 
+@leaves_nothing
 def outcome(verdict: Verdict, enforced: Enforced, job_id: str) -> tuple[str, ...]:
     """What became of node and job, a line each.
 
@@ -96,6 +98,7 @@ def _times(tries: int) -> str:
     return "one more try" if tries == 1 else f"{tries} more tries"
 
 
+@leaves_nothing
 def message(error: VTorqueError, verdict: Verdict, lines: tuple[str, ...]) -> tuple[str, ...]:
     """What the job's owner reads in its error file when the job is tried again or held.
 

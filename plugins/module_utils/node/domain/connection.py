@@ -14,6 +14,7 @@ import threading
 import typing as t
 import xml.etree.ElementTree as ET
 
+from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
 from .domain_xml import DomainFacts, differences, parse, read_facts
@@ -195,6 +196,7 @@ class Domains:
 
     # -- what is there
 
+    @leaves_nothing
     def facts(self, name: str) -> DomainFacts | None:
         """A domain by its exact name; None when libvirt says that there is none.
 
@@ -209,6 +211,7 @@ class Domains:
                     return None
                 raise
 
+    @leaves_nothing
     def list(self, *, ours: bool = True) -> tuple[DomainFacts, ...]:
         """All domains, running or not, by name.
 
@@ -264,6 +267,7 @@ class Domains:
         name = _STATES[state] if 0 <= state < len(_STATES) else "unknown"
         return read_facts(domain.XMLDesc(0), name, bool(domain.isPersistent()))
 
+    @leaves_nothing
     def capabilities(self) -> Capabilities:
         """What the hypervisor offers."""
         with self._asking("its capabilities"):
@@ -393,6 +397,7 @@ class Domains:
 
     # -- what is heard
 
+    @leaves_nothing
     def listen(self) -> None:
         """From now on `fileno` is readable when something happened to a domain; call it before creating any."""
         if self._callback is not None:

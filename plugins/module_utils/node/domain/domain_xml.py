@@ -9,6 +9,7 @@ import pathlib
 import typing as t
 import xml.etree.ElementTree as ET
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...guest_kinds import SLG
@@ -103,6 +104,7 @@ class DomainFacts:
     xml: str
 
 
+@leaves_nothing
 def render_xml(
     spec: DomainSpec, *, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None
 ) -> str:  # fmt: skip

@@ -12,6 +12,7 @@ import re
 import stat
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 
 TAIL_LINES = 12
@@ -37,6 +38,7 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "" if c in "\r\n" else " " for c in _ESCAPES.sub("", text)).strip()
 
 
+@leaves_nothing
 class Console:
     """Reads a console's file as it grows.
 

@@ -14,6 +14,7 @@ import pathlib
 import secrets
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...guest_kinds import kind_of
 from ...state.layout import job_key
@@ -63,6 +64,7 @@ class _Guest:
     served: tuple[pathlib.Path, int] | None = None
 
 
+@leaves_nothing
 def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
     """The guests of this start, when all of them run, are ready, and are what is asked for; else ().
 

@@ -13,6 +13,7 @@ import signal
 import traceback
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...state.layout import job_key
@@ -77,10 +78,12 @@ class Maker:
                 os.setpgid(self._pid, self._pid)
         os.close(saying)
 
+    @leaves_nothing
     def fileno(self) -> int:
         """Readable when it said something or ended."""
         return self._hearing
 
+    @leaves_nothing
     def hear(self) -> bool:
         """Take in what it said; False when it has ended."""
         data = os.read(self._hearing, CHUNK)
@@ -124,15 +127,16 @@ def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.No
 
 
 def _answer(order: Order, lock: start_lock.Lock, saying: int) -> dict[str, t.Any]:
+    @leaves_nothing
+    def step(what: str) -> None:
+        lines.send_line(saying, {"doing": what})
+
     try:
         facts = None if _lock(order, lock, saying) else present_absent.find(order.part, order.settings, order.deadline)
         if facts == ():
             _upgrade(order, lock, saying)
         if not facts:
-            facts = present_absent.present(
-                order.part, order.settings, order.deadline, lambda what: lines.send_line(saying, {"doing": what}),
-                cores=order.cores,
-            )  # fmt: skip
+            facts = present_absent.present(order.part, order.settings, order.deadline, step, cores=order.cores)
         return {"guests": [to_dict(one) for one in facts]}
     except VTorqueError as error:
         return {"error": error.to_dict()}
@@ -173,6 +177,7 @@ def _sign(lock: start_lock.Lock, saying: int) -> None:
     lines.send_line(saying, {"ours": True})
 
 
+@leaves_nothing
 def readable(filenos: t.Iterable[int], timeout_s: float) -> set[int]:
     """Which of these can be read, or have lost their other end, at the latest after so many seconds."""
     poll = select.poll()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ...effects import leaves_nothing
 from ...errors import UserFault
 from ...wire.messages import GuestSpec, NodePart
 from ..domain.connection import Capabilities
@@ -15,6 +16,7 @@ from ..state.settings import NodeSettings
 from ..system import memory
 
 
+@leaves_nothing
 def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> None:
     """Can this node make these guests at all?
 

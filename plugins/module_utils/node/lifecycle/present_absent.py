@@ -9,6 +9,7 @@ import contextlib
 import pathlib
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError, broken_disk, files_of, unjudged
 from ...state import layout
 from ...state.layout import job_key
@@ -218,6 +219,7 @@ def left(
 
 
 @contextlib.contextmanager
+@leaves_nothing
 def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
     """Tell a local disk that is full or broken, which is the node's fault, from whatever else the system refuses.
 

@@ -21,6 +21,7 @@ import subprocess
 import time
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
 from ...system.clock import Deadline
@@ -91,6 +92,7 @@ def bridge_index(bridge: str) -> int:
     return socket.if_nametoindex(bridge)
 
 
+@leaves_nothing
 def node_address(bridge: str) -> str:
     """The node's own address on the bridge: where a guest speaks to first; IPv4 before IPv6.
 

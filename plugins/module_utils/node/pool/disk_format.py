@@ -15,6 +15,7 @@ import re
 import struct
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import ImageFault
 from ...frozen import frozen
 from ..state.directories import GONE, unreadable
@@ -76,6 +77,7 @@ class DiskHeader:
     partitioned: bool = False
 
 
+@leaves_nothing
 def read_header(stream: t.BinaryIO, size: int, what: str) -> DiskHeader:
     """Read what a disk file is; no more than some hundred KiB of it, and no other file.
 

@@ -18,6 +18,7 @@ import re
 import stat
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError, broken_disk
 from ...frozen import frozen
 from ...system.files import read_json
@@ -90,6 +91,7 @@ class Image:
     kept_in: t.Literal["pool", "disk", "memory"] = "pool"
 
 
+@leaves_nothing
 def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
     """Find an image of the pool, the newest revision when none is named.
 

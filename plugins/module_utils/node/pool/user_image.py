@@ -12,6 +12,7 @@ import hashlib
 import os
 import pathlib
 
+from ...effects import leaves_nothing
 from ...errors import ImageFault, SiteFault, UserFault, VTorqueError
 from ...frozen import frozen
 from ...text import printable
@@ -34,6 +35,7 @@ class OwnImage:
     digest: str
 
 
+@leaves_nothing
 def look(path: str, max_mib: int) -> OwnImage:
     """What an image of the user's is; for a process of his own uid.
 
@@ -67,6 +69,7 @@ def look(path: str, max_mib: int) -> OwnImage:
     return OwnImage(header, hashlib.sha256(told + head).hexdigest())
 
 
+@leaves_nothing
 def what_of(path: str) -> str:
     """The image, for messages."""
     return f"img={printable(path)}"

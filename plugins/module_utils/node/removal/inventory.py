@@ -13,6 +13,7 @@ import re
 import signal
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import NodeFault, VTorqueError
 from ...frozen import frozen
 from ...state.layout import job_key, start_of
@@ -57,6 +58,7 @@ class Remain:
         return printable(f"{self.kind} {self.name}{of}")
 
 
+@leaves_nothing
 def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:
     """Everything that is there, of whatever start.
 
@@ -70,6 +72,7 @@ def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:
     return (*found, *remains_without_libvirt(settings))
 
 
+@leaves_nothing
 def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     """What can be seen without asking libvirt.
 

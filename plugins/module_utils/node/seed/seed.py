@@ -14,6 +14,7 @@ import re
 import tempfile
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...guest_kinds import OSV_LAUNCHER, SLG, kind_of
 from ...mounts import Mount
@@ -45,6 +46,7 @@ def _texts(pattern: str) -> t.Any:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+@leaves_nothing
 class Seed:
     """What one guest is told.
 
@@ -135,6 +137,7 @@ def _check(thing: t.Any) -> None:
                 raise SiteFault(f"seed, {field.name}", f"{shown} is not UTF-8", "see to the directory") from None
 
 
+@leaves_nothing
 def render(
     seed: Seed, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None
 ) -> dict[str, str]:  # fmt: skip

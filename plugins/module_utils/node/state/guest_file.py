@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pathlib
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...guest_kinds import SLG
@@ -46,6 +47,7 @@ def write_kept(directory: pathlib.Path, kept: Kept) -> None:
     files.write_json(directory / FILE, kept)
 
 
+@leaves_nothing
 def read_kept(directory: pathlib.Path) -> Kept | None:
     """None: whoever made the directory did not come far enough to say what it is for."""
     try:

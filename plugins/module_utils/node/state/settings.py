@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pathlib
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...mounts import Mount
@@ -18,6 +19,7 @@ MAX_SLOT = 255
 
 
 @frozen
+@leaves_nothing
 class NodeSettings:
     """The node's own word on everything that a request must not decide.
 

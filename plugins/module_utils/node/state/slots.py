@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...system.clock import Deadline
 from .directories import entries
@@ -16,6 +17,7 @@ from .settings import MAX_SLOT, NodeSettings
 from .start_lock import held
 
 
+@leaves_nothing
 def taken(settings: NodeSettings) -> dict[int, str]:
     """Every slot that is taken, and by whom: `<job>.<start>/<guest>`.
 

@@ -14,6 +14,7 @@ import subprocess
 import time
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
@@ -81,6 +82,7 @@ class Lock:
             late.hint = f"waited {time.monotonic() - began:.1f} s"
             raise late
 
+    @leaves_nothing
     def current(self) -> bool:
         """Is this still the file of that name?  Who held it before may have taken it away with him."""
         mine = os.fstat(self._fd)
@@ -203,6 +205,7 @@ def _has_open(pid: int, path: pathlib.Path) -> bool:
     return any(descriptor.readlink() == path for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir())
 
 
+@leaves_nothing
 def start_lock(settings: NodeSettings, key: str) -> pathlib.Path:
     """The lock of one start of a job (`records.job_key`)."""
     return settings.run_dir / "locks" / key
@@ -227,6 +230,7 @@ def bury(settings: NodeSettings, key: str) -> None:
                 old.unlink()
 
 
+@leaves_nothing
 def refuse_if_over(settings: NodeSettings, key: str) -> None:
     """Raises StartOver when the start is over."""
     if tombstone(settings, key).exists():
@@ -249,10 +253,12 @@ class OverWatch:
         self._inotify = inotify_simple.INotify(nonblocking=True)
         inotify.watch(self._inotify, self._stone.parent, inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO)
 
+    @leaves_nothing
     def fileno(self) -> int:
         """Readable when a tombstone was set, of whichever start."""
         return int(self._inotify.fileno())
 
+    @leaves_nothing
     def over(self) -> bool:
         """Is it over?  What was heard until now is forgotten."""
         self._inotify.read(timeout=0)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...mounts import Mount, inside, of_the_system
@@ -44,6 +45,7 @@ class Plan:
     shares: tuple[Share, ...] = ()
 
 
+@leaves_nothing
 def plan(settings: NodeSettings, owner: Owner) -> Plan:
     """What guests of this user mount: his own home and nobody else's, then what the site wants.
 

@@ -23,6 +23,7 @@ import struct
 import subprocess
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...system import files as files_module
 from ...system import prctl, signals
@@ -145,6 +146,7 @@ def start(
     return place
 
 
+@leaves_nothing
 def is_missed(words: str, socket: pathlib.Path) -> bool:
     """Does a hypervisor that did not start complain of a virtiofsd?  One that ends for another reason ends it too.
 
@@ -155,6 +157,7 @@ def is_missed(words: str, socket: pathlib.Path) -> bool:
     return str(socket) in words or "vhost" in words or "chr-vu-" in words
 
 
+@leaves_nothing
 def last_words(guest: pathlib.Path, tag: str) -> str:
     """What virtiofsd said last; "" when it said nothing."""
     with contextlib.suppress(OSError, IndexError):

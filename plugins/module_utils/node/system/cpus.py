@@ -9,6 +9,7 @@ import pathlib
 import re
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import SiteFault
 
 MOUNTS = pathlib.Path("/proc/mounts")
@@ -94,6 +95,7 @@ def read(text: str) -> Cores:
     return tuple(sorted(cores))
 
 
+@leaves_nothing
 def written(cores: t.Sequence[int]) -> str:
     """The other way.
 

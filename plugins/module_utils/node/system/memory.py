@@ -15,6 +15,7 @@ import pathlib
 import resource
 import typing as t
 
+from ...effects import leaves_nothing
 from ...wire.messages import GuestSpec
 
 BASE_MIB, VCPU_MIB, SHARE_OF_RAM = 256, 8, 64
@@ -48,6 +49,7 @@ def overhead_mib(spec: GuestSpec) -> int:
     return BASE_MIB + VCPU_MIB * spec.vcpus + spec.ram_mib // SHARE_OF_RAM
 
 
+@leaves_nothing
 def limit_mib(spec: GuestSpec, host_ram_mib: int) -> int:
     """What the qemu of a guest may have in all, in MiB.
 

@@ -19,6 +19,7 @@ import typing as t
 import xml.etree.ElementTree as ET
 from xml.parsers import expat
 
+from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....system.clock import Deadline
 from ....system.environment import TOOL_ENVIRONMENT
@@ -65,6 +66,7 @@ class Torque:
         self.timeout_s = timeout_s
         self.deadline = deadline
 
+    @leaves_nothing
     def job(self, job_id: str) -> BatchJob:
         """The job as the server sees it now (`qstat -x -f`); see `BatchSystem.job`."""
         _demand(JOB_ID, job_id, "job id")
@@ -79,6 +81,7 @@ class Torque:
         found = ((element, (element.findtext("Job_Id") or "").strip()) for element in tree.iter("Job"))
         return tuple(_job(element, job_id, preface) for element, job_id in found)
 
+    @leaves_nothing
     def nodes(self) -> tuple[BatchNode, ...]:
         """All nodes (`pbsnodes -x`)."""
         return parse_nodes(self._run("pbsnodes", "-x"))
