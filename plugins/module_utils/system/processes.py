@@ -17,6 +17,7 @@ import select
 import signal
 import typing as t
 
+from ..effects import leaves_nothing
 from .clock import Deadline
 from .process_id import ProcessId
 
@@ -36,6 +37,7 @@ class ProcessHandle:
         self.pid = pid
         self._fd = os.pidfd_open(pid)
 
+    @leaves_nothing
     def fileno(self) -> int:
         """Return the descriptor, which is readable when the process has ended."""
         return self._fd
@@ -45,6 +47,7 @@ class ProcessHandle:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._fd, number)
 
+    @leaves_nothing
     def wait(self, deadline: Deadline) -> bool:
         """Return whether it has ended by then, as a zombie or for good."""
         return not wait_all([self], deadline)
@@ -54,6 +57,7 @@ class ProcessHandle:
         self.send(signal.SIGKILL)
         return self.wait(deadline)
 
+    @leaves_nothing
     def close(self) -> None:
         """Let it go; once more does nothing."""
         fd, self._fd = self._fd, -1
@@ -67,6 +71,7 @@ class ProcessHandle:
         self.close()
 
 
+@leaves_nothing
 def open_process(pid: int, is_meant: t.Callable[[], bool]) -> ProcessHandle | None:
     """Hold a process whose number was read somewhere.
 
@@ -95,6 +100,7 @@ def open_process(pid: int, is_meant: t.Callable[[], bool]) -> ProcessHandle | No
     return handle if meant else None
 
 
+@leaves_nothing
 def is_process(process: ProcessId) -> bool:
     """Return whether the number is this process's still, by its start time.
 
@@ -104,6 +110,7 @@ def is_process(process: ProcessId) -> bool:
     return ProcessId.of(process.pid) == process
 
 
+@leaves_nothing
 def wait_all(handles: t.Iterable[ProcessHandle], deadline: Deadline) -> list[ProcessHandle]:
     """Wait until all have ended.
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ..effects import leaves_nothing
+
 KEX_ALGORITHMS = "-sntrup761x25519-sha512*"
 """For ssh's `KexAlgorithms`: all that it has, but for the first choice of OpenSSH 9.0 to 9.8.
 
@@ -52,11 +54,13 @@ display what it may on bare metal, where it has the real cookie.  That the guest
 the far end has clearer words."""
 
 
+@leaves_nothing
 def option_arguments(options: t.Iterable[str]) -> list[str]:
     """Return the arguments of ssh for options of the form `Name=value`, in their order."""
     return [argument for option in options for argument in ("-o", option)]
 
 
+@leaves_nothing
 def root_arguments(host: str, timeout_s: float) -> list[str]:
     """Return the arguments of an ssh to root of another host, up to the command.
 

@@ -39,7 +39,7 @@ SPARED = frozenset({
     *(f"{PLUGINS}.plugin_utils.play.start_files.keep_{name}" for name in ("consoles", "updates", "use")),
     f"{PLUGINS}.plugin_utils.faststart.early_login.begin", f"{PLUGINS}.plugin_utils.play.action_base.JobAction.run",
     # what changes how the same thing ends, and not whether
-    "ctypes.prctl", "pathlib.Path.chmod", "posix.fchmod", "posix.waitpid", "subprocess.Popen.kill",
+    "pathlib.Path.chmod", "posix.fchmod", "posix.waitpid", "subprocess.Popen.kill",
     "subprocess.Popen.wait",
 })  # fmt: skip
 """What is no step here besides, by the module and name under which it is defined: each fault costs a job."""

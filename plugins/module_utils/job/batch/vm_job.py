@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 
+from ...effects import leaves_nothing
 from ...frozen import frozen
 from ..request.request import MARKER, Request
 from .api import BatchJob
@@ -29,6 +30,7 @@ class VmJob:
     request: Request
 
 
+@leaves_nothing
 def vm_job_of(job: BatchJob) -> VmJob | None:
     """Return a job with its request; None: it carries none, so that it is no VM job.
 
@@ -43,6 +45,7 @@ def vm_job_of(job: BatchJob) -> VmJob | None:
     return VmJob(job, request) if request is not None else None
 
 
+@leaves_nothing
 def is_marked(job: BatchJob) -> bool:
     """Return whether the server's word bears our marker, exactly as the launcher looks for it."""
     return MARKER in job.resource_list.get("other", "").split("+")

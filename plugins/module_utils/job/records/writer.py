@@ -9,12 +9,14 @@ import json
 import pathlib
 import typing as t
 
+from ...effects import leaves_nothing
 from ...state import layout
 from ...system import files
 from ...wire.form import FormError
 from . import schema
 
 
+@leaves_nothing
 def read_former(directory: pathlib.Path) -> dict[str, t.Any]:
     """Return the record as an earlier step of the start wrote it; {} where there is none.
 
