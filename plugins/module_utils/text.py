@@ -21,7 +21,6 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-@leaves_nothing
 def format_mib(mib: int) -> str:
     """MiB as users write them in a request, with nothing lost: 24576 is `24G`, 1536 is `1536M`.
 
@@ -37,7 +36,6 @@ def format_mib(mib: int) -> str:
     return f"{mib}M"
 
 
-@leaves_nothing
 def format_bytes(count: int) -> str:
     """Bytes in a sentence: `310 MiB`, `1.2 GiB`.
 
@@ -47,7 +45,6 @@ def format_bytes(count: int) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
-@leaves_nothing
 def format_bytes_short(count: float) -> str:
     """Bytes in a column of five characters at most: `310M`, `1.2G`.
 
@@ -61,7 +58,6 @@ def format_bytes_short(count: float) -> str:
     raise AssertionError
 
 
-@leaves_nothing
 def format_disk_bytes(count: int) -> str:
     """The size of a disk in a table: `310M`, `20.5G`; "" for none.
 

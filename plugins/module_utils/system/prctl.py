@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ..effects import leaves_nothing
-
 if t.TYPE_CHECKING:
     import ctypes
 
@@ -46,31 +44,26 @@ def _read(option: int) -> int:
     return number.value
 
 
-@leaves_nothing
 def death_signal() -> int:
     """Return the signal that this process gets when its parent ends; 0: none."""
     return _read(_GET_PDEATHSIG)
 
 
-@leaves_nothing
 def set_death_signal(number: int) -> None:
     """Get a signal when the parent's thread ends; 0: none.  A change of ids takes it back, and a child has none."""
     _call(_SET_PDEATHSIG, int(number))
 
 
-@leaves_nothing
 def is_subreaper() -> bool:
     """Return whether what descends from this process and loses its parent becomes a child of this one."""
     return bool(_read(_GET_CHILD_SUBREAPER))
 
 
-@leaves_nothing
 def set_subreaper(wanted: bool) -> None:
     """Let it become one, or not."""
     _call(_SET_CHILD_SUBREAPER, int(wanted))
 
 
-@leaves_nothing
 def keep_capabilities() -> None:
     """Keep the permitted capabilities over the next change of ids.
 
@@ -80,7 +73,6 @@ def keep_capabilities() -> None:
     _call(_SET_KEEPCAPS, 1)
 
 
-@leaves_nothing
 def raise_ambient(capability: int) -> None:
     """Hand a capability on to the program that this process becomes.
 
@@ -93,7 +85,6 @@ def raise_ambient(capability: int) -> None:
     _call(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, capability)
 
 
-@leaves_nothing
 def filter_calls(program: bytes) -> None:
     """Have the kernel judge this process's calls by a program from now on.
 

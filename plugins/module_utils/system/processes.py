@@ -71,7 +71,6 @@ class ProcessHandle:
         self.close()
 
 
-@leaves_nothing
 def open_process(pid: int, is_meant: t.Callable[[], bool]) -> ProcessHandle | None:
     """Hold a process whose number was read somewhere.
 
@@ -100,7 +99,6 @@ def open_process(pid: int, is_meant: t.Callable[[], bool]) -> ProcessHandle | No
     return handle if meant else None
 
 
-@leaves_nothing
 def is_process(process: ProcessId) -> bool:
     """Return whether the number is this process's still, by its start time.
 
@@ -110,7 +108,6 @@ def is_process(process: ProcessId) -> bool:
     return ProcessId.of(process.pid) == process
 
 
-@leaves_nothing
 def wait_all(handles: t.Iterable[ProcessHandle], deadline: Deadline) -> list[ProcessHandle]:
     """Wait until all have ended.
 

@@ -54,7 +54,6 @@ display what it may on bare metal, where it has the real cookie.  That the guest
 the far end has clearer words."""
 
 
-@leaves_nothing
 def option_arguments(options: t.Iterable[str]) -> list[str]:
     """Return the arguments of ssh for options of the form `Name=value`, in their order."""
     return [argument for option in options for argument in ("-o", option)]
