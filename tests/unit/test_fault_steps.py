@@ -302,7 +302,7 @@ def object_of(name: str) -> t.Any:
 
 
 FUNCTIONS_OF_A_NODE = (
-    *strike.OF_THE_WORKER, *strike.CHILDREN, *test_steps.NOT_REACHED, *strike.OF_THE_END,
+    *strike.OF_THE_WORKER, *strike.CHILDREN, *test_steps.NOT_REACHED, *test_steps.BY_CHANCE, *strike.OF_THE_END,
     *(f"{name}." for name in strike.PROCESSES),
 )  # fmt: skip
 

@@ -43,7 +43,7 @@ LONG_S = 6 * 3600
 NOT_REACHED = {
     "build._all_at_once": 3, "build._awaited": 1,
     "present_absent._take_away_earlier": 1, "present_absent.absent": 1, "present_absent.find": 2,
-    "present_absent.left": 2, "present_absent.take_away": 1,
+    "present_absent.left": 2,
     "remove.remove": 1,
     "user_disk._become": 1, "user_disk._waited": 1,
     "virtiofsd._become": 2, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
@@ -53,6 +53,8 @@ NOT_REACHED = {
 
 Questions that no job of ours asks, what a node does once for all jobs, and what is done when something has failed:
 that undoes, by the same removal whose own steps are tried."""
+BY_CHANCE = {"present_absent.take_away": 1}
+"""The same, where a worker is told to end before it has asked libvirt, and not where it had the time."""
 PYTHON = "/opt/vtorque/venv/bin/python"
 
 
@@ -144,7 +146,8 @@ def test_nothing_is_left_after_a_fault_at_a_step(
         end(progress)
     for faults, steps in found:
         assert faults
-        assert {function: len(calls) for function, calls in steps["unreached"].items()} == NOT_REACHED, steps
+        unreached = {function: len(calls) for function, calls in steps["unreached"].items()}
+        assert unreached in (NOT_REACHED, NOT_REACHED | BY_CHANCE), steps
         for seen in faults:
             record_property("tried", f"{seen['who']} {seen['kind']} {seen['when']} {seen['place']}")
     assert [words for one in progress for words in one.wrong] == []
