@@ -20,9 +20,9 @@ import subprocess
 import sys
 import typing as t
 
-from ....system.environment import TOOL_ENVIRONMENT
-
 TIMEOUT_S = 20.0
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+"""As `system/environment.py` has it for tools, which this program cannot import where it runs by itself."""
 NO_JOB = "99999999"
 """The last number before Torque begins again at 0 (PBS_SEQNUMTOP), which is the first job of a new server."""
 NO_NODE = "nowhere.invalid"
@@ -63,7 +63,7 @@ def run(tools: Tools, name: str, *words: str) -> tuple[int, str, str]:
     try:
         done = subprocess.run(
             [str(program), *words], capture_output=True, text=True, errors="replace", timeout=tools.timeout_s,
-            stdin=subprocess.DEVNULL, check=False, env=TOOL_ENVIRONMENT,
+            stdin=subprocess.DEVNULL, check=False, env=ENVIRONMENT,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise Silent(f"{program} {' '.join(words)}: no answer in {tools.timeout_s:.0f} s") from None
