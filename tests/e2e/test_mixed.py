@@ -82,6 +82,7 @@ def test_the_script_runs_in_a_guest_and_reaches_the_bare_host_and_back(site: Sit
     assert "Permission denied" in again.stderr
 
 
+@pytest.mark.full
 def test_many_logins_at_once_lose_none(site: Site) -> None:
     """From two guests to a third one, and to the host that stays bare; by themselves their sshds drop most of them."""
     request = ("-l", f"nodes={VM_NODE}:ppn=4+{BARE}:ppn=4", "-vm", "vcpus=1,ram=192M,vms_per_node=3,nodes=1")
