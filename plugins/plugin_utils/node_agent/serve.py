@@ -62,17 +62,18 @@ def main() -> int:
     return 0
 
 
-def respond(stream: t.BinaryIO, call: Call, kinds: t.Mapping[str, Kind] = KINDS) -> Answer:
+def respond(stream: t.BinaryIO, call: Call, kinds: t.Mapping[str, Kind] | None = None) -> Answer:
     """Return the answer to a request.
 
     Args:
         stream: one line of it is read.
         call: how it came.
-        kinds: of what it may be.
+        kinds: of what it may be; None: of what a first line may be.
     """
+    table = KINDS if kinds is None else kinds
     try:
-        kind, message = decode_request(read_line(stream), decoders_of(kinds))
-        return kinds[kind].handle(message, call)
+        kind, message = decode_request(read_line(stream), decoders_of(table))
+        return table[kind].handle(message, call)
     except ANSWERED as problem:
         return make_failure(error_of(problem))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...errors import VTorqueError
 from ...system.clock import Deadline
 from ...wire.messages import ImageOrder
 from ..pool import images
@@ -33,7 +34,8 @@ def answer(order: ImageOrder, settings: NodeSettings) -> dict[str, t.Any]:
     if cache_of(settings, order.fs_type).find(image) is not None:
         return {"here": True, "words": ""}
     if not copy_queue.is_wanted(settings, what):
-        if order.again and (failed := copy_queue.failure(settings, what)) is not None:
+        failed = copy_queue.failure(settings, what) if order.again else None
+        if isinstance(failed, VTorqueError):
             raise failed
         copy_queue.want(settings, what)
     try:

@@ -37,7 +37,7 @@ def descriptors() -> set[str]:
 def test_process_that_is_meant_is_held_until_its_end(child: subprocess.Popen[bytes]) -> None:
     itself = ProcessId.of(child.pid)
     handle = processes.open_process(child.pid, lambda: processes.is_process(itself))
-    assert handle is not None
+    assert isinstance(handle, processes.ProcessHandle)
     with handle:
         assert not handle.wait(Deadline.after(0.0))
         assert handle.kill(Deadline.after(PATIENCE_S))
