@@ -92,6 +92,7 @@ def job_key(job_id: str, start: int) -> str:
 _KEY = re.compile(r"([0-9]+)(?:-([0-9]+))?\.(.+)\.([0-9]+)")
 
 
+@leaves_nothing
 def start_of(key: str) -> tuple[str, int] | None:
     """Job id and start that a key was made of (`job_key`).
 

@@ -18,7 +18,6 @@ import pathlib
 import shutil
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...rendering.templates import render
 from ...state.layout import job_key
@@ -90,7 +89,6 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
         _write_keys(owner, settings, deadline)
 
 
-@leaves_nothing
 def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     """See to it that nothing of a start is left on this bare host; from now on `present` refuses it.
 

@@ -36,7 +36,7 @@ def answer(order: ImageOrder, settings: NodeSettings) -> dict[str, t.Any]:
     if not copy_queue.is_wanted(settings, what):
         failed = copy_queue.failure(settings, what) if order.again else None
         if isinstance(failed, VTorqueError):
-            raise failed
+            raise failed  # pylint: disable=raising-bad-type  # it takes each function that may return None for one that does
         copy_queue.want(settings, what)
     try:
         copy_queue.wait(settings, what, Deadline.after(order.timeout_s))

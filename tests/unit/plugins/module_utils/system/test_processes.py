@@ -38,9 +38,11 @@ def test_process_that_is_meant_is_held_until_its_end(child: subprocess.Popen[byt
     itself = ProcessId.of(child.pid)
     handle = processes.open_process(child.pid, lambda: processes.is_process(itself))
     assert isinstance(handle, processes.ProcessHandle)
-    with handle:
+    try:
         assert not handle.wait(Deadline.after(0.0))
         assert handle.kill(Deadline.after(PATIENCE_S))
+    finally:
+        handle.close()
     assert child.wait(PATIENCE_S) == -signal.SIGKILL
 
 
