@@ -83,6 +83,11 @@ def _back(state: State, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _sweeps(state: State, _arguments: argparse.Namespace) -> int:
+    print(f"{', '.join(cluster.start_sweeps(state))}: swept, and again every {cluster.SWEEP_PAUSE_S // 60} minutes")
+    return 0
+
+
 def _unplug(state: State, arguments: argparse.Namespace) -> int:
     cluster.plug(state, arguments.node, plugged=False)
     print(f"{arguments.node} is out of the network")
@@ -178,6 +183,9 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("plug", help="put the cable back")
     one.add_argument("node")
     one.set_defaults(run=_plug)
+    commands.add_parser(
+        "sweeps", help="have compute nodes sweep now and every two minutes, as a site's do by systemd"
+    ).set_defaults(run=_sweeps)
     one = commands.add_parser("left", help="what is left of jobs on every node (exit 1: something)")
     one.add_argument("--json", action="store_true")
     one.set_defaults(run=_left)

@@ -105,6 +105,35 @@ def lose(state: State, node: str) -> None:
         network.forget_rules(state, node)
 
 
+SWEEPS = """
+/opt/vtorque/bin/vtorque-sweep || exit
+setsid --fork sh -c 'while sleep "$0"; do /opt/vtorque/bin/vtorque-sweep; done' "$1" </dev/null >/dev/null 2>&1
+"""
+SWEEP_PAUSE_S = 120
+"""As `OnUnitInactiveSec=` of templates/systemd/vtorque-sweep.timer."""
+
+
+def start_sweeps(state: State) -> list[str]:
+    """Do what systemd's timer does on a site's compute nodes: a sweep now, and one every two minutes until a node ends.
+
+    Tests sweep by themselves, at moments of their own, so that `up` starts none.
+
+    Returns:
+        The nodes.
+
+    Raises:
+        LabError: a sweep failed; says its last words.
+    """
+    facts = state.running()
+    nodes = [node for node in facts.inits if node != FRONT_END]
+    for node in nodes:
+        words = command(facts, node, ["/bin/sh", "-c", SWEEPS, "sh", str(SWEEP_PAUSE_S)])
+        done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600, check=False)
+        if done.returncode:
+            raise LabError(f"{node}: vtorque-sweep: {(done.stderr or done.stdout).strip()[-500:]}")
+    return nodes
+
+
 def plug(state: State, node: str, *, plugged: bool) -> None:
     """Pull a living node's cable out of the switch, or put it back; done again, it does nothing.
 

@@ -38,6 +38,7 @@ fi
 step "the lab: front end fe, nodes cn1 and cn2" "${LAB[@]}" up --pool build/pool
 
 if [ "${1:-}" = --stay ]; then
+    step "sweeps on the nodes, as by a site's timer" "${LAB[@]}" sweeps
     build/runtime/bin/python -m lab.story --image "$image" --next
     exit 0
 fi

@@ -8,8 +8,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from .conftest import CHECKOUT, Site
 
 BY_HAND = ("vsub -I", "make down")
@@ -34,9 +32,10 @@ def type_line(line: str, job: str) -> str:
     return done.stdout
 
 
-@pytest.mark.full
 def test_suggestions_of_make_lab_run_and_find_all_well(site: Site) -> None:
     """Also where the front end has a MOM's directory, as Torque's own `make install` makes it on every host."""
+    swept = site.run("sweeps")  # as lab/demo.sh does before it suggests anything
+    assert (swept.returncode, swept.stderr) == (0, "")
     site.root("fe", "mkdir -m 751 /var/spool/torque/mom_priv")
     job = ""
     printed = {}
