@@ -29,6 +29,34 @@ attributes:
     support: full
 """
 
+    INFO_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+    details: Changes nothing.
+  diff_mode:
+    support: N/A
+    details: Changes nothing.
+  idempotent:
+    support: N/A
+    details: Changes nothing.
+"""
+
+    POOL = r"""
+options:
+  pool:
+    description:
+      - The directory of the pool. It and what is in it must belong to O(owner), and nobody else may write there.
+    type: path
+    default: /opt/vm-images
+  owner:
+    description:
+      - The uid that owns the pool.
+    type: int
+    default: 0
+"""
+
     LIBVIRT = r"""
 attributes:
   action_group:

@@ -81,36 +81,18 @@ name:
   type: str
   sample: guest
 domain:
-  description: The domain as it is now; not there when it is gone, or in check mode when it would be started.
+  description:
+    - The domain as it is now; not there when it is gone, or in check mode when it would be started.
+    - M(mikelangelo.vtorque.domain_info) says what each key means.
   returned: when there is one
   type: dict
-  contains:
-    name:
-      description: Its name.
-      type: str
-      sample: guest
-    uuid:
-      description: Its UUID.
-      type: str
-      sample: 6695eb01-f6a4-8304-79aa-97f2502e193f
-    state:
-      description: What libvirt says of it.
-      type: str
-      sample: running
-    persistent:
-      description: Whether it would still be defined after its end.
-      type: bool
-      sample: false
-    macs:
-      description: MAC addresses of its interfaces.
-      type: list
-      elements: str
-      sample: ["52:54:00:00:01:03"]
-    disks:
-      description: Files of its disks.
-      type: list
-      elements: str
-      sample: [/var/lib/guest/disk.qcow2, /var/lib/guest/seed.iso]
+  sample:
+    name: guest
+    uuid: 6695eb01-f6a4-8304-79aa-97f2502e193f
+    state: running
+    persistent: false
+    macs: ["52:54:00:00:01:03"]
+    disks: [/var/lib/guest/disk.qcow2, /var/lib/guest/seed.iso]
 differences:
   description: In what a domain of that name differed from O(xml).
   returned: O(state=running)

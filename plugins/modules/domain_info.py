@@ -16,17 +16,8 @@ description:
   - Tells of the domains of a libvirt daemon, or of one of them.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
+  - mikelangelo.vtorque.attributes.info_module
   - mikelangelo.vtorque.attributes.libvirt
-attributes:
-  check_mode:
-    support: full
-    details: Changes nothing.
-  diff_mode:
-    support: N/A
-    details: Changes nothing.
-  idempotent:
-    support: N/A
-    details: Changes nothing.
 options:
   name:
     description:

@@ -19,6 +19,7 @@ description:
   - With O(state=absent) a revision, or all of them, are gone.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
+  - mikelangelo.vtorque.attributes.pool
 attributes:
   check_mode:
     support: full
@@ -97,11 +98,6 @@ options:
       - Greatest disk that is taken, as a guest sees it, in MiB.
     type: int
     default: 2097152
-  pool:
-    description:
-      - The directory of the pool. It and what is in it must belong to O(owner), and nobody else may write there.
-    type: path
-    default: /opt/vm-images
   guests_dir:
     description:
       - Where guests of this host have their disks. An image on which one stands is not removed.
@@ -110,8 +106,6 @@ options:
   owner:
     description:
       - The uid that owns the pool, which must be that of the module's process.
-    type: int
-    default: 0
 notes:
   - Only guests and programs of the host that runs the module keep an image from being removed. C(vmgr image delete)
     asks the batch server for the jobs of all nodes, too.

@@ -17,32 +17,14 @@ description:
   - With O(name) looks for one image, the newest revision of it unless one is named, and fails when there is none.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
-attributes:
-  check_mode:
-    support: full
-    details: Changes nothing.
-  diff_mode:
-    support: N/A
-    details: Changes nothing.
-  idempotent:
-    support: N/A
-    details: Changes nothing.
+  - mikelangelo.vtorque.attributes.info_module
+  - mikelangelo.vtorque.attributes.pool
 options:
-  pool:
-    description:
-      - The directory of the pool. It and what is in it must belong to O(owner), and nobody else may write there.
-    type: path
-    default: /opt/vm-images
   name:
     description:
       - Name of an image, for example V(debian12), V(debian12@3) or V(tiny.qcow2).
       - Write it in quotes where YAML reads something else, as V(12.1) for C(12.10). That is refused.
     type: raw
-  owner:
-    description:
-      - The uid that owns the pool.
-    type: int
-    default: 0
 seealso:
   - module: mikelangelo.vtorque.image
   - module: mikelangelo.vtorque.seed

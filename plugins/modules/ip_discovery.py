@@ -18,16 +18,10 @@ description:
   - Proves nothing. Whoever can speak on that network can claim an address; what a guest is, its host key says.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
+  - mikelangelo.vtorque.attributes.info_module
 attributes:
   check_mode:
-    support: full
     details: Changes nothing, and waits as usual.
-  diff_mode:
-    support: N/A
-    details: Changes nothing.
-  idempotent:
-    support: N/A
-    details: Changes nothing.
 options:
   mac:
     description:
