@@ -189,9 +189,9 @@ def error_from_dict(data: t.Mapping[str, object]) -> VTorqueError:
         return printable(str(data.get(key, ""))[:2000])
 
     cls = _BY_FAULT.get(str(data.get("fault")), VTorqueError)
-    words = text("what") or "an error without words", text("why"), text("hint")
+    what = text("what") or "an error without words", text("why"), text("hint")
     if cls is NodeFault:
-        return NodeFault(*words, cause=cause if (cause := text("cause")) in CAUSES else "", node=text("host"))
+        return NodeFault(*what, cause=cause if (cause := text("cause")) in CAUSES else "", node=text("host"))
     if cls is VTorqueError and (symptom := text("symptom")) in SYMPTOMS:
-        return GuestFault(*words, symptom=symptom)
-    return cls(*words)
+        return GuestFault(*what, symptom=symptom)
+    return cls(*what)

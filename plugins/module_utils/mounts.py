@@ -56,10 +56,10 @@ def read_line(line: str) -> Mount:
     Raises:
         ValueError: it is of no usable form; the text says what is wrong.
     """
-    words = line.split()
-    if len(words) not in (3, 4):
+    fields = line.split()
+    if len(fields) not in (3, 4):
         raise ValueError(FORM)
-    source, target, kind, options = (*words, "")[:4]
+    source, target, kind, options = (*fields, "")[:4]
     if kind not in KINDS or not re.fullmatch(EXPORT if kind == "nfs" else PATH, source):
         raise ValueError(FORM)
     if not re.fullmatch(PATH, target) or of_the_system(target):

@@ -58,9 +58,9 @@ class Rest:
         """Set a variable of the environment; the API knows no empty value."""
         self._text("POST", f"/env/{_quoted(name)}?val={_quoted(value)}")
 
-    def start(self, words: t.Sequence[str]) -> str:
+    def start(self, argv: t.Sequence[str]) -> str:
         """Start a program in a thread; the thread's number."""
-        thread = self._text("PUT", f"/app/?command={_quoted(command_line(words))}")
+        thread = self._text("PUT", f"/app/?command={_quoted(command_line(argv))}")
         if not re.fullmatch("[1-9][0-9]{0,19}", thread):
             raise OsvFault(f"PUT /app/ at {self.address}", f"{thread[:SHOWN]!a} is not the number of one thread")
         return thread
@@ -129,9 +129,9 @@ def _quoted(text: bytes | str) -> str:
     return urllib.parse.quote_from_bytes(data, safe="")
 
 
-def command_line(words: t.Sequence[str]) -> str:
+def command_line(argv: t.Sequence[str]) -> str:
     """Words as OSv's command line, every one in quotes.
 
     In quotes, too, OSv takes what follows a `$` for the name of a variable, to the word's end.
     """
-    return " ".join('"' + "".join(SPECIAL.get(c, c) for c in word) + '"' for word in words)
+    return " ".join('"' + "".join(SPECIAL.get(c, c) for c in word) + '"' for word in argv)

@@ -126,7 +126,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils.errors import VTorqueError
-from ..module_utils.node.seed.nocloud import META_DATA, files_of, is_empty, shown, wrong_mode
+from ..module_utils.node.seed.nocloud import META_DATA, files_of, is_empty, masked_seed, wrong_mode
 from ..module_utils.node.seed.seed import read_iso, write_iso
 
 
@@ -180,7 +180,7 @@ def run(module: AnsibleModule, files: dict[str, str]) -> dict[str, t.Any]:
     if module._diff:
         header = {"before_header": str(dest), "after_header": str(dest)}
         salt = secrets.token_hex(8)
-        result["diff"] = {"before": shown(before, salt), "after": shown(files, salt), **header}
+        result["diff"] = {"before": masked_seed(before, salt), "after": masked_seed(files, salt), **header}
     return result
 
 

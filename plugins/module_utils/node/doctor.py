@@ -108,17 +108,17 @@ def look_at_pool(pool: pathlib.Path, default: str | None = None) -> Finding:
     if not found:
         return Finding("pool", BAD, "empty", f"no image in {pool}", "mount it, or see vm_img_dir")
     if len(wrong) == len(found):
-        words = f"none of {len(found)} images can be used: {wrong[0][1]}"
-        return Finding("pool", BAD, BAD, words, "vmgr image list names what is wrong with each")
+        problem = f"none of {len(found)} images can be used: {wrong[0][1]}"
+        return Finding("pool", BAD, BAD, problem, "vmgr image list names what is wrong with each")
     if default is not None:
         try:
             images.find(default, pool)
         except VTorqueError as error:
-            words = f"jobs that name no image get {default} (img_default), which cannot be used: {error}"
-            return Finding("pool", BAD, BAD, words, "vmgr image list; or correct img_default")
+            problem = f"jobs that name no image get {default} (img_default), which cannot be used: {error}"
+            return Finding("pool", BAD, BAD, problem, "vmgr image list; or correct img_default")
     if wrong:
-        words = f"{len(wrong)} of {len(found)} images cannot be used: {wrong[0][1]}"
-        return Finding("pool", WARN, OK, words, "vmgr image list names what is wrong with each")
+        problem = f"{len(wrong)} of {len(found)} images cannot be used: {wrong[0][1]}"
+        return Finding("pool", WARN, OK, problem, "vmgr image list names what is wrong with each")
     return Finding("pool")
 
 
@@ -149,8 +149,8 @@ def look_at_disk(settings: NodeSettings) -> Finding:
     causes.check_disk(settings)
     disk = shutil.disk_usage(settings.state_dir)
     share = round(100 * (disk.total - disk.free) / disk.total) if disk.total else 0
-    words = f"{disk.free >> 30}G left under {settings.state_dir}" if share >= NEARLY_FULL else ""
-    return Finding("disk", WARN if words else OK, f"{share}%", words)
+    problem = f"{disk.free >> 30}G left under {settings.state_dir}" if share >= NEARLY_FULL else ""
+    return Finding("disk", WARN if problem else OK, f"{share}%", problem)
 
 
 def look_at_programs(settings: NodeSettings) -> Finding:
@@ -171,8 +171,8 @@ def look_at_sharing(settings: NodeSettings) -> Finding:
         try:
             socket.getaddrinfo(server.strip("[]"), None, type=socket.SOCK_STREAM)
         except OSError as error:
-            words = f"NFS server {server}: {error.strerror or error}"
-            return Finding("sharing", BAD, BAD, words, "see /etc/hosts, or vm_nfs_home and mounts in vtorque.yml")
+            problem = f"NFS server {server}: {error.strerror or error}"
+            return Finding("sharing", BAD, BAD, problem, "see /etc/hosts, or vm_nfs_home and mounts in vtorque.yml")
     if settings.confine_guests:
         nft_rules.reach(settings, "", sorted(servers), Deadline.after(nft_rules.NAMES_S))
     return Finding("sharing", shown=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
@@ -197,8 +197,8 @@ def look_at_left(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: swe
     """
     left = sweep.look(settings, is_alive, has_files, Deadline.after(LEFT_S))
     if left:
-        words = "; ".join(f"{said.key}: {said.why}" if said.key else said.why for said in left[:SAID])
-        return Finding("left", WARN, str(len(left)), words, "vtorque-sweep takes away what it finds over twice")
+        problem = "; ".join(f"{item.key}: {item.why}" if item.key else item.why for item in left[:SAID])
+        return Finding("left", WARN, str(len(left)), problem, "vtorque-sweep takes away what it finds over twice")
     return Finding("left")
 
 
@@ -209,8 +209,8 @@ def look_at_clock(_settings: NodeSettings, ask: t.Callable[[], int] | None = Non
         ask: gives the kernel's word (adjtimex(2)).
     """
     if (ask or _kernels_word)() == _TIME_ERROR:
-        words = "the kernel says that nobody keeps this clock"
-        return Finding("time", WARN, OK, words, "start chrony, ntpd or systemd-timesyncd")
+        problem = "the kernel says that nobody keeps this clock"
+        return Finding("time", WARN, OK, problem, "start chrony, ntpd or systemd-timesyncd")
     return Finding("time")
 
 
@@ -236,8 +236,8 @@ def look_at_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
             return Finding("sweep", shown="new")
         return Finding("sweep", BAD, "never", "vtorque-sweep has not run since the boot", f"systemctl status {TIMER}")
     if age_s > SWEEP_LATE_S:
-        words = f"vtorque-sweep ran last {age_s / 60:.0f} minutes ago"
-        return Finding("sweep", BAD, "late", words, f"run it, and see systemctl status {TIMER}")
+        problem = f"vtorque-sweep ran last {age_s / 60:.0f} minutes ago"
+        return Finding("sweep", BAD, "late", problem, f"run it, and see systemctl status {TIMER}")
     return _last_sweep(settings.run_dir / SWEPT)
 
 
@@ -256,9 +256,9 @@ def look_at_spool(settings: NodeSettings) -> Finding:
     if age_s < SPOOL_LATE_S:
         return Finding("spool", shown=str(len(marks)))
     why = next((mark.why for mark in marks if mark.why), "vtorque-sweep has not tried it yet")
-    words = f"{len(marks)} records wait for the front end, the oldest for {age_s / 3600:.0f} hours: {why}"
+    problem = f"{len(marks)} records wait for the front end, the oldest for {age_s / 3600:.0f} hours: {why}"
     remedy = "record_host must be reached by root's ssh from here, and have room; vtorque-sweep then hands them over"
-    return Finding("spool", WARN, str(len(marks)), words, remedy)
+    return Finding("spool", WARN, str(len(marks)), problem, remedy)
 
 
 def _is_active(systemctl: str, unit: str) -> bool:

@@ -32,7 +32,7 @@ from .removal.remove import keep_console
 from .removal.suspects import Suspects
 from .state import guest_file, slots, start_lock
 from .state.directories import entries
-from .state.guest_file import read_kept
+from .state.guest_file import read_guest_file
 from .state.settings import NodeSettings
 
 TWICE_S = 60.0
@@ -73,7 +73,7 @@ class Start:
     has_run_directory: bool
 
     @property
-    def words(self) -> str:
+    def contents(self) -> str:
         """What is here of it."""
         run = [f"run directory {self.key}"] if self.has_run_directory else []
         return ", ".join([*map(str, self.remains), *run])
@@ -153,7 +153,7 @@ def sweep(
         removed += [Said("", "it spoke of nothing any more", things)] if (things := run_files.tidy(settings)) else []
         # whatever showed life in between, the two looks begin anew
         for key in [one.start.key for one in judged if one.standing is Standing.LIVING] + [
-            said.key for said in removed
+            item.key for item in removed
         ]:
             suspects.clear(key)
         suspects.keep_only({start.key for start in seen.starts})
@@ -177,7 +177,7 @@ def look(settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, deadlin
     seen = _look(settings)
     suspects = Suspects(settings.run_dir / "suspects.json")
     judged = [_judge(start, settings, is_alive, has_files, suspects, TWICE_S, deadline) for start in seen.starts]
-    found = [Said(one.start.key, one.start.words) for one in judged if one.standing is not Standing.LIVING]
+    found = [Said(one.start.key, one.start.contents) for one in judged if one.standing is not Standing.LIVING]
     return (*found, *(Said("", f"{thing}: whose it is cannot be told") for thing in seen.strangers))
 
 
@@ -325,7 +325,7 @@ def _take_away(
                 things = _remove_over(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             removed.append(Said(start.key, one.why, things))
         except (VTorqueError, OSError) as error:
-            left.append(Said(start.key, f"{start.words}: not removed: {error}"))
+            left.append(Said(start.key, f"{start.contents}: not removed: {error}"))
     return removed, left
 
 
@@ -364,9 +364,9 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
     things = []
     if directory.is_dir():
         for guest in entries(directory):
-            kept = read_kept(guest)
+            guest_file = read_guest_file(guest)
             record = settings.record_dir(start.job_id, start.number)
-            keep_console(guest, record, settings, kept.owner_uid if kept else None)
+            keep_console(guest, record, settings, guest_file.owner_uid if guest_file else None)
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]

@@ -44,7 +44,7 @@ def _cache(directory: pathlib.Path, made_by: bytes) -> t.Any:
 
     ours = f"{NAME}{hashlib.sha256(_version(jinja2).encode() + made_by).hexdigest()[:16]}_"
 
-    class Kept(jinja2.FileSystemBytecodeCache):
+    class GuestFile(jinja2.FileSystemBytecodeCache):
         def load_bytecode(self, bucket: t.Any) -> None:
             try:
                 super().load_bytecode(bucket)
@@ -58,7 +58,7 @@ def _cache(directory: pathlib.Path, made_by: bytes) -> t.Any:
                     if not path.name.startswith(ours):
                         path.unlink(missing_ok=True)
 
-    return Kept(str(directory), f"{ours}%s.cache")
+    return GuestFile(str(directory), f"{ours}%s.cache")
 
 
 def _version(package: t.Any) -> str:

@@ -55,11 +55,11 @@ def end(directory: pathlib.Path) -> bool:
     return ended
 
 
-def kill(said: pathlib.Path) -> bool:
+def kill(lock_file: pathlib.Path) -> bool:
     """End the ssh that has this FIFO for its standard input, as far as the caller may.
 
     Args:
-        said: the FIFO.
+        lock_file: the FIFO.
 
     Returns:
         Was there one?
@@ -68,12 +68,12 @@ def kill(said: pathlib.Path) -> bool:
         VTorqueError: it would not end.
     """
     try:
-        facts = said.lstat()
+        facts = lock_file.lstat()
     except FileNotFoundError:
         return False
     if not stat.S_ISFIFO(facts.st_mode):
-        raise VTorqueError(f"{said}", "is no FIFO: the connection behind it is not known")
-    place = said.resolve()
+        raise VTorqueError(f"{lock_file}", "is no FIFO: the connection behind it is not known")
+    place = lock_file.resolve()
     handles = [handle for pid in _holders(place, facts) if (handle := _kill(pid, place, facts)) is not None]
     try:
         deadline = Deadline.after(END_S)
@@ -104,8 +104,8 @@ def _holds(pid: int, place: pathlib.Path, facts: os.stat_result) -> bool:
             uids = re.search(rb"^Uid:\s*(\d+)", (process / "status").read_bytes(), re.MULTILINE)
             if uids is None or int(uids[1]) == 0:
                 return False
-        said = process / "fd/0"
-        return said.readlink() == place and os.path.samestat(said.stat(), facts)
+        descriptor = process / "fd/0"
+        return descriptor.readlink() == place and os.path.samestat(descriptor.stat(), facts)
     except OSError:  # it has ended, or is not ours to look at
         return False
 

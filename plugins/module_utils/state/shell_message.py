@@ -81,11 +81,11 @@ class Listener:
     def hear(self) -> str:
         """What was said, as one line that may be shown; "" for nothing.  There is no second."""
         try:
-            said = os.read(self._fd, LIMIT)
+            message = os.read(self._fd, LIMIT)
         except OSError:
-            said = b""
+            message = b""
         self.close()
-        return printable(said.partition(b"\n")[0].decode(errors="replace"))
+        return printable(message.partition(b"\n")[0].decode(errors="replace"))
 
     def close(self) -> None:
         """Wait no more."""

@@ -27,5 +27,5 @@ def log_line(text: str) -> bytes:
         One line or several, the last ended.
     """
     lines = [printable(line.expandtabs()) for line in text.rstrip("\n").split("\n")]
-    words = f"\n{MORE}".join(lines)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {words}\n".encode(errors="replace")
+    text = f"\n{MORE}".join(lines)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n".encode(errors="replace")

@@ -70,7 +70,7 @@ class Noted:
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._former = {number: signal.signal(number, self._note) for number in ENDING}
         self._before = signal.set_wakeup_fd(self._writing)
-        self._told = ""
+        self._first_signal = ""
 
     @staticmethod
     def _note(_number: int, _frame: types.FrameType | None) -> None:
@@ -80,12 +80,12 @@ class Noted:
         """Readable when one came."""
         return self._reading
 
-    def told(self) -> str:
+    def first_signal(self) -> str:
         """The name of the first signal that came; "" when none did."""
         with contextlib.suppress(BlockingIOError):
             numbers = os.read(self._reading, 64)
-            self._told = self._told or signal.Signals(numbers[0]).name
-        return self._told
+            self._first_signal = self._first_signal or signal.Signals(numbers[0]).name
+        return self._first_signal
 
     def __enter__(self) -> Noted:
         return self

@@ -32,7 +32,7 @@ def run(
     timeout_s: float,
     log: t.IO[bytes],
     environment: t.Mapping[str, str] | None = None,
-    said: bytes = b"",
+    stdin: bytes = b"",
     capture: bool = False,
 ) -> tuple[int | None, bytes]:
     """Run a program to its end, or to its deadline.
@@ -44,7 +44,7 @@ def run(
     Args:
         timeout_s: seconds; none left means that it is not started.
         log: where its output goes.
-        said: its standard input.
+        stdin: its standard input.
         capture: return its standard output instead.
 
     Returns:
@@ -53,19 +53,19 @@ def run(
     if timeout_s <= 0:
         return None, b""
     with _adopting_orphans():
-        return _run(command, timeout_s, log, dict(environment or ROOT_ENVIRONMENT), said, capture)
+        return _run(command, timeout_s, log, dict(environment or ROOT_ENVIRONMENT), stdin, capture)
 
 
 def _run(
     command: t.Sequence[str | pathlib.Path], timeout_s: float, log: t.IO[bytes], environment: dict[str, str],
-    said: bytes, capture: bool,
+    stdin: bytes, capture: bool,
 ) -> tuple[int | None, bytes]:  # fmt: skip
     others = _children()
     process = subprocess.Popen(
         command, env=environment, cwd="/", process_group=0,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE if capture else log, stderr=log,
     )  # fmt: skip
-    return _await(process, others, timeout_s, said)
+    return _await(process, others, timeout_s, stdin)
 
 
 def begin(
@@ -82,13 +82,13 @@ def begin(
     )  # fmt: skip
 
 
-def finish(process: subprocess.Popen[bytes], *, timeout_s: float, said: bytes) -> int | None:
+def finish(process: subprocess.Popen[bytes], *, timeout_s: float, stdin: bytes) -> int | None:
     """`run`, for a program that was begun.
 
     Args:
         process: as `begin` returned it.
         timeout_s: seconds; none left means that it is ended at once.
-        said: its standard input.
+        stdin: its standard input.
 
     Returns:
         Its exit status (negative for a signal), None when it was ended at its deadline.
@@ -97,7 +97,7 @@ def finish(process: subprocess.Popen[bytes], *, timeout_s: float, said: bytes) -
         abandon(process)
         return None
     with _adopting_orphans():
-        return _await(process, _children() - {process.pid}, timeout_s, said)[0]
+        return _await(process, _children() - {process.pid}, timeout_s, stdin)[0]
 
 
 def abandon(process: subprocess.Popen[bytes]) -> None:
@@ -111,12 +111,12 @@ def abandon(process: subprocess.Popen[bytes]) -> None:
 
 
 def _await(
-    process: subprocess.Popen[bytes], others: set[int], timeout_s: float, said: bytes
+    process: subprocess.Popen[bytes], others: set[int], timeout_s: float, stdin: bytes
 ) -> tuple[int | None, bytes]:
     code: int | None = None
     out = b""
     try:
-        out, _none = process.communicate(said, timeout=timeout_s)
+        out, _none = process.communicate(stdin, timeout=timeout_s)
         code = process.returncode
     except subprocess.TimeoutExpired:
         _signal_group(process.pid, signal.SIGTERM)

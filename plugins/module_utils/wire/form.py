@@ -71,8 +71,8 @@ def _value(hint: t.Any, field: dataclasses.Field[t.Any], value: object, where: s
         return _timings(value, where)
     if hint is str:
         if not isinstance(value, str) or not re.fullmatch(field.metadata["pattern"], value):
-            shown = repr(value)[:80] if field.repr else "the value"
-            raise FormError(where, f"{shown} is not of the form demanded")
+            excerpt = repr(value)[:80] if field.repr else "the value"
+            raise FormError(where, f"{excerpt} is not of the form demanded")
         return value
     if hint is bool:
         if not isinstance(value, bool):

@@ -57,7 +57,7 @@ class Finding:
     remedy: str = ""
 
     @property
-    def told(self) -> str:
+    def explanation(self) -> str:
         """All there is to say."""
         return f"{self.words} ({self.remedy})" if self.remedy else self.words
 
@@ -95,7 +95,7 @@ class Report:
         """What there is to say, what is bad first."""
         told = [finding for finding in self.findings if finding.words]
         told.sort(key=lambda finding: finding.state != BAD)
-        return tuple(f"{finding.check}: {finding.told}" for finding in told)
+        return tuple(f"{finding.check}: {finding.explanation}" for finding in told)
 
     def with_finding(self, new: Finding) -> Report:
         """The report with this finding in place of the one of the same check; the worse of the two stays."""

@@ -42,7 +42,7 @@ class GuestUpdates:
     seconds: float = _number(86_400)
     words: str = _text(rf"[^\x00-\x1f\x7f]{{0,{WORDS}}}")
 
-    def told(self) -> dict[str, str | float]:
+    def to_record(self) -> dict[str, str | float]:
         """As a record holds it."""
         facts: dict[str, str | float] = {"outcome": self.outcome, "packages": self.packages, "seconds": self.seconds}
         return {**facts, "words": self.words} if self.words else facts

@@ -132,7 +132,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
 def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answer:
     """What was removed of a start, what is left, and what its guests used and wrote."""
     settings = site.settings
-    bare = present_absent.is_bare(part.job_id, part.start, settings, told=bool(part.bare_slots))
+    bare = present_absent.is_bare(part.job_id, part.start, settings, planned=bool(part.bare_slots))
     removed = present_absent.absent(part.job_id, part.start, settings, site.deadline, bare=bare)
     patience_s = max(0.5, site.deadline.left_s(LOOK_S))
     left = present_absent.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)

@@ -37,7 +37,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.inventory import end_processes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import overlay, shares, virtiofsd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
@@ -67,7 +70,7 @@ def prepare(
         kind: pathlib.Path(shutil.copyfile(path, directory / kind)) for kind, path in boot.items() if path
     }
     owner, name, guest_id = owner_of(user), settings.guest_name(slot), str(uuid.uuid4())
-    write_kept(directory, Kept(slot - 1, slot, name, settings.mac(slot), guest_id, TOKEN, owner.uid, ""))
+    write_guest_file(directory, GuestFile(slot - 1, slot, name, settings.mac(slot), guest_id, TOKEN, owner.uid, ""))
     host_key = make_key("bench")
     shared = shares.plan(settings, owner)
     homes = tuple(

@@ -28,7 +28,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sw
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import guest_processes, present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import qemu_user, start_lock
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import user_disk, virtiofsd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -68,7 +71,7 @@ class Node:
         """The directory of a guest, as it is while it runs; its disk is given back."""
         directory = self.settings.guests_dir / key / GUEST
         directory.mkdir(parents=True)
-        write_kept(directory, Kept(0, 1, GUEST, "52:54:00:00:01:01", "u", "f00d", owner_uid, "d"))
+        write_guest_file(directory, GuestFile(0, 1, GUEST, "52:54:00:00:01:01", "u", "f00d", owner_uid, "d"))
         (directory / "disk.qcow2").touch(mode=0o600)
         return directory / "disk.qcow2"
 

@@ -147,7 +147,7 @@ def test_any_console_is_harmless_and_ready_by_its_token_alone(pieces: list[bytes
     console = Console(pathlib.Path("/nonexistent"), TOKEN)
     for at in range(0, len(data), step):
         console._take(data[at : at + step])
-    texts = [console.last_words(), console.told(), console.failed or "", console.panic or "", *console.tail]
+    texts = [console.last_words(), console.describe(), console.failed or "", console.panic or "", *console.tail]
     assert all(text.isprintable() for text in texts)
     if console.ready_address is not None:
         assert re.fullmatch(messages.ADDRESS, console.ready_address)

@@ -19,7 +19,7 @@ from ...state.layout import RUN_DIR
 from ..request.value_types import BadValue, KeyFault, nearest, shown, written
 from . import consistency
 from .parameters import PARAMETERS, Parameter, Policy
-from .policy_parser import Entry, NotEntries, read_entries, read_kept
+from .policy_parser import Entry, NotEntries, read_compiled, read_entries
 
 PATH = pathlib.Path("/etc/vtorque/vtorque.yml")
 MAX_FILE = 1 << 20
@@ -118,7 +118,7 @@ def parse(text: str, file: pathlib.Path | str, *, kept: pathlib.Path | None = No
         PolicyErrors: something in it is wrong; all of it is named.
     """
     what = f"the site's configuration {file}"
-    read_text = read_entries if kept is None else functools.partial(read_kept, place=kept)
+    read_text = read_entries if kept is None else functools.partial(read_compiled, place=kept)
     try:
         entries = read_text(text)
     except NotEntries as error:

@@ -74,7 +74,7 @@ def read_entries(text: str) -> list[Entry]:
         raise NotEntries(f"not YAML: {error.object[error.start]!a} is no character of a text") from None
 
 
-def read_kept(text: str, place: pathlib.Path) -> list[Entry]:
+def read_compiled(text: str, place: pathlib.Path) -> list[Entry]:
     """`read_entries`, from where it is kept what they are when they were read before; root keeps it.
 
     Args:

@@ -193,7 +193,7 @@ def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) 
     said = json.dumps(form.to_dict(part)).encode()
     what = f"not everything of job {start.job_id} was removed from {node}"
     try:
-        code, out = supervised.run(start.places.node, timeout_s=timeout_s, log=log, said=said, capture=True)
+        code, out = supervised.run(start.places.node, timeout_s=timeout_s, log=log, stdin=said, capture=True)
     except OSError as error:
         return VTorqueError(what, f"vtorque-node was not run: {error}")
     note(log, f"vtorque-node: {out.decode(errors='replace').strip()}")

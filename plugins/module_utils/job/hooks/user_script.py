@@ -151,7 +151,7 @@ def _ask(
         finally:
             for fd in (*streams, writing):
                 os.close(fd)
-        code = supervised.finish(process, timeout_s=timeout_s, said=json.dumps(order).encode())
+        code = supervised.finish(process, timeout_s=timeout_s, stdin=json.dumps(order).encode())
         os.set_blocking(heard.fileno(), False)
         word = heard.read(WORD_LIMIT)
     try:

@@ -40,19 +40,19 @@ def look(user: str, settings: NodeSettings, reached_at: str, deadline: Deadline)
         SiteFault: it would not, or nobody answers there.
     """
     address = address_of(settings, reached_at)
-    words = _settings_of_sshd(user, address, settings, deadline)
+    settings_found = _settings_of_sshd(user, address, settings, deadline)
     wanted = f"{settings.authorized_keys_dir}/%u"
-    if wanted not in words.get("authorizedkeysfile", ""):
+    if wanted not in settings_found.get("authorizedkeysfile", ""):
         raise SiteFault(
             f"sshd of {settings.node_name} takes no keys of jobs",
-            f"its AuthorizedKeysFile names {words.get('authorizedkeysfile') or 'nothing'}, and not {wanted}",
+            f"its AuthorizedKeysFile names {settings_found.get('authorizedkeysfile') or 'nothing'}, and not {wanted}",
             f"place {DROP_IN} (templates/ssh) and reload sshd; mixed requests need it",
         )
-    if str(PORT) not in words.get("port", "").split():
-        why = f"listens on port {words.get('port')}, and the hosts of a job use {PORT}"
+    if str(PORT) not in settings_found.get("port", "").split():
+        why = f"listens on port {settings_found.get('port')}, and the hosts of a job use {PORT}"
         raise SiteFault(f"sshd of {settings.node_name}", why)
     _require_greeting(address, settings, deadline)
-    return BareHost(address, _host_key(words, settings))
+    return BareHost(address, _host_key(settings_found, settings))
 
 
 def address_of(settings: NodeSettings, reached_at: str = "") -> str:
@@ -92,16 +92,16 @@ def _settings_of_sshd(user: str, address: str, settings: NodeSettings, deadline:
     if done.returncode != 0:
         last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise SiteFault(what, f"cannot be told: {last[:300]}", f"{settings.sshd} -T says the same")
-    words: dict[str, str] = {}
+    found: dict[str, str] = {}
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         name, _blank, value = line.partition(" ")
-        words[name] = f"{words[name]}\n{value}" if name in words else value
-    return words
+        found[name] = f"{found[name]}\n{value}" if name in found else value
+    return found
 
 
-def _host_key(words: dict[str, str], settings: NodeSettings) -> str:
+def _host_key(sshd_settings: dict[str, str], settings: NodeSettings) -> str:
     """The public half of a host key that sshd has; ed25519, which every guest knows."""
-    for private in words.get("hostkey", "").split("\n"):
+    for private in sshd_settings.get("hostkey", "").split("\n"):
         try:
             with pathlib.Path(f"{private}.pub").open(encoding="ascii") as stream:
                 key = " ".join(stream.read(KEY_LIMIT).split()[:2])

@@ -135,15 +135,15 @@ class Cache:
         """
         directory = self.place / image.name
         try:
-            told = files_module.read_json(directory / VERIFIED)
+            verified = files_module.read_json(directory / VERIFIED)
             wanted = {source.path.name: source for source in sources_of(image)}
         except (OSError, VTorqueError):
             return None
-        if _trouble(directory, told):
+        if _trouble(directory, verified):
             return None
         for name, source in wanted.items():
-            kept = told["files"].get(name)
-            if kept is None or kept["size"] != source.size or source.sha256 not in ("", kept["sha256"]):
+            identity = verified["files"].get(name)
+            if identity is None or identity["size"] != source.size or source.sha256 not in ("", identity["sha256"]):
                 return None
         return dataclasses.replace(_standing_in(image, directory), kept_in=self.kept_in)
 
@@ -164,7 +164,7 @@ class Cache:
         return tuple(sorted(found, key=lambda one: one.used_at))
 
     @contextlib.contextmanager
-    def kept(self) -> t.Iterator[None]:
+    def hold_copies(self) -> t.Iterator[None]:
         """Nothing is taken away from here meanwhile: what is found can be used until an overlay stands on it."""
         with self._use(fcntl.LOCK_SH):
             yield
@@ -311,22 +311,28 @@ def _standing_in(image: Image, directory: pathlib.Path) -> Image:
 def _copy(directory: pathlib.Path) -> Copy:
     held, used_at = _held_bytes(directory), directory.stat().st_mtime
     try:
-        told = files_module.read_json(directory / VERIFIED)
+        verified = files_module.read_json(directory / VERIFIED)
     except (OSError, VTorqueError) as error:
         return Copy(directory.name, directory, held, used_at, trouble=str(error))
-    trouble = _trouble(directory, told)
-    return Copy(directory.name, directory, held, used_at, told.get("when", 0.0), told.get("boot_id", ""), trouble)
+    trouble = _trouble(directory, verified)
+    return Copy(
+        directory.name, directory, held, used_at, verified.get("when", 0.0), verified.get("boot_id", ""), trouble
+    )
 
 
-def _trouble(directory: pathlib.Path, told: t.Mapping[str, t.Any]) -> str:
-    if told.get("version") != VERSION or told.get("image") != directory.name or not isinstance(told.get("files"), dict):
+def _trouble(directory: pathlib.Path, verified: t.Mapping[str, t.Any]) -> str:
+    if (
+        verified.get("version") != VERSION
+        or verified.get("image") != directory.name
+        or not isinstance(verified.get("files"), dict)
+    ):
         return f"{VERIFIED} is not of the form of this version"
-    for name, kept in told["files"].items():
+    for name, identity in verified["files"].items():
         try:
             now = facts_of(directory / name)
         except OSError as error:
             return f"{name}: {error.strerror}"
-        if now != {key: kept.get(key) for key in now}:
+        if now != {key: identity.get(key) for key in now}:
             return f"{name} was changed since it was verified"
     return ""
 

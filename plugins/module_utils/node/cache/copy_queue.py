@@ -218,8 +218,10 @@ def progress(settings: NodeSettings) -> Progress | None:
     if not start_lock.is_held_alone(lock_of(settings)):
         return None
     try:
-        told = files.read_json(settings.images_dir / "fetching.json")
-        return Progress(Want(**told["want"]), told["done"], told["total"], told["bytes_s"])
+        progress_file = files.read_json(settings.images_dir / "fetching.json")
+        return Progress(
+            Want(**progress_file["want"]), progress_file["done"], progress_file["total"], progress_file["bytes_s"]
+        )
     except (OSError, VTorqueError, KeyError, TypeError):
         return None
 
@@ -235,14 +237,14 @@ def lock_of(settings: NodeSettings) -> pathlib.Path:
 
 
 def wait(
-    settings: NodeSettings, what: Want, until: Deadline, told: t.Callable[[str], None] = lambda _words: None
+    settings: NodeSettings, what: Want, until: Deadline, report: t.Callable[[str], None] = lambda _words: None
 ) -> None:
     """Wait until what is wanted was done.
 
     Args:
         what: was wanted (`want`).
         until: no longer.
-        told: hears how far it is, whenever that changed.
+        report: hears how far it is, whenever that changed.
 
     Raises:
         StillArriving: there was not time enough; says how far it is.
@@ -255,7 +257,7 @@ def wait(
         inotify.watch(heard, settings.images_dir, flags.MOVED_TO | flags.DELETE)
         inotify.watch(heard, marks_of(settings), flags.DELETE)
         while is_wanted(settings, what):
-            told(_words(settings, what))
+            report(_words(settings, what))
             if until.passed:
                 idle = progress(settings) is None
                 raise StillArriving(

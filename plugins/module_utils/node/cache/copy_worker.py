@@ -61,13 +61,13 @@ def _one(settings: NodeSettings, what: Want, log: Log) -> None:
     began = time.monotonic()
     try:
         image = images.find(what.image, settings.pool)
-        words = _keep(settings, what, image, log)
+        outcome = _keep(settings, what, image, log)
     except (VTorqueError, OSError) as problem:
         error = problem if isinstance(problem, VTorqueError) else NodeFault(f"image {what.image}", str(problem))
         log(f"{what}: {error}")
         copy_queue.fail(settings, what, error, image)
         return
-    log(f"{what}: {words}, in {time.monotonic() - began:.0f} s")
+    log(f"{what}: {outcome}, in {time.monotonic() - began:.0f} s")
     copy_queue.done(settings, what)
 
 

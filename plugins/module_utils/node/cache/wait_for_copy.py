@@ -62,7 +62,7 @@ def wait_for_copies(
             continue
         what = copy_queue.Want(fs_type, image.name)
         copy_queue.want(settings, what)
-        copy_queue.wait(settings, what, until, _Words(step).told)
+        copy_queue.wait(settings, what, until, _ProgressLog(step).write)
 
 
 @contextlib.contextmanager
@@ -85,7 +85,7 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
 
     cache, copy = cache_of(settings, fs_type), None
     try:
-        with cache.kept():
+        with cache.hold_copies():
             copy = cache.find(image)
             if copy is None:
                 raise SiteFault(
@@ -150,15 +150,15 @@ def _is_first_use(image: images.Image, fs_type: str, settings: NodeSettings) -> 
     return copy is not None and copy.boot_id != process_id.boot_id()
 
 
-class _Words:
+class _ProgressLog:
     """What is said in the job's log while an image arrives."""
 
     def __init__(self, step: t.Callable[[str], None]) -> None:
         self._step, self._said_at = step, -SAY_S
 
-    def told(self, words: str) -> None:
-        self._step(f"the wait for an image: {words}")
+    def write(self, text: str) -> None:
+        self._step(f"the wait for an image: {text}")
         if time.monotonic() - self._said_at >= SAY_S:
             self._said_at = time.monotonic()
             with contextlib.suppress(OSError):  # a log that cannot be written stops nothing
-                os.write(2, log_line.log_line(words))
+                os.write(2, log_line.log_line(text))

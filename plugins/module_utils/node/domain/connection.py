@@ -476,8 +476,8 @@ def kvm_usable(
     unmodified kernel.  The processor's flag decides, as in `virt-host-validate`.
     """
     if arch in ("x86_64", "i686"):
-        words = set(cpuinfo.read_text(encoding="ascii", errors="replace").split())
-        if not words & {"vmx", "svm"}:
+        flags = set(cpuinfo.read_text(encoding="ascii", errors="replace").split())
+        if not flags & {"vmx", "svm"}:
             return "the processor shows neither vmx nor svm"
     if not device.exists():
         return f"{device} is missing: is the module kvm_intel or kvm_amd loaded?"

@@ -39,7 +39,7 @@ def keep_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, o
     with contextlib.suppress(OSError, VTorqueError):
         figures = domains.figures(names, WITHIN_S)
         found = {one.name: one for one in read_use(record)}
-        found |= {name: use_of(name, told, peak_bytes(name)) for name, told in figures.items()}
+        found |= {name: use_of(name, measured, peak_bytes(name)) for name, measured in figures.items()}
         if figures:
             files.make_record_directory(record, owner_uid)
             text = json.dumps({"used": [to_dict(found[name]) for name in sorted(found)]})
@@ -59,20 +59,20 @@ def read_use(record: pathlib.Path) -> tuple[GuestUse, ...]:
         return ()
 
 
-def use_of(name: str, told: t.Mapping[str, int], ram_peak_bytes: int) -> GuestUse:
+def use_of(name: str, measured: t.Mapping[str, int], ram_peak_bytes: int) -> GuestUse:
     """A guest's use from libvirt's figures, those of all its disks and interfaces together.
 
     Args:
         name: of the guest.
-        told: as `Domains.figures` has them.
+        measured: as `Domains.figures` has them.
         ram_peak_bytes: see `peak_bytes`.
     """
 
     def together(pattern: str) -> int:
-        found = [figure for key, figure in told.items() if re.fullmatch(pattern, key)]
+        found = [figure for key, figure in measured.items() if re.fullmatch(pattern, key)]
         return sum(found) if found else NOT_KNOWN
 
-    cpu_ns = told.get("cpu.process")
+    cpu_ns = measured.get("cpu.process")
     return GuestUse(
         name=name,
         cpu_s=NOT_KNOWN if cpu_ns is None else round(cpu_ns / 1e9, 3),

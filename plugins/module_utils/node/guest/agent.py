@@ -36,7 +36,7 @@ class Channel:
     Attributes:
         name: of the guest.
         socket: the node's end (`NodeSettings.agent_socket`).
-        token: with which the guest says that it is the one (`Kept.token`).
+        token: with which the guest says that it is the one (`GuestFile.token`).
     """
 
     name: str

@@ -122,7 +122,7 @@ class Console:
             stage = next((name for name, pattern in _STAGES if pattern.search(line)), "")
             self.stage = stage or self.stage
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """How far the guest came, in words."""
         if self.bytes_seen == 0:
             return "its console is silent"

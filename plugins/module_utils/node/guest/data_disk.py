@@ -55,8 +55,8 @@ def unmount(job_id: str, start: int, settings: NodeSettings) -> tuple[str, ...]:
 
 def _order(what: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, Done]:
     directory = settings.start_dir(job_id, start)
-    guests = [kept for kept in guests_of(job_id, start, settings) if (directory / kept.name / LOG).exists()]
-    orders = [(channel_to(kept, settings), f"exec {PROGRAM} {what}\n") for kept in guests]
+    guests = [guest for guest in guests_of(job_id, start, settings) if (directory / guest.name / LOG).exists()]
+    orders = [(channel_to(guest, settings), f"exec {PROGRAM} {what}\n") for guest in guests]
     return order_all(orders, deadline) if orders else {}
 
 

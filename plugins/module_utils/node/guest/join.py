@@ -16,7 +16,7 @@ from ...wire.form import from_dict
 from ...wire.messages import GuestFacts, JobMap
 from ..network import nft_rules
 from ..network.host_names import names_by
-from ..state.guest_file import Kept, read_kept
+from ..state.guest_file import GuestFile, read_guest_file
 from ..state.settings import NodeSettings
 from . import osv_console
 from .agent import Channel, Done, order_all
@@ -44,46 +44,46 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
     guests = guests_of(job_map.job_id, job_map.start, settings)
     if not guests:
         raise VTorqueError(f"join of job {job_map.job_id}", "no guest of this start is here")
-    for kept in guests:
-        (settings.start_dir(job_map.job_id, job_map.start) / kept.name / TOLD).touch(mode=0o600)
+    for guest in guests:
+        (settings.start_dir(job_map.job_id, job_map.start) / guest.name / TOLD).touch(mode=0o600)
     if settings.confine_guests:
         addresses = {bare: [host.address for host in job_map.hosts if host.bare is bare] for bare in (False, True)}
-        held = [_on_bridge(kept, job_map, settings) for kept in guests]
+        held = [_on_bridge(guest, job_map, settings) for guest in guests]
         nft_rules.admit(held, addresses[False], addresses[True], settings)
-    for kept in guests:
-        if not KINDS[kept.kind].linux:
-            osv_console.hand_over(kept, job_map.job_id, job_map.start, settings)
-    orders = [(channel_to(kept, settings), script) for kept in guests if KINDS[kept.kind].linux]
+    for guest in guests:
+        if not KINDS[guest.kind].linux:
+            osv_console.hand_over(guest, job_map.job_id, job_map.start, settings)
+    orders = [(channel_to(guest, settings), script) for guest in guests if KINDS[guest.kind].linux]
     require_done(order_all(orders, deadline), "could not take the map of its job")
 
 
-def _on_bridge(kept: Kept, job_map: JobMap, settings: NodeSettings) -> nft_rules.Guest:
+def _on_bridge(guest: GuestFile, job_map: JobMap, settings: NodeSettings) -> nft_rules.Guest:
     """A guest by the address that this node has proven, whatever the mother superior says of it."""
-    directory = settings.start_dir(job_map.job_id, job_map.start) / kept.name
+    directory = settings.start_dir(job_map.job_id, job_map.start) / guest.name
     facts = from_dict(GuestFacts, read_json(directory / "facts.json"))
-    return nft_rules.Guest(settings.tap_name(kept.slot), kept.mac, facts.address)
+    return nft_rules.Guest(settings.tap_name(guest.slot), guest.mac, facts.address)
 
 
-def told(job_id: str, start: int, settings: NodeSettings) -> bool:
+def has_joined(job_id: str, start: int, settings: NodeSettings) -> bool:
     """Was any guest of a start on this node told of its job?"""
     return any(settings.start_dir(job_id, start).glob(f"*/{TOLD}"))
 
 
-def guests_of(job_id: str, start: int, settings: NodeSettings) -> tuple[Kept, ...]:
+def guests_of(job_id: str, start: int, settings: NodeSettings) -> tuple[GuestFile, ...]:
     """What is kept of each guest of a start on this node, by rank."""
     directory: pathlib.Path = settings.start_dir(job_id, start)
-    found = [read_kept(path) for path in sorted(directory.iterdir())] if directory.is_dir() else []
-    return tuple(sorted((kept for kept in found if kept is not None), key=lambda kept: kept.rank))
+    found = [read_guest_file(path) for path in sorted(directory.iterdir())] if directory.is_dir() else []
+    return tuple(sorted((guest for guest in found if guest is not None), key=lambda guest: guest.rank))
 
 
-def with_channel(job_id: str, start: int, settings: NodeSettings) -> tuple[Kept, ...]:
+def with_channel(job_id: str, start: int, settings: NodeSettings) -> tuple[GuestFile, ...]:
     """The guests of a start on this node whose root hears us."""
-    return tuple(kept for kept in guests_of(job_id, start, settings) if KINDS[kept.kind].linux)
+    return tuple(guest for guest in guests_of(job_id, start, settings) if KINDS[guest.kind].linux)
 
 
-def channel_to(kept: Kept, settings: NodeSettings) -> Channel:
+def channel_to(guest: GuestFile, settings: NodeSettings) -> Channel:
     """The way to a guest's root."""
-    return Channel(kept.name, settings.agent_socket(kept.slot), kept.token)
+    return Channel(guest.name, settings.agent_socket(guest.slot), guest.token)
 
 
 def require_done(done: dict[str, Done], what: str) -> None:

@@ -110,7 +110,7 @@ class SshProbe:
             [*argv, "-l", PROBE_USER, "--", address, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, env=TOOL_ENVIRONMENT,
         )  # fmt: skip
-        self.said = b""
+        self.received = b""
         os.set_blocking(self.fileno(), False)
 
     def fileno(self) -> int:
@@ -121,33 +121,33 @@ class SshProbe:
         """See `Probe`; what is not yet are ssh's own words."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.fileno(), 4096):
-                self.said = (self.said + data)[:_SAID_LIMIT]
+                self.received = (self.received + data)[:_SAID_LIMIT]
             self.process.wait()  # it has closed its standard error: it is ending
         if self.process.poll() is None:
             if not self.deadline.passed:
                 return None
             self.process.kill()
         self.end()
-        words = self.said.decode("utf-8", "replace")
-        if self._refused(words) or self.process.returncode == 0:
+        banner = self.received.decode("utf-8", "replace")
+        if self._refused(banner) or self.process.returncode == 0:
             return "right"
         if (
-            "Host key verification failed" in words
-            or "HOST IDENTIFICATION HAS CHANGED" in words
-            or "no matching host key type" in words
+            "Host key verification failed" in banner
+            or "HOST IDENTIFICATION HAS CHANGED" in banner
+            or "no matching host key type" in banner
         ):
             return "wrong"
-        lines = [plain(line) for line in words.splitlines() if line.strip()]
+        lines = [plain(line) for line in banner.splitlines() if line.strip()]
         return "; ".join(lines)[:200] or f"ssh ended with status {self.process.returncode}"
 
-    def _refused(self, words: str) -> bool:
+    def _refused(self, output: str) -> bool:
         """Did ssh get as far as being refused, which is behind the proof of the key?
 
         The form is that of `userauth` (sshconnect2.c, the same in OpenSSH 7.9 to 10.5); a banner of the guest's sshd
         is not shown at this level of the log, and ssh looks at no key of root's that it could complain of.
         """
         refusal = rf"{PROBE_USER}@{re.escape(self.address)}: Permission denied \([^\r\n]*\)\."
-        return re.fullmatch(refusal, words.rstrip("\r\n")) is not None
+        return re.fullmatch(refusal, output.rstrip("\r\n")) is not None
 
     def end(self) -> None:
         """See `Probe`."""
@@ -259,15 +259,15 @@ class _Watch:
         if self.probe:
             self.probe.end()
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Everything that is known, in words."""
         console = self.guest.console
         where = ", ".join(f"{address} ({source})" for address, source in self.candidates.items()) or "none"
-        words = [console.told(), f"addresses seen: {where}"]
+        facts = [console.describe(), f"addresses seen: {where}"]
         if console.ready_address is not None:
             refused = "; ".join(f"{address}: {why}" for address, why in self.refusals.items())
-            words.append(f"it said that it is ready, but sshd did not answer ({refused or 'no answer yet'})")
-        return "; ".join(words)
+            facts.append(f"it said that it is ready, but sshd did not answer ({refused or 'no answer yet'})")
+        return "; ".join(facts)
 
 
 def wait_ready(
@@ -362,29 +362,29 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
     if watch is None or (event.kind not in _OVER and event.kind != "suspended"):
         return
     watch.guest.console.read()
-    words = watch.guest.console.last_words()
-    said = f"; the last lines of its console: {words}" if words else "; its console is silent"
+    last_lines = watch.guest.console.last_words()
+    ending = f"; the last lines of its console: {last_lines}" if last_lines else "; its console is silent"
     if watch.guest.console.failed or watch.guest.console.panic:
-        said = f"; it said: {watch.guest.console.failed or watch.guest.console.panic}"
+        ending = f"; it said: {watch.guest.console.failed or watch.guest.console.panic}"
     if event.kind == "suspended":
-        raise VTorqueError(f"guest {event.name} was paused", f"{event.reason or 'libvirt does not say why'}{said}")
+        raise VTorqueError(f"guest {event.name} was paused", f"{event.reason or 'libvirt does not say why'}{ending}")
     raise GuestFault(
         f"guest {event.name} ended before it was ready",
-        f"{event.reason or event.kind}{said}",
+        f"{event.reason or event.kind}{ending}",
         "a guest that powers off or restarts while it starts has lost its job",
         symptom="ended",
     )
 
 
 def _last_lines(console: Console) -> str:
-    words = console.last_words()
-    return f"last lines of the console: {words}" if words else ""
+    last_lines = console.last_words()
+    return f"last lines of the console: {last_lines}" if last_lines else ""
 
 
 def _late(waiting: t.Sequence[_Watch], waited_s: float) -> VTorqueError:
     names = ", ".join(watch.guest.name for watch in waiting)
     what = f"guest {names} was not ready within {waited_s:.0f} s"
-    why = " / ".join(f"{watch.guest.name}: {watch.told()}" for watch in waiting)
+    why = " / ".join(f"{watch.guest.name}: {watch.describe()}" for watch in waiting)
     hint = _last_lines(waiting[0].guest.console)
     # a silent guest blames nobody; one that lives and is not reached has a site around it
     silent = all(watch.guest.console.bytes_seen == 0 for watch in waiting)

@@ -88,11 +88,11 @@ class Maker:
         """Take in what it said; False when it has ended."""
         data = os.read(self._hearing, CHUNK)
         for line in self._lines.feed(data):
-            said = json.loads(line)
-            self.ours = said.get("ours", self.ours)
-            self.doing = said.get("doing", self.doing)
-            if "guests" in said or "error" in said:
-                self.answer = said
+            message = json.loads(line)
+            self.ours = message.get("ours", self.ours)
+            self.doing = message.get("doing", self.doing)
+            if "guests" in message or "error" in message:
+                self.answer = message
         return bool(data)
 
     def tell_to_end(self) -> None:

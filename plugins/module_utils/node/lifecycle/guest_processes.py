@@ -69,7 +69,7 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
 
 def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[str, Lifeline]:
     names = sorted(path.name for path in guest.iterdir()) if guest.is_dir() else []
-    tags = [told[1] for told in map(LOG.fullmatch, names) if told]
+    tags = [match[1] for match in map(LOG.fullmatch, names) if match]
     targets: dict[str, str] = {}
     with contextlib.suppress(VTorqueError):  # then the tag must do
         targets = {mount.source: mount.target for mount in shares.plan(settings, owner).mounts}
@@ -89,14 +89,14 @@ def _hold(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
     """
     handle = os.pidfd_open(pid)
     try:
-        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-        first = words.partition("\0")[0]
+        command_line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+        first = command_line.partition("\0")[0]
         name = first.rpartition("/")[2] if first.startswith((virtiofsd.NAME, user_disk.NAME)) else QEMU
         if name == user_disk.DATA:  # without it the guest lives, and meets errors on its disk
             return
         for guest, needed in found.items():
             one = needed.get(name)
-            if one is not None and one.process is None and f"{guest}/" in words:
+            if one is not None and one.process is None and f"{guest}/" in command_line:
                 one.process, handle = handle, -1
                 return
     finally:

@@ -88,4 +88,4 @@ class Held:
         with contextlib.suppress(ConnectionError):  # he was killed with our answer unread
             word = os.read(fd, 1)
         os.close(fd)
-        return word != _KEEP and not join.told(*self._start)
+        return word != _KEEP and not join.has_joined(*self._start)

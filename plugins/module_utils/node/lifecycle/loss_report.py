@@ -51,14 +51,14 @@ class Telling:
         self._until = Deadline.after(ANSWER_S)
         try:
             with (
-                os.fdopen(os.memfd_create("vtorque-lost"), "w+b") as said,
+                os.fdopen(os.memfd_create("vtorque-lost"), "w+b") as message_file,
                 os.fdopen(os.memfd_create("vtorque-answer"), "w+b") as heard,
             ):
-                said.write(self._said)
-                said.seek(0)
+                message_file.write(self._said)
+                message_file.seek(0)
                 # anything that is written, by it or by what it calls, goes to one place
                 self._process = subprocess.Popen(
-                    self._command, stdin=said, stdout=heard, stderr=heard, cwd="/",
+                    self._command, stdin=message_file, stdout=heard, stderr=heard, cwd="/",
                     env=ROOT_ENVIRONMENT,
                 )  # fmt: skip
                 leash(self._process.pid, WORDS)
@@ -90,8 +90,8 @@ class Telling:
                 answer = os.pread(self._answer, ANSWER_LIMIT, 0)
                 self.close()
                 if status != 0 or b'"ok":true' not in answer:
-                    words = printable(answer.decode(errors="replace").strip()[:SHOWN])
-                    self._failed(words or f"status {status}")
+                    reason = printable(answer.decode(errors="replace").strip()[:SHOWN])
+                    self._failed(reason or f"status {status}")
             elif self._until.passed:
                 self.close()
                 self._failed(f"no answer within {ANSWER_S:.0f} s")

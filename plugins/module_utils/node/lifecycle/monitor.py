@@ -139,8 +139,8 @@ class Watching:
             # first: what ends because the start is over is not lost
             if over.over():
                 return "the start is over"
-            if noted.told():
-                return f"told by {noted.told()}"
+            if noted.first_signal():
+                return f"told by {noted.first_signal()}"
             if held.given_up():
                 return GIVEN_UP
             self._hear(heard)
@@ -181,8 +181,8 @@ class Watching:
             self._connecting = _Connecting(self._settings.libvirt_uri)
 
     def _hear(self, heard: set[int]) -> None:
-        if heard.intersection(self._words.filenos()) and (said := self._words.hear()):
-            self._log(f"the job's shell: {said}")
+        if heard.intersection(self._words.filenos()) and (message := self._words.hear()):
+            self._log(f"the job's shell: {message}")
         if self._connecting is not None and self._connecting.fileno() in heard:
             self.domains, self._connecting = self._connecting.result(), None
             self._look()
@@ -255,24 +255,24 @@ class Watching:
         with contextlib.suppress(OSError, VTorqueError):
             console.read()
         console.close()
-        words = console.last_words()
-        self._log(f"guest {guest.name} is lost: {reason}; {words or 'its console is silent'}")
+        last_lines = console.last_words()
+        self._log(f"guest {guest.name} is lost: {reason}; {last_lines or 'its console is silent'}")
         if self._tell:
-            self._tell_superior(guest.name, reason, words)
+            self._tell_superior(guest.name, reason, last_lines)
             return
-        lost = LostRecord(guest.name, self._settings.node_name, reason, words, round(time.time(), 3))
+        lost = LostRecord(guest.name, self._settings.node_name, reason, last_lines, round(time.time(), 3))
         try:
             records.leave_lost(self._place, lost, reader_uid=self._part.owner.uid)
         except (OSError, VTorqueError) as error:
             self._log(f"lost.json was not written: {error}")
 
-    def _tell_superior(self, name: str, reason: str, words: str) -> None:
+    def _tell_superior(self, name: str, reason: str, last_lines: str) -> None:
         """The first word ends the job: there is no second."""
         if self._telling is None:
             part = self._part
             lost = LostGuest(
                 VERSION, "lost", part.job_id, part.start, part.node, name, printable(reason)[:REASON_LIMIT],
-                printable(words)[-WORDS_LIMIT:],
+                printable(last_lines)[-WORDS_LIMIT:],
             )  # fmt: skip
             self._telling = Telling(self._tell, lost, self._log)
 

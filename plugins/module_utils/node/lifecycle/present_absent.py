@@ -131,7 +131,7 @@ def absent(
         VTorqueError: something would not go.
     """
     key = job_key(job_id, start)
-    if is_bare(job_id, start, settings, told=bare):
+    if is_bare(job_id, start, settings, planned=bare):
         from ..bare import bare_host  # only such hosts pay for it
 
         return bare_host.absent(job_id, start, settings, deadline)
@@ -142,13 +142,13 @@ def absent(
         )  # fmt: skip
 
 
-def is_bare(job_id: str, start: int, settings: NodeSettings, *, told: bool = False) -> bool:
+def is_bare(job_id: str, start: int, settings: NodeSettings, *, planned: bool = False) -> bool:
     """Is this node bare for a start?  Then libvirt, which it need not have, has nothing of the start.
 
     Args:
-        told: the plan says so; a node that has guests of the start knows better.
+        planned: the plan says so; a node that has guests of the start knows better.
     """
-    here = told or (settings.bare_dir / job_key(job_id, start)).is_dir()
+    here = planned or (settings.bare_dir / job_key(job_id, start)).is_dir()
     return here and not settings.start_dir(job_id, start).is_dir()
 
 
@@ -231,10 +231,10 @@ def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
     try:
         yield
     except (OSError, VTorqueError) as error:
-        said = unjudged(error)
-        files = files_of(said) if said else ()
+        judged = unjudged(error)
+        files = files_of(judged) if judged else ()
         if any(file.is_relative_to(settings.pool) for file in files):
-            raise SiteFault(f"image pool {settings.pool}", str(said), "see to the image pool") from error
+            raise SiteFault(f"image pool {settings.pool}", str(judged), "see to the image pool") from error
         if (disk := broken_disk(error)) and (not files or _any_here(files, settings)):
             raise NodeFault(
                 f"the disk of {settings.state_dir} on {settings.node_name}",

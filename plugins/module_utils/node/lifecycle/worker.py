@@ -78,13 +78,13 @@ def _live(order: Order, answering: int) -> t.NoReturn:
 def _own_descriptors(order: Order, answering: int) -> int:
     """The caller waits for the end of his pipes: nothing of his stays open here.  What we say goes to the job's log."""
     nothing = os.open(os.devnull, os.O_RDWR)
-    said = nothing
+    log_descriptor = nothing
     with contextlib.suppress(OSError, VTorqueError):
-        said = _log(order)
-    kept = os.dup(answering)
-    for number, source in enumerate((nothing, said, said)):
+        log_descriptor = _log(order)
+    answer_descriptor = os.dup(answering)
+    for number, source in enumerate((nothing, log_descriptor, log_descriptor)):
         os.dup2(source, number)
-    os.dup2(kept, 3)
+    os.dup2(answer_descriptor, 3)
     os.set_inheritable(3, False)
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))
     return 3
@@ -172,8 +172,8 @@ class _Worker:
         """Why the making must end now; None: it need not."""
         if over.over():
             return start_lock.StartOver(self.settings, self.order.key)
-        if self.noted.told():
-            return VTorqueError("the request was cancelled", f"{self.noted.told()} at {maker.doing}")
+        if self.noted.first_signal():
+            return VTorqueError("the request was cancelled", f"{self.noted.first_signal()} at {maker.doing}")
         if _abandoned(self.answering):
             return VTorqueError("the request was cancelled", f"nobody waits for its answer any more, at {maker.doing}")
         if self.order.deadline.left_s() <= LATE_S:
@@ -252,13 +252,13 @@ class _Worker:
     def _end_politely(self) -> None:
         """What the site does in guests before they go, and the user's disk given back; nothing of it keeps them."""
         try:
-            for words in site_scripts.run_epilogues(self.order.part.job_id, self.order.part.start, self.settings):
-                log(words)
+            for problem in site_scripts.run_epilogues(self.order.part.job_id, self.order.part.start, self.settings):
+                log(problem)
         except VTorqueError as error:
             log(f"the site's epilogues in the guests: {error}")
         try:
-            for words in data_disk.unmount(self.order.part.job_id, self.order.part.start, self.settings):
-                log(words)
+            for problem in data_disk.unmount(self.order.part.job_id, self.order.part.start, self.settings):
+                log(problem)
         except VTorqueError as error:
             log(f"the user's disk: {error}")
 

@@ -225,7 +225,7 @@ def _valid_leases(file: pathlib.Path, now: float | None = None) -> list[_Lease]:
         rows = _libvirt_leases(text)
     else:
         # names are the guests' own, and no other character of theirs ends a line
-        rows = [(words[0], words[1], words[2]) for words in map(str.split, text.split("\n")) if len(words) >= 4]
+        rows = [(fields[0], fields[1], fields[2]) for fields in map(str.split, text.split("\n")) if len(fields) >= 4]
     found = []
     for expiry, mac, address in rows:
         usable = usable_address(address)
@@ -275,9 +275,11 @@ def ask_static_map(script: pathlib.Path, node: str, guests_per_node: int, guest:
         raise SiteFault(what, error.strerror or str(error), "see ip_to_mac_script in vtorque.yml") from error
     address = usable_address(done.stdout.strip())
     if done.returncode != 0 or address is None:
-        said = " ".join((done.stderr if done.returncode else done.stdout).split())[:200]
+        answer = " ".join((done.stderr if done.returncode else done.stdout).split())[:200]
         raise SiteFault(
-            what, f"status {done.returncode}, said {said!r}, which is no address", "see ip_to_mac_script in vtorque.yml"
+            what,
+            f"status {done.returncode}, said {answer!r}, which is no address",
+            "see ip_to_mac_script in vtorque.yml",
         )
     return address
 

@@ -99,19 +99,21 @@ def reach(settings: NodeSettings, node: str, servers: t.Sequence[str], deadline:
     wanted = {*servers, *settings.may_reach, *settings.ntp_servers, *filter(None, [settings.name_server])}
     known = _addresses(sorted(wanted), Deadline.after(deadline.left_s(NAMES_S)))
 
-    def of(words: t.Iterable[str]) -> tuple[str, ...]:
-        networks = ipaddress.collapse_addresses(ipaddress.IPv4Network(one) for word in words for one in known[word])
+    def of(destinations: t.Iterable[str]) -> tuple[str, ...]:
+        networks = ipaddress.collapse_addresses(
+            ipaddress.IPv4Network(one) for word in destinations for one in known[word]
+        )
         return tuple(str(network).removesuffix("/32") for network in networks)
 
     names = of([settings.name_server] if settings.name_server else [])
     return Reach(node, of(servers), names, of(settings.ntp_servers), of(settings.may_reach))
 
 
-def _addresses(words: t.Sequence[str], deadline: Deadline) -> dict[str, tuple[str, ...]]:
+def _addresses(destinations: t.Sequence[str], deadline: Deadline) -> dict[str, tuple[str, ...]]:
     """The IPv4 networks of names, addresses and networks; a name server that is away holds nobody up."""
     found: dict[str, tuple[str, ...]] = {}
     names = []
-    for word in words:
+    for word in destinations:
         try:
             network = ipaddress.ip_network(word.strip("[]"), strict=False)
         except ValueError:
@@ -359,8 +361,8 @@ def _elements(settings: NodeSettings) -> dict[str, list[t.Any]]:
     """
     if not _marker(settings).exists():
         return {}
-    told = json.loads(_nft("", settings, "-j", "list", "ruleset", FAMILY))["nftables"]
-    found = [one[name] for one in told for name in ("map", "set") if name in one]
+    ruleset = json.loads(_nft("", settings, "-j", "list", "ruleset", FAMILY))["nftables"]
+    found = [one[name] for one in ruleset for name in ("map", "set") if name in one]
     return {str(one["name"]): one.get("elem", []) for one in found if one["table"] == TABLE}
 
 
@@ -402,11 +404,11 @@ def _marker(settings: NodeSettings) -> pathlib.Path:
     return settings.run_dir / "network_rules"
 
 
-def _nft(text: str, settings: NodeSettings, *words: str) -> str:
+def _nft(text: str, settings: NodeSettings, *arguments: str) -> str:
     """One command, or a text of several: all of it or nothing."""
     try:
         done = subprocess.run(
-            [str(settings.nft), *(words or ("-f", "-"))], input=f"{text}\n", capture_output=True, text=True,
+            [str(settings.nft), *(arguments or ("-f", "-"))], input=f"{text}\n", capture_output=True, text=True,
             timeout=ASKED_S, check=False, env=TOOL_ENVIRONMENT,
         )  # fmt: skip
         why = "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"status {done.returncode}"

@@ -156,8 +156,8 @@ def read_all() -> tuple[Entry, ...]:
         VTorqueError: the kernel does not tell it.
     """
     with _open() as peer:
-        said = _answer(peer, written(RTM_GETNEIGH, NLM_F_DUMP), "the neighbour table")
-        found = [read_entry(sequence, content) for kind, sequence, content in said if kind == RTM_NEWNEIGH]
+        answer = _answer(peer, written(RTM_GETNEIGH, NLM_F_DUMP), "the neighbour table")
+        found = [read_entry(sequence, content) for kind, sequence, content in answer if kind == RTM_NEWNEIGH]
     return tuple(filter(None, found))
 
 

@@ -136,14 +136,14 @@ def blame(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG
     # -U: a guest may be running on it; the image is never written, so what is read is true
     argv: list[str | pathlib.Path] = [qemu_img, "info", "-U", "--output=json", "-f", image.format, image.path]
     try:
-        told = run_qemu_img(argv, deadline, ImageFault)
+        checked = run_qemu_img(argv, deadline, ImageFault)
     except ImageFault as error:
         # its status is the same for what is damaged and for what does not answer: its words are the system's
         for number in OUT_OF_REACH:
             if os.strerror(number) in error.why:
                 raise unreadable(image, image.path, OSError(number, error.why)) from None
         raise
-    _whole(f"image {image.name}", _told(told, image.path))
+    _whole(f"image {image.name}", _told(checked, image.path))
 
 
 def _told(text: str, path: pathlib.Path) -> dict[str, t.Any]:
@@ -186,11 +186,11 @@ def run_qemu_img(
     """
     what = f"{pathlib.Path(argv[0]).name} {argv[1]}"
     timeout_s = deadline.left_s(longest_s)
-    with _unseen("stdout") as out, _unseen("stderr") as words:
+    with _unseen("stdout") as out, _unseen("stderr") as errors:
         try:
             process = subprocess.Popen(
                 list(map(str, argv)), env=TOOL_ENVIRONMENT,
-                stdin=subprocess.DEVNULL, stdout=out, stderr=words,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
             )  # fmt: skip
         except FileNotFoundError as error:
             raise NodeFault(f"{argv[0]} is missing", str(error), "install qemu-utils", cause="programs") from error
@@ -207,10 +207,10 @@ def run_qemu_img(
                 process.kill()
                 raise
         if process.returncode not in good:
-            said = " ".join(_written(words, 4096).split())[:500] or f"status {process.returncode}"
+            reason = " ".join(_written(errors, 4096).split())[:500] or f"status {process.returncode}"
             if process.returncode < 0:
-                said = f"was ended by signal {-process.returncode}: it took more than an image needs; {said}"
-            raise fault(what, said)
+                reason = f"was ended by signal {-process.returncode}: it took more than an image needs; {reason}"
+            raise fault(what, reason)
         return _written(out, WORDS_BYTES)
 
 

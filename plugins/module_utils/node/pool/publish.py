@@ -20,7 +20,7 @@ from .checksum import Advance, copy, nobody_looks
 from .disk_format import DiskHeader
 from .images import Image
 from .revision import Wanted, check_name, newest, open_source, record_of
-from .staging_area import RETIRED, settle, told, workplace
+from .staging_area import RETIRED, explain_os_errors, settle, workplace
 
 CHECK_S = 1800.0
 """For qemu-img's walk through a disk: 20 GiB of it take seconds."""
@@ -70,7 +70,7 @@ def publish(
             # for qemu, which is not root; nobody else knows its name
             stage.chmod(0o711)
             trial(_staged(stage, record))
-        with told(what, pool):
+        with explain_os_errors(what, pool):
             name = _appear(stage, record, pool)
     return images.find(name, pool, owner_uid=owner_uid)
 

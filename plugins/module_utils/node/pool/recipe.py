@@ -115,8 +115,8 @@ class Recipe:
             OSError: a source cannot be read.
         """
         files = sorted((file.path, file.mode, file.digest()) for file in self.files)
-        told = [sorted(set(self.packages)), files, self.commands]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        content = [sorted(set(self.packages)), files, self.commands]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def read(path: pathlib.Path) -> Recipe:
@@ -165,7 +165,7 @@ def parse(text: str, path: pathlib.Path) -> Recipe:
     recipe = reader.recipe(root)
     if reader.faults:
         # as somebody reads the file
-        raise RecipeErrors(path, [f"line {line}: {words}" for line, words in sorted(reader.faults)])
+        raise RecipeErrors(path, [f"line {line}: {fault}" for line, fault in sorted(reader.faults)])
     return recipe
 
 
@@ -245,17 +245,17 @@ class _Reader:
             if len(self.faults) == count:
                 self.fault(node, "files", "a file without a path")
             return None
-        said = {key: self.text(value, key) for key, value in known.items()}
-        path = said.get("path") or ""
+        values = {key: self.text(value, key) for key, value in known.items()}
+        path = values.get("path") or ""
         if why := _objection(path):
             self.fault(known["path"], path or "path", why)
-        if said.get("owner", "root") != "root":
-            self.fault(known["owner"], f"{path}: owner {said['owner']}", "files of an image are root's")
-        mode = said.get("mode", MODE) or ""
+        if values.get("owner", "root") != "root":
+            self.fault(known["owner"], f"{path}: owner {values['owner']}", "files of an image are root's")
+        mode = values.get("mode", MODE) or ""
         if not _MODE.fullmatch(mode) or int(mode, 8) & 0o022:
             self.fault(known["mode"], f"{path}: mode {mode}",
                        "three octal digits, and nobody but root may write (0644, 0755, 0600)")  # fmt: skip
-        content, source = said.get("content"), said.get("source")
+        content, source = values.get("content"), values.get("source")
         if ("content" in known) == ("source" in known):
             self.fault(node, path, "has either content or a source")
         place = self.source(known["source"], path, source) if source else None

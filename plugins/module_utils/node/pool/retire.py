@@ -17,7 +17,7 @@ from ...wire.messages import IMAGE_NAME
 from ..state import directories
 from . import images
 from .disk_format import backing_file
-from .staging_area import RETIRED, settle, told, workplace
+from .staging_area import RETIRED, explain_os_errors, settle, workplace
 
 PROC = pathlib.Path("/proc")
 
@@ -113,7 +113,7 @@ def remove(entry: str, pool: pathlib.Path, guests_dir: pathlib.Path, *, owner_ui
     """
     images.believe_pool(pool, owner_uid=owner_uid)
     what = f"image {entry} was not deleted"
-    with workplace(pool, what, owner_uid=owner_uid) as gone, told(what, pool):
+    with workplace(pool, what, owner_uid=owner_uid) as gone, explain_os_errors(what, pool):
         refuse_used(entry, pool, guests_dir)
         if not os.path.lexists(pool / entry):
             raise UserFault(f"image {entry}", f"no such image in {pool}", "vmgr image list")

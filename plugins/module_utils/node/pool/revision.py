@@ -116,17 +116,17 @@ def same(wanted: Wanted, before: Image, *, advance: Advance = nobody_looks) -> b
              (wanted.initrd, there.get("initrd_sha256"), before.boot.initrd))  # fmt: skip
     if wanted.disk and bool(wanted.initrd) != bool(before.boot.initrd):
         return False
-    return all(path is None or _holds(path, known, kept, advance) for path, known, kept in files)
+    return all(path is None or _holds(path, known, present, advance) for path, known, present in files)
 
 
-def _holds(path: pathlib.Path, known: str | None, kept: pathlib.Path | None, advance: Advance) -> bool:
+def _holds(path: pathlib.Path, known: str | None, present: pathlib.Path | None, advance: Advance) -> bool:
     """Has a file this digest, or, where none is known, what that file has?"""
     with open_source(path) as stream:
-        if kept is None or os.fstat(stream.fileno()).st_size != kept.stat().st_size:
+        if present is None or os.fstat(stream.fileno()).st_size != present.stat().st_size:
             return False
         found = digest(stream, advance)
     if not known:
-        with kept.open("rb", buffering=0) as other:
+        with present.open("rb", buffering=0) as other:
             known = digest(other)
     return found == known
 
@@ -176,9 +176,9 @@ def _check_words(record: t.Mapping[str, t.Any]) -> None:
     what = f"image {record['name']}"
     if not record["distro"]:
         raise UserFault(what, "of which distribution is it?", "debian, ubuntu, redhat, centos, rocky, alma or osv")
-    for key, words in {**record, **record["boot"]}.items():
-        if isinstance(words, str) and not words.isprintable():
-            raise UserFault(what, f"{key} {words[:80]!a} holds what is no text")
+    for key, text in {**record, **record["boot"]}.items():
+        if isinstance(text, str) and not text.isprintable():
+            raise UserFault(what, f"{key} {text[:80]!a} holds what is no text")
     for key in ("distro", "arch", "description", "inputs"):
         if not re.fullmatch({**images.RECORD_FORMS, **images.OPTIONAL_FORMS}[key], record[key]):
             raise UserFault(what, f"{key} {record[key][:80]!a} is not of the form demanded, or too long")

@@ -53,7 +53,7 @@ def workplace(pool: pathlib.Path, what: str, *, owner_uid: int = 0) -> t.Iterato
     """
     if os.geteuid() != owner_uid:
         raise UserFault(what, "the pool is root's", "call it as root")
-    with told(what, pool):
+    with explain_os_errors(what, pool):
         take_away_left(pool)
         lock = _lock(pool)
         place = lock.path.with_suffix("")
@@ -75,7 +75,7 @@ def _remove(place: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def told(what: str, pool: pathlib.Path) -> t.Iterator[None]:
+def explain_os_errors(what: str, pool: pathlib.Path) -> t.Iterator[None]:
     """Tell what the system says as the site's fault.
 
     Args:

@@ -65,8 +65,8 @@ def look(path: str, max_mib: int) -> OwnImage:
         had, most = header.virtual_bytes >> 20, max_mib
         raise UserFault(what, f"is a disk of {had} MiB; the site allows {most} MiB (image_max)")
     # microseconds: file servers and their clients need not keep the same figures after them
-    told = f"{facts.st_size} {facts.st_mtime_ns // 1000} ".encode()
-    return OwnImage(header, hashlib.sha256(told + head).hexdigest())
+    stamp = f"{facts.st_size} {facts.st_mtime_ns // 1000} ".encode()
+    return OwnImage(header, hashlib.sha256(stamp + head).hexdigest())
 
 
 @leaves_nothing

@@ -85,20 +85,20 @@ def end(marks: Marks, deadline: Deadline) -> tuple[tuple[str, ...], tuple[str, .
     Returns:
         What was ended, and what is left of the job, as words.
     """
-    told: dict[int, Seen] = {}
+    signalled: dict[int, Seen] = {}
     number, pause_s = signal.SIGTERM, GRACE_S
     while ours := [seen for seen in look(marks) if seen.ours]:
         if deadline.passed:
-            return tuple(str(one) for pid, one in told.items() if pid not in _pids(ours)), tuple(map(str, ours))
+            return tuple(str(one) for pid, one in signalled.items() if pid not in _pids(ours)), tuple(map(str, ours))
         handles = [handle for seen in ours if (handle := _signal(seen.pid, marks, number)) is not None]
-        told |= {seen.pid: seen for seen in ours}
+        signalled |= {seen.pid: seen for seen in ours}
         try:
             wait_all(handles, Deadline.after(deadline.left_s(pause_s)))
         finally:
             for handle in handles:
                 handle.close()
         number, pause_s = signal.SIGKILL, ROUND_S
-    return tuple(map(str, told.values())), ()
+    return tuple(map(str, signalled.values())), ()
 
 
 def _pids(some: t.Iterable[Seen]) -> set[int]:

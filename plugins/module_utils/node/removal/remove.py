@@ -20,7 +20,7 @@ from ..guest.console import plain
 from ..network import addresses, nft_rules
 from ..state import slots
 from ..state.directories import entries
-from ..state.guest_file import read_kept
+from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
 from .inventory import end_processes
 
@@ -48,7 +48,9 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
     ]  # fmt: skip
     if there:
-        owner = next((kept.owner_uid for path in entries(directory) if (kept := read_kept(path))), None)
+        owner = next(
+            (guest_file.owner_uid for path in entries(directory) if (guest_file := read_guest_file(path))), None
+        )
         usage.keep_use(domains, {facts.name for facts in there}, settings.record_dir(job_id, start), owner)
     for facts in there:
         macs |= set(facts.macs)
@@ -57,10 +59,10 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     for pid, ended in end_processes(settings, key).items():
         removed.append(f"process {pid}" if ended else f"process {pid} of the user's, as soon as the kernel lets it end")
     for path in entries(directory):
-        kept = read_kept(path)
-        if kept is not None:
-            macs.add(kept.mac)
-        keep_console(path, settings.record_dir(job_id, start), settings, kept.owner_uid if kept else None)
+        guest_file = read_guest_file(path)
+        if guest_file is not None:
+            macs.add(guest_file.mac)
+        keep_console(path, settings.record_dir(job_id, start), settings, guest_file.owner_uid if guest_file else None)
     _delete(directory, removed)
     if macs:
         # without a bridge there is nothing to forget

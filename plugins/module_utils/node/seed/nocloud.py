@@ -208,7 +208,7 @@ def wrong_mode(value: object) -> str:
     return f"{value} is a number to YAML{f', and mode {value:04o}' if _is_integer(value) else ', and no mode'}"
 
 
-def shown(files: t.Mapping[str, str] | None, salt: str) -> str:
+def masked_seed(files: t.Mapping[str, str] | None, salt: str) -> str:
     """A seed as a diff shows it; "" for none.
 
     Args:

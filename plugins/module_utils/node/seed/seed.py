@@ -127,14 +127,14 @@ def _check(thing: t.Any) -> None:
         for text in value if isinstance(value, tuple) else (value,):
             if not isinstance(text, str):
                 continue
-            shown = repr(text)[:80] if field.repr else "the value"
+            excerpt = repr(text)[:80] if field.repr else "the value"
             if not re.fullmatch(field.metadata["pattern"], text):
-                raise SiteFault(f"seed, {field.name}", f"{shown} is not of the form demanded")
+                raise SiteFault(f"seed, {field.name}", f"{excerpt} is not of the form demanded")
             try:
                 text.encode()
             except UnicodeEncodeError:
                 # a directory server's name in another encoding: Python keeps its bytes as lone surrogates
-                raise SiteFault(f"seed, {field.name}", f"{shown} is not UTF-8", "see to the directory") from None
+                raise SiteFault(f"seed, {field.name}", f"{excerpt} is not UTF-8", "see to the directory") from None
 
 
 @leaves_nothing

@@ -17,7 +17,7 @@ FILE = "guest.json"
 
 
 @frozen
-class Kept:
+class GuestFile:
     """Root wrote it.
 
     Attributes:
@@ -38,19 +38,19 @@ class Kept:
     kind: str = SLG.name
 
 
-def write_kept(directory: pathlib.Path, kept: Kept) -> None:
+def write_guest_file(directory: pathlib.Path, guest_file: GuestFile) -> None:
     """Say of a guest's directory what it is for.
 
     Raises:
         VTorqueError: it was not written.
     """
-    files.write_json(directory / FILE, kept)
+    files.write_json(directory / FILE, guest_file)
 
 
 @leaves_nothing
-def read_kept(directory: pathlib.Path) -> Kept | None:
+def read_guest_file(directory: pathlib.Path) -> GuestFile | None:
     """None: whoever made the directory did not come far enough to say what it is for."""
     try:
-        return Kept(**files.read_json(directory / FILE))
+        return GuestFile(**files.read_json(directory / FILE))
     except (FileNotFoundError, NotADirectoryError, TypeError, VTorqueError):
         return None

@@ -99,16 +99,16 @@ class Lock:
             holder: the process.
             took_away: words for the next who holds it.
         """
-        words = f"{holder.pid} {holder.start_ticks}\n{json.dumps(list(took_away))}\n"
+        content = f"{holder.pid} {holder.start_ticks}\n{json.dumps(list(took_away))}\n"
         with contextlib.suppress(OSError):
             os.truncate(self._fd, 0)
-            os.pwrite(self._fd, words.encode("ascii"), 0)
+            os.pwrite(self._fd, content.encode("ascii"), 0)
 
     def holder(self) -> str:
         """The number of the process that signed it last; "" when nobody did."""
         return (self._lines()[0].split() or [""])[0]
 
-    def words(self) -> tuple[str, ...]:
+    def took_away(self) -> tuple[str, ...]:
         """What the last holder took away."""
         try:
             return tuple(map(str, json.loads(self._lines()[1])))
@@ -135,7 +135,7 @@ def held(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> t.It
     """
     lock = _taken(path, settings, deadline)
     try:
-        before = lock.words()
+        before = lock.took_away()
         lock.sign(ProcessId.of(os.getpid()))
         yield before
     finally:

@@ -177,19 +177,19 @@ def _serve(
     place = guest / f"{work.name}.sock"
     until = Deadline.after(deadline.left_s(START_S))
     with qemu_socket.listening(place, qemu) as listening:
-        said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
             child = _Child(work, owner, cores, settings.qemu_nbd)
-            status, size = child.run(f"{NAME}:{guest}/{work.name}", listening.fileno(), said, until)
+            status, size = child.run(f"{NAME}:{guest}/{work.name}", listening.fileno(), log_descriptor, until)
         finally:
-            os.close(said)
+            os.close(log_descriptor)
     if status != 0:
-        words = log.read_text(encoding="utf-8", errors="replace").split("\n")
-        if any(_LOCKED in line for line in words):
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+        if any(_LOCKED in line for line in lines):
             hint = "one job at a time has a disk" if work.name == DATA else "nothing may write to it while jobs read it"
             raise UserFault(what, "is in use, by another job or by a program of yours", hint)
-        told = next((line for line in words if line.strip()), f"qemu-nbd ended with status {status}")
-        raise UserFault(what, printable(told[-300:]))
+        reason = next((line for line in lines if line.strip()), f"qemu-nbd ended with status {status}")
+        raise UserFault(what, printable(reason[-300:]))
     return place, size
 
 
@@ -202,19 +202,19 @@ class _Child:
         self.cores = cores
         self.program = program
 
-    def run(self, name: str, listening: int, said: int, deadline: Deadline) -> tuple[int, int]:
+    def run(self, name: str, listening: int, log_descriptor: int, deadline: Deadline) -> tuple[int, int]:
         """Until it serves, or has failed; its exit status, and the size of the disk in bytes."""
         hearing, telling = os.pipe2(os.O_CLOEXEC)
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(name, listening, said, parent, telling)
+            self._become(name, listening, log_descriptor, parent, telling)
         os.close(telling)
         handle = os.pidfd_open(pid)  # of a child; its pipe and its end are waited for in the same way
         try:
             said_last: dict[str, t.Any] = {}
-            while self._waited(hearing, pid, deadline) and (words := os.read(hearing, 1 << 14)):
-                said_last = json.loads(words.splitlines()[-1])
+            while self._waited(hearing, pid, deadline) and (chunk := os.read(hearing, 1 << 14)):
+                said_last = json.loads(chunk.splitlines()[-1])
             self._waited(handle, pid, deadline)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if said_last and "bytes" not in said_last:
@@ -230,7 +230,7 @@ class _Child:
             raise SiteFault(self.work.what, f"{self.owner.user} waits for it in vain", "see to the home server")
         return True
 
-    def _become(self, name: str, listening: int, said: int, parent: int, telling: int) -> t.NoReturn:
+    def _become(self, name: str, listening: int, log_descriptor: int, parent: int, telling: int) -> t.NoReturn:
         """The child's whole life before it is qemu-nbd."""
         try:
             signals.settle()
@@ -246,20 +246,20 @@ class _Child:
             header = self.work.look()
             _tell(telling, {"bytes": header.virtual_bytes})
             # beyond all others first: a number may be one of those that are wanted
-            kept = [
+            inherited = [
                 os.dup2(fd, 1000 + number)
-                for number, fd in enumerate((os.open(os.devnull, os.O_RDWR), listening, said))
+                for number, fd in enumerate((os.open(os.devnull, os.O_RDWR), listening, log_descriptor))
             ]
             for target, source in ((0, 0), (1, 2), (2, 2), (_LISTEN_FD, 1), (_LOG_FD, 2)):
-                os.dup2(kept[source], target)
+                os.dup2(inherited[source], target)
             os.closerange(_LOG_FD + 1, telling)
             os.closerange(telling + 1, 1100)
             os.setsid()
             signals.die_with_nobody()
             memory.bound_server()
-            words = [name, "--fork", "--shared", "1", *self.work.options(header)]
+            argv = [name, "--fork", "--shared", "1", *self.work.options(header)]
             environment = {**USER_TOOL_ENVIRONMENT, "LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}
-            os.execve(self.program, words, environment)  # noqa: S606 - no shell is wanted
+            os.execve(self.program, argv, environment)  # noqa: S606 - no shell is wanted
         except VTorqueError as error:
             _tell(telling, error.to_dict())
         except OSError as error:

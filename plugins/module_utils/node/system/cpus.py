@@ -57,21 +57,21 @@ def _hierarchies(mounts: pathlib.Path) -> t.Iterator[pathlib.Path]:
             yield pathlib.Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), where))
 
 
-def of_node(kept: int, online: pathlib.Path = ONLINE) -> Cores:
+def of_node(reserved: int, online: pathlib.Path = ONLINE) -> Cores:
     """This node's cores without those that are kept for the host, which are the first.
 
     Args:
-        kept: how many are kept.
+        reserved: how many are kept.
         online: what the kernel says that there is.
 
     Raises:
         SiteFault: none is left.
     """
     cores = read(online.read_text(encoding="ascii"))
-    if not cores[kept:]:
+    if not cores[reserved:]:
         why = f"keeps all of this node's {len(cores)} for the host"
-        raise SiteFault(f"host_os_core_count: {kept}", why, "leave one for guests")
-    return cores[kept:]
+        raise SiteFault(f"host_os_core_count: {reserved}", why, "leave one for guests")
+    return cores[reserved:]
 
 
 def read(text: str) -> Cores:

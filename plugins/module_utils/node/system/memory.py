@@ -63,7 +63,7 @@ def limit_mib(spec: GuestSpec, host_ram_mib: int) -> int:
     return spec.ram_mib + max(host_ram_mib, overhead_mib(spec)) + emulated
 
 
-def kept(specs: t.Sequence[GuestSpec], host_ram_mib: int) -> tuple[int, str]:
+def reserved_memory(specs: t.Sequence[GuestSpec], host_ram_mib: int) -> tuple[int, str]:
     """How much of a node's memory guests may not have: the host's share, out of which qemu's is paid, or that.
 
     Args:

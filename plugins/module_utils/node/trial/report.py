@@ -99,7 +99,7 @@ class Seen:
     Attributes:
         seconds: from its start until it was up; without that, until it was given up.
         ended: how it ended by itself, or "".
-        told: what it told.
+        lines: what it told.
         stage: how far its console shows that it came.
         last_words: of its console.
         nothing_to_boot: the firmware's words, or "".
@@ -111,7 +111,7 @@ class Seen:
 
     seconds: float
     ended: str = ""
-    told: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     stage: str = ""
     last_words: str = ""
     nothing_to_boot: str = ""
@@ -122,7 +122,7 @@ class Seen:
 
     def values(self, key: str) -> tuple[str, ...]:
         """What was told behind this word."""
-        return tuple(line[len(key) + 1 :] for line in self.told if line.startswith(f"{key} "))
+        return tuple(line[len(key) + 1 :] for line in self.lines if line.startswith(f"{key} "))
 
     def value(self, key: str) -> str | None:
         """The first of `values`, or None."""
@@ -169,7 +169,7 @@ def report_of(seen: Seen) -> Report:
     # of what is dead nothing else is to be told
     if up or not (seen.nothing_to_boot or seen.panic or seen.ended):
         findings += _cloud_init(seen)
-    if up and "end" in seen.told:
+    if up and "end" in seen.lines:
         findings += [*_system(seen), *(_time(cost) for cost in costs[:SHOWN_COSTS] if cost.seconds >= COSTLY_S)]
     startup = seen.value("startup") or ""
     return Report(round(seen.seconds, 1) if up else None, seen.emulated, startup, tuple(findings), costs)
@@ -179,17 +179,17 @@ def _boots(seen: Seen, *, up: bool) -> TrialFinding:
     by = ", by emulation" if seen.emulated else ""
     if up:
         return TrialFinding("boots", OK, f"up after {seen.seconds:.1f} s{by}")
-    words = f"its console ends with: {seen.last_words}" if seen.last_words else "its console is silent"
+    ending = f"its console ends with: {seen.last_words}" if seen.last_words else "its console is silent"
     if seen.nothing_to_boot:
         remedy = "is it a bootable disk? --boot uefi, or --kernel, for those that do not boot by BIOS"
         return TrialFinding("boots", BAD, f"the firmware found nothing to boot ({seen.nothing_to_boot})", remedy)
     if seen.panic:
-        return TrialFinding("boots", BAD, seen.panic, words)
+        return TrialFinding("boots", BAD, seen.panic, ending)
     if seen.ended:
-        return TrialFinding("boots", BAD, f"it ended after {seen.seconds:.0f} s: {seen.ended}", words)
+        return TrialFinding("boots", BAD, f"it ended after {seen.seconds:.0f} s: {seen.ended}", ending)
     if seen.login or (seen.value("begun") is None and "cloud-init" in seen.stage):
         return TrialFinding("boots", OK, f"it came so far within {seen.seconds:.0f} s{by}: {_far(seen)}")
-    remedy = f"--boot-timeout gives it longer; {words}" if seen.stage or seen.value("begun") else words
+    remedy = f"--boot-timeout gives it longer; {ending}" if seen.stage or seen.value("begun") else ending
     return TrialFinding("boots", BAD, f"it was not up after {seen.seconds:.0f} s{by}: {_far(seen)}", remedy)
 
 
@@ -204,22 +204,22 @@ def _far(seen: Seen) -> str:
 def _cloud_init(seen: Seen) -> list[TrialFinding]:
     if seen.value("begun") is None and seen.value("up") is None:
         if "cloud-init" in seen.stage:
-            words, remedy = "is there, and did not take its seed", "NoCloud must be in its datasource_list"
+            problem, remedy = "is there, and did not take its seed", "NoCloud must be in its datasource_list"
         else:
-            words, remedy = "told nothing: it is not there, is switched off, or does not look for a NoCloud seed", (
+            problem, remedy = "told nothing: it is not there, is switched off, or does not look for a NoCloud seed", (
                 "install cloud-init, with datasource_list: [NoCloud, None]"
             )  # fmt: skip
-        return [TrialFinding("cloud-init", BAD, words, remedy)]
+        return [TrialFinding("cloud-init", BAD, problem, remedy)]
     # "/usr/bin/cloud-init 22.4.2"
     version = (seen.value("cloud-init") or "").rpartition(" ")[2]
     findings = [TrialFinding("cloud-init", OK, f"{version} took its seed by NoCloud".lstrip())]
     sources = seen.value("sources")
-    if "end" in seen.told and sources is not None:
+    if "end" in seen.lines and sources is not None:
         others = [word for word in re.findall(r"\w+", sources) if word not in ("NoCloud", "None")]
         if others:
-            shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-            words = f"cloud-init may look for others than NoCloud: {shown}"
-            findings.append(TrialFinding("sources", WARN, words, "datasource_list: [NoCloud, None]"))
+            listed = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+            problem = f"cloud-init may look for others than NoCloud: {listed}"
+            findings.append(TrialFinding("sources", WARN, problem, "datasource_list: [NoCloud, None]"))
     return findings
 
 
@@ -230,11 +230,11 @@ def _system(seen: Seen) -> list[TrialFinding]:
     )
     findings = [found]
     if brought := seen.values("identity"):
-        words = f"brings what each guest has of its own: {', '.join(brought)}"
-        findings.append(TrialFinding("identity", WARN, words, "empty /etc/machine-id, remove host keys"))
+        problem = f"brings what each guest has of its own: {', '.join(brought)}"
+        findings.append(TrialFinding("identity", WARN, problem, "empty /etc/machine-id, remove host keys"))
     if users := seen.values("user"):
-        words = f"has users of its own: {', '.join(users)}"
-        findings.append(TrialFinding("users", WARN, words, "remove them: their ids may be those of your users"))
+        problem = f"has users of its own: {', '.join(users)}"
+        findings.append(TrialFinding("users", WARN, problem, "remove them: their ids may be those of your users"))
     return findings
 
 
@@ -249,7 +249,7 @@ def _costs(seen: Seen) -> tuple[Cost, ...]:
         if match := _SPAN.fullmatch(span):
             minutes, seconds, milliseconds = match.groups()
             total = 60 * int(minutes or 0) + float(seconds or 0) + float(milliseconds or 0) / 1000
-            advice = next((words for part, words in _ADVICE if part in what), "")
+            advice = next((advice_text for part, advice_text in _ADVICE if part in what), "")
             found.append(Cost(what, round(total, 3), advice))
     # a device is there when something else was done
     counted = [cost for cost in found if not cost.what.endswith(".device") and "vtorque-trial" not in cost.what]

@@ -185,7 +185,7 @@ def test_sweep_that_does_not_come(
         os.utime(settings.run_dir / doctor.SWEPT, (when, when))
     finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
     assert seen(finding) == expected
-    assert ("vtorque-sweep" in finding.told) is (expected[0] == "bad")
+    assert ("vtorque-sweep" in finding.explanation) is (expected[0] == "bad")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_parser
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_parser import (
     NotEntries,
+    read_compiled,
     read_entries,
-    read_kept,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,7 +32,7 @@ def unread(_text: str) -> list[policy_parser.Entry]:
 
 
 def test_what_was_read_once_is_not_read_again(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = read_kept(TEXT, place)
+    first = read_compiled(TEXT, place)
     assert first == read_entries(TEXT)
     assert [(entry.name, entry.raw, entry.line) for entry in first][3:] == [
         ("host_os_core_count", 2, 4),
@@ -40,9 +40,9 @@ def test_what_was_read_once_is_not_read_again(place: pathlib.Path, monkeypatch: 
     ]
     assert place.stat().st_mode & 0o777 == 0o400
     monkeypatch.setattr(policy_parser, "read_entries", unread)
-    assert read_kept(TEXT, place) == first
+    assert read_compiled(TEXT, place) == first
     with pytest.raises(AssertionError, match="read again"):
-        read_kept(f"{TEXT}domain: x\n", place)
+        read_compiled(f"{TEXT}domain: x\n", place)
 
 
 @pytest.mark.parametrize(
@@ -51,29 +51,29 @@ def test_what_was_read_once_is_not_read_again(place: pathlib.Path, monkeypatch: 
      '{"form": 1, "sha256": "DIGEST", "entries": [{"nobody": 1}]}', '{"form": 1, "sha256": "DIGEST", "entries": 7}'],
 )  # fmt: skip
 def test_what_is_not_as_it_was_kept_is_read_anew(place: pathlib.Path, spoiled: str) -> None:
-    wanted = read_kept(TEXT, place)
+    wanted = read_compiled(TEXT, place)
     digest = json.loads(place.read_text())["sha256"]
     place.chmod(0o600)
     place.write_text(spoiled.replace("DIGEST", digest))
-    assert read_kept(TEXT, place) == wanted
+    assert read_compiled(TEXT, place) == wanted
     assert json.loads(place.read_text())["entries"][0]["name"] == "bridge"
 
 
 def test_what_others_could_have_written_is_not_believed(place: pathlib.Path) -> None:
-    wanted = read_kept(TEXT, place)
+    wanted = read_compiled(TEXT, place)
     place.write_text(place.read_text().replace("br7", "br8"))
-    assert read_kept(TEXT, place)[0].raw == "br8"  # root may say so
+    assert read_compiled(TEXT, place)[0].raw == "br8"  # root may say so
     place.chmod(0o666)
-    assert read_kept(TEXT, place) == wanted
+    assert read_compiled(TEXT, place) == wanted
     link = place.with_name("link.json")
     link.symlink_to(place)
-    assert read_kept(TEXT, link) == wanted
+    assert read_compiled(TEXT, link) == wanted
 
 
 def test_no_directory_and_no_room_are_no_fault(tmp_path: pathlib.Path) -> None:
-    assert read_kept(TEXT, tmp_path / "none" / "policy.json") == read_entries(TEXT)
+    assert read_compiled(TEXT, tmp_path / "none" / "policy.json") == read_entries(TEXT)
     (tmp_path / "policy.json").mkdir()
-    assert read_kept(TEXT, tmp_path / "policy.json") == read_entries(TEXT)
+    assert read_compiled(TEXT, tmp_path / "policy.json") == read_entries(TEXT)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_no_directory_and_no_room_are_no_fault(tmp_path: pathlib.Path) -> None:
 )
 def test_what_json_cannot_say_is_not_kept(place: pathlib.Path, value: str) -> None:
     for _again in range(2):
-        (kept,), (wanted,) = read_kept(f"bridge: {value}\n", place), read_entries(f"bridge: {value}\n")
+        (kept,), (wanted,) = read_compiled(f"bridge: {value}\n", place), read_entries(f"bridge: {value}\n")
         assert (type(kept.raw), kept.text, kept.wrong) == (type(wanted.raw), wanted.text, wanted.wrong)
     assert not place.exists() or "!!" in value
 
@@ -97,7 +97,7 @@ def test_kept_is_what_is_read(tmp_path: pathlib.Path, words: dict[str, str], quo
         wanted = repr(read_entries(text))
     except NotEntries as error:
         with pytest.raises(NotEntries, match=f"^{re.escape(str(error))}$"):
-            read_kept(text, place)
+            read_compiled(text, place)
     else:
-        assert repr(read_kept(text, place)) == wanted
-        assert repr(read_kept(text, place)) == wanted
+        assert repr(read_compiled(text, place)) == wanted
+        assert repr(read_compiled(text, place)) == wanted

@@ -72,7 +72,7 @@ def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, wo
     (tmp_path / "mom_priv/config").write_text(config)
     finding = node_checks.look_at_alarm(Policy(prologue_timeout=timeout), tmp_path)
     assert finding.state == state
-    assert words in finding.told
+    assert words in finding.explanation
     assert bool(finding.words) == bool(words)
 
 

@@ -301,7 +301,7 @@ def test_nothing_goes_while_an_overlay_is_put_on_a_copy(settings: NodeSettings) 
     add(settings.pool, "other@1")
     cache = fetched(settings, "other@1")
     hearing, saying = os.pipe()
-    with cache.kept():
+    with cache.hold_copies():
         if (pid := os.fork()) == 0:
             os.write(saying, b"begun")
             cache_of(settings).remove("other@1")

@@ -25,7 +25,7 @@ def console(tmp_path: pathlib.Path) -> Console:
 
 def test_a_console_that_does_not_exist_yet_is_silent(console: Console) -> None:
     assert console.read() == 0
-    assert console.told() == "its console is silent"
+    assert console.describe() == "its console is silent"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_failed_is_told_in_the_guests_words_without_its_escapes(console: Co
 def test_how_far_a_guest_came_is_recognised(console: Console, text: str, words: str) -> None:
     console.path.write_text(f"{text}\n")
     console.read()
-    assert words in console.told()
+    assert words in console.describe()
 
 
 def test_the_first_words_of_a_panic_are_kept(console: Console) -> None:

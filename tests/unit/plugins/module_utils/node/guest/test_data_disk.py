@@ -12,7 +12,10 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import data_disk
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.user_disk import LOG
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -29,9 +32,9 @@ class Node:
         self.done = Done(0, "")
         monkeypatch.setattr(data_disk, "order_all", self._order_all)
         for rank in (0, 1):
-            kept = Kept(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
+            kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
             self.guest(rank).mkdir(parents=True)
-            write_kept(self.guest(rank), kept)
+            write_guest_file(self.guest(rank), kept)
 
     def guest(self, rank: int) -> pathlib.Path:
         return self.settings.start_dir(JOB, 1) / f"vn1-{rank + 1}"

@@ -16,7 +16,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import security_updates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -41,10 +44,10 @@ class Node:
         self.silent: VTorqueError | None = None
         monkeypatch.setattr(security_updates, "order_all", self._order_all)
         for rank in (0, 1):
-            kept = Kept(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
+            kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
             directory = self.settings.start_dir(JOB, 1) / kept.name
             directory.mkdir(parents=True)
-            write_kept(directory, kept)
+            write_guest_file(directory, kept)
 
     def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
         self.told = {channel.name: script for channel, script in orders}
@@ -122,8 +125,8 @@ def test_what_a_guest_says_is_read_strictly(node: Node, done: Done, outcome: str
 
 def test_a_guest_of_osv_has_no_packages(node: Node) -> None:
     """And no root that could be asked."""
-    kept = Kept(0, 1, "vn1-1", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=OSV.name)
-    write_kept(node.settings.start_dir(JOB, 1) / kept.name, kept)
+    kept = GuestFile(0, 1, "vn1-1", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=OSV.name)
+    write_guest_file(node.settings.start_dir(JOB, 1) / kept.name, kept)
     assert [one.name for one in node.install()] == ["vn1-2"]
     assert set(node.told) == {"vn1-2"}
 

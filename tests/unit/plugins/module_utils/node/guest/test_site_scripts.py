@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import site_scripts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
@@ -38,11 +41,11 @@ class Site:
         self.told = {channel.name: script for channel, script in orders}
         return {name: self.done.get(name, Done(0, "")) for name in self.told}
 
-    def guest(self, rank: int, kind: str = "slg") -> Kept:
-        kept = Kept(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=kind)
+    def guest(self, rank: int, kind: str = "slg") -> GuestFile:
+        kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=kind)
         directory = self.settings.start_dir(JOB, 1) / kept.name
         directory.mkdir(parents=True)
-        write_kept(directory, kept)
+        write_guest_file(directory, kept)
         return kept
 
     def script(self, name: str, text: str = "#!/bin/sh\nexit 0\n") -> pathlib.Path:

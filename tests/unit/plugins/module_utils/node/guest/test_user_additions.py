@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import user_additions
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -36,10 +39,10 @@ class Node:
         return {name: self.done.get(name, Done(0, "")) for name in self.told}
 
     def guest(self, rank: int, *, has: bool = True) -> None:
-        kept = Kept(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
+        kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
         directory = self.settings.start_dir(JOB, 1) / kept.name
         directory.mkdir(parents=True)
-        write_kept(directory, kept)
+        write_guest_file(directory, kept)
         if has:
             (directory / user_additions.HAS).touch()
 

@@ -22,7 +22,7 @@ import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import osv_console, osv_probe
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed import read_iso, render, write_iso
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import GuestFile
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.osv_rest import Rest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
@@ -31,7 +31,7 @@ from ...osv_server import OsvServer
 from ..seed.test_seed import SEED
 
 OSV_SEED = dataclasses.replace(SEED, distro="osv", vcpus=3, domain="hpc.example")
-KEPT = Kept(0, 1, "vcn1-1", "52:54:00:00:01:01", "uuid", SEED.token, 1001, "digest", kind="osv")
+KEPT = GuestFile(0, 1, "vcn1-1", "52:54:00:00:01:01", "uuid", SEED.token, 1001, "digest", kind="osv")
 
 
 def test_seed_is_what_osvs_cloud_init_reads(tmp_path: pathlib.Path) -> None:

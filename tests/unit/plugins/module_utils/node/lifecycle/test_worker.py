@@ -39,7 +39,7 @@ STEPS = {
     "image": (images, "find"),
     "slot": (slots, "take"),
     "guest's directory": (build, "make_directory"),
-    "what it says": (build, "write_kept"),
+    "what it says": (build, "write_guest_file"),
     "address of the node": (addresses, "node_address"),
     "overlay": (overlay, "make_overlay"),
     "seed": (seed, "write_iso"),

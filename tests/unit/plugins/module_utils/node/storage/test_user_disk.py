@@ -19,7 +19,10 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import user_image
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import user_disk
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -50,7 +53,7 @@ class Node:
         self.guests += 1
         guest = self.settings.guests_dir / KEY / f"vn1-{self.guests}"
         guest.mkdir(parents=True)
-        write_kept(guest, Kept(0, self.guests, guest.name, "52:54:00:00:01:01", "u", "f00d", ALICE.uid, "d"))
+        write_guest_file(guest, GuestFile(0, self.guests, guest.name, "52:54:00:00:01:01", "u", "f00d", ALICE.uid, "d"))
         return guest
 
     def serve(self, path: pathlib.Path, **changes: t.Any) -> pathlib.Path:

@@ -20,7 +20,10 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import Kept, write_kept
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import virtiofsd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
@@ -39,7 +42,7 @@ class Node:
         self.settings = NodeSettings("cn1", 1, state_dir=place / "state", run_dir=place / "run")
         self.guest = self.settings.guests_dir / KEY / "vcn1-1"
         self.guest.mkdir(parents=True)
-        write_kept(self.guest, Kept(0, 1, "vcn1-1", "52:54:00:00:01:01", "u", "f00d", OWNER.uid, "d"))
+        write_guest_file(self.guest, GuestFile(0, 1, "vcn1-1", "52:54:00:00:01:01", "u", "f00d", OWNER.uid, "d"))
         self.home = place / "home, with a comma"
         self.home.mkdir(mode=0o700)
         os.chown(self.home, OWNER.uid, OWNER.gid)

@@ -29,8 +29,8 @@ def test_a_site_that_keeps_little_for_the_host_does_not_end_healthy_guests() -> 
 
 
 def test_the_host_keeps_its_share_or_what_the_hypervisor_needs() -> None:
-    assert memory.kept((SPEC,), 2048) == (2048, "the host")
-    assert memory.kept((SPEC, SPEC), 0) == (2 * OVERHEAD, "the hypervisor")
+    assert memory.reserved_memory((SPEC,), 2048) == (2048, "the host")
+    assert memory.reserved_memory((SPEC, SPEC), 0) == (2 * OVERHEAD, "the hypervisor")
 
 
 def test_a_node_has_memory() -> None:

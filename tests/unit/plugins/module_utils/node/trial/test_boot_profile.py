@@ -29,7 +29,7 @@ TOLD = (
 
 
 def profile(*told: str, seconds: float = 22.0, **more: str) -> Profile:
-    seen = Seen(seconds, told=told, **more)
+    seen = Seen(seconds, lines=told, **more)
     return profile_of(seen, report_of(seen))
 
 

@@ -35,7 +35,7 @@ def found(report: Report, check: str) -> str:
 
 
 def test_a_good_image_is_told_with_what_it_costs() -> None:
-    report = report_of(Seen(24.5, told=TOLD))
+    report = report_of(Seen(24.5, lines=TOLD))
     assert report.good
     assert report.seconds == 24.5
     assert report.startup == "1.9s (kernel) + 19.2s (userspace) = 21.1s."
@@ -95,7 +95,7 @@ def test_of_what_is_dead_nothing_else_is_told() -> None:
 
 def test_garbage_in_a_report_does_no_harm() -> None:
     told = (*TOLD[:-1], "unit", "unit x y", "module 1.s a", "unit 99999999999999999999s a", "sources", "user", "end")
-    report = report_of(Seen(1.0, told=told))
+    report = report_of(Seen(1.0, lines=told))
     assert report.good
     assert report.costs[0].what == "a"
 

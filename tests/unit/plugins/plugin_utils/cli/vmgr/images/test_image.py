@@ -216,7 +216,7 @@ def test_a_silent_batch_server_is_no_leave(call: VmgrCall, tmp_path: pathlib.Pat
     assert call("image", "delete", "tiny@9", "--force") == ["deleted tiny@9"]
 
 
-DEBIAN = Seen(18.44, told=("begun 9.3", "up 18.0", "cloud-init cloud-init 22.4.2", "sshd /usr/sbin/sshd", "end"))
+DEBIAN = Seen(18.44, lines=("begun 9.3", "up 18.0", "cloud-init cloud-init 22.4.2", "sshd /usr/sbin/sshd", "end"))
 DEAD = Seen(2.0, nothing_to_boot="No bootable device", emulated="no kvm")
 
 
@@ -298,7 +298,7 @@ def test_a_time_that_is_none_is_refused(call: VmgrCall, disk: pathlib.Path, seco
 
 
 PROFILED = (
-    *DEBIAN.told[:-1], "unit 9.5s snapd.service", "mark userspace 2.500", "span ssh.service 16.000 17.250", "end",
+    *DEBIAN.lines[:-1], "unit 9.5s snapd.service", "mark userspace 2.500", "span ssh.service 16.000 17.250", "end",
 )  # fmt: skip
 
 
@@ -310,7 +310,7 @@ def test_where_the_seconds_of_a_boot_went(
 
     def boot(image: Image, *_others: object, **_more: object) -> Seen:
         booted.append(image.name)
-        return Seen(18.44, told=PROFILED, emulated="no kvm")
+        return Seen(18.44, lines=PROFILED, emulated="no kvm")
 
     monkeypatch.setattr(trial, "boot", boot)
     lines = call("image", "profile", "tiny@9", "--svg", tmp_path / "boot.svg")
