@@ -44,8 +44,8 @@ class ActionModule(ActionBase):
                 result.update(self._bring(recipe, dest, task_vars or {}))
         except RecipeErrors as error:
             count = f"{len(error.faults)} faults" if len(error.faults) > 1 else "1 fault"
-            told = f"{error.what}, {count}, {error.hint}: {'; '.join(error.faults)}"
-            return {**result, "failed": True, "msg": told, "faults": list(error.faults)}
+            message = f"{error.what}, {count}, {error.hint}: {'; '.join(error.faults)}"
+            return {**result, "failed": True, "msg": message, "faults": list(error.faults)}
         except VTorqueError as error:
             return {**result, "failed": True, "msg": str(error), "faults": [str(error)]}
         return result

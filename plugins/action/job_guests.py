@@ -174,8 +174,8 @@ class ActionModule(JobAction):
             timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else 60.0
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
-                told = map_of(plan, hosts, call.node, timeout_s)
-                call.say(json.dumps(form.to_dict(told), ensure_ascii=True).encode("ascii"))
+                job_map = map_of(plan, hosts, call.node, timeout_s)
+                call.say(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
 
             late = early_login.site_speaks_first(self._config)
             if not late:

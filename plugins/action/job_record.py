@@ -45,13 +45,13 @@ class ActionModule(JobAction):
 
     def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
         """Write or remove the records of this start."""
-        kept = pathlib.Path(args["records_dir"]) / place.key
+        directory = pathlib.Path(args["records_dir"]) / place.key
         before = sorted(name for name in (*layout.SHELL_FILES, layout.PLAN) if place.file(name).exists())
         if args["state"] == "absent":
-            return self._absent(place, kept, before)
-        return self._ready(place, kept, before)
+            return self._absent(place, directory, before)
+        return self._ready(place, directory, before)
 
-    def _ready(self, place: JobPlace, kept: pathlib.Path, before: list[str]) -> Outcome:
+    def _ready(self, place: JobPlace, directory: pathlib.Path, before: list[str]) -> Outcome:
         after = sorted({*before, *layout.SHELL_FILES})
         if self.checking:
             return Outcome(before != after, before, after)
@@ -67,11 +67,11 @@ class ActionModule(JobAction):
             with phase(place, "record"):
                 write_access(place, plan, guests)
                 files.write_json(place.file(layout.READY), ready, reader_uid=plan.owner.uid)
-            self._keep(place, kept, plan, guests)
+            self._keep(place, directory, plan, guests)
             shell_link.point(shell, place.run_dir, place.root)  # last: the shell believes nothing that is not linked
         return Outcome(changed, before, after)
 
-    def _absent(self, place: JobPlace, kept: pathlib.Path, before: list[str]) -> Outcome:
+    def _absent(self, place: JobPlace, directory: pathlib.Path, before: list[str]) -> Outcome:
         links = shell_link.links_to(place.run_dir, place.root)
         if self.checking:
             return Outcome(bool(before or links), before, [])
@@ -81,7 +81,7 @@ class ActionModule(JobAction):
         gone += remove(place.file(name) for name in layout.SHELL_FILES)
         if plan is not None:
             guests = [(node, facts) for node in plan.parts for facts in read_guests(place, node)]
-            self._keep(place, kept, plan, guests, ended=time.time())
+            self._keep(place, directory, plan, guests, ended=time.time())
         kinds = (layout.StepFile.GUESTS, layout.StepFile.BARE, layout.StepFile.PHASE, layout.StepFile.UPDATES)
         gone += remove(
             [place.file(layout.PLAN), *(path for kind in kinds for path in place.run_dir.glob(kind.pattern))]
@@ -91,14 +91,14 @@ class ActionModule(JobAction):
     def _keep(
         self,
         place: JobPlace,
-        kept: pathlib.Path,
+        directory: pathlib.Path,
         plan: JobPlan,
         guests: list[tuple[str, GuestFacts]],
         ended: float | None = None,
     ) -> None:
         """Write the job's record, which outlives the job and which its owner may read."""
-        files.make_record_directory(kept, plan.owner.uid)
-        known = writer.read_former(kept)
+        files.make_record_directory(directory, plan.owner.uid)
+        known = writer.read_former(directory)
         record = {
             "user": plan.owner.user,
             "nodes": list(plan.parts),
@@ -108,7 +108,7 @@ class ActionModule(JobAction):
             "error": read_error(place),
             "ended": ended,
         }
-        wrong = writer.write(kept, place.job_id, place.start, record, reader_uid=plan.owner.uid)
+        wrong = writer.write(directory, place.job_id, place.start, record, reader_uid=plan.owner.uid)
         if wrong:
             self._display.warning(wrong)
 

@@ -123,9 +123,9 @@ def former(text: str, path: str) -> dict[str, t.Any]:
     except SiteFault as error:
         fault, readable = error.why, False
     facts, defaults = as_facts(policy), as_facts(Policy())
-    said = {name: value for name, value in facts.items() if value != defaults[name]}
+    given = {name: value for name, value in facts.items() if value != defaults[name]}
     above = text.rpartition(f"\n{MARK}")[0]
-    return {"policy": facts, "said": said, "fault": fault, "readable": readable, "by_hand": text != marked(above)}
+    return {"policy": facts, "said": given, "fault": fault, "readable": readable, "by_hand": text != marked(above)}
 
 
 def as_facts(policy: Policy) -> dict[str, t.Any]:

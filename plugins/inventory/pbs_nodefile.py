@@ -181,14 +181,14 @@ def read_nodefile(path: pathlib.Path) -> tuple[str, ...]:
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """Each host once, under the name and in the order of its first line; a short name may come after a full one."""
-    kept: list[str] = []
+    found: list[str] = []
     by_label: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         bucket = by_label.setdefault(name.lower().partition(".")[0], [])
         if not any(same_host(name, other) for other in bucket):
             bucket.append(name)
-            kept.append(name)
-    return tuple(kept)
+            found.append(name)
+    return tuple(found)
 
 
 def start_of(job_id: str, directory: pathlib.Path) -> int | None:

@@ -209,15 +209,15 @@ def main() -> None:
     # no_log keeps the user data out of syslog; afterwards every single word of it ("root", "1") would be blanked out
     # wherever it stands in the result, so that the result is made without it instead
     module.no_log_values.clear()
-    told = {**module.params, "user_data": "not shown"}
+    arguments = {**module.params, "user_data": "not shown"}
     try:
         params = module.params
         check_arguments(params)
         files = files_of(params["user_data"], params["meta_data"], params["network_config"])
         result = run(module, files)
     except VTorqueError as error:
-        module.fail_json(msg=str(error), fault=error.fault, invocation={"module_args": told})
-    module.exit_json(**result, invocation={"module_args": told})
+        module.fail_json(msg=str(error), fault=error.fault, invocation={"module_args": arguments})
+    module.exit_json(**result, invocation={"module_args": arguments})
 
 
 if __name__ == "__main__":

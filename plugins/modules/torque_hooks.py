@@ -139,13 +139,13 @@ def main() -> None:
         module.warn(f"{name}: another hook is in its place; the former one stays in {module.params['site_hooks']}")
     result: dict[str, t.Any] = {"hooks": outcome.after, "others": list(outcome.others), "left": list(outcome.left)}
     if module._diff and outcome.changed:
-        before, after = (_lines(words) for words in (outcome.before, outcome.after))
+        before, after = (_lines(files) for files in (outcome.before, outcome.after))
         result["diff"] = {"before": before, "after": after}
     module.exit_json(changed=outcome.changed, **result)
 
 
-def _lines(words: dict[str, str]) -> str:
-    return "".join(f"{name}: {said}\n" for name, said in words.items())
+def _lines(files: dict[str, str]) -> str:
+    return "".join(f"{name}: {text}\n" for name, text in files.items())
 
 
 if __name__ == "__main__":

@@ -156,14 +156,14 @@ def _policy(load: t.Callable[[], Policy], node: str) -> tuple[Policy, Finding]:
     if broken is not None:
         return policy, _broken(broken)
     if policy.node_number is None:
-        words = f"node_number is not set: without it no guest of {node} has a MAC address of its own"
-        return policy, Finding("policy", BAD, BAD, words, job_doctor.INSTALL)
+        problem = f"node_number is not set: without it no guest of {node} has a MAC address of its own"
+        return policy, Finding("policy", BAD, BAD, problem, job_doctor.INSTALL)
     return policy, Finding("policy")
 
 
 def ask_nodes(
     nodes: t.Sequence[str], *, ssh_timeout_s: float, timeout_s: float = EXAMINATION_S, ssh: str = job_doctor.SSH,
-    prefix: str = "/opt/vtorque", told: t.Callable[[Report], None] | None = None,
+    prefix: str = "/opt/vtorque", advance: t.Callable[[Report], None] | None = None,
 ) -> tuple[Report, ...]:  # fmt: skip
     """Let nodes examine themselves, many at once.
 
@@ -173,7 +173,7 @@ def ask_nodes(
         timeout_s: seconds for an examination.
         ssh: the program.
         prefix: where nodes have vTorque.
-        told: hears of each report as it comes.
+        advance: hears of each report as it comes.
 
     Returns:
         A report a node, in the order of the nodes; a node that gives none is one that needs somebody.
@@ -181,8 +181,8 @@ def ask_nodes(
 
     def one(node: str) -> Report:
         report = _ask(node, ssh_timeout_s, timeout_s, [ssh, f"{prefix}/bin/{PROGRAM}"])
-        if told is not None:
-            told(report)
+        if advance is not None:
+            advance(report)
         return report
 
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
@@ -202,13 +202,13 @@ def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence
     if done.returncode == 255:
         return _silent(node, f"no answer by ssh: {job_doctor.last_words(done.stderr, done.returncode)}", WAY_IN)
     try:
-        told = json.loads(done.stdout)
-        if not isinstance(told, dict) or "report" not in told:
-            return _silent(node, f"{node} gave no report: {_refusal(told)}", job_doctor.INSTALL)
-        return check_clock(report_from_dict(node, told["report"]), began, time.time())
+        answer = json.loads(done.stdout)
+        if not isinstance(answer, dict) or "report" not in answer:
+            return _silent(node, f"{node} gave no report: {_refusal(answer)}", job_doctor.INSTALL)
+        return check_clock(report_from_dict(node, answer["report"]), began, time.time())
     except (ValueError, RecursionError):  # no JSON, or so deep that nobody can follow
-        words = job_doctor.last_words(done.stderr, done.returncode)
-        return _silent(node, f"no report: {words}", f"is {program} there?")
+        problem = job_doctor.last_words(done.stderr, done.returncode)
+        return _silent(node, f"no report: {problem}", f"is {program} there?")
     except VTorqueError as error:
         return _silent(node, str(error), job_doctor.INSTALL)
 
@@ -263,11 +263,11 @@ def call(command: t.Sequence[str], question: bytes, timeout_s: float) -> subproc
     return subprocess.CompletedProcess(command, status, bytes(out), bytes(complaint))
 
 
-def _refusal(told: object) -> str:
+def _refusal(answer: object) -> str:
     """What `vtorque-node` said instead; one of another version does not know the question."""
-    error = told.get("error") if isinstance(told, dict) else None
-    words = [str(error.get(key, "")) for key in ("what", "why")] if isinstance(error, dict) else []
-    return printable(": ".join(word for word in words if word)[:200]) or "its answer is of no known form"
+    error = answer.get("error") if isinstance(answer, dict) else None
+    parts = [str(error.get(key, "")) for key in ("what", "why")] if isinstance(error, dict) else []
+    return printable(": ".join(word for word in parts if word)[:200]) or "its answer is of no known form"
 
 
 def _silent(node: str, why: str, remedy: str = "") -> Report:
@@ -290,9 +290,9 @@ def check_clock(report: Report, asked: float, answered: float) -> Report:
     if off_s <= SKEW_S:
         return report
     way = "ahead of" if ahead > behind else "behind"
-    words = f"its clock is {off_s:.0f} s {way} that of {os.uname().nodename}"
-    shown = f"{off_s:+.0f}s" if ahead > behind else f"{-off_s:.0f}s"
-    return report.with_finding(Finding("time", BAD, shown, words, "see chrony or ntpd there"))
+    problem = f"its clock is {off_s:.0f} s {way} that of {os.uname().nodename}"
+    offset = f"{off_s:+.0f}s" if ahead > behind else f"{-off_s:.0f}s"
+    return report.with_finding(Finding("time", BAD, offset, problem, "see chrony or ntpd there"))
 
 
 def needing(reports: t.Sequence[Report]) -> tuple[Report, ...]:

@@ -52,15 +52,15 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
          over_ticks=over, deadline=Deadline.after(seconds))  # fmt: skip
 
 
-def end_left_of_sister(words: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
+def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
     """End what the job left on another of its nodes, which no session tells: Torque says 0 there.
 
     Args:
-        words: user, job id and start, as root's hook gave them.
+        argv: user, job id and start, as root's hook gave them.
         load: gives the site's policy.
         node: this node.
     """
-    user, job_id, start = words
+    user, job_id, start = argv
     directory = layout.STATE_DIR / "records" / layout.job_key(job_id, int(start))
     with os.fdopen(os.dup(2), "wb", buffering=0) as log:
         _end(job_id, user, directory, load, node, log, session=0, shell=None, over_ticks=0,

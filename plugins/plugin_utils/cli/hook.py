@@ -43,16 +43,16 @@ def main() -> int:
 
 
 def begin_node(
-    words: Sequence[str], command: Sequence[str] = NODE, settings: str | os.PathLike[str] = SETTINGS
+    argv: Sequence[str], command: Sequence[str] = NODE, settings: str | os.PathLike[str] = SETTINGS
 ) -> EarlyProgram | None:
     """Start this node's `vtorque-node`, where a prologue will most probably ask it; else None.
 
     Args:
-        words: what the launcher hands on: role, marker, and more.
+        argv: what the launcher hands on: role, marker, and more.
         command: its call.
         settings: Ansible's.
     """
-    wanted = words[:2] == ["prologue", "yes"] and os.path.isfile(settings)  # noqa: PTH113 - pathlib takes its time
+    wanted = argv[:2] == ["prologue", "yes"] and os.path.isfile(settings)  # noqa: PTH113 - pathlib takes its time
     return begin((*command, EARLY), ROOT_ENVIRONMENT) if wanted else None
 
 

@@ -72,12 +72,12 @@ def _hear() -> list[str]:
     text = sys.stdin.buffer.read()
     if not text:
         leave(0)
-    told = json.loads(text)
-    os.environ.update(told["environment"])
-    log = os.open(told["log"], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    order = json.loads(text)
+    os.environ.update(order["environment"])
+    log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    return list(told["arguments"])
+    return list(order["arguments"])
 
 
 def _load_what_is_used() -> None:

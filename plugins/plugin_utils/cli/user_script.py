@@ -45,9 +45,9 @@ class Output:
         self._tail = (self._tail + data)[-TAIL:]
         session.write_all(self._streams[fd], data)
 
-    def complain(self, words: str) -> None:
+    def complain(self, message: str) -> None:
         """A word of ours to the user, in the job's error file."""
-        session.write_all(self._streams[2], f"vtorque: {printable(words)}\n".encode(errors="replace"))
+        session.write_all(self._streams[2], f"vtorque: {printable(message)}\n".encode(errors="replace"))
 
     @property
     def joined(self) -> bool:
@@ -98,8 +98,8 @@ def _run(order: dict[str, t.Any], output: Output) -> session.End:
     with LostWatch(directory) as watch:
         if (lost := watch.lost()) is not None:
             raise lost
-        said = start.message(content)
-        return session.Conversation(record, directory, "batch", said, watch, output.write).run()
+        message = start.message(content)
+        return session.Conversation(record, directory, "batch", message, watch, output.write).run()
 
 
 def _variables(order: dict[str, t.Any], output: Output) -> dict[str, str]:

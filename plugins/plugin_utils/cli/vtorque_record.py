@@ -47,12 +47,12 @@ NICE = 10
 def main() -> int:
     """The program; returns its exit status."""
     os.umask(0o022)
-    words = sys.argv[1:]
-    if len(words) == 3 and words[0] == SEND and words[2].isdecimal():
+    argv = sys.argv[1:]
+    if len(argv) == 3 and argv[0] == SEND and argv[2].isdecimal():
         process_limits.step_back(NICE)
-        return send(words[1], int(words[2]), sys.stdin.buffer)
-    if words:
-        error = UserFault(f"{PROGRAM} {printable(' '.join(words))[:100]}", "takes nothing, or --send JOB START")
+        return send(argv[1], int(argv[2]), sys.stdin.buffer)
+    if argv:
+        error = UserFault(f"{PROGRAM} {printable(' '.join(argv))[:100]}", "takes nothing, or --send JOB START")
         return messages.run(PROGRAM, lambda: _raise(error))
     signal.alarm(RECEIVE_S)
     return messages.run(PROGRAM, lambda: answer(sys.stdin.buffer, os.environ))
@@ -180,14 +180,14 @@ def send(
     if host is None:
         return 0
     try:
-        told = delivery.send(job_id, start, host, policy, whole=whole, state_dir=state_dir, ssh=ssh)
+        outcome = delivery.send(job_id, start, host, policy, whole=whole, state_dir=state_dir, ssh=ssh)
     except VTorqueError as error:  # no job id
-        told = delivery.Told("", delivery.REFUSED, f"was not handed over: {error}")
-    os.write(2, log_line.log_line(f"the record {told.words}"))
-    if told.outcome == delivery.GIVEN_UP:
+        outcome = delivery.Told("", delivery.REFUSED, f"was not handed over: {error}")
+    os.write(2, log_line.log_line(f"the record {outcome.words}"))
+    if outcome.outcome == delivery.GIVEN_UP:
         syslog.openlog(PROGRAM, 0, syslog.LOG_DAEMON)
-        syslog.syslog(syslog.LOG_WARNING, f"the record of start {start} of job {printable(job_id)} {told.words}")
-    return 0 if told.outcome == delivery.TAKEN else 1
+        syslog.syslog(syslog.LOG_WARNING, f"the record of start {start} of job {printable(job_id)} {outcome.words}")
+    return 0 if outcome.outcome == delivery.TAKEN else 1
 
 
 if __name__ == "__main__":

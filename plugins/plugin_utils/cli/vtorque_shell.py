@@ -107,8 +107,8 @@ def _run(arguments: list[str]) -> session.End:
         if (lost := watch.lost()) is not None:
             raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
         display = display_of(job) if interactive else ""
-        if words := changes(job, variables, x11=bool(display)):
-            shell_message.say(directory, f"of the job's variables {words}")
+        if changed := changes(job, variables, x11=bool(display)):
+            shell_message.say(directory, f"of the job's variables {changed}")
         if interactive:
             start = dataclasses.replace(start, command=command, x11=bool(display))
             return _interactive(record, directory, start, watch, display)
@@ -124,19 +124,19 @@ def _in_osv(
     if os.isatty(0):
         raise VTorqueError("nothing was run", "OSv has no shell and no terminal: submit a batch job")
     line, path, script = _script()
-    words = osv_script.read(script, line.partition(b"\n")[0][len(path) :])
+    argv = osv_script.read(script, line.partition(b"\n")[0][len(path) :])
     given = osv_session.variables_for(variables, record.user)
     if words_of := "; ".join(filter(None, (changes(job, variables), osv_session.dropped(variables, given)))):
         shell_message.say(directory, f"of the job's variables {words_of}")
     with LostWatch(directory) as watch:
-        return osv_session.Run(record, directory, watch).run(words, given)
+        return osv_session.Run(record, directory, watch).run(argv, given)
 
 
 def _batch(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch) -> session.End:
     line, path, script = _script()
     joined = os.path.sameopenfile(1, 2)  # qsub -j: the MOM opens the one file twice
-    said = dataclasses.replace(start, script=path, line=line, joined=joined).message(script)
-    return session.Conversation(record, directory, "batch", said, watch, early=True).run()
+    message = dataclasses.replace(start, script=path, line=line, joined=joined).message(script)
+    return session.Conversation(record, directory, "batch", message, watch, early=True).run()
 
 
 def _script() -> tuple[bytes, bytes, bytes]:

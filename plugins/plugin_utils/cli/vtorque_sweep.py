@@ -89,17 +89,17 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: run(sys.argv[1:]))
 
 
-def run(words: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy_file.load) -> int:
+def run(argv: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy_file.load) -> int:
     """Sweep, and tell what came of it.
 
     Args:
-        words: the arguments.
+        argv: the arguments.
         load: gives the site's policy.
 
     Returns:
         The exit status.
     """
-    call = _parser().parse_args(words)
+    call = _parser().parse_args(argv)
     deadline = Deadline.after(DEADLINE_S)
     try:
         report = boot(host_name(), deadline) if call.boot else by_policy(host_name(), load, deadline, call.all)
@@ -143,8 +143,8 @@ def by_policy(node: str, load: t.Callable[[], parameters.Policy], deadline: Dead
     if broken is None:
         return everything(node, policy, deadline, any_number)
     swept = _swept(policy, node, open_batch(policy, timeout_s=CALL_S), deadline, any_number)
-    words = f"{broken.what}: {broken.why}; until it is mended no record is retired, and no note taken back"
-    return _report(node, _with(swept, words), offline_note.NoteWord())
+    problem = f"{broken.what}: {broken.why}; until it is mended no record is retired, and no note taken back"
+    return _report(node, _with(swept, problem), offline_note.NoteWord())
 
 
 def everything(node: str, policy: parameters.Policy, deadline: Deadline, any_number: bool) -> Report:
@@ -167,14 +167,14 @@ def everything(node: str, policy: parameters.Policy, deadline: Deadline, any_num
     except VTorqueError as error:
         swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
         note = offline_note.NoteWord()
-    told: tuple[delivery.Told, ...] = ()
+    handed_over: tuple[delivery.Told, ...] = ()
     try:
-        told = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
+        handed_over = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
     except OSError as error:
         swept = _with(swept, f"the records that wait for the front end cannot be read: {error}")
     old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
     report = _report(node, _with(swept, *old.failed), note, old.removed)
-    return dataclasses.replace(report, lost=old.lost, handed_over=told)
+    return dataclasses.replace(report, lost=old.lost, handed_over=handed_over)
 
 
 def _swept(
@@ -184,7 +184,7 @@ def _swept(
     swept = sweep.sweep(
         settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
     )
-    doctor.note_sweep(settings, [f"{said.key}: {said.why}" if said.key else said.why for said in swept.left])
+    doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
     retention.bound_logs(settings.state_dir)
     _mark_removed(settings, swept)
     return swept
@@ -192,10 +192,10 @@ def _swept(
 
 def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
     """The record of a start whose epilogue was lost is handed over too, as far as it goes."""
-    for said in swept.removed:
-        if layout.start_of(said.key) and (settings.state_dir / "records" / said.key / layout.RECORD).exists():
+    for item in swept.removed:
+        if layout.start_of(item.key) and (settings.state_dir / "records" / item.key / layout.RECORD).exists():
             with contextlib.suppress(VTorqueError):
-                delivery_queue.leave(said.key, settings.state_dir)
+                delivery_queue.leave(item.key, settings.state_dir)
 
 
 def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:
@@ -222,25 +222,25 @@ def _parser() -> argparse.ArgumentParser:
 
 def _deeds(report: Report) -> t.Iterator[str]:
     """What was done."""
-    for said in report.removed:
-        yield _line("removed", said.key, f"{', '.join(said.things) or 'nothing was there any more'} ({said.why})")
+    for item in report.removed:
+        yield _line("removed", item.key, f"{', '.join(item.things) or 'nothing was there any more'} ({item.why})")
     if report.retired:
-        shown = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
-        yield _line("retired", "", f"{len(report.retired)} old records: {shown}")
-    for told in report.handed_over:
-        if told.outcome == delivery.TAKEN:
-            yield _line("record", told.key, told.words)
+        listed = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
+        yield _line("retired", "", f"{len(report.retired)} old records: {listed}")
+    for outcome in report.handed_over:
+        if outcome.outcome == delivery.TAKEN:
+            yield _line("record", outcome.key, outcome.words)
     if report.note.taken_back:
         yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
 
 
 def _wants(report: Report) -> t.Iterator[str]:
     """What is not well."""
-    for said in report.left:
-        yield _line("left", said.key, said.why)
-    for told in report.handed_over:
-        if told.outcome != delivery.TAKEN:
-            yield _line("record", told.key, told.words)
+    for item in report.left:
+        yield _line("left", item.key, item.why)
+    for outcome in report.handed_over:
+        if outcome.outcome != delivery.TAKEN:
+            yield _line("record", outcome.key, outcome.words)
     for key in report.lost:
         yield _line("lost", key, "this record is too old to be kept, and the front end never got it")
     if report.note.note and not report.note.taken_back:
@@ -255,7 +255,7 @@ def _line(kind: str, key: str, text: str) -> str:
 def _show(report: Report, *, always: bool) -> None:
     lines = [*_deeds(report), *_wants(report)]
     if always:
-        lines += [_line("living", said.key, said.why) for said in report.living]
+        lines += [_line("living", item.key, item.why) for item in report.living]
         lines = lines or [f"nothing of a job is on {report.node}"]
     for line in lines:
         print(line)

@@ -40,11 +40,11 @@ BRAKE = 1
 SYSLOG_S = 1.0
 
 
-def main(words: t.Sequence[str], places: Places | None = None, program: EarlyProgram | None = None) -> int:
+def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProgram | None = None) -> int:
     """Do what the hook's role asks.
 
     Args:
-        words: what the launcher hands on.
+        argv: what the launcher hands on.
         places: where things are.
         program: this node's `vtorque-node`, where it loads already.
 
@@ -55,11 +55,11 @@ def main(words: t.Sequence[str], places: Places | None = None, program: EarlyPro
     places = places or Places()
     _settle()
     try:
-        call = parse_call(words)
+        call = parse_call(argv)
         ending = _dispatch(call, places, program)
     except (VTorqueError, OSError, subprocess.SubprocessError) as error:
         _tell(printable(f"vtorque: this job's hook failed: {error}"))
-        _keep(places, " ".join(map(repr, words[:6])), "".join(traceback.format_exception(error)))
+        _keep(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)))
         return 1
     if ending is None:
         return 0
@@ -78,8 +78,8 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
         with Player(places.ansible, places.run_dir) as player, HeadStart(program) as head_start:
             if call.marked and player.ready_to_begin():
                 node = head_start.begin()
-                told, inherited = ({VARIABLE: node.word}, (node.socket, node.complaint)) if node else ({}, ())
-                player.begin(told, inherited)
+                variables, inherited = ({VARIABLE: node.word}, (node.socket, node.complaint)) if node else ({}, ())
+                player.begin(variables, inherited)
             from ...module_utils.job.hooks import prologue  # while both load beside us
 
             return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
@@ -135,14 +135,14 @@ def _settle() -> None:
     os.umask(0o022)
 
 
-def keep_word(words: t.Sequence[str], text: str) -> None:
+def keep_word(argv: t.Sequence[str], text: str) -> None:
     """A word for the administrator about a hook that goes on all the same.
 
     Args:
-        words: what the launcher handed on.
+        argv: what the launcher handed on.
         text: what happened.
     """
-    _keep(Places(), " ".join(map(repr, words[:6])), text)
+    _keep(Places(), " ".join(map(repr, argv[:6])), text)
 
 
 def _keep(places: Places, call: str, text: str) -> None:

@@ -54,9 +54,9 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
     if part.do == "absent" and not connection:
         return Checked("", None)
     directory = run_directory(part.job_id, part.start, settings.run_dir)
-    told = None if connection else job_snapshot.kept(part.job_id, directory)
+    snapshot = None if connection else job_snapshot.kept(part.job_id, directory)
     try:
-        job = told or open_batch(policy).job(part.job_id)
+        job = snapshot or open_batch(policy).job(part.job_id)
     except UnknownJob:
         led_by = superior.kept(settings.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
         if not led_by:

@@ -158,11 +158,11 @@ def leave_error(place: JobPlace, host: str, error: VTorqueError) -> None:
 
     Each host's own error is kept (`error.<host>.json`); `error.json` is the one that decides, which comes first.
     """
-    told = {**error.to_dict(), "host": getattr(error, "node", "") or host}
+    content = {**error.to_dict(), "host": getattr(error, "node", "") or host}
     with contextlib.suppress(OSError, VTorqueError):  # the task fails anyway; a full /run must not hide why
         for path in (place.file(layout.StepFile.ERROR.of(host)), place.file(layout.ERROR)):
             if not path.exists():
-                keep(path, told)
+                keep(path, content)
 
 
 @contextlib.contextmanager

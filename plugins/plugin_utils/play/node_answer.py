@@ -108,13 +108,13 @@ def _read(part: NodePart, data: object, asked: str) -> Answer:
 
 def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost | None:
     """What a bare host says of itself; nobody else says anything of the kind."""
-    told = [from_dict(BareHost, item, "bare") for item in _list(data, "bare", asked)]
+    hosts = [from_dict(BareHost, item, "bare") for item in _list(data, "bare", asked)]
     wanted = 1 if part.bare_slots and part.do == "present" else 0
-    if len(told) != wanted:
-        raise FormError(asked, f"spoke of {len(told)} bare hosts, where {wanted} was asked for")
-    for host in told:
+    if len(hosts) != wanted:
+        raise FormError(asked, f"spoke of {len(hosts)} bare hosts, where {wanted} was asked for")
+    for host in hosts:
         _check_address(host.address, "a bare host", asked)
-    return told[0] if told else None
+    return hosts[0] if hosts else None
 
 
 def _check_names(
@@ -171,11 +171,11 @@ def require_distinct(
 def _raise_error(node: str, error: object) -> t.NoReturn:
     if not isinstance(error, dict):
         raise FormError(f"vtorque-node on {node}", "it failed and did not say why")
-    told = error_from_dict(error)
-    told.what = f"{node}: {told.what}"
-    if isinstance(told, NodeFault):
-        told.node = node
-    raise told
+    received = error_from_dict(error)
+    received.what = f"{node}: {received.what}"
+    if isinstance(received, NodeFault):
+        received.node = node
+    raise received
 
 
 def _list(data: dict[str, t.Any], key: str, asked: str) -> list[t.Any]:

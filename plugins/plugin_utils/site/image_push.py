@@ -47,7 +47,7 @@ class Brought:
 
 def push(
     image: str, nodes: t.Sequence[str], *, fs_type: str, ssh_timeout_s: float, prefix: str = "/opt/vtorque",
-    ssh: str = SSH, told: Told = lambda _node, _words: None,
+    ssh: str = SSH, report: Told = lambda _node, _words: None,
 ) -> tuple[Brought, ...]:  # fmt: skip
     """Have nodes copy an image, many at once, and wait until all have it or cannot.
 
@@ -58,7 +58,7 @@ def push(
         ssh_timeout_s: seconds for a connection.
         prefix: where nodes have vTorque.
         ssh: the program.
-        told: hears how far each is.
+        report: hears how far each is.
 
     Returns:
         What became of it, in the order of the nodes.
@@ -67,10 +67,10 @@ def push(
     def one(node: str) -> Brought:
         try:
             command = [*ssh_call(node, ssh_timeout_s, ssh), f"{prefix}/bin/{PROGRAM}"]
-            brought = _bring(node, image, fs_type, command, ssh_timeout_s, told)
+            brought = _bring(node, image, fs_type, command, ssh_timeout_s, report)
         except (OSError, VTorqueError) as error:
             brought = Brought(node, SILENT, str(error))
-        told(node, brought.words or brought.state)
+        report(node, brought.words or brought.state)
         return brought
 
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
@@ -78,20 +78,20 @@ def push(
 
 
 def _bring(
-    node: str, image: str, fs_type: str, command: t.Sequence[str], ssh_timeout_s: float, told: Told
+    node: str, image: str, fs_type: str, command: t.Sequence[str], ssh_timeout_s: float, report: Told
 ) -> Brought:  # fmt: skip
     again = False
     while True:
         order = ImageOrder(VERSION, "image", image, fs_type, again, LOOK_S)
         try:
-            said = _ask(command, order, ssh_timeout_s)
+            answer = _ask(command, order, ssh_timeout_s)
         except SiteFault as error:
             return Brought(node, SILENT, str(error))
         except VTorqueError as error:
             return Brought(node, FAILED, str(error))
-        if said.get("here") is True:
+        if answer.get("here") is True:
             return Brought(node, HERE)
-        told(node, printable(str(said.get("words", ""))[:200]))
+        report(node, printable(str(answer.get("words", ""))[:200]))
         again = True
 
 
@@ -106,13 +106,13 @@ def _ask(command: t.Sequence[str], order: ImageOrder, ssh_timeout_s: float) -> d
         done = call(command, question, patience_s)
     except subprocess.TimeoutExpired:
         raise SiteFault("no answer", f"in {patience_s:.0f} s") from None
-    words = last_words(done.stderr, done.returncode)
+    problem = last_words(done.stderr, done.returncode)
     if done.returncode == 255:
-        raise SiteFault("no answer by ssh", words, WAY_IN)
+        raise SiteFault("no answer by ssh", problem, WAY_IN)
     try:
-        told = json.loads(done.stdout)
-        if told.get("ok") is not True:
-            raise _Refused(str(error_from_dict(told["error"])))
-        return dict(told["image"])
+        answer = json.loads(done.stdout)
+        if answer.get("ok") is not True:
+            raise _Refused(str(error_from_dict(answer["error"])))
+        return dict(answer["image"])
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        raise SiteFault("no answer", words, f"is {PROGRAM} of this version there?") from None
+        raise SiteFault("no answer", problem, f"is {PROGRAM} of this version there?") from None

@@ -107,13 +107,13 @@ def submit(trial: Trial, vsub: str, request: str, who: pwd.struct_passwd, more: 
         who: the user.
         more: further arguments of qsub.
     """
-    words = [
+    argv = [
         vsub, "-N", selftest.NAME, "-o", str(trial.directory / "out"), "-e", str(trial.directory / "err"),
         "-l", f"nodes={trial.where}", *more, "-vm", request, str(trial.directory / "job.sh"),
     ]  # fmt: skip
     try:
         done = subprocess.run(
-            words, capture_output=True, stdin=subprocess.DEVNULL, timeout=VSUB_S, check=False, cwd=who.pw_dir,
+            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=VSUB_S, check=False, cwd=who.pw_dir,
             env=as_user.environment(who),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -121,20 +121,20 @@ def submit(trial: Trial, vsub: str, request: str, who: pwd.struct_passwd, more: 
         return
     lines = done.stdout.decode("utf-8", "replace").split()
     if done.returncode != 0 or not lines:
-        said = printable(" ".join(done.stderr.decode("utf-8", "replace").split())[:500])
-        trial.failure = Finding("submitted", BAD, BAD, said or f"vsub ended with {done.returncode}")
+        output = printable(" ".join(done.stderr.decode("utf-8", "replace").split())[:500])
+        trial.failure = Finding("submitted", BAD, BAD, output or f"vsub ended with {done.returncode}")
         return
     trial.job_id = lines[-1]
 
 
-def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, told: t.Callable[[str], None]) -> None:
+def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, advance: t.Callable[[str], None]) -> None:
     """Wait until all of them are over, held, or late; those that are not over are taken back.
 
     Args:
         trials: jobs.
         batch: where they are.
         timeout_s: seconds for all together.
-        told: hears what is being waited for.
+        advance: hears what is being waited for.
     """
     pause, end = threading.Event(), time.monotonic() + timeout_s
     open_trials = [trial for trial in trials if trial.job_id and not trial.failure]
@@ -150,11 +150,11 @@ def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, told: 
         if open_trials and time.monotonic() >= end:
             for trial in open_trials:
                 trial.asked = False
-                words = f"{trial.words}, not over after {timeout_s:.0f} s{silent}"
-                trial.failure = Finding("ended", BAD, "late", words, "is a node free for it? --timeout waits longer")
+                problem = f"{trial.words}, not over after {timeout_s:.0f} s{silent}"
+                trial.failure = Finding("ended", BAD, "late", problem, "is a node free for it? --timeout waits longer")
             break
         if open_trials:
-            told(f"{len(trials) - len(open_trials)} of {len(trials)} are over; {open_trials[0].words}")
+            advance(f"{len(trials) - len(open_trials)} of {len(trials)} are over; {open_trials[0].words}")
             pause.wait(POLL_S)
     take_back(trials, batch)
 
@@ -168,8 +168,8 @@ def _look(trial: Trial, batch: BatchSystem) -> None:
     if trial.job.state == "C":
         trial.ended = True
     elif trial.job.state == "H":
-        words = f"it is held: {printable(trial.job.comment)[:300] or 'nobody says why'}"
-        trial.failure = Finding("ended", BAD, "held", words, f"vmgr job show {trial.job_id}; vmgr doctor")
+        problem = f"it is held: {printable(trial.job.comment)[:300] or 'nobody says why'}"
+        trial.failure = Finding("ended", BAD, "held", problem, f"vmgr job show {trial.job_id}; vmgr doctor")
 
 
 def take_back(trials: t.Sequence[Trial], batch: BatchSystem) -> tuple[str, ...]:
@@ -222,9 +222,9 @@ def report(
     submitted = [Finding("submitted", shown=trial.job_id)] if trial.job_id else []
     if trial.failure is not None:
         record = _record(trial, records, 0.0) if trial.job_id else None
-        words = "; ".join(record.reasons) if record else ""
+        reasons = "; ".join(record.reasons) if record else ""
         failure = (
-            dataclasses.replace(trial.failure, words=f"{trial.failure.words}; {words}") if words else trial.failure
+            dataclasses.replace(trial.failure, words=f"{trial.failure.words}; {reasons}") if reasons else trial.failure
         )
         return Report(label, (*submitted, failure), asked=trial.asked), record
     paths = (trial.directory / "out", trial.directory / "err")

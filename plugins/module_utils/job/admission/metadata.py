@@ -189,8 +189,8 @@ class _Reader:
             elif key in REFUSED:
                 self._fault(entry.key.line, f"{key}: {REFUSED[key]}")
             else:
-                words = f"no such key{nearest(key, readers)}; allowed: {', '.join(readers)}"
-                self._fault(entry.key.line, f"{shown(key)}: {words}")
+                problem = f"no such key{nearest(key, readers)}; allowed: {', '.join(readers)}"
+                self._fault(entry.key.line, f"{shown(key)}: {problem}")
         return Additions(found.get("packages", ()), found.get("write_files", ()), found.get("runcmd", ()))
 
     def _fault(self, line: int, message: str) -> None:
@@ -210,8 +210,8 @@ class _Reader:
         if not isinstance(value, Text):
             self._fault(value.line, f"{what}: a text is due")
         elif value.taken_for:
-            words = f"{shown(value.value) or 'nothing'} is no text to YAML ({value.taken_for}): put it in quotes"
-            self._fault(value.line, f"{what}: {words}")
+            problem = f"{shown(value.value) or 'nothing'} is no text to YAML ({value.taken_for}): put it in quotes"
+            self._fault(value.line, f"{what}: {problem}")
         elif value.value and not re.fullmatch(ANY_TEXT, value.value):
             self._fault(value.line, f"{what}: holds NUL or half of a character, which no text has")
         else:
@@ -253,26 +253,26 @@ class _Reader:
             self._fault(item.line, f"{what}: a mapping is due, with {', '.join(FILE_KEYS)}")
             return None
         before = len(self.faults)
-        said: dict[str, str] = {}
+        values: dict[str, str] = {}
         for entry in item.entries:
             key, line = entry.key.value, entry.key.line
             if key in FILE_KEYS:
-                said[key] = self._text(f"{what}.{key}", entry.value) or ""
+                values[key] = self._text(f"{what}.{key}", entry.value) or ""
             elif key in REFUSED_OF_FILES:
                 self._fault(line, f"{what}.{key}: {REFUSED_OF_FILES[key]}")
             else:
-                words = f"no such key{nearest(key, FILE_KEYS)}; allowed: {', '.join(FILE_KEYS)}"
-                self._fault(line, f"{what}.{shown(key)}: {words}")
+                problem = f"no such key{nearest(key, FILE_KEYS)}; allowed: {', '.join(FILE_KEYS)}"
+                self._fault(line, f"{what}.{shown(key)}: {problem}")
         if len(self.faults) > before:
             return None
-        problems = [self._path_objection(said.get("path", "")), _mode_objection(said.get("permissions", "0644"))]
-        content = _encoded(said.get("content", ""), said.get("encoding", PLAIN))
+        problems = [self._path_objection(values.get("path", "")), _mode_objection(values.get("permissions", "0644"))]
+        content = _encoded(values.get("content", ""), values.get("encoding", PLAIN))
         problems += [] if content is not None else ["content is not in the encoding; allowed: text/plain, b64, base64"]
         for problem in filter(None, problems):
             self._fault(item.line, f"{what}: {problem}")
         if content is None or len(self.faults) > before:
             return None
-        return AddedFile(said["path"], said.get("permissions", "0644")[-3:], content)
+        return AddedFile(values["path"], values.get("permissions", "0644")[-3:], content)
 
     def _path_objection(self, path: str) -> str:
         """Why a file cannot be written there, or ""; in the guest the user's own rights decide."""
@@ -288,11 +288,11 @@ class _Reader:
             what = f"runcmd[{number}]"
             parts = item.items if isinstance(item, Items) else (item,)
             before = len(self.faults)
-            words = [self._text(what, part) or "" for part in parts]
+            argv = [self._text(what, part) or "" for part in parts]
             if len(self.faults) > before:
                 continue
-            line = shlex.join(words) if isinstance(item, Items) else words[0]
-            if not words or not words[0].strip():
+            line = shlex.join(argv) if isinstance(item, Items) else argv[0]
+            if not argv or not argv[0].strip():
                 self._fault(item.line, f"{what}: an empty command")
             else:
                 yield Command(line)

@@ -210,11 +210,11 @@ def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str
     for key, fact in (("distro", image.distro), ("arch", image.arch)):
         if not fact:
             continue
-        said = values[key]
-        agrees = said == fact or (key == "distro" and said == _FAMILY.get(fact))
-        if said is not None and not agrees and origins[key] != SITE_DEFAULT:
-            yield KeyFault(key, shown(said), f"the image {image.name} is {fact}", origins[key])
-        elif said != fact:
+        value = values[key]
+        agrees = value == fact or (key == "distro" and value == _FAMILY.get(fact))
+        if value is not None and not agrees and origins[key] != SITE_DEFAULT:
+            yield KeyFault(key, shown(value), f"the image {image.name} is {fact}", origins[key])
+        elif value != fact:
             values[key], origins[key] = fact, _FROM_RECORD
 
 

@@ -134,7 +134,7 @@ def convert(text: str, file: str) -> Converted:
     """
     found, skipped = legacy_bash.read(text, CONSTANTS)
     own_code = _line_of_end(text)
-    words = _not_read(skipped, own_code)
+    notes = _not_read(skipped, own_code)
     last = {NEW_NAMES.get(one.name, one.name): one for one in found}
     settings: dict[str, object] = {}
     came_from: dict[str, Assignment] = {}
@@ -143,16 +143,16 @@ def convert(text: str, file: str) -> Converted:
         if one.line > own_code and target not in PARAMETERS:
             continue
         if last[target] is not one:
-            words.append(Word(one.line, one.name, DROPPED, f"line {last[target].line} says it again"))
+            notes.append(Word(one.line, one.name, DROPPED, f"line {last[target].line} says it again"))
             continue
         word, value = _become(one, last)
-        words.append(word)
+        notes.append(word)
         if word.fate in (MAPPED, CHANGED) and value is not None:
             settings[target], came_from[target] = value, one
-    _drop_contradictions(settings, came_from, words)
-    remarks = _remarks(words, file)
-    told = tuple(sorted(words, key=lambda word: word.line))
-    return Converted(policy_text(settings, remarks), variables_text(settings, remarks), told)
+    _drop_contradictions(settings, came_from, notes)
+    remarks = _remarks(notes, file)
+    ordered = tuple(sorted(notes, key=lambda word: word.line))
+    return Converted(policy_text(settings, remarks), variables_text(settings, remarks), ordered)
 
 
 def _line_of_end(text: str) -> float:
@@ -163,22 +163,22 @@ def _line_of_end(text: str) -> float:
 
 def _not_read(skipped: t.Iterable[Skipped], own_code: float) -> list[Word]:
     """A word on each thing that is no plain assignment, and one on all of the original's own code."""
-    words: list[Word] = []
+    remarks: list[Word] = []
     own_lines: set[int] = set()
     for one in skipped:
         if one.text in GONE:
-            words.append(Word(one.line, one.text, DROPPED, GONE[one.text]))
+            remarks.append(Word(one.line, one.text, DROPPED, GONE[one.text]))
         elif one.line in own_lines:
             continue
         elif _OWN_CODE.match(one.text):
             own_lines.add(one.line)
-            words.append(Word(one.line, one.text, DROPPED, "the original's own code"))
+            remarks.append(Word(one.line, one.text, DROPPED, "the original's own code"))
         elif one.line < own_code or one.text in NEW_NAMES:
-            words.append(Word(one.line, one.text, SKIPPED, one.why))
-    words = [word for word in words if word.line < own_code or word.fate == SKIPPED]
+            remarks.append(Word(one.line, one.text, SKIPPED, one.why))
+    remarks = [word for word in remarks if word.line < own_code or word.fate == SKIPPED]
     if own_code < math.inf:
-        words.append(Word(int(own_code), END_OF_SETTINGS, DROPPED, "the original's own code follows"))
-    return words
+        remarks.append(Word(int(own_code), END_OF_SETTINGS, DROPPED, "the original's own code follows"))
+    return remarks
 
 
 def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[Word, object]:
@@ -251,7 +251,7 @@ def _translated(
 
 
 def _drop_contradictions(
-    settings: dict[str, object], came_from: t.Mapping[str, Assignment], words: list[Word]
+    settings: dict[str, object], came_from: t.Mapping[str, Assignment], remarks: list[Word]
 ) -> None:  # fmt: skip
     """Leave out, until the rest is good, what does not fit the rest."""
     while True:
@@ -266,22 +266,22 @@ def _drop_contradictions(
             one = came_from[name]
             switched_off = PARAMETERS[fault.key].default is True and settings.get(fault.key) is not False
             if not switched_off or fault.key in came_from:  # a new word on it
-                words[:] = [word for word in words if (word.line, word.name) != (one.line, one.name)]
+                remarks[:] = [word for word in remarks if (word.line, word.name) != (one.line, one.name)]
             if switched_off:  # its default would not fit either
                 settings[fault.key] = False
-                words.append(Word(one.line, one.name, CHANGED, f"{fault.key}: false, for it {fault.message}"))
+                remarks.append(Word(one.line, one.name, CHANGED, f"{fault.key}: false, for it {fault.message}"))
                 continue
             why = f"{shown(_old_value(one))}: {fault.key} {fault.message}; {_default(PARAMETERS[name])}"
-            words.append(Word(one.line, one.name, REFUSED, why))
+            remarks.append(Word(one.line, one.name, REFUSED, why))
             del settings[name]
         else:
             return
 
 
-def _remarks(words: t.Sequence[Word], file: str) -> dict[str, list[str]]:
+def _remarks(notes: t.Sequence[Word], file: str) -> dict[str, list[str]]:
     """What the new file says above a parameter whose old value was changed or could not be kept."""
     remarks: dict[str, list[str]] = {}
-    for word in words:
+    for word in notes:
         if word.name in NEW_NAMES and word.fate in (CHANGED, REFUSED, SKIPPED):
             remarks.setdefault(NEW_NAMES[word.name], []).append(
                 f"{file}, line {word.line}: {word.name} {word.fate}: {word.text}"

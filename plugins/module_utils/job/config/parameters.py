@@ -89,8 +89,8 @@ def _mount_line() -> Kind:
 def _parameter(
     kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), later: str = "", section: str = ""
 ) -> t.Any:
-    said = {"kind": kind, "meaning": meaning, "old": old, "later": later, "section": section}
-    return dataclasses.field(default=default, metadata=said)  # pylint: disable=invalid-field-call
+    common = {"kind": kind, "meaning": meaning, "old": old, "later": later, "section": section}
+    return dataclasses.field(default=default, metadata=common)  # pylint: disable=invalid-field-call
 
 
 def _default_of(

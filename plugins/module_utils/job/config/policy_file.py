@@ -102,23 +102,23 @@ def read(path: pathlib.Path = PATH, *, owner_uid: int | None = 0) -> PolicyFile:
         SiteFault: see `load`.
         PolicyErrors: see `load`.
     """
-    return parse(_content(path, owner_uid), path, kept=KEPT if path == PATH else None)
+    return parse(_content(path, owner_uid), path, compiled=KEPT if path == PATH else None)
 
 
-def parse(text: str, file: pathlib.Path | str, *, kept: pathlib.Path | None = None) -> PolicyFile:
+def parse(text: str, file: pathlib.Path | str, *, compiled: pathlib.Path | None = None) -> PolicyFile:
     """Read a configuration out of a text.
 
     Args:
         text: YAML.
         file: what it is called in messages.
-        kept: where it is kept what YAML made of it; None: nowhere.
+        compiled: where it is kept what YAML made of it; None: nowhere.
 
     Raises:
         SiteFault: it is not YAML.
         PolicyErrors: something in it is wrong; all of it is named.
     """
     what = f"the site's configuration {file}"
-    read_text = read_entries if kept is None else functools.partial(read_compiled, place=kept)
+    read_text = read_entries if compiled is None else functools.partial(read_compiled, place=compiled)
     try:
         entries = read_text(text)
     except NotEntries as error:
@@ -149,8 +149,8 @@ def _content(path: pathlib.Path, owner_uid: int | None) -> str:
     except UnicodeDecodeError as error:
         raise SiteFault(what, f"is not text in UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from None
     except OSError as error:
-        words = {errno.EISDIR: "is not a regular file", errno.ELOOP: "is a link that leads to itself"}
-        raise SiteFault(what, words.get(error.errno or 0, error.strerror or str(error))) from error
+        problems = {errno.EISDIR: "is not a regular file", errno.ELOOP: "is a link that leads to itself"}
+        raise SiteFault(what, problems.get(error.errno or 0, error.strerror or str(error))) from error
 
 
 def _believe(what: str, name: pathlib.Path, facts: os.stat_result, owner_uid: int) -> None:

@@ -86,16 +86,16 @@ def read_compiled(text: str, place: pathlib.Path) -> list[Entry]:
     """
     digest = hashlib.sha256(text.encode()).hexdigest()
     with contextlib.suppress(OSError, VTorqueError, KeyError, TypeError):
-        kept = files.read_json(place)
-        if kept["form"] == FORM and kept["sha256"] == digest:
-            return [Entry(**one) for one in kept["entries"]]
+        compiled = files.read_json(place)
+        if compiled["form"] == FORM and compiled["sha256"] == digest:
+            return [Entry(**one) for one in compiled["entries"]]
     entries = read_entries(text)
     # what JSON cannot tell apart, or not at all (a date, a number that is none), is read anew each time
     if os.geteuid() == 0 and place.parent.is_dir() and all(_plain(entry.raw) for entry in entries):
-        told = {"form": FORM, "sha256": digest, "entries": [dataclasses.asdict(entry) for entry in entries]}
+        content = {"form": FORM, "sha256": digest, "entries": [dataclasses.asdict(entry) for entry in entries]}
         # a full /run takes nothing away from who reads, nor does a number of too many digits
         with contextlib.suppress(VTorqueError, ValueError):
-            files.write(place, json.dumps(told))
+            files.write(place, json.dumps(content))
     return entries
 
 
@@ -142,5 +142,5 @@ def _entry(key: t.Any, value: t.Any, loader: t.Any) -> Entry:
 def _where(error: Exception) -> str:
     """The words of a parser, in the order in which people look: where, then what."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    words = " ".join(str(problem or error).split())
-    return f"line {mark.line + 1}, column {mark.column + 1}: {words}" if mark is not None else words
+    problem_text = " ".join(str(problem or error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem_text}" if mark is not None else problem_text

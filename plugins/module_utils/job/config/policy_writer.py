@@ -26,14 +26,14 @@ def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequ
     Returns:
         YAML, which `policy_file.parse` reads.
     """
-    said = {
+    settings_lines = {
         name: as_yaml(value, str)
         for name, value in settings.items()
         if name not in PARAMETERS or not _is_default(PARAMETERS[name], value)
     }
-    strange = [name for name in said if name not in PARAMETERS]
+    strange = [name for name in settings_lines if name not in PARAMETERS]
     return render(
-        TEMPLATE, site_dir=None, sections=sections(), said=said, strange=strange,
+        TEMPLATE, site_dir=None, sections=sections(), said=settings_lines, strange=strange,
         remarks={name: [printable(line) for line in lines] for name, lines in (remarks or {}).items()},
     )  # fmt: skip
 

@@ -25,7 +25,9 @@ def misspelt(names: t.Iterable[str], known: t.Mapping[str, t.Collection[str]]) -
         A fault for each, which names the variable that was probably meant.
     """
     faults = []
-    words = {word: name for prefix, variables in known.items() for name in variables for word in [name[len(prefix) :]]}
+    parameters = {
+        word: name for prefix, variables in known.items() for name in variables for word in [name[len(prefix) :]]
+    }
     for name in sorted(names):
         prefix = next((prefix for prefix in known if name.startswith(prefix)), None)
         if prefix is None or name in known[prefix]:
@@ -33,7 +35,7 @@ def misspelt(names: t.Iterable[str], known: t.Mapping[str, t.Collection[str]]) -
         own = [variable[len(prefix) :] for variable in known[prefix]]
         word = name[len(prefix) :]
         near = [prefix + found for found in difflib.get_close_matches(word, own, n=1, cutoff=ALIKE)]
-        meant = [words[word]] if word in words else near
+        meant = [parameters[word]] if word in parameters else near
         if meant:
             message = f"no such variable of the role; did you mean {meant[0]}? One of your own needs another name"
             faults.append(KeyFault(name, "", message))

@@ -64,9 +64,9 @@ def script(token: str, directory: str) -> str:
         token: a word that nobody else writes.
         directory: the job's own, on the host that submits it.
     """
-    words = {"TOKEN": shlex.quote(token), "PLACE": shlex.quote(directory), "STATUS": str(STATUS)}
+    replacements = {"TOKEN": shlex.quote(token), "PLACE": shlex.quote(directory), "STATUS": str(STATUS)}
     text = _SCRIPT
-    for name, value in words.items():
+    for name, value in replacements.items():
         text = text.replace(f"@{name}@", value)
     return text
 
@@ -81,8 +81,8 @@ def small_request(policy: Policy, image: str | None) -> str:
     vcpus = max(1, policy.vcpus_min or 1)
     guests = guests_per_node(policy)
     ram = max(min(SMALL_MIB, policy.ram_default), policy.ram_min or 0)
-    words = [f"img={image}"] if image else []
-    return ",".join([*words, f"vcpus={vcpus}", f"ram={ram}M", f"vms_per_node={guests}"])
+    keys = [f"img={image}"] if image else []
+    return ",".join([*keys, f"vcpus={vcpus}", f"ram={ram}M", f"vms_per_node={guests}"])
 
 
 def guests_per_node(policy: Policy) -> int:
@@ -171,19 +171,19 @@ def _between(text: str, token: str) -> dict[str, list[str]] | None:
     begin, end = f"begin {token}", f"end {token}"
     if lines.count(begin) != 1 or lines.count(end) != 1 or lines.index(begin) > lines.index(end):
         return None
-    said: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for line in lines[lines.index(begin) + 1 : lines.index(end)]:
         name, _blank, value = line.partition(" ")
-        said.setdefault(name, []).append(printable(value[:PATH_MAX]))  # it may be shown on root's terminal
-    return said
+        found.setdefault(name, []).append(printable(value[:PATH_MAX]))  # it may be shown on root's terminal
+    return found
 
 
 def _said(lines: dict[str, list[str]] | None, name: str) -> str:
     return (lines or {}).get(name, [""])[0]
 
 
-def _bad(check: str, words: str, remedy: str = "vmgr job log JOB says what was done") -> Finding:
-    return Finding(check, BAD, BAD, words, remedy)
+def _bad(check: str, problem: str, remedy: str = "vmgr job log JOB says what was done") -> Finding:
+    return Finding(check, BAD, BAD, problem, remedy)
 
 
 def _exit_status(came: Came) -> Finding:
@@ -231,9 +231,9 @@ def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None)
 
 
 def _user(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
-    said, wanted = _said(lines, "user"), f"{expected.uid} {expected.gid} {expected.user}"
-    if said != wanted:
-        return _bad("user", f"is {said or 'not known'} in the guest, and {wanted} here (uid, gid, name)")
+    seen, wanted = _said(lines, "user"), f"{expected.uid} {expected.gid} {expected.user}"
+    if seen != wanted:
+        return _bad("user", f"is {seen or 'not known'} in the guest, and {wanted} here (uid, gid, name)")
     return Finding("user", shown=expected.user)
 
 
@@ -264,9 +264,9 @@ def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | Non
             f"names {_few(', '.join(hosts) or 'nobody')}, and the guests are {', '.join(guests) or 'not known'}",
         )
     if counts[:2] != [str(len(named)), str(len(hosts))]:
-        said = _few(" ".join(counts))
+        seen = _few(" ".join(counts))
         return _bad(
-            "node file", f"has {len(named)} lines of {len(hosts)} hosts, and PBS_NP and PBS_NUM_NODES say {said}"
+            "node file", f"has {len(named)} lines of {len(hosts)} hosts, and PBS_NP and PBS_NUM_NODES say {seen}"
         )
     return Finding("node file", shown=f"{len(named)} line{'s' if len(named) > 1 else ''}")
 
@@ -275,7 +275,7 @@ def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
     if expected.guests < 2:
         return Finding("ways", NONE, "-")
     tried = [line.split() for line in (lines or {}).get("reached", [])]
-    lost = [words[0] for words in tried if len(words) != 2 or words[0] != words[1]]
+    lost = [fields[0] for fields in tried if len(fields) != 2 or fields[0] != fields[1]]
     if lost or len(tried) != expected.guests - 1:
         return _bad("ways", f"not reached by ssh from the first guest: {_few(', '.join(lost) or 'the others')}")
     return Finding("ways", shown=f"{len(tried)} by ssh")

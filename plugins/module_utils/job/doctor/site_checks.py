@@ -33,26 +33,26 @@ def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = ""
         preface: text that its commands write before their answers, or "".
     """
     try:
-        said = batch.server()
+        server = batch.server()
     except SiteFault as error:
         return Finding("server", WARN, "?", f"it does not tell how it is set: {error}", "is qmgr on this host?")
-    lacking = [node for node in nodes if not lets_root((*said.operators, *said.managers), node)]
+    lacking = [node for node in nodes if not lets_root((*server.operators, *server.managers), node)]
     if lacking:
-        words = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
-        return Finding("server", BAD, BAD, words, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
-    if not said.query_other_jobs:
-        words = "query_other_jobs is not True: nodes and users may not see jobs"
-        return Finding("server", BAD, BAD, words, "qmgr -c 's s query_other_jobs = True'")
-    managers = [node for node in nodes if lets_root(said.managers, node)]
+        problem = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
+        return Finding("server", BAD, BAD, problem, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
+    if not server.query_other_jobs:
+        problem = "query_other_jobs is not True: nodes and users may not see jobs"
+        return Finding("server", BAD, BAD, problem, "qmgr -c 's s query_other_jobs = True'")
+    managers = [node for node in nodes if lets_root(server.managers, node)]
     if managers:
-        words = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
-        return Finding("server", WARN, OK, words, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
-    if not said.down_on_error:
-        words = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
-        return Finding("server", WARN, OK, words, "qmgr -c 's s down_on_error = True'")
+        problem = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
+        return Finding("server", WARN, OK, problem, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
+    if not server.down_on_error:
+        problem = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
+        return Finding("server", WARN, OK, problem, "qmgr -c 's s down_on_error = True'")
     if preface:
-        words = f"its commands write text before their answers, which is not read: {preface}"
-        return Finding("server", WARN, OK, words, "let their wrapper write that to standard error")
+        problem = f"its commands write text before their answers, which is not read: {preface}"
+        return Finding("server", WARN, OK, problem, "let their wrapper write that to standard error")
     return Finding("server")
 
 
@@ -93,8 +93,8 @@ def look_at_records(policy: Policy, here: str, directory: pathlib.Path, owner_ui
     except OSError as error:
         return Finding("records", BAD, BAD, f"{directory}: {error.strerror}", INSTALL)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != owner_uid or facts.st_mode & 0o022:
-        words = f"{directory} is not root's alone (owner {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o})"
-        return Finding("records", BAD, BAD, words, INSTALL)
+        problem = f"{directory} is not root's alone (owner {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o})"
+        return Finding("records", BAD, BAD, problem, INSTALL)
     return Finding("records")
 
 
@@ -113,15 +113,15 @@ def compare(report: Report, settings: t.Mapping[str, str], collection: str, here
     if site:
         found = Finding("configuration", BAD, "other", f"other than on {here}: {_few(site)}", INSTALL)
     elif machine:
-        words = f"other than on {here}: {_few(machine)}"
-        found = Finding("configuration", WARN, "other", words, "vmgr config show --origin, if that is not meant")
+        problem = f"other than on {here}: {_few(machine)}"
+        found = Finding("configuration", WARN, "other", problem, "vmgr config show --origin, if that is not meant")
     else:
         found = Finding("configuration")
     report = report.with_finding(found)
     if collection and report.collection == collection:
         return report.with_finding(Finding("collection", shown=collection))
-    words = f"is {report.collection or 'not known'}, and on {here} {collection or 'not known'}"
-    return report.with_finding(Finding("collection", BAD, "other", words, INSTALL))
+    problem = f"is {report.collection or 'not known'}, and on {here} {collection or 'not known'}"
+    return report.with_finding(Finding("collection", BAD, "other", problem, INSTALL))
 
 
 def with_servers_word(report: Report, node: BatchNode | None) -> Report:
@@ -136,8 +136,8 @@ def with_servers_word(report: Report, node: BatchNode | None) -> Report:
     if node.note.startswith(NOTE_PREFIX):
         return report.with_finding(note_finding(node.note))
     states = ",".join(sorted(node.states & OUT_OF_USE))
-    words = f"the batch server says {states or 'that it is in use'}" + (f": {node.note}" if node.note else "")
-    return report.with_finding(Finding("note", WARN, "yes" if node.note else "-", words))
+    problem = f"the batch server says {states or 'that it is in use'}" + (f": {node.note}" if node.note else "")
+    return report.with_finding(Finding("note", WARN, "yes" if node.note else "-", problem))
 
 
 def _few(names: t.Sequence[str]) -> str:

@@ -90,11 +90,11 @@ def send(
             delivery_queue.done(key, state_dir)
         else:
             delivery_queue.tried(key, why, state_dir)
-    words = {
+    reasons = {
         TAKEN: f"was handed over to {host}",
         GIVEN_UP: f"was not handed over to {host}, and that is given up: {why}; it stays on this node",
     }
-    return Told(key, outcome, words.get(outcome) or f"was not handed over to {host}: {why}; it waits on this node")
+    return Told(key, outcome, reasons.get(outcome) or f"was not handed over to {host}: {why}; it waits on this node")
 
 
 def _try(
@@ -166,9 +166,9 @@ def send_waiting(
             break
         if not mark.is_due(now) or (run_dir / "jobs" / mark.key).exists():
             continue
-        told = _send_again(mark.key, host, policy, state_dir, ssh)
-        found += [told] if told else []
-        if told and told.outcome == AWAY:
+        outcome = _send_again(mark.key, host, policy, state_dir, ssh)
+        found += [outcome] if outcome else []
+        if outcome and outcome.outcome == AWAY:
             break
     return tuple(found)
 
@@ -180,14 +180,14 @@ def _send_again(key: str, host: str, policy: Policy, state_dir: pathlib.Path, ss
     with delivery_queue.claimed(key, state_dir) as ours:
         if not ours:  # the epilogue's own try is not over
             return None
-    told = send(*start, host, policy, state_dir=state_dir, ssh=ssh)
-    if told.outcome not in (TAKEN, GIVEN_UP):  # a line for each try would keep the record young for ever
-        return told
+    outcome = send(*start, host, policy, state_dir=state_dir, ssh=ssh)
+    if outcome.outcome not in (TAKEN, GIVEN_UP):  # a line for each try would keep the record young for ever
+        return outcome
     with contextlib.suppress(OSError):  # its owner may look there; a log that is gone stays gone
         path = state_dir / "records" / key / layout.LOG
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.write(fd, log_line.log_line(f"the record {told.words}"))
+            os.write(fd, log_line.log_line(f"the record {outcome.words}"))
         finally:
             os.close(fd)
-    return told
+    return outcome

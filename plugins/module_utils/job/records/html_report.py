@@ -43,12 +43,12 @@ def page(
         guests: a row of cells for each guest, as `GUEST_HEADINGS` names them.
         phases: names and seconds.
     """
-    said = "".join(f"<p>{html.escape(line)}</p>\n" for line in (*record.reasons, record.wrong) if line)
+    reasons = "".join(f"<p>{html.escape(line)}</p>\n" for line in (*record.reasons, record.wrong) if line)
     svg = picture(record, title).partition("?>\n")[2]
     seconds = [(name, f"{figure:.2f}") for name, figure in phases]
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
-        f"<style>{STYLE}</style></head>\n<body>\n<h1>{html.escape(title)}</h1>\n{said}{svg}"
+        f"<style>{STYLE}</style></head>\n<body>\n<h1>{html.escape(title)}</h1>\n{reasons}{svg}"
         f"{_table(GUEST_HEADINGS, guests)}{_table(('phase', 'seconds'), seconds)}</body></html>\n"
     )
 

@@ -154,8 +154,8 @@ class JobRecord:
         found: list[str] = []
         for key in ("refusal", "lost", "error"):
             facts = _mapping(self.raw.get(key))
-            words = [_text(facts.get(part)) for part in ("what", "why", "hint", "reason", "console")]
-            line = ": ".join(word for word in words if word)
+            parts = [_text(facts.get(part)) for part in ("what", "why", "hint", "reason", "console")]
+            line = ": ".join(word for word in parts if word)
             if key == "lost" and facts:
                 line = f"guest {_text(facts.get('guest'))} on {_text(facts.get('node'))} was lost: {line}"
             if line and line not in found:
@@ -328,8 +328,8 @@ def consoles(record: JobRecord) -> Consoles:
     """Where the consoles of a start are."""
     here: dict[str, pathlib.Path] = {}
     with contextlib.suppress(OSError):
-        kept = sorted(record.directory.glob(f"*{layout.CONSOLE_END}"))
-        here = {path.name.removesuffix(layout.CONSOLE_END): path for path in kept}
+        logs = sorted(record.directory.glob(f"*{layout.CONSOLE_END}"))
+        here = {path.name.removesuffix(layout.CONSOLE_END): path for path in logs}
     elsewhere = {guest.name: guest.node for guest in record.guests if guest.name and guest.name not in here}
     return Consoles(here, elsewhere)
 
@@ -402,7 +402,7 @@ def read_lines(path: pathlib.Path, *, limit: int = LOG_LIMIT) -> t.Iterator[str]
 
 
 def _guest(one: t.Mapping[str, t.Any]) -> Guest:
-    told = _mapping(one.get("updates"))
+    updates = _mapping(one.get("updates"))
     return Guest(
         rank=_count(one.get("rank")),
         name=_text(one.get("name")),
@@ -413,8 +413,10 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         ram_mib=_count(one.get("ram_mib")),
         seconds=_figures(one.get("seconds")),
         used=_figures(one.get("used")),
-        updates=in_words(_text(told.get("outcome")), _figure(told.get("packages")), _figure(told.get("seconds"))),
-        updates_words=_text(told.get("words")),
+        updates=in_words(
+            _text(updates.get("outcome")), _figure(updates.get("packages")), _figure(updates.get("seconds"))
+        ),
+        updates_words=_text(updates.get("words")),
     )
 
 

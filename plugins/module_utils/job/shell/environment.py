@@ -104,11 +104,11 @@ def limits_here() -> bytes:
         "msgqueue": (resource.RLIMIT_MSGQUEUE, 1),
         "sigpending": (resource.RLIMIT_SIGPENDING, 1),
     }
-    words = []
+    options = []
     for name, (which, unit) in units.items():
         soft, hard = resource.getrlimit(which)
-        words.append(f"{name}={shown(soft, unit)}:{shown(hard, unit)}")
-    return " ".join(words).encode()
+        options.append(f"{name}={shown(soft, unit)}:{shown(hard, unit)}")
+    return " ".join(options).encode()
 
 
 def quoted(value: bytes) -> bytes:
@@ -151,16 +151,16 @@ def guest_variables(
         bare: and the hosts of a mixed job that stay bare.
     """
     # env(1) in the guest would take a name that begins with a dash for an option
-    kept = {name: value for name, value in job.items() if not name.startswith(b"-")}
+    passed_on = {name: value for name, value in job.items() if not name.startswith(b"-")}
     for name in (*NODE_PATHS, *OF_THE_LOGIN):
-        kept.pop(name, None)
-    kept.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
-    kept[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
+        passed_on.pop(name, None)
+    passed_on.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+    passed_on[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
     if guests and all(guest.vcpus for guest in guests):
-        kept[b"PBS_NP"] = b"%d" % (sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare))
-        kept[b"PBS_NUM_NODES"] = b"%d" % (len(guests) + len(bare))
-        kept[b"PBS_NUM_PPN"] = b"%d" % guests[0].vcpus
-    return {**kept, **mpi_variables(kept)}
+        passed_on[b"PBS_NP"] = b"%d" % (sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare))
+        passed_on[b"PBS_NUM_NODES"] = b"%d" % (len(guests) + len(bare))
+        passed_on[b"PBS_NUM_PPN"] = b"%d" % guests[0].vcpus
+    return {**passed_on, **mpi_variables(passed_on)}
 
 
 def changes(job: t.Mapping[bytes, bytes], guest: t.Mapping[bytes, bytes], *, x11: bool = False) -> str:

@@ -26,12 +26,12 @@ class GuestLost(VTorqueError):
         lines: what more there is to say.
     """
 
-    def __init__(self, lost: LostRecord, kept: pathlib.Path) -> None:
+    def __init__(self, lost: LostRecord, record_directory: pathlib.Path) -> None:
         super().__init__(f"guest {lost.guest} on {lost.node} was lost", lost.reason)
-        words = lost.console[-CONSOLE_LIMIT:]
+        console_end = lost.console[-CONSOLE_LIMIT:]
         self.lines = (
-            *([f"the last lines of its console: {words}"] if words else ["its console is silent"]),
-            f"more is in {kept}: vtorque.log, and when the job has ended {lost.guest}.console.log",
+            *([f"the last lines of its console: {console_end}"] if console_end else ["its console is silent"]),
+            f"more is in {record_directory}: vtorque.log, and when the job has ended {lost.guest}.console.log",
         )
 
 

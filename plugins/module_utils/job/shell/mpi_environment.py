@@ -96,8 +96,8 @@ def mpi_variables(job: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """
     node_file = job.get(b"PBS_NODEFILE", b"")
     found: dict[bytes, bytes] = {}
-    for told in TABLE:
-        value = node_file if told.value == NODE_FILE else told.value
-        if value and not any(name in job for name in (told.name, *told.aliases)):
-            found[told.name] = value
+    for launcher in TABLE:
+        value = node_file if launcher.value == NODE_FILE else launcher.value
+        if value and not any(name in job for name in (launcher.name, *launcher.aliases)):
+            found[launcher.name] = value
     return found

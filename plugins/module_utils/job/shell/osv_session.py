@@ -86,11 +86,11 @@ class Run:
         self._lines = LineEnds()
         self._thread = ""
 
-    def run(self, words: t.Sequence[str], variables: t.Mapping[bytes, bytes]) -> End:
+    def run(self, argv: t.Sequence[str], variables: t.Mapping[bytes, bytes]) -> End:
         """Start the program, and hear it until it is over.
 
         Args:
-            words: the program and its arguments.
+            argv: the program and its arguments.
             variables: its environment.
 
         Returns:
@@ -105,7 +105,7 @@ class Run:
             try:
                 for name, value in variables.items():
                     self._rest.set_variable(name, value)
-                self._thread = self._rest.start([OSV_LAUNCHER, "run", self._token, *words])
+                self._thread = self._rest.start([OSV_LAUNCHER, "run", self._token, *argv])
             except OsvFault as fault:
                 raise self._lost(VTorqueError("nothing was run", f"{fault.what}: {fault.why}")) from None
             number = self._listen(console, wakeup)

@@ -99,8 +99,8 @@ class Marks:
         if not newline:
             self._held = mark + line
             return own
-        kind, _blank, words = line.decode(errors="replace").partition(" ")
-        self.end = End(kind, words)
+        kind, _blank, text = line.decode(errors="replace").partition(" ")
+        self.end = End(kind, text)
         return own + rest
 
     def rest(self) -> bytes:
@@ -127,7 +127,7 @@ class Conversation:
     """
 
     def __init__(
-        self, record: ReadyRecord, directory: pathlib.Path, verb: str, said: bytes, watch: LostWatch,
+        self, record: ReadyRecord, directory: pathlib.Path, verb: str, stdin: bytes, watch: LostWatch,
         write: t.Callable[[int, bytes], None] | None = None, *, early: bool = False,
     ) -> None:  # fmt: skip
         self._record = record
@@ -135,7 +135,7 @@ class Conversation:
         self._verb = verb
         self._early = early
         self._guest = f"guest {record.guests[0].name} ({record.guests[0].address})"
-        self._said = bytearray(said)
+        self._said = bytearray(stdin)
         self._watch = watch
         self._write = write or write_all
         self._lost: GuestLost | None = None
@@ -275,12 +275,12 @@ class Conversation:
                 "the job had begun there; how it ended is not known",
                 "its guest may have ended, panicked or lost its network",
             )
-        said = " ".join((err.before or out.before).decode(errors="replace").split())
+        output = " ".join((err.before or out.before).decode(errors="replace").split())
         raise VTorqueError(
             "nothing was run",
-            f"no connection to {self._guest}: {said or 'it ended the session before the job began'}"[:600],
+            f"no connection to {self._guest}: {output or 'it ended the session before the job began'}"[:600],
             # ssh itself would have said something
-            "" if said else "an exit in a start file of the login shell (.bashrc, .profile) does that",
+            "" if output else "an exit in a start file of the login shell (.bashrc, .profile) does that",
         )
 
 

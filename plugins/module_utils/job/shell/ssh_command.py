@@ -30,22 +30,22 @@ def environment(term: str = "", display: str = "") -> dict[str, str]:
 
 
 def command(
-    record: ReadyRecord, directory: pathlib.Path, words: t.Sequence[str], *, terminal: bool = False, x11: bool = False
+    record: ReadyRecord, directory: pathlib.Path, argv: t.Sequence[str], *, terminal: bool = False, x11: bool = False
 ) -> list[str]:
     """The call of ssh that runs the far end's program in rank 0, and that dies with us, however we die.
 
     Args:
         record: says where the guest is.
         directory: holds `job_key` and `known_hosts`.
-        words: arguments of the far end; safe tokens, because the guest's login shell reads them.
+        argv: arguments of the far end; safe tokens, because the guest's login shell reads them.
         terminal: ask for a terminal in the guest.
         x11: forward the display.
     """
-    return [SETPRIV, "--pdeathsig", "KILL", *ssh(record, directory, words, terminal=terminal, x11=x11)]
+    return [SETPRIV, "--pdeathsig", "KILL", *ssh(record, directory, argv, terminal=terminal, x11=x11)]
 
 
 def ssh(
-    record: ReadyRecord, directory: pathlib.Path, words: t.Sequence[str], *, terminal: bool = False, x11: bool = False
+    record: ReadyRecord, directory: pathlib.Path, argv: t.Sequence[str], *, terminal: bool = False, x11: bool = False
 ) -> list[str]:
     """The same, without a word about its end.  For the arguments see `command`."""
     guest: ReadyGuest = record.guests[0]
@@ -53,4 +53,4 @@ def ssh(
     call = [SSH, "-F", "none", "-tt" if terminal else "-T", "-i", str(directory / layout.JOB_KEY)]
     call += option_arguments((*(X11 if x11 else ()), *GUEST_LOGIN, *own))
     call += ["-p", str(guest.port), "-l", record.user, "--", guest.address]
-    return [*call, " ".join(["exec", record.far_end, *words])]
+    return [*call, " ".join(["exec", record.far_end, *argv])]

@@ -54,18 +54,18 @@ def rows(reports: t.Sequence[Report], checks: t.Sequence[str]) -> tuple[Row, ...
         Row(
             check,
             state,
-            _shown([shown for _node, shown in hosts]),
+            _shown([cell for _node, cell in hosts]),
             tuple(node for node, _shown in hosts),
-            words,
+            problem,
             remedy,
         )
-        for (check, state, words, remedy), hosts in groups.items()
+        for (check, state, problem, remedy), hosts in groups.items()
     ]
     return tuple(sorted(found, key=lambda row: (checks.index(row.check), -STATES.index(row.state))))
 
 
-def _shown(words: t.Sequence[str]) -> str:
-    different = sorted(set(words), key=lambda word: (len(word), word))
+def _shown(cells: t.Sequence[str]) -> str:
+    different = sorted(set(cells), key=lambda word: (len(word), word))
     return ", ".join(different) if len(different) <= FEW else f"{different[0]} .. {different[-1]}"
 
 
@@ -92,13 +92,13 @@ def show(reports: t.Sequence[Report], checks: t.Sequence[str], title: str = "che
     table.add_column("", overflow="fold")
     before = ""
     for row in rows(reports, checks):
-        words = row.words + (f"\n{REMEDY}{row.remedy}" if row.remedy else "")
+        problem = row.words + (f"\n{REMEDY}{row.remedy}" if row.remedy else "")
         # as text: what a host says is never markup
-        cells = [Text(row.check if row.check != before else ""), Text(row.shown, COLOURS[row.state]), Text(words)]
+        cells = [Text(row.check if row.check != before else ""), Text(row.shown, COLOURS[row.state]), Text(problem)]
         if several:
             cells.insert(1, Text(folded(row.nodes)))
         table.add_row(*cells)
         before = row.check
-    with console.capture() as shown:
+    with console.capture() as captured:
         console.print(table)
-    print("\n".join(line.rstrip() for line in shown.get().splitlines()))
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -53,12 +53,12 @@ class Query:
 
 def _fault(text: str, error: Exception) -> UserFault:
     # of several lines, the later ones point at a column
-    words = str(error).partition("\n")[0].strip().rstrip(":.")
+    message = str(error).partition("\n")[0].strip().rstrip(":.")
     where = getattr(error, "lex_position", None)
     place = f" (at character {where + 1})" if isinstance(where, int) and where >= 0 else ""
     return UserFault(
         f"{FLAG} {text[:SHOWN]!r}",
-        f"{words[:300]}{place}",
+        f"{message[:300]}{place}",
         "it is a JMESPath expression, as [].state or [?state=='ok']",
     )
 
@@ -71,15 +71,15 @@ class _Ask(argparse.Action):
         namespace.json = True
 
 
-def add_json(parser: argparse.ArgumentParser, words: str = "for programs", group: t.Any = None) -> None:
+def add_json(parser: argparse.ArgumentParser, purpose: str = "for programs", group: t.Any = None) -> None:
     """The options `--json` and `--query`; the latter implies the former.
 
     Args:
         parser: of the command.
-        words: what `--json` is.
+        purpose: what `--json` is.
         group: where `--json` excludes others.
     """
-    (group or parser).add_argument("--json", action="store_true", help=words)
+    (group or parser).add_argument("--json", action="store_true", help=purpose)
     parser.add_argument(
         FLAG, action=_Ask, metavar="EXPRESSION", help="what this JMESPath expression finds in the JSON"
     )  # fmt: skip

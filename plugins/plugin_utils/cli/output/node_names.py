@@ -23,11 +23,11 @@ def folded(names: t.Sequence[str]) -> str:
     return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
 
 
-def expanded(words: t.Sequence[str]) -> tuple[str, ...]:
+def expanded(names: t.Sequence[str]) -> tuple[str, ...]:
     """The names that are meant, each once, in the order in which they were given.
 
     Args:
-        words: each a name, several with commas or blanks between them, or a folded set.
+        names: each a name, several with commas or blanks between them, or a folded set.
 
     Raises:
         UserFault: one is no set of nodes, or there is none.
@@ -35,7 +35,7 @@ def expanded(words: t.Sequence[str]) -> tuple[str, ...]:
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     found: dict[str, None] = {}
-    for word in words:
+    for word in names:
         for part in word.split():
             try:
                 found |= dict.fromkeys(map(str, NodeSet(part.strip(","), resolver=RESOLVER_NOGROUP)))

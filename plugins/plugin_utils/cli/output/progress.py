@@ -34,7 +34,7 @@ def counted(what: str, total: int, *, wanted: bool = True) -> t.Iterator[Advance
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
-        yield lambda words: progress.update(task, advance=1, description=words)
+        yield lambda text: progress.update(task, advance=1, description=text)
 
 
 @contextlib.contextmanager
@@ -78,4 +78,4 @@ def waiting(*, wanted: bool = True) -> t.Iterator[t.Callable[[str], None]]:
     from rich.text import Text
 
     with Console(stderr=True).status("") as status:
-        yield lambda words: status.update(Text(words))
+        yield lambda text: status.update(Text(text))

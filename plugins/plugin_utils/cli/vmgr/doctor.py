@@ -135,7 +135,7 @@ def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> 
     with counted("asking nodes", len(names), wanted=not (call.json or call.brief)) as advance:
         asked = examine.ask_nodes(
             names, ssh_timeout_s=float(policy.ssh_timeout), timeout_s=call.timeout, prefix=policy.prefix_nodes,
-            told=lambda report: advance(report.node),
+            advance=lambda report: advance(report.node),
         )  # fmt: skip
     return [*reports, *examine.judge_together(asked, policy, here, known)]
 

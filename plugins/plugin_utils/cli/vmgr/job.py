@@ -194,21 +194,21 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
 def headline(record: JobRecord) -> str:
     """One line that says what became of the job."""
     guests, nodes = len(record.guests), len(record.nodes) - len(record.bare)
-    words = [f"job {record.job_id}", record.user or "-"]
-    words += [record.name] if record.name else []
+    parts = [f"job {record.job_id}", record.user or "-"]
+    parts += [record.name] if record.name else []
     if nodes:
         each = (
             f" x {guests // nodes} guest{'s' if guests // nodes != 1 else ''}" if guests and not guests % nodes else ""
         )
         bare = f" + {len(record.bare)} bare" if record.bare else ""
-        words.append(f"{nodes} node{'s' if nodes != 1 else ''}{each}{bare}")
+        parts.append(f"{nodes} node{'s' if nodes != 1 else ''}{each}{bare}")
     state = record.state
     if record.exit_status is not None and state in ("finished", "guest lost"):
         state += f", exit status {record.exit_status}"
-    words.append(state)
+    parts.append(state)
     if record.start > 1:
-        words.append(f"start {record.start}")
-    return "  ".join(words)
+        parts.append(f"start {record.start}")
+    return "  ".join(parts)
 
 
 def phase_figures(record: JobRecord) -> list[tuple[str, float]]:

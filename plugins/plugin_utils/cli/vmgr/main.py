@@ -62,29 +62,29 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: show(sys.argv[1:]))
 
 
-def show(words: t.Sequence[str], policy_path: pathlib.Path = PATH) -> int:
+def show(argv: t.Sequence[str], policy_path: pathlib.Path = PATH) -> int:
     """Do what was asked for.
 
     Args:
-        words: the arguments.
+        argv: the arguments.
         policy_path: the site's configuration.
 
     Returns:
         The exit status.
     """
-    words = _of_today(words)
-    asked = [name for name in SUBJECTS if name in words[:1]] or SUBJECTS
+    argv = _of_today(argv)
+    asked = [name for name in SUBJECTS if name in argv[:1]] or SUBJECTS
     modules = {name: _module(name) for name in asked}
-    call = _parser(modules).parse_args(words)
+    call = _parser(modules).parse_args(argv)
     call.config = policy_path
     return modules[call.subject].run(call, lambda: load(policy_path))
 
 
-def _of_today(words: t.Sequence[str]) -> t.Sequence[str]:
+def _of_today(argv: t.Sequence[str]) -> t.Sequence[str]:
     for old, new in OLD_WORDS:
-        if tuple(words[: len(old)]) == old:
-            return [*new, *words[len(old) :]]
-    return words
+        if tuple(argv[: len(old)]) == old:
+            return [*new, *argv[len(old) :]]
+    return argv
 
 
 def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
@@ -114,8 +114,8 @@ def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 
 
 def _options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
-    words = (word for action in parser._actions for word in action.option_strings)
-    return tuple(word for word in words if word.startswith("--"))
+    options = (word for action in parser._actions for word in action.option_strings)
+    return tuple(word for word in options if word.startswith("--"))
 
 
 def _choices(parser: argparse.ArgumentParser) -> dict[str, tuple[str, ...]]:

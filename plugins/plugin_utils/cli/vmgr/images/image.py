@@ -86,9 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ("list", "show", "add", "update", "delete", "verify", "push", "profile")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
 
-    def verb(name: str, words: str, epilog: str = "") -> argparse.ArgumentParser:
+    def verb(name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
         own: argparse.ArgumentParser = verbs.add_parser(
-            name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=epilog,
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
         add_json(own)

@@ -38,11 +38,11 @@ def add(call: argparse.Namespace, policy: Policy) -> int:
     # a name that is wrong is told as that
     revision.check_name(call.name, pool)
     wanted = _wanted(call)
-    said = {
+    given = {
         "distro": call.distro or image_facts.distro_of(call.name), "description": call.description or "",
         "boot": call.boot or (None if call.kernel else "bios"),
     }  # fmt: skip
-    return _publish(call, policy, revision.Wanted(**{**wanted, **said}))
+    return _publish(call, policy, revision.Wanted(**{**wanted, **given}))
 
 
 def update(call: argparse.Namespace, policy: Policy) -> int:
@@ -70,10 +70,10 @@ def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
 
 def _publish(call: argparse.Namespace, policy: Policy, wanted: revision.Wanted) -> int:
     pool = pathlib.Path(policy.vm_img_dir)
-    with contextlib.ExitStack() as shown:
-        advance = shown.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
+    with contextlib.ExitStack() as progress:
+        advance = progress.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
         # a terminal shows one thing at a time
-        trial = Trial(call, policy, shown.close)
+        trial = Trial(call, policy, progress.close)
         image = publish.publish(wanted, pool, advance=advance, max_bytes=policy.image_max << 20, trial=trial)
     tried = {"trial": trial.to_dict()} if wanted.disk else {}
     if call.json:

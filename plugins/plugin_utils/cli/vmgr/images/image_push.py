@@ -79,14 +79,14 @@ def run(call: argparse.Namespace, policy: Policy) -> int:
     latest: dict[str, str] = {}
     with waiting(wanted=not call.json) as say:
 
-        def told(node: str, words: str) -> None:
-            latest[node] = words
+        def report(node: str, text: str) -> None:
+            latest[node] = text
             have = sum(state == HERE for state in latest.values())
-            say(f"{have} of {len(nodes)} nodes have {image.name}; {node}: {words}")
+            say(f"{have} of {len(nodes)} nodes have {image.name}; {node}: {text}")
 
         brought = push(
             image.name, nodes, fs_type=call.fs_type, ssh_timeout_s=float(policy.ssh_timeout),
-            prefix=policy.prefix_nodes, told=told,
+            prefix=policy.prefix_nodes, report=report,
         )  # fmt: skip
     if call.json:
         tell(call, [{"image": image.name, **dataclasses.asdict(one)} for one in brought])
@@ -116,5 +116,5 @@ def _show(image: str, brought: t.Sequence[Brought]) -> None:
     alike: dict[tuple[str, str], list[str]] = {}
     for one in brought:
         alike.setdefault((one.state, one.words), []).append(one.node)
-    for (state, words), nodes in alike.items():
-        print(f"{folded(nodes)}: {image} is here" if state == HERE else f"{folded(nodes)}: {state}: {words}")
+    for (state, text), nodes in alike.items():
+        print(f"{folded(nodes)}: {image} is here" if state == HERE else f"{folded(nodes)}: {state}: {text}")

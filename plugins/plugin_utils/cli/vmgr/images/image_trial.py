@@ -110,9 +110,9 @@ class Trial:
         if self.call.json:
             tell(self.call, {"added": False, "trial": self.to_dict()})
         bad = [finding for finding in self.report.findings if finding.state == BAD]
-        words = "; ".join(f"{finding.check}: {finding.found}" for finding in bad)
+        problem = "; ".join(f"{finding.check}: {finding.found}" for finding in bad)
         raise ImageFault(
-            f"image {self.call.name} was not added", f"no job could run in it: {words}", "--force adds it nonetheless"
+            f"image {self.call.name} was not added", f"no job could run in it: {problem}", "--force adds it nonetheless"
         )
 
     def show(self) -> None:
@@ -138,9 +138,9 @@ class Trial:
         return {"booted": True, **self.report.to_dict()}
 
 
-def _cut(words: str) -> str:
-    words = printable(words)
-    return words if len(words) <= _SHOWN_WORDS else f"...{words[-_SHOWN_WORDS:]}"
+def _cut(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= _SHOWN_WORDS else f"...{text[-_SHOWN_WORDS:]}"
 
 
 @contextlib.contextmanager

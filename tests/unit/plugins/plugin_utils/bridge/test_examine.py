@@ -92,7 +92,7 @@ def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
     (tmp_path / "answer").write_text(answer(began=time.time() + 1, ended=time.time() + 1))
     ssh = ssh_that(tmp_path, f'echo "$node $command $(cat)" >>{tmp_path}/asked; cat {tmp_path}/answer; exit 1')
     told: list[Report] = []
-    reports = examine.ask_nodes(["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, prefix="/opt/here", told=told.append)
+    reports = examine.ask_nodes(["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, prefix="/opt/here", advance=told.append)
     assert [report.node for report in reports] == ["cn1", "cn2"]
     assert all(report.well for report in reports)
     assert sorted(report.node for report in told) == ["cn1", "cn2"]

@@ -120,7 +120,7 @@ def test_nodes_are_asked_until_they_have_it_or_cannot(tmp_path: pathlib.Path) ->
     ssh = ssh_that(tmp_path, COMING, BAD)
     brought = image_push.push(
         "tiny@1", ("cn1", "cn2", "cn3", "-oProxyCommand=x"), fs_type="local", ssh_timeout_s=5, ssh=ssh,
-        told=lambda node, words: told.append((node, words)),
+        report=lambda node, words: told.append((node, words)),
     )  # fmt: skip
     assert [(one.node, one.state) for one in brought] == [
         ("cn1", "failed"), ("cn2", "failed"), ("cn3", "silent"), ("-oProxyCommand=x", "silent"),
