@@ -34,6 +34,8 @@ OSV = GuestKind("osv", "osv", ("user-data",), "osv/domain.xml.j2", False)
 OSV_LAUNCHER = "/usr/lib/vtorque-launcher.so"
 """Where an image of OSv has our program (`templates/osv/launcher.c`)."""
 KINDS = {kind.name: kind for kind in (SLG, OSV)}
+DISTROS = ("debian", "ubuntu", "redhat", "centos", "rocky", "alma", OSV.name)
+"""The families of images: a request asks for one, and a record of the pool names one."""
 
 
 @leaves_nothing

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+import re
+
 from .effects import leaves_nothing
+
+_MIB_PER_UNIT = {"k": (1, 1024), "m": (1, 1), "g": (1024, 1), "t": (1024 * 1024, 1)}
+_SIZE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?\s?(?:([kmgt])(?:i?b)?)?", re.IGNORECASE)
 
 
 @leaves_nothing
@@ -34,6 +39,36 @@ def format_mib(mib: int) -> str:
         if mib and mib % factor == 0:
             return f"{mib // factor}{unit}"
     return f"{mib}M"
+
+
+@leaves_nothing
+def parse_mib(text: str) -> int | None:
+    """Return the MiB of a size as users write it: a number with K, M, G or T, MiB when bare.
+
+    Args:
+        text: of whatever characters.
+
+    Returns:
+        None: it is no size, or not a whole number of MiB.
+    """
+    match = _SIZE.fullmatch(text)
+    if not match:
+        return None
+    whole, fraction, unit = match[1], match[2] or "", (match[3] or "m").lower()
+    times, parts = _MIB_PER_UNIT[unit]
+    mib, rest = divmod(int(whole + fraction) * times, parts * 10 ** len(fraction))
+    return None if rest else mib
+
+
+@leaves_nothing
+def format_allowed_mib(low: int, high: int) -> str:
+    """Return what a user may write as a size (`parse_mib`), for messages.
+
+    Args:
+        low: least size, in MiB.
+        high: greatest size, in MiB.
+    """
+    return f"a number with K, M, G or T (MiB when bare) from {format_mib(low)} to {format_mib(high)}, in whole MiB"
 
 
 def format_bytes(count: int) -> str:

@@ -9,7 +9,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import timeline_svg
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.timeline_svg import Bar, Row
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.bar_chart import Bar, Row
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.bar_chart import draw as draw_rows
 
 COLOURS = {
     "hooks": "#4c6a92",
@@ -75,4 +76,4 @@ def draw(phases: t.Sequence[Phase], title: str) -> str:
         Row(phase.name, (Bar(phase.lane, phase.name, phase.begin_s, phase.seconds),), f"{phase.seconds:.2f} s")
         for phase in phases
     ]
-    return timeline_svg.draw(rows, title, COLOURS)
+    return draw_rows(rows, title, COLOURS)

@@ -13,6 +13,7 @@ import sys
 import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
+from ...module_utils.guest_kinds import DISTROS
 from ...module_utils.job.admission.resolve import USELESS_YET, ImageFacts, Offers, host_matches
 from ...module_utils.job.admission.resources import NodeSize
 from ...module_utils.job.admission.submission import Site, Submission, asks_for_vm, prepare
@@ -20,7 +21,7 @@ from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request import pbs_directives, script_text
 from ...module_utils.job.request.qsub_arguments import VM, Arguments
-from ...module_utils.job.request.request import DISTROS, FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
+from ...module_utils.job.request.request import FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
 from ...module_utils.job.request.value_types import KeyFault, nearest
 from ...module_utils.text import format_mib
 from ...module_utils.wire.messages import FS_TYPES

@@ -20,6 +20,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import UserFault
 from ...frozen import frozen
+from ...guest_kinds import DISTROS
 from ...wire.messages import FS_TYPES, IMAGE_NAME
 from .value_types import (
     BadValue,
@@ -54,7 +55,6 @@ It changes what is written, and nothing else.
 """
 FROM_JOB = "the job's request"
 
-DISTROS = ("debian", "ubuntu", "redhat", "centos", "rocky", "alma", "osv")
 HYPERVISORS = ("kvm", "skvm", "qemu")
 
 

@@ -14,11 +14,9 @@ import typing as t
 
 from ...effects import leaves_nothing
 from ...frozen import frozen
-from ...text import format_mib, printable
+from ...text import format_allowed_mib, parse_mib, printable
 
 Value = str | int | bool | tuple[str, ...]  # pylint: disable=unsupported-binary-operation
-
-MIB_PER_UNIT = {"k": (1, 1024), "m": (1, 1), "g": (1024, 1), "t": (1024 * 1024, 1)}
 
 _TRUE = ("true", "yes", "enabled")
 _FALSE = ("false", "no", "disabled")
@@ -223,16 +221,11 @@ def size_mib(low: int, high: int) -> Kind:
     Returns:
         A kind that reads MiB.
     """
-    allowed = f"a number with K, M, G or T (MiB when bare) from {format_mib(low)} to {format_mib(high)}, in whole MiB"
+    allowed = format_allowed_mib(low, high)
 
     def read(value: object) -> int:
-        match = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?\s?(?:([kmgt])(?:i?b)?)?", str(value), re.IGNORECASE)
-        if not match or isinstance(value, bool):
-            raise BadValue(allowed)
-        whole, fraction, unit = match[1], match[2] or "", (match[3] or "m").lower()
-        times, parts = MIB_PER_UNIT[unit]
-        mib, rest = divmod(int(whole + fraction) * times, parts * 10 ** len(fraction))
-        if rest or not low <= mib <= high:
+        mib = None if isinstance(value, bool) else parse_mib(str(value))
+        if mib is None or not low <= mib <= high:
             raise BadValue(allowed)
         return mib
 

@@ -12,14 +12,13 @@ import subprocess
 import typing as t
 
 from ....module_utils.errors import UserFault, VTorqueError
-from ....module_utils.job.config.parameters import Policy
-from ....module_utils.job.request.value_types import BadValue, size_mib
 from ....module_utils.node.storage import user_disk
-from ....module_utils.text import format_mib, printable
+from ....module_utils.text import format_allowed_mib, format_mib, parse_mib, printable
 from ..output.json_output import add_json, tell
 
 HELP = "disks of your own, for vsub -vm disk="
 QEMU_IMG = "/usr/bin/qemu-img"
+LEAST_MIB, GREATEST_MIB = user_disk.LEAST_BYTES >> 20, 1 << 28
 CREATE_EPILOG = """\
 A new disk is empty and takes no room before something is written; its first job makes a file system on it.
 
@@ -46,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_json(verb)
 
 
-def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
+def run(call: argparse.Namespace, _load: t.Callable[[], object]) -> int:
     """Do what was asked for.
 
     Args:
         call: the arguments.
-        load: gives the site's policy, which says nothing of users' disks.
+        _load: gives the site's policy, which says nothing of users' disks.
 
     Returns:
         The exit status.
@@ -81,10 +80,9 @@ def create(path: str, size: str, kind: str) -> None:
         VTorqueError: it cannot be made.
     """
     what = f"disk {printable(path)}"
-    try:
-        mib = size_mib(user_disk.LEAST_BYTES >> 20, 2**28).read(size)
-    except BadValue as error:
-        raise UserFault(f"size {printable(size[:40])}", f"allowed: {error}") from None
+    mib = parse_mib(size)
+    if mib is None or not LEAST_MIB <= mib <= GREATEST_MIB:
+        raise UserFault(f"size {printable(size[:40])}", f"allowed: {format_allowed_mib(LEAST_MIB, GREATEST_MIB)}")
     try:
         # of the caller alone; and never in place of another file
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

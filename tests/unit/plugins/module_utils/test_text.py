@@ -39,3 +39,11 @@ def test_bytes_of_a_column_are_short(count: int, shown: str) -> None:
 )  # fmt: skip
 def test_disks_of_nearly_the_same_size_differ(count: int, shown: str) -> None:
     assert text.format_disk_bytes(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("size", "mib"), [("20G", 20480), ("1.5G", 1536), ("512", 512), ("1 GiB", 1024), ("2048k", 2), ("1k", None),
+                      ("", None), ("-1G", None), ("1P", None), ("1G\n", None)],
+)  # fmt: skip
+def test_parse_mib_size_as_users_write_it_returns_whole_mib_or_none(size: str, mib: int | None) -> None:
+    assert text.parse_mib(size) == mib

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from .....module_utils.job.records.timeline_svg import Bar, Row
-from .....module_utils.job.records.timeline_svg import draw as draw_rows
 from .....module_utils.node.trial.boot_profile import PHASES, Profile
+from .....module_utils.rendering.bar_chart import Bar, Row
+from .....module_utils.rendering.bar_chart import draw as draw_rows
 
 _PALETTE = (
     "#7f7f7f", "#4c6a92", "#3f8f9f", "#a3b84c",

@@ -10,9 +10,9 @@ import pathlib
 import typing as t
 
 from .....module_utils.errors import VTorqueError
+from .....module_utils.guest_kinds import DISTROS
 from .....module_utils.job.config.parameters import Policy
 from .....module_utils.job.records.image_usage import last_uses
-from .....module_utils.job.request.request import DISTROS
 from .....module_utils.node.pool import images
 from .....module_utils.text import format_disk_bytes, printable
 from ...output.json_output import add_json, tell

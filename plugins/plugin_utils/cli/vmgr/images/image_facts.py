@@ -9,7 +9,7 @@ import datetime
 import typing as t
 
 from .....module_utils.errors import UserFault
-from .....module_utils.job.request.request import DISTROS
+from .....module_utils.guest_kinds import DISTROS
 from .....module_utils.node.pool import images
 from ...output.tables import Row
 

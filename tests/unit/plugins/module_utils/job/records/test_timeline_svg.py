@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import html_report, timeline_svg
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.job_record import JobRecord
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import bar_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -75,10 +76,9 @@ def test_bars_lie_within_the_picture_and_have_one_colour_a_phase(job_s: float) -
     assert svg.findtext(f"{SVG}title") == "a <job> & ? its guests"
     for piece in svg.iter(f"{SVG}rect"):
         if piece.find(f"{SVG}title") is not None:
-            assert float(piece.get("x", "-1")) >= timeline_svg.LEFT
+            assert float(piece.get("x", "-1")) >= bar_chart.LEFT
             assert (
-                float(piece.get("x", "0")) + float(piece.get("width", "0"))
-                <= timeline_svg.WIDTH - timeline_svg.RIGHT + 1.1
+                float(piece.get("x", "0")) + float(piece.get("width", "0")) <= bar_chart.WIDTH - bar_chart.RIGHT + 1.1
             )
     colours = colours_by_name(svg)
     assert {"disk", "ready", "job", "gone", "hooks", "plan"} <= set(colours)
