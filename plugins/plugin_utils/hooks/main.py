@@ -93,7 +93,7 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
         finally:
             from . import start_sweep  # 3 ms that a prologue does not pay
 
-            start_sweep.sweep_if_needed(places)
+            start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
     else:
         epilogue.run_sister(call, places)
     return None

@@ -6,30 +6,32 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import subprocess
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job.hooks.start import Places
 from ...module_utils.node.removal import run_files
 from ...module_utils.node.state import start_lock
 from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.state.layout import RUN_DIR, STATE_DIR
 from ...module_utils.system import supervised
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 
 PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_sweep"
 
 
-def something_unheld(places: Places) -> bool:
+def something_unheld(run_dir: pathlib.Path, state_dir: pathlib.Path) -> bool:
     """Is something here of a start that nobody works for and whose job has no shell?  Nobody is asked.
 
     Args:
-        places: of this node.
+        run_dir: what is true on this node while jobs run.
+        state_dir: its guests and records.
 
     Raises:
         NodeFault: a directory of this node cannot be read.
     """
-    settings = NodeSettings(node_name="", node_number=None, run_dir=places.run_dir, state_dir=places.state_dir)
+    settings = NodeSettings(node_name="", node_number=None, run_dir=run_dir, state_dir=state_dir)
     keys = set(run_files.run_keys(settings))
     for place in (settings.guests_dir, settings.bare_dir):
         keys |= {path.name for path in entries(place)}
@@ -40,16 +42,17 @@ def something_unheld(places: Places) -> bool:
     )
 
 
-def sweep_if_needed(places: Places) -> None:
+def sweep_if_needed(run_dir: pathlib.Path, state_dir: pathlib.Path) -> None:
     """Start the sweep when there is something for it, and do not wait; it bounds itself.
 
     Args:
-        places: of this node; the sweep looks at the node's own and at no other.
+        run_dir: what is true on this node while jobs run.
+        state_dir: its guests and records; the sweep looks at the node's own places and at no other.
     """
-    if (places.run_dir, places.state_dir) != (Places.run_dir, Places.state_dir):
+    if (run_dir, state_dir) != (RUN_DIR, STATE_DIR):
         return
     with contextlib.suppress(OSError, VTorqueError):  # the timer's sweep says what is wrong
-        if something_unheld(places):
+        if something_unheld(run_dir, state_dir):
             # a session of its own: the MOM ends a hook with everything of its session
             subprocess.Popen(
                 supervised.program(PROGRAM), env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True,

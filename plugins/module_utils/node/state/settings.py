@@ -16,6 +16,8 @@ from ...state.layout import RUN_DIR, STATE_DIR, job_key
 
 MAX_SLOT = 255
 """A slot is the last byte of a guest's MAC address."""
+PROLOGUE, EPILOGUE = "prologue", "epilogue"
+"""The site's own scripts in guests (`site_scripts.py`)."""
 
 
 @frozen
@@ -139,6 +141,20 @@ class NodeSettings:
     def authorized_keys_dir(self) -> pathlib.Path:
         """What this node's sshd reads besides the users' own files: one file a user."""
         return self.run_dir / "authorized_keys"
+
+    def guest_script(self, kind: str, rank: int) -> pathlib.Path:
+        """Return where the site's own script for the guest of a rank is, if there is one.
+
+        Args:
+            kind: PROLOGUE or EPILOGUE.
+            rank: of the guest in its job.
+        """
+        return self.guest_hooks_dir / (kind if rank == 0 else f"{kind}.parallel")
+
+    @property
+    def guest_prologues(self) -> tuple[pathlib.Path, ...]:
+        """What guests may run before the job: in rank 0, and in the others."""
+        return tuple(self.guest_script(PROLOGUE, rank) for rank in (0, 1))
 
     @property
     def slots_dir(self) -> pathlib.Path:

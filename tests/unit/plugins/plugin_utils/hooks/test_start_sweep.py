@@ -30,19 +30,19 @@ def places(tmp_path: pathlib.Path) -> Places:
 
 
 def test_nothing_is_here(places: Places) -> None:
-    assert not start_sweep.something_unheld(places)
+    assert not start_sweep.something_unheld(places.run_dir, places.state_dir)
 
 
 def test_what_is_no_starts_calls_no_sweep_at_each_epilogue(places: Places) -> None:
     """Guests may have a file system of their own."""
     (places.state_dir / "guests" / "lost+found").mkdir(parents=True)
-    assert not start_sweep.something_unheld(places)
+    assert not start_sweep.something_unheld(places.run_dir, places.state_dir)
 
 
 @pytest.mark.parametrize("place", ["run/jobs", "state/guests"])
 def test_something_that_nobody_works_for(places: Places, place: str) -> None:
     (places.run_dir.parent / place / "7.head.1").mkdir(parents=True)
-    assert start_sweep.something_unheld(places)
+    assert start_sweep.something_unheld(places.run_dir, places.state_dir)
 
 
 def test_a_lock_holder_or_the_jobs_shell_is_enough(places: Places) -> None:
@@ -52,8 +52,8 @@ def test_a_lock_holder_or_the_jobs_shell_is_enough(places: Places) -> None:
     files.make_directory(refused)
     shell_link.point(ProcessId.of(os.getpid()), refused, places.run_dir)
     with start_lock.held(start_lock.start_lock(settings, "7.head.1"), settings, Deadline.after(60.0)):
-        assert not start_sweep.something_unheld(places)
-    assert start_sweep.something_unheld(places)
+        assert not start_sweep.something_unheld(places.run_dir, places.state_dir)
+    assert start_sweep.something_unheld(places.run_dir, places.state_dir)
 
 
 @pytest.mark.parametrize("something", [True, False])
@@ -62,10 +62,10 @@ def test_the_sweep_runs_on_its_own_and_only_when_there_is_something(
 ) -> None:
     called: list[tuple[list[str], dict[str, t.Any]]] = []
     monkeypatch.setattr(start_sweep.subprocess, "Popen", lambda words, **how: called.append((words, how)))
-    monkeypatch.setattr(start_sweep, "something_unheld", lambda _places: something)
-    start_sweep.sweep_if_needed(places)
+    monkeypatch.setattr(start_sweep, "something_unheld", lambda *_directories: something)
+    start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
     assert called == [], "the sweep would look at other places than these"
-    start_sweep.sweep_if_needed(Places())
+    start_sweep.sweep_if_needed(Places.run_dir, Places.state_dir)
     assert len(called) == something
     for words, how in called:
         assert words[1:] == ["-I", "-m", start_sweep.PROGRAM]
@@ -74,16 +74,16 @@ def test_the_sweep_runs_on_its_own_and_only_when_there_is_something(
 
 
 def test_an_epilogue_calls_it_also_when_it_failed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[Places] = []
+    called: list[tuple[pathlib.Path, ...]] = []
 
     def fail(*_words: object, **_more: object) -> t.NoReturn:
         raise VTorqueError("something", "is left")
 
-    monkeypatch.setattr(start_sweep, "sweep_if_needed", called.append)
+    monkeypatch.setattr(start_sweep, "sweep_if_needed", lambda *directories: called.append(directories))
     monkeypatch.setattr(main, "hook_began", lambda: 0.0)
     for module, name in ((prologue, "run"), (epilogue, "run"), (epilogue, "run_sister")):
         monkeypatch.setattr(module, name, fail)
     for role, times in (("prologue", 0), ("epilogue.parallel", 0), ("epilogue", 1)):
         with pytest.raises(VTorqueError):
             main._dispatch(t.cast(HookCall, types.SimpleNamespace(role=role, marked=False)), places)
-        assert called == [places] * times
+        assert called == [(places.run_dir, places.state_dir)] * times

@@ -13,7 +13,6 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import bare_host, ssh_sessions
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space, overlay_bases
@@ -23,6 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import directories, qemu_user, slots
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import RUN_DIR, STATE_DIR
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
@@ -123,10 +123,9 @@ def test_the_sweep_removes_nothing_while_it_cannot_see_what_is_here(
 
 def test_an_epilogue_that_cannot_see_what_is_here_goes_on(settings: NodeSettings, refuse: Refuse) -> None:
     refuse(settings.guests_dir)
-    places = Places(run_dir=settings.run_dir, state_dir=settings.state_dir)
     with pytest.raises(NodeFault, match=BROKEN):
-        start_sweep.something_unheld(places)
-    start_sweep.sweep_if_needed(Places())
+        start_sweep.something_unheld(settings.run_dir, settings.state_dir)
+    start_sweep.sweep_if_needed(RUN_DIR, STATE_DIR)
 
 
 def test_a_process_that_cannot_be_looked_at_is_not_gone(settings: NodeSettings, refuse: Refuse) -> None:
