@@ -1,14 +1,15 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of the site's policy is this node's own word."""
+"""What of the site's policy is this node's own word, and both together for programs that need both."""
 
 from __future__ import annotations
 
 import pathlib
 import socket
+import typing as t
 
-from ...module_utils.job.config import disk_share
+from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node.state.settings import NodeSettings
@@ -19,6 +20,20 @@ LEASES = (
 )
 """Where distributions let dnsmasq keep its leases, when it runs on this node."""
 LIBVIRT_LEASES = pathlib.Path("/var/lib/libvirt/dnsmasq")
+LoadPolicy = t.Callable[[], Policy]
+"""Reads the site's policy when it is needed; who hands it on need not know what a policy is."""
+
+
+class Configuration(t.NamedTuple):
+    """The site's configuration on this host.
+
+    Attributes:
+        policy: as the batch system's side reads it.
+        settings: what the guests' side takes out of it.
+    """
+
+    policy: Policy
+    settings: NodeSettings
 
 
 def host_name() -> str:
@@ -70,6 +85,27 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         may_reach=policy.guest_may_reach,
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
+
+
+def configuration_of(policy: Policy) -> Configuration:
+    """Return the policy with what this host takes out of it.
+
+    Args:
+        policy: the site's.
+    """
+    return Configuration(policy, settings_of(policy, host_name()))
+
+
+def read_settings(load: LoadPolicy = policy_file.load) -> NodeSettings:
+    """Read the site's configuration, and return what this host takes out of it.
+
+    Args:
+        load: gives the site's policy.
+
+    Raises:
+        SiteFault: it cannot be read, or something in it is wrong.
+    """
+    return configuration_of(load()).settings
 
 
 def mounts_of(policy: Policy) -> tuple[Mount, ...]:

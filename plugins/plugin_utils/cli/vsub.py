@@ -14,7 +14,7 @@ import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.guest_kinds import DISTROS
-from ...module_utils.job.admission.resolve import USELESS_YET, ImageFacts, Offers, host_matches
+from ...module_utils.job.admission.resolve import USELESS_YET, host_matches
 from ...module_utils.job.admission.resources import NodeSize
 from ...module_utils.job.admission.submission import Site, Submission, asks_for_vm, prepare
 from ...module_utils.job.config.parameters import Policy
@@ -25,6 +25,7 @@ from ...module_utils.job.request.request import FILES, HYPERVISORS, KEYS, Reques
 from ...module_utils.job.request.value_types import KeyFault, nearest
 from ...module_utils.text import format_mib
 from ...module_utils.wire.messages import FS_TYPES
+from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages
 
 if t.TYPE_CHECKING:
@@ -34,7 +35,6 @@ PROGRAM = "vsub"
 QSUB_ABOUT = "--about"
 """The one long option that qsub has besides --version; it looks for it wherever it stands, and submits nothing."""
 OWN = ("--dry-run", "--json", "--query", "--help", "--version")
-SIZES = ("ram", "unclot_shmem")
 NOTHING_SUBMITTED = "nothing was submitted"
 BATCH_TIMEOUT_S = 5.0
 """For the sizes of nodes, which are only there to refuse early: qsub will say whether the server is well."""
@@ -97,15 +97,15 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside()))
 
 
-def submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathlib.Path = PATH) -> int:
+def submit(words: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathlib.Path = PATH) -> int:
     """Do what the user asked for; where a job is submitted by qsub alone this does not return.
 
     Args:
-        argv: the arguments.
+        words: the arguments.
         caller: the environment for qsub.
         policy_path: the site's configuration.
     """
-    arguments = Arguments.read(argv, permute=b"POSIXLY_CORRECT" not in caller)
+    arguments = Arguments.read(words, permute=b"POSIXLY_CORRECT" not in caller)
     own = {option.name for option in arguments.options if option.name.startswith("--")}
     if "--help" in own:
         print(help_text(), end="")
@@ -159,27 +159,15 @@ def _submit(
         raise UserFault("-vm", "VM jobs are switched off on this site", "without -vm vsub is qsub")
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
-    offers, broken = _offers(policy)
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in call.environment.items()}
-    site = Site(offers, broken, lambda: _sizes(call), _look_at_disk, lambda path: _look_at_image(path, policy))
-    submission = prepare(arguments, script, policy, site, _home(), log_wishes(variables))
+    offers, broken = pool_offers(policy)
+    told = {os.fsdecode(name): os.fsdecode(value) for name, value in call.environment.items()}
+    site = Site(offers, broken, lambda: _sizes(call), check_user_disk, lambda path: digest_user_image(path, policy))
+    submission = prepare(arguments, script, policy, site, _home(), log_wishes(told))
     for notice in submission.notices:
         print(f"{PROGRAM}: {notice}", file=sys.stderr)
     if "--dry-run" in own:
         return _show(call, submission, script)
     return _hand_over(call, submission.arguments, script, submission.script, from_stdin)
-
-
-def _look_at_disk(path: str) -> None:
-    from ...module_utils.node.storage import user_disk
-
-    user_disk.look(path)
-
-
-def _look_at_image(path: str, policy: Policy) -> str:
-    from ...module_utils.node.pool import user_image
-
-    return user_image.look(path, policy.image_max).digest
 
 
 def _home() -> str:
@@ -228,27 +216,6 @@ def _file(path: str) -> bytes:
             return stream.read()
     except OSError as error:
         raise RequestErrors([KeyFault(path, "", f"the script cannot be read: {error.strerror}")]) from error
-
-
-def _offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
-    """The images of the pool, where this host can see them, and what is wrong with those that nobody can boot."""
-    from ...module_utils.node.pool import images
-
-    arch = (os.uname().machine,)
-    try:
-        found = dict(images.list_images(pathlib.Path(policy.vm_img_dir)))
-    except SiteFault:
-        return Offers(None, arch), {}
-    broken = {name: str(image) for name, image in found.items() if isinstance(image, VTorqueError)}
-    newest: dict[str, str] = {}
-    for name in sorted(found, key=lambda name: int(name.partition("@")[2] or 0)):
-        newest[name.partition("@")[0]] = name
-    # a name without a revision means the newest one, also when that is broken
-    broken.update({stem: broken[name] for stem, name in newest.items() if name in broken})
-    good = [i for i in found.values() if isinstance(i, images.Image) and i.name.partition("@")[0] not in broken]
-    # the nodes may be other machines than this one: a site has images of those that it has, and root asks libvirt
-    archs = tuple(dict.fromkeys((*arch, *(image.arch for image in good if image.arch))))
-    return Offers(tuple(ImageFacts(i.name, i.distro, i.arch) for i in good), archs), broken
 
 
 def _sizes(call: Call) -> tuple[NodeSize, ...]:
@@ -348,8 +315,8 @@ def help_text() -> str:
 
 def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
-    choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
-    return {"keys": tuple(KEYS), "choices": choices, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
+    words = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
+    return {"keys": tuple(KEYS), "choices": words, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
 
 
 def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> int:
@@ -368,8 +335,8 @@ def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> 
         return 0
     table = [("request", "value", "from")]
     for key, value in rows:
-        cell = format_mib(value) if key in SIZES and isinstance(value, int) else resolved.word(key)
-        table.append((key, cell, resolved.origins[key]))
+        shown = format_mib(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else resolved.word(key)
+        table.append((key, shown, resolved.origins[key]))
     if resolved.shell:
         table.append(("shell", resolved.shell, "-S"))
     widths = [max(len(row[column]) for row in table) + 2 for column in (0, 1)]

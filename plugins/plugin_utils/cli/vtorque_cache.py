@@ -13,7 +13,6 @@ import time
 import typing as t
 
 from ...module_utils.errors import UserFault
-from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.node.cache import copy_queue, copy_worker
 from ...module_utils.node.cache.copy_queue import Want
 from ...module_utils.node.cache.locations import cache_of, limit_bytes
@@ -22,7 +21,7 @@ from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.system import cgroup, process_limits
 from ...module_utils.system.clock import Deadline
 from ...module_utils.text import format_bytes
-from ..bridge.node_settings import host_name, settings_of
+from ..bridge.node_settings import read_settings
 from .output import messages
 from .output.json_output import add_json, tell
 from .output.progress import waiting
@@ -60,12 +59,12 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: run(sys.argv[1:]))
 
 
-def run(argv: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy_file.load) -> int:
+def run(words: t.Sequence[str], read: t.Callable[[], NodeSettings] = read_settings) -> int:
     """Do what is asked.
 
     Args:
-        argv: the arguments.
-        load: gives the site's policy.
+        words: the arguments.
+        read: gives this node's settings.
 
     Returns:
         The exit status.
@@ -73,11 +72,10 @@ def run(argv: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy_
     Raises:
         VTorqueError: it cannot be done.
     """
-    call = _parser().parse_args(argv)
+    call = _parser().parse_args(words)
     if os.geteuid() != 0:
         raise UserFault(call.verb, "looks at and changes what is root's", "call it as root")
-    settings = settings_of(load(), host_name())
-    return t.cast("int", call.do(call, settings))
+    return t.cast("int", call.do(call, read()))
 
 
 def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
@@ -95,9 +93,9 @@ def _list(call: argparse.Namespace, settings: NodeSettings) -> int:
             {"images": rows, "held_bytes": sum(row["bytes"] for row in rows), "limit_bytes": limit_bytes(settings)},
         )
         return 0
-    table_rows = [{**row, "bytes": format_bytes(row["bytes"]), "used": _when(row["used"]),
+    shown = [{**row, "bytes": format_bytes(row["bytes"]), "used": _when(row["used"]),
               "verified": _when(row["verified"]), "guests": " ".join(row["guests"])} for row in rows]  # fmt: skip
-    table(table_rows)
+    table(shown)
     held = format_bytes(sum(row["bytes"] for row in rows))
     print(f"{held} of {format_bytes(limit_bytes(settings))} (cache_max) under {settings.images_dir}")
     return 0
@@ -152,9 +150,9 @@ def _remove(call: argparse.Namespace, settings: NodeSettings) -> int:
     return 0
 
 
-def _log(message: str) -> None:
-    syslog.syslog(syslog.LOG_NOTICE, message)
-    print(message, flush=True)
+def _log(words: str) -> None:
+    syslog.syslog(syslog.LOG_NOTICE, words)
+    print(words, flush=True)
 
 
 def _when(at: float) -> str:
@@ -171,12 +169,12 @@ def _parser() -> argparse.ArgumentParser:
     listing_of = verbs.add_parser("list", help="what is here, what is on its way, what failed")
     add_json(listing_of)
     listing_of.set_defaults(do=_list)
-    for name, do, count, summary in (
+    for name, do, count, words in (
         ("get", _get, "+", "have images here, and wait for them"),
         ("verify", _verify, "*", "take the digests of copies again (all): a broken one is fetched anew"),
         ("remove", _remove, "+", "take copies away that no guest stands on"),
     ):
-        verb = verbs.add_parser(name, help=summary)
+        verb = verbs.add_parser(name, help=words)
         verb.add_argument("names", metavar="NAME", nargs=count, help="an image; with its revision where it is a copy")
         verb.set_defaults(do=do)
     return parser

@@ -11,7 +11,6 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import ImageFault, SiteFault, UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import copy_queue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copy_queue import Want
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.locations import cache_of
@@ -29,14 +28,13 @@ class Node:
         self.logged: list[str] = []
         self._capsys = capsys
         image_pool.add(self.settings.pool)
-        patch.setattr(vtorque_cache, "settings_of", lambda _policy, _name: self.settings)
         patch.setattr(vtorque_cache.syslog, "syslog", lambda _level, words: self.logged.append(words))
         patch.setattr(vtorque_cache.cgroup, "leave_all", lambda: None)
         patch.setattr(vtorque_cache.os, "nice", lambda _more: 0)
         patch.setattr(copy_queue, "see_to_it", lambda _settings: None)
 
     def call(self, *words: str) -> tuple[int, str]:
-        status = vtorque_cache.run(words, Policy)
+        status = vtorque_cache.run(words, lambda: self.settings)
         return status, self._capsys.readouterr().out
 
     def want(self, name: str = "tiny@1") -> None:
@@ -113,7 +111,6 @@ def test_remove_takes_away_what_nobody_uses(node: Node, monkeypatch: pytest.Monk
     with pytest.raises(SiteFault, match="in use by vcn1-0"):
         node.call("remove", "tiny@1")
     monkeypatch.undo()
-    monkeypatch.setattr(vtorque_cache, "settings_of", lambda _policy, _name: node.settings)
     assert node.call("remove", "tiny@1") == (0, "tiny@1 is gone from cn1\n")
     assert images(node) == []
     with pytest.raises(UserFault, match="no such copy"):
