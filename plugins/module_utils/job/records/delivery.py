@@ -52,6 +52,11 @@ class Told:
     outcome: str
     words: str
 
+    @property
+    def taken(self) -> bool:
+        """Return whether the front end has it."""
+        return self.outcome == TAKEN
+
 
 @leaves_nothing
 def front_end(policy: Policy) -> str | None:

@@ -21,10 +21,16 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import do
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock, files, process_id
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_sweep
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
 
 OURS = "vtorque: bridge: bridge br0: is missing on this node (job 7.head)"
 EARLIER = "00000000-0000-4000-8000-000000000000"
+
+
+def sweeping_by(load: t.Callable[[], parameters.Policy]) -> t.Callable[..., node_sweep.Report]:
+    """The sweep of a node whose site's policy is read so."""
+    return functools.partial(node_sweep.sweep_by_policy, load=load)
 
 
 class Server:
@@ -65,15 +71,15 @@ class Site:
         )  # fmt: skip
         (self.settings.torque_home / "mom_priv/jobs").mkdir(parents=True)
         patch.setattr(vtorque_sweep, "host_name", lambda: "cn1")
-        patch.setattr(vtorque_sweep, "settings_of", lambda _policy, _node: self.settings)
-        patch.setattr(vtorque_sweep, "NodeSettings", lambda **_names: self.settings)
-        patch.setattr(vtorque_sweep, "open_batch", lambda _policy, **_how: self.server)
-        patch.setattr(vtorque_sweep.causes, "troubles", lambda *_words: self.wrong)
+        patch.setattr(node_sweep, "settings_of", lambda _policy, _node: self.settings)
+        patch.setattr(node_sweep, "NodeSettings", lambda **_names: self.settings)
+        patch.setattr(node_sweep, "open_batch", lambda _policy, **_how: self.server)
+        patch.setattr(node_sweep.causes, "troubles", lambda *_words: self.wrong)
         patch.setattr(vtorque_sweep.syslog, "syslog", lambda _level, line: self.logged.append(line))
         self.patch = patch
 
     def run(self, *words: str) -> int:
-        return vtorque_sweep.run(words, parameters.Policy)
+        return vtorque_sweep.run(words, sweeping_by(parameters.Policy))
 
     def leave(self, key: str = "7.head.1", boot: str = "") -> None:
         guest = self.settings.guests_dir / key / "vcn1-1"
@@ -85,7 +91,7 @@ class Site:
         return (self.settings.run_dir / doctor.SWEPT).exists()
 
     def look_twice(self, seconds: float) -> None:
-        self.patch.setattr(vtorque_sweep.sweep, "sweep", functools.partial(sweep.sweep, twice_s=seconds))
+        self.patch.setattr(node_sweep.sweep, "sweep", functools.partial(sweep.sweep, twice_s=seconds))
 
 
 @pytest.fixture
@@ -188,7 +194,7 @@ def test_records_that_wait_are_handed_over_and_that_is_said(site: Site, capsys: 
             delivery.Told("8.head.1", delivery.AWAY, words),
         )
 
-    site.patch.setattr(vtorque_sweep.delivery, "send_waiting", send)
+    site.patch.setattr(node_sweep.delivery, "send_waiting", send)
     assert site.run() == 0
     assert sent == [(site.settings.state_dir, site.settings.run_dir)]
     taken, waits = capsys.readouterr().out.splitlines()
@@ -202,7 +208,7 @@ def test_record_of_a_start_whose_epilogue_was_lost_waits_for_the_front_end(site:
     site.leave("7.head.1")
     site.leave("8.head.1")  # of which this node was no mother superior
     site.look_twice(0.0)
-    site.patch.setattr(vtorque_sweep.delivery, "send_waiting", lambda *_words, **_places: ())
+    site.patch.setattr(node_sweep.delivery, "send_waiting", lambda *_words, **_places: ())
     site.run()
     site.run()
     assert os.listdir(site.settings.guests_dir) == []
@@ -212,14 +218,14 @@ def test_record_of_a_start_whose_epilogue_was_lost_waits_for_the_front_end(site:
 def test_record_of_a_start_that_a_boot_ended_waits_for_the_front_end(site: Site) -> None:
     keep_record(site, "7.head.1")
     site.leave("7.head.1", EARLIER)
-    vtorque_sweep.run(["--boot"], parameters.Policy)
+    vtorque_sweep.run(["--boot"], sweeping_by(parameters.Policy))
     assert os.listdir(site.settings.state_dir / "spool") == ["7.head.1"]
 
 
 def test_record_that_goes_before_the_front_end_got_it_is_a_loud_word(site: Site, capsys: Capture) -> None:
     keep_record(site, "7.head.1", 1e9)
     delivery_queue.leave("7.head.1", site.settings.state_dir)
-    site.patch.setattr(vtorque_sweep.delivery, "send_waiting", lambda *_words, **_places: ())
+    site.patch.setattr(node_sweep.delivery, "send_waiting", lambda *_words, **_places: ())
     assert site.run() == 0
     assert site.logged[-1] == "lost     7.head.1: this record is too old to be kept, and the front end never got it"
     assert site.logged[-1] in capsys.readouterr().out
@@ -270,7 +276,7 @@ def test_at_boot_no_configuration_is_read_and_nobody_asked(site: Site, capsys: C
     site.leave("8.head.1")
     site.server.silent = True
     site.patch.setattr(sweep, "Domains", load)
-    assert vtorque_sweep.run(["--boot"], load) == 0
+    assert vtorque_sweep.run(["--boot"], sweeping_by(load)) == 0
     assert [path.name for path in site.settings.guests_dir.iterdir()] == ["8.head.1"]
     assert "it is of an earlier boot" in capsys.readouterr().out
 
@@ -288,9 +294,9 @@ def test_a_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys
     log = site.settings.state_dir / "log/hooks.log"
     log.parent.mkdir()
     log.write_bytes(b"x" * (retention.LOG_BYTES + 1))
-    assert vtorque_sweep.run([], load) == 1
+    assert vtorque_sweep.run([], sweeping_by(load)) == 1
     assert os.listdir(log.parent) == ["hooks.log.1"]  # it grows with every job that meets this configuration
-    assert vtorque_sweep.run([], load) == 1
+    assert vtorque_sweep.run([], sweeping_by(load)) == 1
     out = capsys.readouterr().out.splitlines()
     assert [line for line in out if line.startswith("removed  7.head.1: directory 7.head.1 (found over twice")]
     assert out[-1].startswith("left     the site's configuration: not YAML; until it is mended no record is retired")
@@ -306,9 +312,9 @@ def test_where_to_look_is_what_can_be_read_of_a_broken_configuration(site: Site)
         policies.append(given)
         return site.settings
 
-    site.patch.setattr(vtorque_sweep, "settings_of", settings_of)
+    site.patch.setattr(node_sweep, "settings_of", settings_of)
     text = "torque_home: /t\nbrigde: br1\n"
-    assert vtorque_sweep.run([], lambda: policy_file.parse(text, "vtorque.yml").policy) == 1
+    assert vtorque_sweep.run([], sweeping_by(lambda: policy_file.parse(text, "vtorque.yml").policy)) == 1
     assert {given.torque_home for given in policies} == {"/t"}
 
 

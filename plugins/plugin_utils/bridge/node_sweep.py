@@ -1,0 +1,137 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sweep of a node: its guests by the batch server's word on their jobs, our note there, and records that wait."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+from ...module_utils.errors import VTorqueError
+from ...module_utils.frozen import frozen
+from ...module_utils.job.batch import liveness, offline_note
+from ...module_utils.job.batch.api import BatchSystem
+from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.job.batch.torque.mom_files import by_files
+from ...module_utils.job.config import parameters, policy_file
+from ...module_utils.job.records import delivery, retention
+from ...module_utils.node import doctor, sweep
+from ...module_utils.node.health import causes
+from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.state import delivery_queue, layout
+from ...module_utils.system.clock import Deadline
+from .node_settings import LoadPolicy, settings_of
+
+VERSION = 1
+CALL_S = 10.0
+"""Seconds for each question to the batch server."""
+
+
+@frozen
+class Report:
+    """What one call did and found; `--json` shows it as it is."""
+
+    version: int
+    node: str
+    ok: bool
+    removed: tuple[sweep.Said, ...]
+    left: tuple[sweep.Said, ...]
+    living: tuple[sweep.Said, ...]
+    note: offline_note.NoteWord
+    retired: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    handed_over: tuple[delivery.Told, ...] = ()
+
+
+def sweep_at_boot(node: str, deadline: Deadline) -> Report:
+    """What is of an earlier boot.  A broken configuration must not keep a node from coming up clean: none is read."""
+    settings = NodeSettings(node_name=node, node_number=None)
+    swept = sweep.sweep_earlier_boot(settings, deadline)
+    _mark_removed(settings, swept)
+    return _report(node, swept, offline_note.NoteWord())
+
+
+def sweep_by_policy(node: str, deadline: Deadline, any_number: bool, load: LoadPolicy = policy_file.load) -> Report:
+    """What belongs to no living start; the rest of our work only where all of the site's configuration can be read.
+
+    A broken one keeps nothing that is nobody's: what can be read of it, and the defaults, say where to look, and where
+    that is wrong the MOM's files and the server are not found, so that nothing goes.  Whether a node's trouble is over,
+    and how long records are kept, are the site's wishes: they wait until it can be read.
+
+    Args:
+        node: this node.
+        deadline: when to end.
+        any_number: see `sweep_everything`.
+        load: gives the site's policy.
+
+    Raises:
+        VTorqueError: see `sweep.sweep`.
+    """
+    policy, broken = policy_file.load_usable(load)
+    if broken is None:
+        return sweep_everything(node, policy, deadline, any_number)
+    swept = _swept(policy, node, open_batch(policy, timeout_s=CALL_S), deadline, any_number)
+    words = f"{broken.what}: {broken.why}; until it is mended no record is retired, and no note taken back"
+    return _report(node, _with(swept, words), offline_note.NoteWord())
+
+
+def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, any_number: bool) -> Report:
+    """What belongs to no living start, and our note.
+
+    Args:
+        node: this node.
+        policy: the site's.
+        deadline: when to end.
+        any_number: take away more than `sweep.MASS` starts at once, too.
+
+    Raises:
+        VTorqueError: see `sweep.sweep`.
+    """
+    settings = settings_of(policy, node)
+    batch = open_batch(policy, timeout_s=CALL_S)
+    swept = _swept(policy, node, batch, deadline, any_number)
+    try:
+        note = offline_note.take_back(batch, node, lambda cause: causes.troubles(settings, cause))
+    except VTorqueError as error:
+        swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
+        note = offline_note.NoteWord()
+    told: tuple[delivery.Told, ...] = ()
+    try:
+        told = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
+    except OSError as error:
+        swept = _with(swept, f"the records that wait for the front end cannot be read: {error}")
+    old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
+    report = _report(node, _with(swept, *old.failed), note, old.removed)
+    return dataclasses.replace(report, lost=old.lost, handed_over=told)
+
+
+def _swept(
+    policy: parameters.Policy, node: str, batch: BatchSystem, deadline: Deadline, any_number: bool
+) -> sweep.Swept:
+    settings = settings_of(policy, node)
+    swept = sweep.sweep(
+        settings, liveness.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
+    )
+    doctor.note_sweep(settings, [f"{said.key}: {said.why}" if said.key else said.why for said in swept.left])
+    retention.bound_logs(settings.state_dir)
+    _mark_removed(settings, swept)
+    return swept
+
+
+def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
+    """The record of a start whose epilogue was lost is handed over too, as far as it goes."""
+    for said in swept.removed:
+        if layout.start_of(said.key) and (settings.state_dir / "records" / said.key / layout.RECORD).exists():
+            with contextlib.suppress(VTorqueError):
+                delivery_queue.leave(said.key, settings.state_dir)
+
+
+def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:
+    """What was swept, with words that belong to no start."""
+    return dataclasses.replace(swept, left=(*swept.left, *(sweep.Said("", trouble) for trouble in troubles)))
+
+
+def _report(node: str, swept: sweep.Swept, note: offline_note.NoteWord, retired: tuple[str, ...] = ()) -> Report:
+    ok = not swept.left and (not note.note or note.taken_back)
+    return Report(VERSION, node, ok, swept.removed, swept.left, swept.living, note, retired)
