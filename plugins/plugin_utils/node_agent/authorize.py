@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import pathlib
 import pwd
 import socket
 import typing as t
@@ -18,11 +19,25 @@ from ...module_utils.job.batch.api import BatchJob, UnknownJob
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.batch.registry import open_batch
 from ...module_utils.job.config.parameters import Policy
-from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state.layout import run_directory
-from ...module_utils.wire.messages import NodePart
+from ...module_utils.wire.messages import LostGuest, NodePart
 
 SUPERIOR = "its mother superior"
+
+
+class Node(t.Protocol):
+    """What is to be known of this node: how it is called, and where it has what is left of starts."""
+
+    @property
+    def node_name(self) -> str:
+        """As the node spells itself."""
+
+    @property
+    def run_dir(self) -> pathlib.Path:
+        """What is true while jobs run."""
+
+    def record_dir(self, job_id: str, start: int) -> pathlib.Path:
+        """Where what outlives a start is."""
 
 
 class Checked(t.NamedTuple):
@@ -37,7 +52,7 @@ class Checked(t.NamedTuple):
     job: BatchJob | None
 
 
-def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t.Mapping[str, str]) -> Checked:
+def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> Checked:
     """Is it this node that is asked, by whom it must be, for a job that is here?
 
     To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's, by
@@ -48,17 +63,17 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
         VTorqueError: it is not; says what disagrees.
         SiteFault: the batch server does not answer, or does not know the job; a package is not on this node's list.
     """
-    if not same_host(part.node, settings.node_name):
-        raise VTorqueError(f"node {part.node} is asked", f"this is {settings.node_name}")
+    if not same_host(part.node, node.node_name):
+        raise VTorqueError(f"node {part.node} is asked", f"this is {node.node_name}")
     connection = environment.get("SSH_CONNECTION", "")
     if part.do == "absent" and not connection:
         return Checked("", None)
-    directory = run_directory(part.job_id, part.start, settings.run_dir)
-    snapshot = None if connection else job_snapshot.kept(part.job_id, directory)
+    directory = run_directory(part.job_id, part.start, node.run_dir)
+    told = None if connection else job_snapshot.kept(part.job_id, directory)
     try:
-        job = snapshot or open_batch(policy).job(part.job_id)
+        job = told or open_batch(policy).job(part.job_id)
     except UnknownJob:
-        led_by = superior.kept(settings.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
+        led_by = superior.kept(node.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
         if not led_by:
             raise
         check_host(part.job_id, led_by, connection, SUPERIOR)
@@ -72,6 +87,42 @@ def check(part: NodePart, policy: Policy, settings: NodeSettings, environment: t
 
             metadata.check_packages(part.additions, policy)
     return Checked(job.nodes[0] if connection else "", job)
+
+
+def keep_superior(part: NodePart, checked: Checked, node: Node) -> None:
+    """Note who leads this start, where another host does: the batch server may forget the job before its end.
+
+    Args:
+        part: of the start.
+        checked: says who asked.
+        node: this one.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
+    if checked.superior:
+        superior.keep(checked.superior, node.record_dir(part.job_id, part.start), reader_uid=part.owner.uid)
+
+
+def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str]) -> BatchJob:
+    """Return the job that this node leads, and of which a sister reports a lost guest.
+
+    Args:
+        lost: the report.
+        node: this one.
+        environment: holds SSH_CONNECTION.
+
+    Raises:
+        VTorqueError: the caller has no part in such a start here.
+    """
+    what = f"guest {lost.guest} of job {lost.job_id}, start {lost.start}"
+    job = job_snapshot.kept(lost.job_id, run_directory(lost.job_id, lost.start, node.run_dir))
+    if job is None or not job.nodes or not same_host(job.nodes[0], node.node_name):
+        raise VTorqueError(what, f"{node.node_name} does not lead such a start")
+    if not any(same_host(lost.node, host) for host in job.nodes[1:]):
+        raise VTorqueError(what, f"{lost.node} has no part in it")
+    check_host(lost.job_id, lost.node, environment.get("SSH_CONNECTION", ""), "its sister")
+    return job
 
 
 def check_job(part: NodePart, job: BatchJob) -> None:

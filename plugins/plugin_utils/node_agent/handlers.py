@@ -18,11 +18,6 @@ import time
 import typing as t
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job.batch import job_snapshot as kept
-from ...module_utils.job.batch import mother_superior as superior
-from ...module_utils.job.batch.host_match import same_host
-from ...module_utils.job.config import policy_file
-from ...module_utils.job.config.parameters import Policy
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent
@@ -34,9 +29,10 @@ from ...module_utils.system.clock import Deadline
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
 from ..bridge.job_cores import cores_of
-from ..bridge.node_settings import host_name, settings_of
-from .authorize import Checked, check, check_host, plain_address
+from ..bridge.node_settings import Configuration, LoadPolicy, host_name, settings_of
+from .authorize import Checked, check, check_lost, keep_superior, plain_address
 from .errors import ANSWERED, error_of
+from .policy_reader import read_usable
 from .preload import load_needed
 from .protocol import Answer, make_answer, make_failure
 
@@ -62,7 +58,7 @@ class Call:
     """
 
     environment: t.Mapping[str, str]
-    load: t.Callable[[], Policy]
+    load: LoadPolicy
     caller: int | None = None
     hold: handover.Hold | None = None
     before: Answer = dataclasses.field(default_factory=dict)
@@ -83,23 +79,32 @@ class Kind(t.NamedTuple):
 class Site(t.NamedTuple):
     """What a part of a job is worked on with."""
 
-    policy: Policy
-    settings: NodeSettings
+    configuration: Configuration
     deadline: Deadline
+
+    @property
+    def settings(self) -> NodeSettings:
+        """This node's own."""
+        return self.configuration.settings
 
 
 def _for_part(
-    work: t.Callable[[NodePart, Call, Site, Checked], Answer], load: t.Callable[[Call], Policy]
+    work: t.Callable[[NodePart, Call, Site, Checked], Answer], *, needs_good_policy: bool
 ) -> t.Callable[[NodePart, Call], Answer]:
-    """Return the handler of a part: it is checked first, and what fails is answered with what is left."""
+    """Return the handler of a part: it is checked first, and what fails is answered with what is left.
+
+    Args:
+        work: does what the part asks for.
+        needs_good_policy: a configuration that cannot be read whole is an error; else what can be read of it counts.
+    """
 
     def handle(part: NodePart, call: Call) -> Answer:
         deadline = Deadline.after(part.timeout_s)
-        policy = load(call)
+        policy = call.load() if needs_good_policy else read_usable(call.load)
         settings = settings_of(policy, host_name())
         try:
             checked = check(part, policy, settings, call.environment)
-            return work(part, call, Site(policy, settings, deadline), checked)
+            return work(part, call, Site(Configuration(policy, settings), deadline), checked)
         except ANSWERED as problem:
             error = error_of(problem)
         # what failed may be libvirt's silence, which has used up the time
@@ -113,15 +118,14 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     """This node's guests of a start, made; or its word that it stays bare."""
     settings, deadline = site.settings, site.deadline
     if checked.superior:
-        record = settings.record_dir(part.job_id, part.start)
         with present_absent.disk_judged(settings):
-            superior.keep(checked.superior, record, reader_uid=part.owner.uid)
+            keep_superior(part, checked, settings)
     if part.bare_slots:
         host = _bare_host(part, settings, deadline, call.environment)
         if call.hold is not None:  # nothing to give up, but the word about the job may come as late
             call.hold.take(-1, deadline)
         return make_answer(bare=[to_dict(host)], of=[layout.job_key(part.job_id, part.start)])
-    cores = cores_of(checked.job, site.policy, settings.node_name) if checked.job else ()
+    cores = cores_of(checked.job, site.configuration.policy, settings.node_name) if checked.job else ()
     load_needed()
     found = client.present(
         part, settings, deadline, caller=call.caller, tell=telling(checked.superior), hold=call.hold, cores=cores
@@ -196,16 +200,10 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
     Raises:
         VTorqueError: she has no part in such a start here.
     """
-    policy, _broken = policy_file.load_usable(call.load)  # a lost guest is lost, whatever the configuration says
-    settings = settings_of(policy, host_name())
-    what = f"guest {lost.guest} of job {lost.job_id}, start {lost.start}"
+    # a lost guest is lost, whatever the configuration says
+    settings = settings_of(read_usable(call.load), host_name())
+    job = check_lost(lost, settings, call.environment)
     directory = run_directory(lost.job_id, lost.start, settings.run_dir)
-    job = kept.kept(lost.job_id, directory)
-    if job is None or not job.nodes or not same_host(job.nodes[0], settings.node_name):
-        raise VTorqueError(what, f"{settings.node_name} does not lead such a start")
-    if not any(same_host(lost.node, host) for host in job.nodes[1:]):
-        raise VTorqueError(what, f"{lost.node} has no part in it")
-    check_host(lost.job_id, lost.node, call.environment.get("SSH_CONNECTION", ""), "its sister")
     record = LostRecord(lost.guest, lost.node, lost.reason, lost.console, round(time.time(), 3))
     records.leave_lost(directory, record, reader_uid=pwd.getpwnam(job.euser).pw_uid)
     return make_answer()
@@ -245,15 +243,10 @@ def telling(superior: str) -> list[str]:
     return ssh_command(pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node", superior, CONNECT_S)
 
 
-def _load_usable(call: Call) -> Policy:
-    """A configuration that somebody is changing must not keep what is over."""
-    policy, _broken = policy_file.load_usable(call.load)
-    return policy
-
-
 KINDS: dict[str, Kind] = {
-    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, lambda call: call.load())),
-    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, _load_usable)),
+    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, needs_good_policy=True)),
+    # a configuration that somebody is changing must not keep what is over
+    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, needs_good_policy=False)),
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
     "image": Kind(functools.partial(from_dict, ImageOrder), _image),
     "report": Kind(_decode_report, _report),

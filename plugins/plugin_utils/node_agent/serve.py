@@ -16,13 +16,12 @@ import signal
 import sys
 import typing as t
 
-from ...module_utils.job.config import policy_file
-from ...module_utils.job.config.parameters import Policy
+from ...module_utils.errors import VTorqueError
 from ...module_utils.node.lifecycle import handover
 from ...module_utils.system import process_limits, signals
 from ...module_utils.wire.messages import JobMap
-from ..bridge.node_settings import host_name, settings_of
-from . import preload
+from ..bridge.node_settings import LoadPolicy, host_name, settings_of
+from . import policy_reader, preload
 from .errors import ANSWERED, error_of
 from .handlers import KINDS, SECOND, Call, Kind, decoders_of
 from .protocol import Answer, decode_request, make_failure, read_line, read_second_line, write_answer
@@ -43,7 +42,11 @@ def main() -> int:
     os.umask(0o022)
     # a caller that went away must not end us in the middle of undoing
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    load = preload.load_early() if sys.argv[1:] == [EARLY] else preload.read_once(policy_file.load)
+    load = policy_reader.read_once()
+    if sys.argv[1:] == [EARLY]:
+        preload.load_needed()
+        with contextlib.suppress(VTorqueError):  # what fails now is tried again, and reported, when it is needed
+            load()
     stream = sys.stdin.buffer
     with contextlib.suppress(BrokenPipeError), handover.Hold() as hold:
         answer = respond(stream, Call(os.environ, load, caller=1, hold=hold))
@@ -78,7 +81,7 @@ def respond(stream: t.BinaryIO, call: Call, kinds: t.Mapping[str, Kind] | None =
         return make_failure(error_of(problem))
 
 
-def _note_neighbours(line: bytes, load: t.Callable[[], Policy]) -> None:
+def _note_neighbours(line: bytes, load: LoadPolicy) -> None:
     """Whether the job that begins has this node for itself; in a process of its own, for our end is waited for."""
     if os.fork() != 0:
         return

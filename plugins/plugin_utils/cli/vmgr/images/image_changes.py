@@ -7,47 +7,42 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import pathlib
 import typing as t
 
-from .....module_utils.errors import SiteFault, UserFault, VTorqueError
-from .....module_utils.job.admission.resolve import host_matches
-from .....module_utils.job.batch.registry import open_batch
-from .....module_utils.job.config.parameters import Policy
-from .....module_utils.job.records.image_usage import in_need
+from .....module_utils.errors import UserFault, VTorqueError
 from .....module_utils.node.pool import images, publish, retire, revision
 from .....module_utils.node.pool.checksum import bytes_of, verify
 from .....module_utils.state import layout
 from .....module_utils.text import format_disk_bytes
-from ....bridge.node_settings import host_name
+from ....bridge.image_need import refuse_needed_images
+from ....bridge.node_settings import Configuration
 from ...output.json_output import tell
 from ...output.progress import copied
 from ...output.tables import table
 from . import image_facts
 from .image_trial import Trial
 
-BATCH_S = 60.0
 GUESTS = layout.STATE_DIR / "guests"
 
 
-def add(call: argparse.Namespace, policy: Policy) -> int:
+def add(call: argparse.Namespace, configuration: Configuration) -> int:
     """`vmgr image add`; returns the exit status."""
-    pool = pathlib.Path(policy.vm_img_dir)
+    pool = configuration.settings.pool
     images.believe_pool(pool)
     # a name that is wrong is told as that
     revision.check_name(call.name, pool)
     wanted = _wanted(call)
-    given = {
+    said = {
         "distro": call.distro or image_facts.distro_of(call.name), "description": call.description or "",
         "boot": call.boot or (None if call.kernel else "bios"),
     }  # fmt: skip
-    return _publish(call, policy, revision.Wanted(**{**wanted, **given}))
+    return _publish(call, configuration, revision.Wanted(**{**wanted, **said}))
 
 
-def update(call: argparse.Namespace, policy: Policy) -> int:
+def update(call: argparse.Namespace, configuration: Configuration) -> int:
     """`vmgr image update`; returns the exit status."""
-    pool = pathlib.Path(policy.vm_img_dir)
+    pool = configuration.settings.pool
     images.believe_pool(pool)
     revision.check_name(call.name, pool)
     if revision.newest(call.name, pool) is None:
@@ -56,7 +51,7 @@ def update(call: argparse.Namespace, policy: Policy) -> int:
     wanted = _wanted(call)
     if not any(value for key, value in wanted.items() if key not in ("name", "made")):
         raise UserFault(f"image {call.name}", "nothing is to be changed", "give its new disk, or what is said of it")
-    return _publish(call, policy, revision.Wanted(**wanted))
+    return _publish(call, configuration, revision.Wanted(**wanted))
 
 
 def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
@@ -68,13 +63,15 @@ def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
     }  # fmt: skip
 
 
-def _publish(call: argparse.Namespace, policy: Policy, wanted: revision.Wanted) -> int:
-    pool = pathlib.Path(policy.vm_img_dir)
-    with contextlib.ExitStack() as progress:
-        advance = progress.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
+def _publish(call: argparse.Namespace, configuration: Configuration, wanted: revision.Wanted) -> int:
+    pool = configuration.settings.pool
+    with contextlib.ExitStack() as shown:
+        advance = shown.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
         # a terminal shows one thing at a time
-        trial = Trial(call, policy, progress.close)
-        image = publish.publish(wanted, pool, advance=advance, max_bytes=policy.image_max << 20, trial=trial)
+        trial = Trial(call, configuration.settings, shown.close)
+        image = publish.publish(
+            wanted, pool, advance=advance, max_bytes=configuration.policy.image_max << 20, trial=trial
+        )
     tried = {"trial": trial.to_dict()} if wanted.disk else {}
     if call.json:
         tell(call, {**image_facts.facts(image, {}), **tried})
@@ -86,9 +83,9 @@ def _publish(call: argparse.Namespace, policy: Policy, wanted: revision.Wanted) 
     return 0
 
 
-def delete(call: argparse.Namespace, policy: Policy) -> int:
+def delete(call: argparse.Namespace, configuration: Configuration) -> int:
     """`vmgr image delete`; returns the exit status."""
-    pool = pathlib.Path(policy.vm_img_dir)
+    pool = configuration.settings.pool
     found = retire.entries(call.name, pool)
     if not found:
         images.find(call.name, pool)  # which tells the nearest name
@@ -97,7 +94,7 @@ def delete(call: argparse.Namespace, policy: Policy) -> int:
             f"image {call.name}", f"has {len(found)} revisions: {', '.join(found)}", "name one, or all with --all"
         )
     if not call.force:
-        _look_at_jobs(found, pool, policy)
+        refuse_needed_images(found, configuration)
     gone: list[str] = []
     try:
         for entry in found:
@@ -111,35 +108,9 @@ def delete(call: argparse.Namespace, policy: Policy) -> int:
     return 0
 
 
-def _look_at_jobs(found: t.Sequence[str], pool: pathlib.Path, policy: Policy) -> None:
-    batch = open_batch(policy, front_end=host_matches(policy.regex_fe, host_name()), timeout_s=BATCH_S)
-    try:
-        jobs = batch.all_jobs()
-    except SiteFault as error:
-        raise SiteFault(
-            f"image {found[0]} was not deleted", f"which jobs need it is not known: {error}", "--force does not ask"
-        ) from error
-    stay = {name: _made(image) for name, image in images.list_images(pool) if name not in found}
-    for entry in found:
-        needed = in_need(entry, jobs, default=policy.img_default, revisions=stay)
-        if needed:
-            more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
-            raise retire.InUse(
-                f"image {entry} was not deleted", f"needed by {', '.join(needed[:5])}{more}", "--force does not ask"
-            )
-
-
-def _made(image: images.Image | VTorqueError) -> float | None:
-    """When a good image was made; a bad one takes the place of none."""
-    try:
-        return datetime.datetime.fromisoformat(t.cast("images.Image", image).record["created"]).timestamp()
-    except (AttributeError, KeyError, ValueError):
-        return None
-
-
-def verify_images(call: argparse.Namespace, policy: Policy) -> int:
+def verify_images(call: argparse.Namespace, configuration: Configuration) -> int:
     """`vmgr image verify`; returns the exit status."""
-    pool = pathlib.Path(policy.vm_img_dir)
+    pool = configuration.settings.pool
     asked = call.names or images.list_names(pool)
     found = [(name, _found(name, pool) if not call.names else images.find(name, pool)) for name in asked]
     total = sum(bytes_of(image) for _name, image in found if isinstance(image, images.Image))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import typing as t
 
@@ -14,6 +15,22 @@ from .....module_utils.node.pool import images
 from ...output.tables import Row
 
 BAD = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that say what an image is.
+
+    Args:
+        parser: of a verb that brings an image into the pool.
+    """
+    parser.add_argument("--description", metavar="TEXT", help="what people read about it")
+    parser.add_argument("--distro", choices=DISTROS, help="its family (as NAME begins)")
+    parser.add_argument("--arch", metavar="ARCH", help="its architecture (this machine's)")
+    parser.add_argument("--format", choices=images.FORMATS, help="what FILE is (told from its header)")
+    parser.add_argument("--boot", choices=("bios", "uefi"), help="how it boots (bios)")
+    parser.add_argument("--kernel", metavar="FILE", help="it boots this kernel, kept beside its disk")
+    parser.add_argument("--initrd", metavar="FILE", help="of that kernel")
+    parser.add_argument("--cmdline", metavar="TEXT", help="of that kernel")
 
 
 def facts(image: images.Image, used: t.Mapping[str, float]) -> Row:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import pathlib
 import typing as t
 
 from .....module_utils.errors import UserFault
-from .....module_utils.job.config.parameters import Policy
 from .....module_utils.node.pool import images
+from ....bridge.node_settings import Configuration
 from ...output.json_output import tell
 from ...output.node_names import expanded, folded
 from ...output.progress import waiting
@@ -21,7 +20,6 @@ from ...output.progress import waiting
 if t.TYPE_CHECKING:
     from ....site.image_push import Brought
 
-BATCH_S = 10.0
 FAILED, UNASKED = 1, 4
 EPILOG = """\
 Each node copies the image out of the pool by itself, verified, at no more than cache_rate; 32 nodes at once.  Jobs with
@@ -54,12 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fs-type", choices=("local", "ramdisk"), default="local", help="where to (%(default)s)")
 
 
-def run(call: argparse.Namespace, policy: Policy) -> int:
+def run(call: argparse.Namespace, configuration: Configuration) -> int:
     """Bring an image to nodes.
 
     Args:
         call: the arguments.
-        policy: the site's.
+        configuration: of the site.
 
     Returns:
         The exit status.
@@ -71,11 +69,13 @@ def run(call: argparse.Namespace, policy: Policy) -> int:
     if os.geteuid() != 0:
         raise UserFault("image push", "reaches nodes as root", "call it as root")
     from .....module_utils.node.cache.copies import sources_of  # what the other verbs do without
+    from ....site.compute_nodes import list_nodes
     from ....site.image_push import HERE, SILENT, push
 
-    image = images.find(call.name, pathlib.Path(policy.vm_img_dir))
+    policy = configuration.policy
+    image = images.find(call.name, configuration.settings.pool)
     sources_of(image)
-    nodes = expanded(call.nodes) if call.nodes is not None else _all_nodes(policy)
+    nodes = expanded(call.nodes) if call.nodes is not None else list_nodes(policy)
     latest: dict[str, str] = {}
     with waiting(wanted=not call.json) as say:
 
@@ -95,18 +95,6 @@ def run(call: argparse.Namespace, policy: Policy) -> int:
     if any(one.state == SILENT for one in brought):
         return UNASKED
     return 0 if all(one.state == HERE for one in brought) else FAILED
-
-
-def _all_nodes(policy: Policy) -> tuple[str, ...]:
-    from .....module_utils.job.admission.resolve import host_matches
-    from .....module_utils.job.batch.registry import open_batch
-    from ....bridge.node_settings import host_name
-
-    front_end = host_matches(policy.regex_fe, host_name())
-    nodes = tuple(node.name for node in open_batch(policy, front_end=front_end, timeout_s=BATCH_S).nodes())
-    if not nodes:
-        raise UserFault("no node", "is known to the batch system")
-    return nodes
 
 
 def _show(image: str, brought: t.Sequence[Brought]) -> None:

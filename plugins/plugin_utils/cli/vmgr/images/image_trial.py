@@ -14,7 +14,7 @@ import typing as t
 
 from .....module_utils.errors import ImageFault
 from .....module_utils.guest_kinds import kind_of
-from .....module_utils.job.config.parameters import Policy
+from .....module_utils.node.state.settings import NodeSettings
 from .....module_utils.system.clock import Deadline
 from .....module_utils.text import printable
 from .....module_utils.wire.health_report import BAD
@@ -65,13 +65,13 @@ class Trial:
 
     Args:
         call: the arguments.
-        policy: the site's.
+        settings: of this host.
         before: what must be done before anything can be shown.
     """
 
-    def __init__(self, call: argparse.Namespace, policy: Policy, before: t.Callable[[], None]) -> None:
+    def __init__(self, call: argparse.Namespace, settings: NodeSettings, before: t.Callable[[], None]) -> None:
         self.call = call
-        self.policy = policy
+        self.settings = settings
         self.before = before
         self.report: Report | None = None
         self.not_tried = "it was not asked for"
@@ -97,8 +97,8 @@ class Trial:
         try:
             with waiting(wanted=not self.call.json) as say, ended_in_order():
                 seen = boot.boot(
-                    image, self.policy.libvirt_uri, Deadline.after(self.call.boot_timeout),
-                    allow_emulation=self.policy.allow_emulation, tell=say,
+                    image, self.settings.libvirt_uri, Deadline.after(self.call.boot_timeout),
+                    allow_emulation=self.settings.allow_emulation, tell=say,
                 )  # fmt: skip
         except boot.NotTried as error:
             self.not_tried = f"{error.why} ({error.hint})" if error.hint else error.why

@@ -24,6 +24,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, health_report, messages
@@ -366,7 +367,7 @@ def test_a_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself
     def full(*_words: object, **_how: object) -> t.NoReturn:
         raise VTorqueError("superior.json was not written") from OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(handlers.superior, "keep", full)
+    monkeypatch.setattr(authorize.superior, "keep", full)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     error = world.ask(PART)["error"]
     assert (error["fault"], error["cause"]) == ("node", "disk")
@@ -394,6 +395,7 @@ def test_what_guests_need_is_loaded_before_a_worker_is_begun_and_not_without_gue
     """Its two processes would each load it else."""
     program = f"""
 import json, sys, {serve.__name__} as node, {handlers.__name__} as handlers, {preload.__name__} as preload
+from {parameters.__name__} import Policy
 def missing():
     return [name for name in preload.NEEDED if name not in sys.modules]
 def begin(*_words, **_more):
@@ -403,7 +405,7 @@ import types
 handlers.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
 handlers.client.present = begin
 before = missing()
-node.respond(sys.stdin.buffer, handlers.Call({{}}, handlers.Policy))
+node.respond(sys.stdin.buffer, handlers.Call({{}}, Policy))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], input=json.dumps(form.to_dict(PART)).encode(), capture_output=True,
@@ -453,13 +455,14 @@ def test_who_told_the_guests_does_not_wait_for_the_look_at_the_neighbours() -> N
 import json, os, sys, {serve.__name__} as node
 from {serve.__name__.rsplit(".", 2)[0]}.bridge import exclusive_note
 from {messages.__name__} import JobMap, KeyPair
+from {parameters.__name__} import Policy
 def look(job_id, start, _policy, _node, directory):
     os.mkfifo(sys.argv[1])
     open(sys.argv[1], "w").write(f"{{job_id}} {{start}} {{directory.name}}")
 exclusive_note.note_neighbours = look
 told = JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KeyPair(*{dataclasses.astuple(KEY)!r}))
 node.SECOND["join"] = node.Kind(lambda _data: told, None)
-node._note_neighbours(b"{{}}", node.Policy)
+node._note_neighbours(b"{{}}", Policy)
 """
     with tempfile.TemporaryDirectory() as place:
         fifo = f"{place}/looks"

@@ -18,10 +18,11 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import to_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import VERSION, ImageOrder
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import configuration_of
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output.json_output import add_json
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.images import image_push as program
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, serve
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import image_push
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import compute_nodes, image_push
 
 from ...module_utils.node.pool import image_pool
 
@@ -149,7 +150,7 @@ class Command:
         for number in (1, 2):
             image_pool.add(directory / "pool", f"tiny@{number}")
         patch.setattr(image_push, "push", self.push)
-        patch.setattr(program, "_all_nodes", lambda _policy: ("cn1", "cn2", "cn3"))
+        patch.setattr(compute_nodes, "list_nodes", lambda _policy: ("cn1", "cn2", "cn3"))
 
     def push(self, image: str, nodes: tuple[str, ...], **how: t.Any) -> tuple[image_push.Brought, ...]:
         self.pushed.append((image, nodes, how["fs_type"]))
@@ -159,7 +160,7 @@ class Command:
         parser = argparse.ArgumentParser()
         add_json(parser)
         program.add_arguments(parser)
-        return program.run(parser.parse_args(words), self.policy), self._capsys.readouterr().out
+        return program.run(parser.parse_args(words), configuration_of(self.policy)), self._capsys.readouterr().out
 
 
 @pytest.fixture

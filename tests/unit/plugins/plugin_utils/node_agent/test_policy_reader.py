@@ -1,14 +1,14 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `vtorque-node` loads early, and reads once."""
+"""How `vtorque-node` reads the site's policy."""
 
 from __future__ import annotations
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import preload
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import policy_reader
 
 
 def test_the_policy_is_read_once_and_again_while_it_cannot_be() -> None:
@@ -20,7 +20,7 @@ def test_the_policy_is_read_once_and_again_while_it_cannot_be() -> None:
             raise one
         return one
 
-    read = preload.read_once(load)
+    read = policy_reader.read_once(load)
     with pytest.raises(SiteFault, match="half written"):
         read()
     assert [read().bridge, read().bridge] == ["br7", "br7"]

@@ -1,0 +1,31 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The compute nodes of the site, as its batch server names them."""
+
+from __future__ import annotations
+
+from ...module_utils.errors import UserFault
+from ...module_utils.job.admission.resolve import host_matches
+from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.job.config.parameters import Policy
+from ..bridge.node_settings import host_name
+
+BATCH_S = 10.0
+
+
+def list_nodes(policy: Policy) -> tuple[str, ...]:
+    """Return the names of all compute nodes.
+
+    Args:
+        policy: the site's.
+
+    Raises:
+        UserFault: there is none.
+        SiteFault: the batch server does not tell of its nodes.
+    """
+    front_end = host_matches(policy.regex_fe, host_name())
+    nodes = tuple(node.name for node in open_batch(policy, front_end=front_end, timeout_s=BATCH_S).nodes())
+    if not nodes:
+        raise UserFault("no node", "is known to the batch system")
+    return nodes
