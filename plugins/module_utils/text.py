@@ -41,7 +41,6 @@ def format_mib(mib: int) -> str:
     return f"{mib}M"
 
 
-@leaves_nothing
 def parse_mib(text: str) -> int | None:
     """Return the MiB of a size as users write it: a number with K, M, G or T, MiB when bare.
 
@@ -60,7 +59,6 @@ def parse_mib(text: str) -> int | None:
     return None if rest else mib
 
 
-@leaves_nothing
 def format_allowed_mib(low: int, high: int) -> str:
     """Return what a user may write as a size (`parse_mib`), for messages.
 
