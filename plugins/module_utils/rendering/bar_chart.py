@@ -61,8 +61,8 @@ class _Scale:
 
     def x(self, second: float) -> float:
         begin, end = self.gap
-        shown = second - (end - begin) if second >= end else min(second, begin)
-        return LEFT + shown * (WIDTH - LEFT - RIGHT) / self.shown_s
+        drawn_second = second - (end - begin) if second >= end else min(second, begin)
+        return LEFT + drawn_second * (WIDTH - LEFT - RIGHT) / self.shown_s
 
     def ticks(self) -> list[float]:
         begin, end = self.gap
@@ -131,8 +131,8 @@ def _row(svg: ET.Element, y: float, row: Row, scale: _Scale, colours: t.Mapping[
         width = max(1.0, scale.x(piece.end_s) - x)
         place = {"x": f"{x:.1f}", "y": str(y + 3), "width": f"{width:.1f}", "height": str(ROW - 6)}
         rect = ET.SubElement(group, "rect", {**place, "fill": colours.get(piece.kind, OTHER)})
-        words = f"{piece.kind or 'other'}: {piece.name}, from {piece.begin_s:.2f} s to {piece.end_s:.2f} s"
-        ET.SubElement(rect, "title").text = printable(words)
+        caption = f"{piece.kind or 'other'}: {piece.name}, from {piece.begin_s:.2f} s to {piece.end_s:.2f} s"
+        ET.SubElement(rect, "title").text = printable(caption)
         if scale.gap[1] > scale.gap[0] and piece.begin_s < scale.gap[0] and piece.end_s > scale.gap[1]:
             _text(group, x + width / 2, y + 15, f"... {piece.seconds:.0f} s ...", anchor="middle")
     _text(group, 12, y + 15, row.label)
@@ -140,9 +140,9 @@ def _row(svg: ET.Element, y: float, row: Row, scale: _Scale, colours: t.Mapping[
         _text(group, LEFT - 12, y + 15, row.figure, anchor="end")
 
 
-def _text(parent: ET.Element, x: float, y: float, words: str, *, anchor: str = "start", size: int = 12) -> None:
+def _text(parent: ET.Element, x: float, y: float, content: str, *, anchor: str = "start", size: int = 12) -> None:
     place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor, "font-size": str(size)}
-    ET.SubElement(parent, "text", place, fill="#222222").text = printable(words)
+    ET.SubElement(parent, "text", place, fill="#222222").text = printable(content)
 
 
 def _ticks(span_s: float) -> list[float]:

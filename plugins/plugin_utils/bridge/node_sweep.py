@@ -72,8 +72,8 @@ def sweep_by_policy(node: str, deadline: Deadline, any_number: bool, load: LoadP
     if broken is None:
         return sweep_everything(node, policy, deadline, any_number)
     swept = _swept(policy, node, open_batch(policy, timeout_s=CALL_S), deadline, any_number)
-    words = f"{broken.what}: {broken.why}; until it is mended no record is retired, and no note taken back"
-    return _report(node, _with(swept, words), offline_note.NoteWord())
+    problem = f"{broken.what}: {broken.why}; until it is mended no record is retired, and no note taken back"
+    return _report(node, _with(swept, problem), offline_note.NoteWord())
 
 
 def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, any_number: bool) -> Report:
@@ -96,14 +96,14 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
     except VTorqueError as error:
         swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
         note = offline_note.NoteWord()
-    told: tuple[delivery.Told, ...] = ()
+    handed_over: tuple[delivery.Told, ...] = ()
     try:
-        told = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
+        handed_over = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
     except OSError as error:
         swept = _with(swept, f"the records that wait for the front end cannot be read: {error}")
     old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
     report = _report(node, _with(swept, *old.failed), note, old.removed)
-    return dataclasses.replace(report, lost=old.lost, handed_over=told)
+    return dataclasses.replace(report, lost=old.lost, handed_over=handed_over)
 
 
 def _swept(
@@ -113,7 +113,7 @@ def _swept(
     swept = sweep.sweep(
         settings, liveness.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
     )
-    doctor.note_sweep(settings, [f"{said.key}: {said.why}" if said.key else said.why for said in swept.left])
+    doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
     retention.bound_logs(settings.state_dir)
     _mark_removed(settings, swept)
     return swept
@@ -121,10 +121,10 @@ def _swept(
 
 def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
     """The record of a start whose epilogue was lost is handed over too, as far as it goes."""
-    for said in swept.removed:
-        if layout.start_of(said.key) and (settings.state_dir / "records" / said.key / layout.RECORD).exists():
+    for item in swept.removed:
+        if layout.start_of(item.key) and (settings.state_dir / "records" / item.key / layout.RECORD).exists():
             with contextlib.suppress(VTorqueError):
-                delivery_queue.leave(said.key, settings.state_dir)
+                delivery_queue.leave(item.key, settings.state_dir)
 
 
 def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:

@@ -34,6 +34,7 @@ if t.TYPE_CHECKING:
 PROGRAM = "vsub"
 QSUB_ABOUT = "--about"
 """The one long option that qsub has besides --version; it looks for it wherever it stands, and submits nothing."""
+SIZES = ("ram", "unclot_shmem")
 OWN = ("--dry-run", "--json", "--query", "--help", "--version")
 NOTHING_SUBMITTED = "nothing was submitted"
 BATCH_TIMEOUT_S = 5.0
@@ -97,15 +98,15 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside()))
 
 
-def submit(words: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathlib.Path = PATH) -> int:
+def submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathlib.Path = PATH) -> int:
     """Do what the user asked for; where a job is submitted by qsub alone this does not return.
 
     Args:
-        words: the arguments.
+        argv: the arguments.
         caller: the environment for qsub.
         policy_path: the site's configuration.
     """
-    arguments = Arguments.read(words, permute=b"POSIXLY_CORRECT" not in caller)
+    arguments = Arguments.read(argv, permute=b"POSIXLY_CORRECT" not in caller)
     own = {option.name for option in arguments.options if option.name.startswith("--")}
     if "--help" in own:
         print(help_text(), end="")
@@ -160,9 +161,9 @@ def _submit(
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
     offers, broken = pool_offers(policy)
-    told = {os.fsdecode(name): os.fsdecode(value) for name, value in call.environment.items()}
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in call.environment.items()}
     site = Site(offers, broken, lambda: _sizes(call), check_user_disk, lambda path: digest_user_image(path, policy))
-    submission = prepare(arguments, script, policy, site, _home(), log_wishes(told))
+    submission = prepare(arguments, script, policy, site, _home(), log_wishes(variables))
     for notice in submission.notices:
         print(f"{PROGRAM}: {notice}", file=sys.stderr)
     if "--dry-run" in own:
@@ -315,8 +316,8 @@ def help_text() -> str:
 
 def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
-    words = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
-    return {"keys": tuple(KEYS), "choices": words, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
+    choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
+    return {"keys": tuple(KEYS), "choices": choices, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
 
 
 def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> int:
@@ -335,8 +336,8 @@ def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> 
         return 0
     table = [("request", "value", "from")]
     for key, value in rows:
-        shown = format_mib(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else resolved.word(key)
-        table.append((key, shown, resolved.origins[key]))
+        cell = format_mib(value) if key in SIZES and isinstance(value, int) else resolved.word(key)
+        table.append((key, cell, resolved.origins[key]))
     if resolved.shell:
         table.append(("shell", resolved.shell, "-S"))
     widths = [max(len(row[column]) for row in table) + 2 for column in (0, 1)]

@@ -59,11 +59,11 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: run(sys.argv[1:]))
 
 
-def run(words: t.Sequence[str], read: t.Callable[[], NodeSettings] = read_settings) -> int:
+def run(argv: t.Sequence[str], read: t.Callable[[], NodeSettings] = read_settings) -> int:
     """Do what is asked.
 
     Args:
-        words: the arguments.
+        argv: the arguments.
         read: gives this node's settings.
 
     Returns:
@@ -72,7 +72,7 @@ def run(words: t.Sequence[str], read: t.Callable[[], NodeSettings] = read_settin
     Raises:
         VTorqueError: it cannot be done.
     """
-    call = _parser().parse_args(words)
+    call = _parser().parse_args(argv)
     if os.geteuid() != 0:
         raise UserFault(call.verb, "looks at and changes what is root's", "call it as root")
     return t.cast("int", call.do(call, read()))
@@ -93,9 +93,9 @@ def _list(call: argparse.Namespace, settings: NodeSettings) -> int:
             {"images": rows, "held_bytes": sum(row["bytes"] for row in rows), "limit_bytes": limit_bytes(settings)},
         )
         return 0
-    shown = [{**row, "bytes": format_bytes(row["bytes"]), "used": _when(row["used"]),
+    table_rows = [{**row, "bytes": format_bytes(row["bytes"]), "used": _when(row["used"]),
               "verified": _when(row["verified"]), "guests": " ".join(row["guests"])} for row in rows]  # fmt: skip
-    table(shown)
+    table(table_rows)
     held = format_bytes(sum(row["bytes"] for row in rows))
     print(f"{held} of {format_bytes(limit_bytes(settings))} (cache_max) under {settings.images_dir}")
     return 0
@@ -150,9 +150,9 @@ def _remove(call: argparse.Namespace, settings: NodeSettings) -> int:
     return 0
 
 
-def _log(words: str) -> None:
-    syslog.syslog(syslog.LOG_NOTICE, words)
-    print(words, flush=True)
+def _log(message: str) -> None:
+    syslog.syslog(syslog.LOG_NOTICE, message)
+    print(message, flush=True)
 
 
 def _when(at: float) -> str:
@@ -169,12 +169,12 @@ def _parser() -> argparse.ArgumentParser:
     listing_of = verbs.add_parser("list", help="what is here, what is on its way, what failed")
     add_json(listing_of)
     listing_of.set_defaults(do=_list)
-    for name, do, count, words in (
+    for name, do, count, summary in (
         ("get", _get, "+", "have images here, and wait for them"),
         ("verify", _verify, "*", "take the digests of copies again (all): a broken one is fetched anew"),
         ("remove", _remove, "+", "take copies away that no guest stands on"),
     ):
-        verb = verbs.add_parser(name, help=words)
+        verb = verbs.add_parser(name, help=summary)
         verb.add_argument("names", metavar="NAME", nargs=count, help="an image; with its revision where it is a copy")
         verb.set_defaults(do=do)
     return parser

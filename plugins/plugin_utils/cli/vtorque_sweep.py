@@ -61,18 +61,18 @@ def main() -> int:
 
 
 def run(
-    words: t.Sequence[str], by_policy: t.Callable[[str, Deadline, bool], Report] = node_sweep.sweep_by_policy
+    argv: t.Sequence[str], by_policy: t.Callable[[str, Deadline, bool], Report] = node_sweep.sweep_by_policy
 ) -> int:
     """Sweep, and tell what came of it.
 
     Args:
-        words: the arguments.
+        argv: the arguments.
         by_policy: sweeps a node (`node_sweep.sweep_by_policy`).
 
     Returns:
         The exit status.
     """
-    call = _parser().parse_args(words)
+    call = _parser().parse_args(argv)
     deadline = Deadline.after(DEADLINE_S)
     try:
         here = host_name()
@@ -103,25 +103,25 @@ def _parser() -> argparse.ArgumentParser:
 
 def _deeds(report: Report) -> t.Iterator[str]:
     """What was done."""
-    for said in report.removed:
-        yield _line("removed", said.key, f"{', '.join(said.things) or 'nothing was there any more'} ({said.why})")
+    for item in report.removed:
+        yield _line("removed", item.key, f"{', '.join(item.things) or 'nothing was there any more'} ({item.why})")
     if report.retired:
-        shown = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
-        yield _line("retired", "", f"{len(report.retired)} old records: {shown}")
-    for told in report.handed_over:
-        if told.taken:
-            yield _line("record", told.key, told.words)
+        listed = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
+        yield _line("retired", "", f"{len(report.retired)} old records: {listed}")
+    for outcome in report.handed_over:
+        if outcome.taken:
+            yield _line("record", outcome.key, outcome.words)
     if report.note.taken_back:
         yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
 
 
 def _wants(report: Report) -> t.Iterator[str]:
     """What is not well."""
-    for said in report.left:
-        yield _line("left", said.key, said.why)
-    for told in report.handed_over:
-        if not told.taken:
-            yield _line("record", told.key, told.words)
+    for item in report.left:
+        yield _line("left", item.key, item.why)
+    for outcome in report.handed_over:
+        if not outcome.taken:
+            yield _line("record", outcome.key, outcome.words)
     for key in report.lost:
         yield _line("lost", key, "this record is too old to be kept, and the front end never got it")
     if report.note.note and not report.note.taken_back:
@@ -136,7 +136,7 @@ def _line(kind: str, key: str, text: str) -> str:
 def _show(report: Report, *, always: bool) -> None:
     lines = [*_deeds(report), *_wants(report)]
     if always:
-        lines += [_line("living", said.key, said.why) for said in report.living]
+        lines += [_line("living", item.key, item.why) for item in report.living]
         lines = lines or [f"nothing of a job is on {report.node}"]
     for line in lines:
         print(line)

@@ -69,9 +69,9 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
     if part.do == "absent" and not connection:
         return Checked("", None)
     directory = run_directory(part.job_id, part.start, node.run_dir)
-    told = None if connection else job_snapshot.kept(part.job_id, directory)
+    snapshot = None if connection else job_snapshot.kept(part.job_id, directory)
     try:
-        job = told or open_batch(policy).job(part.job_id)
+        job = snapshot or open_batch(policy).job(part.job_id)
     except UnknownJob:
         led_by = superior.kept(node.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
         if not led_by:

@@ -33,11 +33,11 @@ def add(call: argparse.Namespace, configuration: Configuration) -> int:
     # a name that is wrong is told as that
     revision.check_name(call.name, pool)
     wanted = _wanted(call)
-    said = {
+    given = {
         "distro": call.distro or image_facts.distro_of(call.name), "description": call.description or "",
         "boot": call.boot or (None if call.kernel else "bios"),
     }  # fmt: skip
-    return _publish(call, configuration, revision.Wanted(**{**wanted, **said}))
+    return _publish(call, configuration, revision.Wanted(**{**wanted, **given}))
 
 
 def update(call: argparse.Namespace, configuration: Configuration) -> int:
@@ -65,10 +65,10 @@ def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
 
 def _publish(call: argparse.Namespace, configuration: Configuration, wanted: revision.Wanted) -> int:
     pool = configuration.settings.pool
-    with contextlib.ExitStack() as shown:
-        advance = shown.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
+    with contextlib.ExitStack() as progress:
+        advance = progress.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
         # a terminal shows one thing at a time
-        trial = Trial(call, configuration.settings, shown.close)
+        trial = Trial(call, configuration.settings, progress.close)
         image = publish.publish(
             wanted, pool, advance=advance, max_bytes=configuration.policy.image_max << 20, trial=trial
         )
