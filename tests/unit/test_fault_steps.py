@@ -30,7 +30,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins import module_utils
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import effects
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.frozen import frozen
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import nft_rules, rtnetlink
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import iproute, nft_rules, rtnetlink
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import fileserver_probe
 
 from tests.bench.inside import stand_in
@@ -222,7 +222,7 @@ def marked() -> dict[str, t.Any]:
     return found
 
 
-ASKING = (fileserver_probe.answers, nft_rules._elements, rtnetlink._answer, rtnetlink._open)
+ASKING = (fileserver_probe.answers, iproute._read_rows, nft_rules._elements, rtnetlink._open)
 """A probe, a list of nft's, a question to the kernel: what these open or start ends with them."""
 
 

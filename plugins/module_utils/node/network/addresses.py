@@ -28,7 +28,7 @@ from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
 from ...wire.messages import MAC, QUOTE_MAC, number_for_mac
 from ..system import inotify
-from . import rtnetlink
+from . import iproute, rtnetlink
 
 SYS_NET = pathlib.Path("/sys/class/net")
 STATIC_MAP_S = 10.0
@@ -98,9 +98,10 @@ def node_address(bridge: str) -> str:
 
     Raises:
         NodeFault: the bridge is missing or has no address.
+        VTorqueError: the kernel does not answer.
     """
-    index = bridge_index(bridge)
-    found = filter(None, map(usable_address, rtnetlink.read_addresses(index)))
+    bridge_index(bridge)
+    found = filter(None, map(usable_address, iproute.read_addresses(bridge)))
     addresses = sorted(found, key=lambda address: ":" in address)
     if not addresses:
         raise NodeFault(f"bridge {bridge}", "has no address, so a guest cannot speak to this node", cause="bridge")
@@ -117,9 +118,10 @@ def flush(macs: t.Collection[str], bridge: str) -> tuple[str, ...]:
         NodeFault: the bridge is missing.
         VTorqueError: the kernel does not answer.
     """
-    index = bridge_index(bridge)
-    found = [entry for entry in rtnetlink.read_all() if entry.index == index and entry.mac in macs]
-    return tuple(entry.text for entry in found if rtnetlink.forget(entry))  # one may have aged out meanwhile
+    bridge_index(bridge)
+    found = [address for mac, address in iproute.read_neighbours(bridge) if mac in macs]
+    # one may have aged out meanwhile
+    return tuple(address for address in found if iproute.forget_neighbour(address, bridge))
 
 
 class Neighbours:

@@ -76,28 +76,11 @@ def test_of_two_addresses_of_a_card_the_one_that_was_heard_of_last_is_first(monk
 
 KERNEL = """
 import subprocess
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import rtnetlink
-MAC = "52:54:00:00:01:01"
 def ip(words): subprocess.run(["ip", *words.split()], check=True)
 ip("link add br0 type bridge")
 ip("addr add 10.77.0.1/16 dev br0")
-ip("addr add fd00::1/64 dev br0 nodad")
 ip("link set br0 up")
-for address in ("10.77.0.5", "fd00::5"):
-    ip(f"neigh replace {address} lladdr {MAC} dev br0 nud reachable")
-found = {entry.text: entry for entry in rtnetlink.read_all() if entry.mac == MAC}
-assert set(found) == {"10.77.0.5", "fd00::5"}, found
-for entry in found.values():
-    assert rtnetlink.forget(entry)
-    assert not rtnetlink.forget(entry), "it is gone"
-assert not [entry for entry in rtnetlink.read_all() if entry.mac == MAC]
-try:
-    rtnetlink.forget(rtnetlink.Entry(4711, 2, 0, b"abcd", MAC, True))
-except VTorqueError as error:
-    assert "No such device" in error.why, error
-else:
-    raise AssertionError("there is no such interface")
 rtnetlink.BUFFER = 4096  # and not one message more
 table = rtnetlink.Table(None)
 rtnetlink.BUFFER = 1 << 20
@@ -110,7 +93,7 @@ print("all held")
 """
 
 
-def test_the_kernels_table_is_asked_and_changed_and_nothing_is_missed() -> None:
+def test_the_kernels_table_is_heard_and_nothing_is_missed() -> None:
     """In a network namespace of its own; more news than the socket holds is found in the table."""
     done = subprocess.run(
         ["unshare", "--map-root-user", "--net", sys.executable, "-c", KERNEL],

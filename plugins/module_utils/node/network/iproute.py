@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask `ip` for the addresses of an interface and its neighbours, and have it forget a neighbour (ip-address(8)).
+
+A call takes 2 ms of processor time.  What must be heard at once is heard from the kernel itself: `rtnetlink.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import typing as t
+
+from ...errors import NodeFault, VTorqueError
+from ...system.environment import TOOL_ENVIRONMENT
+
+ANSWER_S = 5.0
+"""The kernel answers at once; this is for one that does not."""
+_NONE_THERE = "RTNETLINK answers: No such file or directory"
+
+
+def read_addresses(interface: str) -> tuple[str, ...]:
+    """Return the addresses of an interface, as `ip` writes them.
+
+    Args:
+        interface: its name.
+
+    Raises:
+        NodeFault: `ip` cannot be run.
+        VTorqueError: there is no such interface, or no answer.
+    """
+    rows = _read_rows("address", "show", "dev", interface)
+    return tuple(one["local"] for row in rows for one in row.get("addr_info", ()) if "local" in one)
+
+
+def read_neighbours(interface: str) -> tuple[tuple[str, str], ...]:
+    """Return pairs of MAC address and address from the neighbour table; who has no MAC address (yet) is left out.
+
+    Args:
+        interface: its name.
+
+    Raises:
+        NodeFault: `ip` cannot be run.
+        VTorqueError: there is no such interface, or no answer.
+    """
+    rows = _read_rows("neigh", "show", "dev", interface)
+    return tuple((row["lladdr"], row["dst"]) for row in rows if "lladdr" in row and "dst" in row)
+
+
+def forget_neighbour(address: str, interface: str) -> bool:
+    """Have the kernel forget a neighbour.
+
+    Args:
+        address: as `read_neighbours` returned it.
+        interface: its name.
+
+    Returns:
+        False: there was none any more.
+
+    Raises:
+        NodeFault: `ip` cannot be run.
+        VTorqueError: the kernel does not forget it.
+    """
+    words = ("neigh", "del", address, "dev", interface)
+    done = _run(*words)
+    if done.returncode and done.stderr.strip() != _NONE_THERE:
+        raise _failure(words, done.stderr)
+    return done.returncode == 0
+
+
+def _read_rows(*words: str) -> list[dict[str, t.Any]]:
+    done = _run("-json", *words)
+    if done.returncode:
+        raise _failure(words, done.stderr)
+    try:
+        return [row for row in json.loads(done.stdout or "[]") if isinstance(row, dict)]
+    except (ValueError, TypeError) as error:
+        raise _failure(words, f"its answer is no list of JSON: {error}") from error
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            ["ip", *words], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+            timeout=ANSWER_S, check=False, env=TOOL_ENVIRONMENT,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise _failure(words, f"gave no answer within {ANSWER_S:.0f} s") from error
+    except OSError as error:
+        raise NodeFault("ip", error.strerror or str(error), "install iproute2", cause="programs") from error
+
+
+def _failure(words: t.Sequence[str], why: str) -> VTorqueError:
+    return VTorqueError(f"ip {' '.join(words)}", " ".join(why.split())[:200] or "failed without a message")
