@@ -15,7 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.leg
     Skipped,
     read,
 )
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 
@@ -90,6 +90,12 @@ def test_lines_are_those_of_the_file() -> None:
         ("~/x", "~ is somebody's home"),
         ("(a $(b\nc) d)", "bash would have to work it out"),
         ("([x]=y)", "the array is no list of words"),
+        ('$"b"', "bash would translate it"),
+        ("b:~/x", "~ is somebody's home"),
+        ("(*.img)", "bash would work out which words it stands for"),
+        ("(n[12])", "bash would work out which words it stands for"),
+        ("(a{1,2})", "bash would work out which words it stands for"),
+        ("(a)b", "something stands behind the array"),
     ],
 )
 def test_value_that_bash_would_work_out_is_not_guessed_at(value: str, why: str) -> None:
@@ -99,8 +105,35 @@ def test_value_that_bash_would_work_out_is_not_guessed_at(value: str, why: str) 
 
 
 @pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("B='b c'\nA=($B)", "bash would divide it into words"),
+        ("B='*'\nA=(x$B)", "bash would divide it into words"),
+        ("B=\nA=($B)", "bash would divide it into words"),
+        ("export A=n{1,2}", "bash would work out which words it stands for"),
+        ("readonly A=1\nA=2", "line 1 makes it read-only"),
+        ("declare -rx A=1\nexport A=2", "line 1 makes it read-only"),
+        ("A=(a b)\nA=c", "line 1 makes it an array"),
+        ("export A= A=(b)", "one declaration sets it twice"),
+        ("export B=b A=$B", "it uses B, which the file does not say"),
+    ],
+)
+def test_value_that_hangs_on_what_came_before_is_not_guessed_at(text: str, why: str) -> None:
+    found, skipped = read(f"{text}\n", {})
+    last = [one for one in found if one.name == "A"][-1]
+    assert (last.value, last.why.startswith(why)) == (None, True)
+    assert skipped == ()
+
+
+@pytest.mark.parametrize(
     ("text", "name", "line", "why"),
     [
+        ("declare -i A=1+1", "declare -i", 1, "is no plain assignment"),
+        ("typeset -u A=b", "typeset -u", 1, "is no plain assignment"),
+        ("A=1 & true", "A=1 &", 1, "is no plain assignment"),
+        ("A=1 | cat", "A=1 |", 1, "is no plain assignment"),
+        ("(A=1; B=2)", "(A=1;", 1, "what it sets is lost"),
+        ("( cd /x\n  A=1 )", "A", 2, "stands in what begins in line 1"),
         ("if true; then A=1; fi", "A", 1, "stands in what begins in line 1"),
         ("if [[ $x == 1 && y ]]\nthen\n  A=1\nelse\nB=2\nfi", "A", 3, "stands in what begins in line 1"),
         ("for x in a b; do A=$x; done", "A", 1, "stands in what begins in line 1"),
@@ -131,6 +164,45 @@ def test_variable_that_may_have_changed_is_not_known_any_more(change: str) -> No
     found, _skipped = read(f"B=1\n{change}\nA=$B\n", {})
     assert found[-1].name == "A"
     assert found[-1].why == "it uses B, which the file does not say"
+
+
+PIECES = (
+    "b", "'b c'", '"b c"', '"$B"', "$B", "${B}/x", "\\ ", "a\\\nb", '"a\\\nb"', "'x\ny'", '"x\ny"', "b#c", "\\#c",
+    "*", "~x", "a=b", "(a b)", "('a' \"b c\")", "( a # c\n b)", "()", '"a\\"b"', '"\\x"', "\\x", "a:b/c,d", "{a,b}",
+    "a{b}", "[x]", "!", "+", "07", "$", "'$'", '"$"', "a$", "'a'\\''b'", "\"'\"", '"${B} $C"', "?", "\t", '" a "',
+    '"a \\\\"', "\\\\", '""', "$'a'", '$"a"', "a&", "<", "a;", "(B=c)", "é",
+)  # fmt: skip
+BEFORE = ("", "export ", "readonly ", "declare -r ", "export \\\n", "declare -a ", "declare -i ", "declare -u ", "(")
+AFTER = ("\n", ";", " ", "\n\n", " # x\n", "\r\n", " \\\n", " & ", " | ", ")\n")
+PRINTED = 'printf "%s\\0" "${#A[@]}" "${A[@]}" "${#B[@]}" "${B[@]}" "${#C[@]}" "${C[@]}"'
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(BEFORE), st.sampled_from("ABC"),
+            st.lists(st.sampled_from(PIECES), max_size=3).map("".join), st.sampled_from(AFTER),
+        ).map("{0[0]}{0[1]}={0[2]}{0[3]}".format), min_size=1, max_size=4,
+    ).map("".join)
+)  # fmt: skip
+@settings(max_examples=400, deadline=None)
+def test_file_that_is_read_whole_sets_in_bash_what_is_read(text: str) -> None:
+    """Nothing is run that is more than an assignment: where there is more, something is named.
+
+    A file in which bash finds an error of syntax configured nobody.
+    """
+    found, skipped = read(f"{text}\n", {})
+    last = {one.name: one.value for one in found}
+    if skipped or any(one.value is None for one in found):
+        return
+    script = text.replace("\r\n", "\n") + "\n" + PRINTED
+    done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, cwd="/", env={"PATH": "/nonexistent"})
+    assume(b"syntax error" not in done.stderr)
+    wanted: list[str] = []
+    for value in (last.get(name) for name in "ABC"):
+        words = [] if value is None else [value] if isinstance(value, str) else value
+        wanted += [str(len(words)), *words]
+    assert done.stdout.decode().split("\0")[:-1] == wanted, (text, done.stderr)
 
 
 def test_here_document_sets_nothing() -> None:
