@@ -9,6 +9,8 @@ for Torque.  The hook goes to `vtorque`, beside the MOM's `torque`; without syst
 D-Bus, and knows nothing of what the MOM has made.  What a hook leaves behind to work for others than the job goes
 to the root of each hierarchy.
 
+This module goes when no supported MOM makes cgroups of its own beside systemd's.
+
 The hook (`cli/hook.py`) comes here before anything else has loaded: without pathlib and contextlib, which take their
 time.
 """

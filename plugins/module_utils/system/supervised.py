@@ -1,7 +1,12 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that a hook starts: each with a deadline, in a group of its own, and gone when it returns."""
+"""Run programs of a hook: each with a deadline, in a group of its own, and gone when it returns.
+
+A unit of systemd would not die with the hook when Torque kills it, and not every node has systemd
+(docs/adr/0020-no-systemd-units-for-jobs.md).  A call takes 4 ms besides the program.  This module goes when every
+supported MOM hands its hooks a unit of systemd's of their own, with all that they start.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,12 @@
 
 qcow2: QEMU, docs/interop/qcow2.txt; its limits: block/qcow2.h.  The other formats are known by what QEMU looks for
 (`*_probe` in block/), so that nothing passes for raw that somebody would take for more.
+
+oslo.utils 10.2 has an inspector of the same purpose (`imageutils.format_inspector`).  It refuses 6 of the 34 headers
+of `test_disk_format.py`.  It lets an encrypted disk, snapshots and tables outside of the file pass.  A VHD of fixed
+size, a Parallels disk and a VMDK that is a text pass for raw.  It refuses `extended_l2`, which guests boot.  It brings
+eight packages and takes 90 ms of processor time to load, where this module takes 0.1 ms for a disk.  This module goes
+when oslo.utils refuses what its tests refuse.
 """
 
 from __future__ import annotations
