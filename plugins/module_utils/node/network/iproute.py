@@ -62,34 +62,34 @@ def forget_neighbour(address: str, interface: str) -> bool:
         NodeFault: `ip` cannot be run.
         VTorqueError: the kernel does not forget it.
     """
-    words = ("neigh", "del", address, "dev", interface)
-    done = _run(*words)
+    arguments = ("neigh", "del", address, "dev", interface)
+    done = _run(*arguments)
     if done.returncode and done.stderr.strip() != _NONE_THERE:
-        raise _failure(words, done.stderr)
+        raise _failure(arguments, done.stderr)
     return done.returncode == 0
 
 
-def _read_rows(*words: str) -> list[dict[str, t.Any]]:
-    done = _run("-json", *words)
+def _read_rows(*arguments: str) -> list[dict[str, t.Any]]:
+    done = _run("-json", *arguments)
     if done.returncode:
-        raise _failure(words, done.stderr)
+        raise _failure(arguments, done.stderr)
     try:
         return [row for row in json.loads(done.stdout or "[]") if isinstance(row, dict)]
     except (ValueError, TypeError) as error:
-        raise _failure(words, f"its answer is no list of JSON: {error}") from error
+        raise _failure(arguments, f"its answer is no list of JSON: {error}") from error
 
 
-def _run(*words: str) -> subprocess.CompletedProcess[str]:
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            ["ip", *words], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+            ["ip", *arguments], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
             timeout=ANSWER_S, check=False, env=TOOL_ENVIRONMENT,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise _failure(words, f"gave no answer within {ANSWER_S:.0f} s") from error
+        raise _failure(arguments, f"gave no answer within {ANSWER_S:.0f} s") from error
     except OSError as error:
         raise NodeFault("ip", error.strerror or str(error), "install iproute2", cause="programs") from error
 
 
-def _failure(words: t.Sequence[str], why: str) -> VTorqueError:
-    return VTorqueError(f"ip {' '.join(words)}", " ".join(why.split())[:200] or "failed without a message")
+def _failure(arguments: t.Sequence[str], why: str) -> VTorqueError:
+    return VTorqueError(f"ip {' '.join(arguments)}", " ".join(why.split())[:200] or "failed without a message")
