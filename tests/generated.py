@@ -13,13 +13,14 @@ import pathlib
 import sys
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.tests.texts import commands, man, parameters, wire
+from ansible_collections.mikelangelo.vtorque.tests.texts import commands, man, parameters, time_budget, wire
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
 MARK = "below: made by `make generated` out of the table of parameters"
 KEYS_MARK = "<!-- below: made by `make generated` out of the table of keys -->\n\n"
 VERBS_MARK = "<!-- below: made by `make generated` out of vmgr's own parser -->\n\n"
 FORMATS_MARK = "<!-- below: made by `make generated` out of the classes and constants themselves -->\n\n"
+TIMES_MARK = "<!-- below: made by `make generated` out of module_utils/time_budget.py -->\n\n"
 END = "<!-- above: made -->\n"
 """From here on a file has text of its own again."""
 
@@ -31,6 +32,7 @@ FILES: dict[str, tuple[str, t.Callable[[], str]]] = {
     "docs/man/vmgr.1.md": (VERBS_MARK, commands.verbs),
     "docs/man/vtorque.yml.5.md": (f"<!-- {MARK} -->\n\n", parameters.manual),
     "docs/developer/wire-formats.md": (FORMATS_MARK, wire.page),
+    "docs/developer/time-budget.md": (TIMES_MARK, time_budget.page),
     # after those of which they are made
     **{
         f"docs/man/{name}": ("", functools.partial(man.page, name))

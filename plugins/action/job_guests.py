@@ -25,6 +25,7 @@ from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
 from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
+from ..module_utils.time_budget import NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages
 from ..plugin_utils.faststart import early_login
 from ..plugin_utils.play import node_socket
@@ -42,11 +43,6 @@ from ..plugin_utils.play.start_files import (
     read_guests,
     read_plan,
 )
-
-MARGIN_S = 2.0
-"""What the node answers must still cross the connection and be recorded."""
-PATIENCE_S = 10.0
-"""For the other nodes once one has failed: that all fail alike tells of an image, not of a node."""
 
 
 class ActionModule(JobAction):
@@ -156,8 +152,8 @@ class ActionModule(JobAction):
 
         for call in calls:
             call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
-        timeout_s = max(part.timeout_s for part in parts.values()) + MARGIN_S
-        patience_s = PATIENCE_S if what == "present" else float("inf")
+        timeout_s = max(part.timeout_s for part in parts.values()) + NODE_ANSWER_MARGIN_S
+        patience_s = OTHER_NODES_S if what == "present" else float("inf")
         errors = hear_all(calls, read, Deadline.after(timeout_s), patience_s=patience_s)
         # a host that stays bare has booted no image
         booted = [node for node in (*made, *answers) if parts[node].guests] if what == "present" else []
@@ -186,7 +182,7 @@ class ActionModule(JobAction):
                 answer = read_answer(part, reply.status, reply.output, reply.complaint)
                 keep_updates(place, node, answer.updates)
 
-            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
+            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
             if late:
                 early_login.begin(place, plan, bare, self._config)
             for call in calls:  # all of them end now, and not one after the other
@@ -277,7 +273,7 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     else:
         text = environment.get("VTORQUE_DEADLINE", "")
         try:
-            left = float(text) - time.monotonic() - MARGIN_S
+            left = float(text) - time.monotonic() - NODE_ANSWER_MARGIN_S
         except ValueError:
             raise VTorqueError(
                 f"VTORQUE_DEADLINE={text[:40]!r}", "not seconds of the monotonic clock, and no timeout is given"

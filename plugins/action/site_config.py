@@ -17,6 +17,7 @@ from ..module_utils.job.config.policy_file import PATH, PolicyErrors, parse
 from ..module_utils.job.config.policy_writer import policy_text
 from ..module_utils.job.config.role_variables import misspelt
 from ..module_utils.job.request.value_types import KeyFault
+from ..module_utils.time_budget import least_alarm_s
 
 SPEC: t.Final[dict[str, t.Any]] = {
     "settings": {"type": "dict", "required": True},
@@ -64,6 +65,7 @@ class ActionModule(ActionBase):
             return _refused(result, args["path"], unread)
         result.update(self._copy(marked(text), args["path"], task_vars or {}))
         result["policy"] = policy
+        result["prologalarm"] = alarm_of(policy)
         return result
 
     def _copy(self, text: str, path: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -132,6 +134,18 @@ def as_facts(policy: Policy) -> dict[str, t.Any]:
     """Every parameter as Ansible has it."""
     values = dataclasses.asdict(policy)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def alarm_of(policy: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the `$prologalarm` that a configuration needs: `seconds`, and the `parameter` that decides.
+
+    Args:
+        policy: every parameter, as `as_facts` has it.
+    """
+    prologue_s, epilogue_s = policy["prologue_timeout"], policy["vm_epilogue_timeout"]
+    seconds = least_alarm_s(prologue_s, epilogue_s)
+    decides = "prologue_timeout" if seconds == least_alarm_s(prologue_s, 0) else "vm_epilogue_timeout"
+    return {"seconds": seconds, "parameter": decides}
 
 
 def _refused(result: dict[str, t.Any], what: str, faults: list[str]) -> dict[str, t.Any]:

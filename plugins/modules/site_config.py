@@ -77,6 +77,11 @@ policy:
   returned: success
   type: dict
   sample: {"bridge": "br1", "ram_max": 98304, "vm_img_dir": "/opt/vm-images"}
+prologalarm:
+  description: The C($prologalarm) in C(seconds) that the MOM of a node needs for it, and the C(parameter) that decides.
+  returned: success
+  type: dict
+  sample: {"seconds": 300, "parameter": "prologue_timeout"}
 former:
   description:
     - What O(former) says, as far as it can be read, C(policy) every parameter and C(said) those that are not at their

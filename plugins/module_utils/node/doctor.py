@@ -19,6 +19,7 @@ from ..errors import NodeFault, SiteFault, VTorqueError
 from ..state import delivery_queue
 from ..system.clock import Deadline
 from ..text import printable
+from ..time_budget import SERVER_NAMES_S
 from ..wire.health_report import BAD, NONE, OK, WARN, Finding
 from . import sweep
 from .bare import sshd
@@ -174,7 +175,7 @@ def look_at_sharing(settings: NodeSettings) -> Finding:
             problem = f"NFS server {server}: {error.strerror or error}"
             return Finding("sharing", BAD, BAD, problem, "see /etc/hosts, or vm_nfs_home and mounts in vtorque.yml")
     if settings.confine_guests:
-        nft_rules.reach(settings, "", sorted(servers), Deadline.after(nft_rules.NAMES_S))
+        nft_rules.reach(settings, "", sorted(servers), Deadline.after(SERVER_NAMES_S))
     return Finding("sharing", shown=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
 
 

@@ -24,11 +24,10 @@ import stat
 from ..errors import VTorqueError
 from ..system.clock import Deadline
 from ..system.processes import ProcessHandle, open_process, wait_all
+from ..time_budget import EARLY_SSH_END_S
 from . import layout
 
 SAID, OUT, ERR = "early.said", "early.out", "early.err"
-END_S = 2.0
-"""For a process that was killed to be gone."""
 PROC = pathlib.Path("/proc")
 COMMAND, BEFORE = b"ssh\n", b"setpriv\n"
 """What it is called, and for a moment before: setpriv, which turns from root to the user and becomes ssh."""
@@ -76,7 +75,7 @@ def kill(lock_file: pathlib.Path) -> bool:
     place = lock_file.resolve()
     handles = [handle for pid in _holders(place, facts) if (handle := _kill(pid, place, facts)) is not None]
     try:
-        deadline = Deadline.after(END_S)
+        deadline = Deadline.after(EARLY_SSH_END_S)
         if wait_all(handles, deadline):
             raise VTorqueError("the ssh that the prologue began", "was killed and would not end")
     finally:

@@ -10,11 +10,9 @@ import pathlib
 
 from ..effects import leaves_nothing
 from ..errors import SiteFault
+from ..time_budget import POOL_PROBE_S
 from .clock import Deadline
 from .processes import ProcessHandle
-
-POOL_S = 1.0
-"""For who was waited for already."""
 
 
 @leaves_nothing
@@ -29,7 +27,7 @@ def silent_pool(pool: pathlib.Path, late: str) -> SiteFault | None:
         None: it answers, or cannot be asked.
     """
     try:
-        if answers(pool, POOL_S):
+        if answers(pool, POOL_PROBE_S):
             return None
     except OSError:
         return None

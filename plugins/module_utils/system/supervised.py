@@ -18,16 +18,12 @@ import subprocess
 import sys
 import typing as t
 
+from ..time_budget import PROGRAM_GRACE_S, PROGRAM_ORPHANS_S
 from . import prctl
 from .clock import Deadline
 from .environment import ROOT_ENVIRONMENT
 from .processes import ProcessHandle
 
-GRACE_S = 3.0
-"""Between the request to end and the end."""
-ORPHANS_S = 1.0
-ENDING_S = GRACE_S + ORPHANS_S
-"""How long after its deadline `run` may still be at work."""
 TASKS = pathlib.Path("/proc/self/task")
 
 
@@ -126,7 +122,7 @@ def _await(
     except subprocess.TimeoutExpired:
         _signal_group(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=GRACE_S)
+            process.wait(timeout=PROGRAM_GRACE_S)
     finally:
         _signal_group(process.pid, signal.SIGKILL)
         if process.poll() is None:
@@ -165,7 +161,7 @@ def _children() -> set[int]:
 
 def _end_orphans(others: set[int]) -> None:
     """End every child but `others`, and their children, which then become ours."""
-    until = Deadline.after(ORPHANS_S)
+    until = Deadline.after(PROGRAM_ORPHANS_S)
     while (orphans := _children() - others) and not until.passed:
         for pid in orphans:
             with ProcessHandle(pid) as orphan:

@@ -17,11 +17,10 @@ from ...module_utils.job.batch.registry import open_batch
 from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.system.clock import Deadline
+from ...module_utils.time_budget import EXCLUSIVE_ASK_S
 
 if t.TYPE_CHECKING:
     from ...module_utils.job.config.parameters import Policy
-
-ASKED_S = 10.0
 
 
 def note_neighbours(job_id: str, start: int, policy: Policy, node: str, directory: pathlib.Path) -> None:
@@ -42,16 +41,17 @@ def note_neighbours(job_id: str, start: int, policy: Policy, node: str, director
         files.write(directory / layout.ALONE, json.dumps({"job_id": job_id, "start": start, "others": found}))
 
 
-def others(job_id: str, policy: Policy, node: str) -> tuple[str, ...]:
+def others(job_id: str, policy: Policy, node: str, timeout_s: float = EXCLUSIVE_ASK_S) -> tuple[str, ...]:
     """What else is on this node now (`alone.others`).
 
     Args:
         job_id: the job that should be alone.
         policy: the site's.
         node: this node.
+        timeout_s: seconds for the batch system.
 
     Raises:
         SiteFault: somebody who must know does not tell.
     """
-    batch = open_batch(policy, deadline=Deadline.after(ASKED_S))
+    batch = open_batch(policy, deadline=Deadline.after(timeout_s))
     return exclusive.others(batch, job_id, node, pathlib.Path(policy.torque_home))

@@ -16,8 +16,7 @@ from ...module_utils.job.batch.registry import open_batch
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.node.system import cpus
 from ...module_utils.system.clock import Deadline
-
-ASKED_S = 10.0
+from ...module_utils.time_budget import EXCLUSIVE_ASK_S
 
 
 def cores_of(job: BatchJob, policy: Policy, node: str) -> cpus.Cores:
@@ -37,7 +36,7 @@ def cores_of(job: BatchJob, policy: Policy, node: str) -> cpus.Cores:
     """
     if given := cpus.of_mom(job.job_id):
         return given
-    if exclusive.is_exclusive(job, node, lambda: open_batch(policy, deadline=Deadline.after(ASKED_S))):
+    if exclusive.is_exclusive(job, node, lambda: open_batch(policy, deadline=Deadline.after(EXCLUSIVE_ASK_S))):
         return cpus.of_node(policy.host_os_core_count)
     what, why = f"the cores of job {job.job_id} on {node}", "other jobs may run there, and the MOM makes no cpusets"
     if policy.pbs_exclusive_node_alloc:

@@ -20,6 +20,7 @@ from ...module_utils.state import layout, shell_link
 from ...module_utils.system import files
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.process_id import ProcessId
+from ...module_utils.time_budget import EXCLUSIVE_ASK_S, LEFT_PROCESSES_END_S
 from . import exclusive_note
 
 if t.TYPE_CHECKING:
@@ -27,7 +28,7 @@ if t.TYPE_CHECKING:
     from ...module_utils.job.hooks.invocation import HookCall
     from ...module_utils.job.hooks.start import Start
 
-END_S = 6.0
+NEVER = Deadline(float("inf"))
 SHOWN = 10
 """Processes that a line of the log names."""
 
@@ -46,10 +47,10 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
     shells = [ProcessId(*map(int, link.name.split("."))) for link in links]
     shell = next((one for one in shells if one.pid == call.session), None)
     over = job_processes.ticks_of(invocation.hook_began())
-    seconds = min(END_S, until - time.monotonic())
+    seconds = min(LEFT_PROCESSES_END_S, until - time.monotonic())
     node = call.mother_superior or os.uname().nodename
     _end(call.job_id, call.user, start.record_directory, lambda: policy, node, log, session=call.session, shell=shell,
-         over_ticks=over, deadline=Deadline.after(seconds))  # fmt: skip
+         over_ticks=over, deadline=Deadline.after(seconds), hook_until=Deadline(until))  # fmt: skip
 
 
 def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
@@ -64,12 +65,12 @@ def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node
     directory = layout.STATE_DIR / "records" / layout.job_key(job_id, int(start))
     with os.fdopen(os.dup(2), "wb", buffering=0) as log:
         _end(job_id, user, directory, load, node, log, session=0, shell=None, over_ticks=0,
-             deadline=Deadline.after(END_S))  # fmt: skip
+             deadline=Deadline.after(LEFT_PROCESSES_END_S))  # fmt: skip
 
 
 def _end(
     job_id: str, user: str, directory: pathlib.Path, load: t.Callable[[], Policy], node: str, log: t.IO[bytes], *,
-    session: int, shell: ProcessId | None, over_ticks: int, deadline: Deadline,
+    session: int, shell: ProcessId | None, over_ticks: int, deadline: Deadline, hook_until: Deadline = NEVER,
 ) -> None:  # fmt: skip
     try:
         policy = load()
@@ -84,7 +85,7 @@ def _end(
     there = job_processes.look(marks)
     ours = [seen for seen in there if seen.ours]
     if ours:
-        why = _why_not(job_id, directory, policy, node)
+        why = _why_not(job_id, directory, policy, node, hook_until)
         if why:
             playbook.note(log, f"left on {node}, {why}: {_shown(ours)}")
         else:
@@ -97,7 +98,7 @@ def _end(
         playbook.note(log, f"left on {node}, {user}'s, {what}: {_shown(strange)}")
 
 
-def _why_not(job_id: str, directory: pathlib.Path, policy: Policy, node: str) -> str:
+def _why_not(job_id: str, directory: pathlib.Path, policy: Policy, node: str, hook_until: Deadline) -> str:
     """Why nothing is ended here; "" when the node is the job's alone, and was so at its start."""
     try:
         before = files.read_json(directory / layout.ALONE).get("others")
@@ -106,7 +107,7 @@ def _why_not(job_id: str, directory: pathlib.Path, policy: Policy, node: str) ->
     if before != []:
         return f"which the job did not have for itself ({_shown(before or ())})"
     with contextlib.suppress(VTorqueError, OSError):
-        found = exclusive_note.others(job_id, policy, node)
+        found = exclusive_note.others(job_id, policy, node, hook_until.left_s(EXCLUSIVE_ASK_S))
         return f"which the job does not have for itself ({_shown(found)})" if found else ""
     return "since the batch system does not tell whether the job has it for itself"
 

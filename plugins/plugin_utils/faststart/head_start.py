@@ -27,6 +27,7 @@ from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.processes import ProcessHandle
+from ...module_utils.time_budget import EARLY_ANSWER_MARGIN_S, EARLY_NODE_END_S, EARLY_PLAN_S
 from ...module_utils.wire import form
 from ..play import node_socket
 from ..play.node_socket import EarlyNode
@@ -34,13 +35,6 @@ from .spawn import EarlyProgram
 
 if t.TYPE_CHECKING:
     from ...module_utils.job.config.parameters import Policy
-
-PLANNING_S = 5.0
-"""For the plan, which takes a tenth of a second; the pool may be on a file server that hangs."""
-MARGIN_S = 4.0
-"""What Ansible needs of the time after the node's answer."""
-END_S = 0.5
-"""For the program to hear that it is not wanted."""
 
 
 class HeadStart:
@@ -100,7 +94,7 @@ class HeadStart:
     def __exit__(self, *_error: object) -> None:
         self.hand_over(heard=True)
         if self._program is not None:
-            self._program.wait(END_S)  # what goes on undoing has a worker, which `absent` waits for
+            self._program.wait(EARLY_NODE_END_S)  # what goes on undoing has a worker, which `absent` waits for
 
     def _let_go(self) -> None:
         node, self._node = self._node, None
@@ -152,7 +146,7 @@ class _Planner:
     def end(self) -> None:
         """Wait until it has planned, when it was told to; else it ends now."""
         os.close(self._order)
-        _wait(self._pid, PLANNING_S)
+        _wait(self._pid, EARLY_PLAN_S)
 
 
 def _plan_and_ask(node: EarlyNode, order: _Order) -> None:
@@ -160,7 +154,7 @@ def _plan_and_ask(node: EarlyNode, order: _Order) -> None:
 
     plan = plan_start(order.job, order.policy, order.nodefile)
     part = plan.parts[plan.mother_superior]
-    asked = dataclasses.replace(part, timeout_s=round(order.until - time.monotonic() - MARGIN_S, 3))
+    asked = dataclasses.replace(part, timeout_s=round(order.until - time.monotonic() - EARLY_ANSWER_MARGIN_S, 3))
     if asked.timeout_s <= 0:
         return
     files.write(order.directory / layout.PLAN, plan.to_json())

@@ -25,6 +25,7 @@ from ...module_utils.job.hooks.start import Places
 from ...module_utils.system import files, log_line
 from ...module_utils.system import signals as ending
 from ...module_utils.text import printable
+from ...module_utils.time_budget import SYSLOG_S
 from ..faststart.head_start import HeadStart
 from ..faststart.spawn import EarlyProgram
 from ..play.node_socket import VARIABLE
@@ -37,7 +38,6 @@ REQUEUE = 75
 """EX_TEMPFAIL: no other end of ours has it, neither an error of Python's (1, 2, 120) nor a signal (128 and more)."""
 BRAKE = 1
 """As for every failure: the launcher lets a member of an array wait, and Torque hears nothing of it."""
-SYSLOG_S = 1.0
 
 
 def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProgram | None = None) -> int:

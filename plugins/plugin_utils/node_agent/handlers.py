@@ -26,6 +26,7 @@ from ...module_utils.state import layout, records
 from ...module_utils.state.layout import run_directory
 from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
+from ...module_utils.time_budget import LEFT_LOOK_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
 from ..bridge.job_cores import cores_of
@@ -39,8 +40,6 @@ from .protocol import Answer, make_answer, make_failure
 if t.TYPE_CHECKING:
     from ...module_utils.wire.health_report import ReportRequest
 
-LOOK_S = 2.0
-"""For libvirt's answer to what is left, once the work is done or has failed."""
 CONNECT_S = 20
 """For the connection to a mother superior who is to be told of a lost guest."""
 
@@ -109,7 +108,9 @@ def _for_part(
             error = error_of(problem)
         # what failed may be libvirt's silence, which has used up the time
         bare = bool(part.bare_slots)
-        return make_failure(error, present_absent.left(settings, part.job_id, part.start, connect_s=LOOK_S, bare=bare))
+        return make_failure(
+            error, present_absent.left(settings, part.job_id, part.start, connect_s=LEFT_LOOK_S, bare=bare)
+        )
 
     return handle
 
@@ -138,7 +139,7 @@ def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answe
     settings = site.settings
     bare = present_absent.is_bare(part.job_id, part.start, settings, planned=bool(part.bare_slots))
     removed = present_absent.absent(part.job_id, part.start, settings, site.deadline, bare=bare)
-    patience_s = max(0.5, site.deadline.left_s(LOOK_S))
+    patience_s = max(0.5, site.deadline.left_s(LEFT_LOOK_S))
     left = present_absent.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
     record = settings.record_dir(part.job_id, part.start)
     used = [to_dict(one) for one in usage.read_use(record)]

@@ -25,14 +25,13 @@ from ...module_utils.system.clock import Deadline
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.system.process_limits import WORDS, WORDS_BYTES, leash
 from ...module_utils.system.ssh_options import root_arguments
+from ...module_utils.time_budget import NODE_CALL_END_S
 from .node_socket import EarlyNode
 
 LIMIT = (1 << 20) + 1
 """Bytes of an answer that are read; one that is longer is refused by its reader."""
 CHUNK = 1 << 16
 COMPLAINT = 4096
-END_S = 2.0
-"""For a program that is not wanted any more to end."""
 SETPRIV, SSH = "/usr/bin/setpriv", "/usr/bin/ssh"
 
 
@@ -146,7 +145,7 @@ class NodeCall:
         self.hang_up()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_S)
+                self._process.wait(NODE_CALL_END_S)
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
@@ -200,7 +199,7 @@ class NodeCall:
         status = 0
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                status = self._process.wait(END_S)
+                status = self._process.wait(NODE_CALL_END_S)
         return Reply(status, bytes(self._heard), self._complained())
 
     @property

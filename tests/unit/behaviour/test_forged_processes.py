@@ -243,7 +243,7 @@ def test_a_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process hears a signal, as one that waits in the kernel for a file system of the user's own."""
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_words: None)
-    monkeypatch.setattr(inventory, "KILLED_S", 0.2)
+    monkeypatch.setattr(inventory, "KILLED_END_S", 0.2)
 
 
 @pytest.mark.usefixtures("deaf")

@@ -17,13 +17,14 @@ from ...rendering import templates
 from ...system.environment import TOOL_ENVIRONMENT
 from ...system.process_limits import WORDS, WORDS_BYTES, leash
 from ...system.ssh_options import root_arguments
+from ...time_budget import ALARM_MARGIN_S, EPILOGUE_REMOVAL_S, HOOK_RESERVE_S, least_alarm_s
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
 from ..batch.api import NOTE_PREFIX, BatchNode, BatchSystem
 from ..batch.host_match import same_host
 from ..batch.torque import permissions
 from ..batch.torque.mom_hooks import HOOKS, OURS, others
 from ..config.parameters import Policy
-from ..hooks.invocation import ALARM_MARGIN_S, REMOVED_S, RESERVE_S, read_alarm_s
+from ..hooks.invocation import read_alarm_s
 from ..verdict.decide import OUT_OF_USE
 
 PEERS = 3
@@ -72,22 +73,21 @@ def checks(
 def look_at_alarm(policy: Policy, torque_home: pathlib.Path) -> Finding:
     """Does Torque give the hooks the time that the site wants for them?"""
     alarm_s = read_alarm_s(torque_home)
-    left_s = alarm_s - ALARM_MARGIN_S - RESERVE_S
+    left_s = alarm_s - ALARM_MARGIN_S - HOOK_RESERVE_S
     wants = (
         (BAD, left_s, "guests to start", "prologue_timeout", policy.prologue_timeout),
-        (WARN, left_s - REMOVED_S, "a user's vm_epilogue", "vm_epilogue_timeout", policy.vm_epilogue_timeout),
+        (WARN, left_s - EPILOGUE_REMOVAL_S, "a user's vm_epilogue", "vm_epilogue_timeout", policy.vm_epilogue_timeout),
     )
     missed = next((want for want in wants if want[1] < want[-1]), None)
     if missed is None:
         return Finding("alarm", shown=f"{alarm_s}s")
     state, left, for_what, name, wanted = missed
-    needed_s = max(policy.prologue_timeout, policy.vm_epilogue_timeout + int(REMOVED_S))
-    least = needed_s + ALARM_MARGIN_S + int(RESERVE_S)
-    problem = f"$prologalarm {alarm_s} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
+    least = least_alarm_s(policy.prologue_timeout, policy.vm_epilogue_timeout)
+    words = f"$prologalarm {alarm_s} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
     # pbs_mom(8): SIGHUP has it read its file again; `momctl -r` wants a file, which it sends to a MOM in its place
     mom_priv = torque_home / "mom_priv"
     remedy = f"write $prologalarm {least} into {mom_priv}/config, then kill -HUP $(cat {mom_priv}/mom.lock)"
-    return Finding("alarm", state, f"{alarm_s}s", problem, remedy)
+    return Finding("alarm", state, f"{alarm_s}s", words, remedy)
 
 
 def expected_hook(prefix: str) -> str:
@@ -112,12 +112,12 @@ def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = ""
         return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}", INSTALL)
     stray = others(mom_priv)
     if stray:
-        problem = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
-        return Finding("hooks", WARN, OK, problem, "keep it elsewhere")
+        words = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
+        return Finding("hooks", WARN, OK, words, "keep it elsewhere")
     foreign = [name for name in HOOKS if expected and _words(mom_priv / name) != expected.split()]
     if foreign:
-        problem = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
-        return Finding("hooks", WARN, "other", problem, INSTALL)
+        words = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
+        return Finding("hooks", WARN, "other", words, INSTALL)
     return Finding("hooks")
 
 
@@ -171,15 +171,15 @@ def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH
         peers = next_nodes(batch.nodes(), node)
     except SiteFault as error:
         return Finding("ssh", WARN, "?", f"the batch server does not tell of its nodes: {error}")
-    problems: list[str] = []
+    said: list[str] = []
     for peer in peers:
         why = reach(peer, timeout_s, ssh)
         if not why:
-            return Finding("ssh", WARN if problems else OK, OK, "; ".join(problems))
-        problems.append(f"{peer} is not reached ({why})")
+            return Finding("ssh", WARN if said else OK, OK, "; ".join(said))
+        said.append(f"{peer} is not reached ({why})")
     if not peers:
         return Finding("ssh", NONE, "-")
-    return Finding("ssh", BAD, BAD, "; ".join(problems), "root's key and the host keys of the nodes must be known here")
+    return Finding("ssh", BAD, BAD, "; ".join(said), "root's key and the host keys of the nodes must be known here")
 
 
 def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
@@ -221,8 +221,8 @@ def look_at_names(batch: BatchSystem, node: str, record_host: str | None) -> Fin
     wrong = [f"{name} {why}" for name in names if (why := _wrong_with_name(name))]
     if wrong:
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        problem = f"{', '.join(wrong[:5])}{more}"
-        return Finding("names", BAD, BAD, problem, "see /etc/hosts, or the name server, of this node")
+        words = f"{', '.join(wrong[:5])}{more}"
+        return Finding("names", BAD, BAD, words, "see /etc/hosts, or the name server, of this node")
     return Finding("names", shown=str(len(names)))
 
 

@@ -19,6 +19,7 @@ from ...state import delivery_queue, layout, login_fifos, shell_link
 from ...system import clock, files
 from ...system.environment import ROOT_ENVIRONMENT
 from ...text import printable
+from ...time_budget import EPILOGUE_REMOVAL_S, SISTER_REMOVAL_S
 from ...wire import form
 from ...wire.messages import GuestConsole, GuestUse, NodePart
 from ..batch import job_snapshot
@@ -31,8 +32,6 @@ from . import invocation, playbook, user_script
 from .invocation import HookCall
 from .start import Places, Start
 
-SISTER_S = 60.0
-"""For the removal on a sister, which its MOM does not wait for."""
 COPIED = {
     "refusal": layout.REFUSAL,
     "verdict": layout.VERDICT,
@@ -165,7 +164,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         playbook.note(log, f"{user_script.EPILOGUE}: {error}")
         return
     if job is not None and script is not None:
-        timeout_s = max(0.0, min(policy.vm_epilogue_timeout, until - invocation.REMOVED_S - time.monotonic()))
+        timeout_s = max(0.0, min(policy.vm_epilogue_timeout, until - EPILOGUE_REMOVAL_S - time.monotonic()))
         user_script.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
@@ -271,7 +270,7 @@ def run_sister(call: HookCall, places: Places) -> None:
 
 
 def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
-    part = NodePart.removal(start.job_id, start.number, os.uname().nodename, SISTER_S)
+    part = NodePart.removal(start.job_id, start.number, os.uname().nodename, SISTER_REMOVAL_S)
     # in memory: anybody may fill /tmp
     with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as said:
         said.write(json.dumps(form.to_dict(part)).encode())

@@ -16,18 +16,8 @@ from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...system.process_id import ProcessId
+from ...time_budget import ALARM_MARGIN_S, HOOK_RESERVE_S, LONGEST_START_S, TORQUE_ALARM_S
 from ...wire.messages import JOB_ID, USER_NAME
-
-DEFAULT_ALARM_S = 300
-"""Torque's PBS_PROLOG_TIME."""
-ALARM_MARGIN_S = 10
-"""Torque kills a hook this long before the alarm, when the alarm is longer (recorded on TORQUE 6.1.3)."""
-RESERVE_S = 20.0
-"""What is left of the hook's time for the verdict and for taking back what was made."""
-REMOVED_S = 30.0
-"""Kept of an epilogue's time, whatever a user's own is given, for the playbook that ends the guests of all nodes: the
-reserve behind it is enough for those of this node alone."""
-LONGEST_START_S = 600.0
 
 
 @frozen
@@ -102,9 +92,9 @@ def read_alarm_s(torque_home: pathlib.Path) -> int:
     try:
         text = (torque_home / "mom_priv" / "config").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return DEFAULT_ALARM_S
+        return TORQUE_ALARM_S
     found = re.findall(r"^\s*\$prologalarm\s+([0-9]{1,6})\b", text, re.MULTILINE)
-    return int(found[-1]) if found else DEFAULT_ALARM_S
+    return int(found[-1]) if found else TORQUE_ALARM_S
 
 
 @leaves_nothing
@@ -117,7 +107,7 @@ def hook_began() -> float:
 
 @leaves_nothing
 def deadline(
-    call: HookCall, torque_home: pathlib.Path, *, began: float, at_most_s: float, reserve_s: float = RESERVE_S
+    call: HookCall, torque_home: pathlib.Path, *, began: float, at_most_s: float, reserve_s: float = HOOK_RESERVE_S
 ) -> float:
     """When the hook's work must be done, in seconds of the monotonic clock.
 

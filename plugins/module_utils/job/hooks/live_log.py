@@ -13,10 +13,9 @@ import typing as t
 
 from ...effects import leaves_nothing
 from ...text import printable
+from ...time_budget import LIVE_LOG_END_S
 from ...wire.lines import LineReader, write_all
 
-GRACE_S = 1.0
-"""For the last lines: the error file may be a pipe of its owner's, who need not read it."""
 CHUNK = 1 << 16
 LINE = 4096
 PREFIX = "vtorque: "
@@ -69,7 +68,7 @@ class ShownLog:
     def __exit__(self, *_error: object) -> None:
         """What was written until now is shown, unless nobody takes it."""
         os.eventfd_write(self._over, 1)
-        self._thread.join(GRACE_S)
+        self._thread.join(LIVE_LOG_END_S)
         if self._thread.is_alive():  # it keeps its descriptors, and ends with the process
             return
         self._watch.close()

@@ -19,22 +19,22 @@ from ...errors import VTorqueError, error_from_dict
 from ...rendering import templates
 from ...state import layout
 from ...system import files, fileserver_probe, log_line, process_id, supervised
+from ...time_budget import (
+    HOOK_END_S,
+    HOOK_REMOVAL_LEAST_S,
+    HOOK_REMOVAL_S,
+    HOOK_RESERVE_S,
+    PLAYBOOK_SLACK_S,
+    PROGRAM_ENDING_S,
+    VERDICT_S,
+)
 from ...wire import form
 from ...wire.messages import NodePart
 from ..config.parameters import Policy
 from .ansible_process import Player
-from .invocation import RESERVE_S
 from .start import Places, Start, _disk_judged
 
 LOG_TAIL = 1 << 16
-REMOVAL_S = 12.0
-REMOVAL_LEAST_S = 4.0
-"""What a verdict leaves for the removal; what is not done then, the epilogue does."""
-VERDICT_S = 15.0
-WRITING_S = 1.0
-"""What a hook still writes after the last program that it ran."""
-SLACK_S = 3.0
-"""The nodes end their work at the deadline by themselves, and what they say must still be written down."""
 
 
 def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
@@ -125,7 +125,7 @@ def play(
         *(("-vv",) if detail else ()),
     )
     try:
-        code = player.play(arguments, told, timeout_s=until + SLACK_S - time.monotonic(), log=log)
+        code = player.play(arguments, told, timeout_s=until + PLAYBOOK_SLACK_S - time.monotonic(), log=log)
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:
@@ -160,13 +160,11 @@ def _inventory_fault(log: pathlib.Path, begin: int) -> str:
 def verdict_time_s(until: float) -> float:
     """Seconds for the batch system's commands in a prologue whose work was to be done by `until`.
 
-    A playbook that was ended by force is gone `SLACK_S` + `bounded.ENDING_S` after that, 7 of the reserve's 20 s.  The
-    removal then needs `REMOVAL_LEAST_S` + `bounded.ENDING_S` + `WRITING_S`, 9 s: 4 s are left, which is eight calls
-    (job; nodes; offline: nodes, order, nodes; hold: order, job; comment) of half a second; they take 15 ms each.
-    A pool that hangs takes `file_server.POOL_S` of these.
+    A playbook that was ended by force has used some of the reserve, and the removal needs its own: what is left is
+    added up in docs/developer/time-budget.md.
     """
-    killed = until + RESERVE_S
-    return min(VERDICT_S, killed - REMOVAL_LEAST_S - supervised.ENDING_S - WRITING_S - time.monotonic())
+    killed = until + HOOK_RESERVE_S
+    return min(VERDICT_S, killed - HOOK_REMOVAL_LEAST_S - PROGRAM_ENDING_S - HOOK_END_S - time.monotonic())
 
 
 @leaves_nothing
@@ -176,8 +174,8 @@ def removal_time_s(until: float) -> float:
     A playbook that was ended by force has used some of it, and so has the verdict; and Torque takes a killed prologue
     for a success.
     """
-    killed = until + RESERVE_S
-    return min(REMOVAL_S, killed - supervised.ENDING_S - WRITING_S - time.monotonic())
+    killed = until + HOOK_RESERVE_S
+    return min(HOOK_REMOVAL_S, killed - PROGRAM_ENDING_S - HOOK_END_S - time.monotonic())
 
 
 def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) -> VTorqueError | None:

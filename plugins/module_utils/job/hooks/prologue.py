@@ -20,6 +20,7 @@ from ...system import clock, files
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...text import printable
+from ...time_budget import SERVER_CALL_S, SERVER_LEAST_S, SERVER_PATIENCE_S, SERVER_UNMARKED_S, VERDICT_CALL_S
 from ..batch import job_snapshot
 from ..batch.api import BatchJob, BatchSystem, UnknownJob
 from ..batch.registry import open_batch
@@ -40,14 +41,7 @@ FORMER = (
     *(f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE)),
 )  # fmt: skip
 """What a former start of this number may have left; the last two say how its scripts ended."""
-PATIENCE_S = 30.0
-"""How long a server that does not answer is asked again: it may be busy, and without it a VM job can only end."""
-UNMARKED_PATIENCE_S = 3.0
-"""The same for a job that is most probably none of ours."""
-LEAST_PATIENCE_S = 2.0
 PAUSES_S = (0.5, 1.0, 2.0)
-CALL_S = 10.0
-VERDICT_CALL_S = 2.0
 
 
 @frozen
@@ -164,9 +158,9 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
         SiteFault: it did not answer in all this time.
     """
     left_s = until - time.monotonic()
-    patience_s = max(LEAST_PATIENCE_S, min(PATIENCE_S, left_s)) if call.marked else UNMARKED_PATIENCE_S
+    patience_s = max(SERVER_LEAST_S, min(SERVER_PATIENCE_S, left_s)) if call.marked else SERVER_UNMARKED_S
     deadline = Deadline.after(patience_s)
-    batch = open_batch(policy, timeout_s=CALL_S, deadline=deadline)
+    batch = open_batch(policy, timeout_s=SERVER_CALL_S, deadline=deadline)
     asked, told = 0, None
     while True:
         asked += 1

@@ -10,13 +10,12 @@ import typing as t
 
 from ...errors import SiteFault, UserFault
 from ...system import supervised
+from ...time_budget import USER_FILE_READ_S
 from ...wire.messages import Owner
 from ..request import attached_file
 from ..request.value_types import shown
 
 SETPRIV, DD = "/usr/bin/setpriv", "/bin/dd"
-READ_S = 4.0
-"""The home may be on a file server that is away."""
 WORDS = 300
 
 
@@ -41,11 +40,13 @@ def read(key: str, path: str, digest: str, owner: Owner, *, limit: int, become: 
         DD, f"if={path}", "iflag=nonblock,fullblock", f"bs={limit + 1}", "count=1", "status=none",
     ]  # fmt: skip
     with os.fdopen(os.memfd_create("said"), "w+b") as said:
-        status, content = supervised.run(command, timeout_s=READ_S, log=said, capture=True)
+        status, content = supervised.run(command, timeout_s=USER_FILE_READ_S, log=said, capture=True)
         said.seek(0)
         words = said.read(WORDS).decode(errors="replace").strip()
     if status is None:
-        raise SiteFault(what, f"could not be read in {READ_S:.0f} s", "does the file server answer on this node?")
+        raise SiteFault(
+            what, f"could not be read in {USER_FILE_READ_S:.0f} s", "does the file server answer on this node?"
+        )
     if status != 0:
         raise UserFault(what, f"cannot be read on this node: {shown(words.rpartition(': ')[2], WORDS)}")
     if attached_file.digest(content) != digest:

@@ -25,6 +25,7 @@ from ...frozen import frozen
 from ...system import clock, files, supervised
 from ...system.environment import TOOL_ENVIRONMENT
 from ...text import printable
+from ...time_budget import USER_SCRIPT_LEAST_S
 from ..batch.api import BatchJob
 from ..batch.vm_job import vm_job_of
 from ..config.parameters import Policy
@@ -37,10 +38,6 @@ WORD_LIMIT = 1 << 14
 """Bytes of what the child says about the end; less than a pipe holds, so that it never waits for us."""
 TAIL = 400
 """Characters of a script's last output that a message repeats."""
-
-
-LEAST_S = 1.0
-"""A script that is given less would be ended, and be said to have been slow."""
 
 
 @frozen
@@ -111,7 +108,7 @@ def run(
     """
     began = time.monotonic()
     try:
-        if timeout_s < LEAST_S:
+        if timeout_s < USER_SCRIPT_LEAST_S:
             raise VTorqueError("no time is left for it", "prologue_timeout, or Torque's $prologalarm, is too short")
         playbook.note(log, f"{script.key} {printable(script.path)}: begins, for {timeout_s:.0f} s at most")
         code, word = _ask(script, job, start, policy, timeout_s)

@@ -13,10 +13,10 @@ import pathlib
 import typing as t
 
 from ...errors import SiteFault
+from ...time_budget import SERVER_CALL_S
 
 REPLACED = "\ufffd"
 """Stands for what the answer could not hold: bytes that are no UTF-8, control characters, in Torque 6.1 also `<`."""
-ASKED_S = 10.0
 
 
 def ask(tools: pathlib.Path, job_id: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def ask(tools: pathlib.Path, job_id: str) -> dict[str, str]:
     """
     from ..batch.torque.adapter import Torque
 
-    listed = Torque(tools, timeout_s=ASKED_S).job(job_id).variables
+    listed = Torque(tools, timeout_s=SERVER_CALL_S).job(job_id).variables
     if not listed:  # what qsub itself puts there is never missing
         raise SiteFault(f"Variable_List of job {job_id}", "the batch server does not show it to the job's owner")
     return listed

@@ -23,6 +23,7 @@ from ...rendering.templates import render
 from ...state.layout import job_key
 from ...system import files
 from ...system.clock import Deadline
+from ...time_budget import BARE_KEYS_S
 from ...wire.form import from_dict, to_dict
 from ...wire.messages import BareHost, JobHost, JobMap, NodePart, Owner
 from ..network.host_names import names_by
@@ -34,8 +35,6 @@ from . import ssh_sessions, sshd
 
 TEMPLATE = "bare/ssh_config.j2"
 OWNER, GUESTS, AUTHORIZED, FRAGMENT = "owner.json", "guests.json", "authorized_key", "ssh_config"
-KEYS_S = 10.0
-"""For the lock on the files that sshd reads, which is held for milliseconds."""
 
 
 def present(part: NodePart, settings: NodeSettings, deadline: Deadline, reached_at: str = "") -> BareHost:
@@ -202,7 +201,7 @@ def _wanted(settings: NodeSettings) -> list[tuple[Owner, list[str]]]:
 
 def _keys_held(settings: NodeSettings, deadline: Deadline) -> contextlib.AbstractContextManager[tuple[str, ...]]:
     lock = settings.run_dir / "locks" / "authorized_keys"
-    return start_lock.held(lock, settings, Deadline.after(deadline.left_s(KEYS_S)))
+    return start_lock.held(lock, settings, Deadline.after(deadline.left_s(BARE_KEYS_S)))
 
 
 @contextlib.contextmanager
@@ -216,7 +215,7 @@ def _kept_when_whole(key: str, settings: NodeSettings, deadline: Deadline) -> t.
             start_lock.refuse_if_over(settings, key)
         except BaseException as error:
             with contextlib.suppress(VTorqueError):  # `absent` and the sweep tell it
-                remove(key, settings, Deadline.after(KEYS_S))
+                remove(key, settings, Deadline.after(BARE_KEYS_S))
                 start_lock.start_lock(settings, key).unlink(missing_ok=True)
             if isinstance(error, OSError):
                 raise VTorqueError(f"{settings.node_name} could not do it", str(error)) from error

@@ -17,12 +17,10 @@ import typing as t
 from ...errors import VTorqueError
 from ...system.clock import Deadline
 from ...system.processes import ProcessHandle, wait_all
+from ...time_budget import SESSION_END_S, SESSION_KILLED_S
 
 PROC = pathlib.Path("/proc")
 MARK = b"SSH_CONNECTION="
-POLITE_S = 2.0
-"""For what is told to end; then it is ended."""
-KILLED_S = 5.0
 ROUNDS = 5
 """What is being ended may start something meanwhile."""
 
@@ -70,14 +68,14 @@ def end(addresses: t.Collection[str], uid: int) -> tuple[int, ...]:
             # what `open_process` does for one, with one look at /proc for all of them
             still = begun(addresses, uid)
             mine = {pid: handle for pid, handle in handles.items() if pid in still}
-            late = _tell(mine.values(), signal.SIGTERM, POLITE_S)
-            late = _tell(late, signal.SIGKILL, KILLED_S)
+            late = _tell(mine.values(), signal.SIGTERM, SESSION_END_S)
+            late = _tell(late, signal.SIGKILL, SESSION_KILLED_S)
         finally:
             for handle in handles.values():
                 handle.close()
         if late:
             first = min(handle.pid for handle in late)
-            raise VTorqueError(f"process {first}", f"did not end within {KILLED_S:.0f} s of a KILL")
+            raise VTorqueError(f"process {first}", f"did not end within {SESSION_KILLED_S:.0f} s of a KILL")
         ended += mine
     raise VTorqueError("what guests began here by ssh", f"starts faster than it ends, {len(ended)} processes so far")
 

@@ -14,11 +14,10 @@ import subprocess
 from ...errors import NodeFault, SiteFault
 from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
+from ...time_budget import SSHD_GREETING_S, SSHD_SETTINGS_S
 from ...wire.messages import PUBLIC_KEY, BareHost
 from ..state.settings import NodeSettings
 
-LOOK_S = 10.0
-GREETING_S = 5.0
 KEY_LIMIT = 4096
 PORT = 22
 DROP_IN = "/etc/ssh/sshd_config.d/00-vtorque.conf"
@@ -84,8 +83,8 @@ def _settings_of_sshd(user: str, address: str, settings: NodeSettings, deadline:
     try:
         done = subprocess.run(
             [str(settings.sshd), "-T", "-C", f"user={user},host={settings.node_name},addr={address}"],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=deadline.left_s(LOOK_S), check=False, cwd="/",
-            env=TOOL_ENVIRONMENT,
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=deadline.left_s(SSHD_SETTINGS_S), check=False,
+            cwd="/", env=TOOL_ENVIRONMENT,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SiteFault(what, f"cannot be asked: {error}", "a host that stays bare needs OpenSSH's sshd") from error
@@ -118,7 +117,7 @@ def _require_greeting(address: str, settings: NodeSettings, deadline: Deadline) 
     """Somebody who speaks ssh listens there."""
     what = f"sshd of {settings.node_name} at {address}, port {PORT}"
     try:
-        with socket.create_connection((address, PORT), timeout=deadline.left_s(GREETING_S)) as peer:
+        with socket.create_connection((address, PORT), timeout=deadline.left_s(SSHD_GREETING_S)) as peer:
             greeting = peer.recv(64)
     except OSError as error:
         raise SiteFault(what, str(error) or os.strerror(error.errno or 0), "is sshd running there?") from error

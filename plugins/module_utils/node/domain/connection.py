@@ -17,9 +17,9 @@ import xml.etree.ElementTree as ET
 from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
+from ...time_budget import LIBVIRT_CONNECT_S
 from .domain_xml import DomainFacts, differences, parse, read_facts
 
-CONNECT_S = 10.0
 KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
 """A daemon that is silent for 15 s has lost us: every call in flight then fails, instead of waiting for ever."""
 _START_HINT = "is libvirtd (or virtqemud) running? journalctl -u libvirtd says more"
@@ -140,7 +140,7 @@ class Domains:
         NodeFault: libvirt does not answer, or its binding is missing.
     """
 
-    def __init__(self, uri: str, *, read_only: bool = False, connect_s: float = CONNECT_S) -> None:
+    def __init__(self, uri: str, *, read_only: bool = False, connect_s: float = LIBVIRT_CONNECT_S) -> None:
         self.uri = uri
         self._libvirt = _libvirt()
         _EventLoop.start(self._libvirt)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ...errors import UserFault, VTorqueError
 from ...system.clock import Deadline
+from ...time_budget import DISK_UNMOUNT_S
 from ..state.settings import NodeSettings
 from ..storage.user_disk import LOG
 from .agent import Done, order_all
@@ -18,7 +19,6 @@ from .join import channel_to, guests_of
 PROGRAM = "/usr/lib/vtorque/data"
 USERS = 90
 """Exit status of the guest's program: the user can mend it."""
-UNMOUNT_S = 10.0
 
 
 def mount(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> None:
@@ -49,7 +49,7 @@ def unmount(job_id: str, start: int, settings: NodeSettings) -> tuple[str, ...]:
     Raises:
         VTorqueError: the guest does not answer any more.
     """
-    done = _order("unmount", job_id, start, settings, Deadline.after(UNMOUNT_S))
+    done = _order("unmount", job_id, start, settings, Deadline.after(DISK_UNMOUNT_S))
     return tuple(f"disk in guest {name}: {_words(one)}" for name, one in done.items() if one.status != 0)
 
 

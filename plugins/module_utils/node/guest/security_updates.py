@@ -16,18 +16,13 @@ from ...errors import VTorqueError
 from ...rendering.templates import render
 from ...system.clock import Deadline
 from ...text import printable
+from ...time_budget import UPDATES_ANSWER_S, UPDATES_LEAST_S, UPDATES_RESERVE_S
 from ...wire.update_result import DONE, FAILED, OUTCOMES, TIMED_OUT, WORDS, GuestUpdates
 from ..state.settings import NodeSettings
 from .agent import Done, order_all
 from .join import channel_to, with_channel
 
 TEMPLATE = "guest/updates.sh"
-LEAST_S = 5
-"""With less time it is not begun."""
-RESERVE_S = 20
-"""Of the prologue's time, for what comes after it."""
-TELL_S = 5
-"""For a guest to say what became of it, when its time is over."""
 LATE = (124, 137, 143)
 """It was ended from outside (programs called timeout disagree about it)."""
 _LAST = re.compile(rf"vtorque-updates ({'|'.join(OUTCOMES)}) ([0-9]{{1,5}}) ([0-9]{{1,5}})( .*)?")
@@ -51,18 +46,18 @@ def install(job_id: str, start: int, settings: NodeSettings, deadline: Deadline)
     if not settings.updates_s:
         return ()
     guests = with_channel(job_id, start, settings)
-    seconds = min(settings.updates_s, int(deadline.left_s(86_400.0)) - RESERVE_S - TELL_S)
-    if seconds < LEAST_S:
-        reason = "the prologue had no time left for them"
-        return tuple(GuestUpdates(guest.name, TIMED_OUT, 0, 0.0, reason) for guest in guests)
+    seconds = min(settings.updates_s, int(deadline.left_s(86_400.0)) - UPDATES_RESERVE_S - UPDATES_ANSWER_S)
+    if seconds < UPDATES_LEAST_S:
+        words = "the prologue had no time left for them"
+        return tuple(GuestUpdates(kept.name, TIMED_OUT, 0, 0.0, words) for kept in guests)
     program = render(TEMPLATE, site_dir=settings.template_dir, compiled=settings.compiled_dir)
-    orders = [(channel_to(guest, settings), f"set -- {seconds}\n{program}") for guest in guests]
+    orders = [(channel_to(kept, settings), f"set -- {seconds}\n{program}") for kept in guests]
     began = time.monotonic()
     try:
-        done = order_all(orders, Deadline.after(seconds + TELL_S))
+        done = order_all(orders, Deadline.after(seconds + UPDATES_ANSWER_S))
     except VTorqueError as error:  # what comes next asks the same guests, and tells whose fault their silence is
         took = round(time.monotonic() - began, 1)
-        return tuple(GuestUpdates(guest.name, FAILED, 0, took, printable(str(error)[:WORDS])) for guest in guests)
+        return tuple(GuestUpdates(kept.name, FAILED, 0, took, printable(str(error)[:WORDS])) for kept in guests)
     return tuple(_read(name, one, round(time.monotonic() - began, 1)) for name, one in done.items())
 
 
@@ -70,9 +65,9 @@ def _read(name: str, done: Done, took_s: float) -> GuestUpdates:
     """What a guest's root says; in its last line."""
     *_before, last = done.output.splitlines() or [""]
     if found := _LAST.fullmatch(last):
-        outcome, count, seconds, reason = found.groups()
-        reason = "" if outcome == DONE else (reason or "").strip()[:WORDS]
-        return GuestUpdates(name, outcome, int(count), min(float(seconds), took_s), reason)
+        outcome, count, seconds, words = found.groups()
+        words = "" if outcome == DONE else (words or "").strip()[:WORDS]
+        return GuestUpdates(name, outcome, int(count), min(float(seconds), took_s), words)
     if done.status in LATE:
         return GuestUpdates(name, TIMED_OUT, 0, took_s, "it was ended, and told nothing")
     return GuestUpdates(name, FAILED, 0, took_s, f"ended with status {done.status}: {last}"[:WORDS])

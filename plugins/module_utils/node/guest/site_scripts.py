@@ -17,14 +17,15 @@ import stat
 
 from ...errors import SiteFault
 from ...system.clock import Deadline
-from ..state.guest_file import GuestFile
-from ..state.settings import EPILOGUE, PROLOGUE, NodeSettings
+from ...time_budget import SITE_EPILOGUE_S
+from ..state.guest_file import Kept
+from ..state.settings import NodeSettings
 from .agent import Done, order_all
 from .join import channel_to, with_channel
 
+PROLOGUE, EPILOGUE = "prologue", "epilogue"
 LIMIT = 1 << 18
 """Bytes of a script."""
-EPILOGUE_S = 10.0
 TOLD = 500
 """Characters of a script's last output that a message repeats."""
 
@@ -57,7 +58,7 @@ def run_epilogues(job_id: str, start: int, settings: NodeSettings) -> tuple[str,
         SiteFault: one is not fit to be run.
         VTorqueError: a guest does not answer any more.
     """
-    done = _run(EPILOGUE, job_id, start, settings, Deadline.after(EPILOGUE_S))
+    done = _run(EPILOGUE, job_id, start, settings, Deadline.after(SITE_EPILOGUE_S))
     return tuple(f"the site's epilogue in guest {name}: {ended(one)}" for name, one in done.items() if one.status != 0)
 
 
@@ -69,10 +70,10 @@ def ended(done: Done) -> str:
 
 def _run(kind: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, Done]:
     orders = []
-    for guest in with_channel(job_id, start, settings):
-        script = read_script(settings.guest_script(kind, guest.rank))
+    for kept in with_channel(job_id, start, settings):
+        script = read_script(settings.guest_hooks_dir / (kind if kept.rank == 0 else f"{kind}.parallel"))
         if script is not None:
-            orders.append((channel_to(guest, settings), order_of(script, job_id, guest, settings)))
+            orders.append((channel_to(kept, settings), order_of(script, job_id, kept, settings)))
     return order_all(orders, deadline) if orders else {}
 
 
@@ -97,7 +98,7 @@ def read_script(path: pathlib.Path) -> bytes | None:
         return stream.read(LIMIT)
 
 
-def order_of(script: bytes, job_id: str, guest: GuestFile, settings: NodeSettings) -> str:
+def order_of(script: bytes, job_id: str, kept: Kept, settings: NodeSettings) -> str:
     """What the guest's root runs: the script as a program of its own, so that its `#!` line counts.
 
     Besides what the guest was told (`/etc/vtorque/guest.env`) it finds PBS_JOBID, PBS_NODEFILE and VTORQUE_RANK.
@@ -106,7 +107,7 @@ def order_of(script: bytes, job_id: str, guest: GuestFile, settings: NodeSetting
     variables = {
         "PBS_JOBID": job_id,
         "PBS_NODEFILE": f"{settings.torque_home}/aux/{job_id}",
-        "VTORQUE_RANK": str(guest.rank),
+        "VTORQUE_RANK": str(kept.rank),
     }
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
     return f"""set -a

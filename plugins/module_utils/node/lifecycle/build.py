@@ -21,6 +21,7 @@ from ...state.layout import job_key
 from ...system import files, process_id
 from ...system.clock import Deadline, Timings
 from ...system.files import make_directory
+from ...time_budget import GUESTS_RESERVE_S
 from ...wire.form import from_dict, to_dict
 from ...wire.messages import GuestFacts, GuestSpec, NodePart
 from ..cache import disk_space, wait_for_copy
@@ -41,8 +42,6 @@ from ..storage import user_disk, virtiofsd
 from ..system import memory
 from ..system.cpus import Cores, written
 
-RESERVE_S = 8.0
-"""Seconds of the deadline that are kept to undo what was begun, and to say so."""
 CALLS = 4
 """At most so many in flight on one connection to libvirt: more starve its keepalive, which then drops it."""
 NEW_UUID = pathlib.Path("/proc/sys/kernel/random/uuid")
@@ -151,7 +150,7 @@ def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadli
     macs = {guest.guest_file.mac for guest in guests}
     addresses.flush(macs, settings.bridge)
     waiting = [_awaited(guest, len(guests), settings, deadline) for guest in guests]
-    until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - RESERVE_S)))
+    until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - GUESTS_RESERVE_S)))
     with addresses.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates:
         return wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
 

@@ -16,6 +16,7 @@ import typing as t
 from ...errors import VTorqueError, error_from_dict
 from ...system import signals
 from ...system.clock import Deadline
+from ...time_budget import CANCEL_UNDO_S, WORKER_ANSWER_S
 from ...wire.form import from_dict
 from ...wire.messages import GuestFacts, NodePart
 from ..state.settings import NodeSettings
@@ -25,10 +26,6 @@ from .builder import Order
 from .handover import Hold
 
 CHUNK = 1 << 16
-ANSWER_S = 2.0
-"""After the deadline: the worker ends its work at the deadline by itself."""
-UNDO_S = 10.0
-"""For undoing what was cancelled."""
 
 
 def present(
@@ -85,7 +82,7 @@ def _wait(
     poll.register(noted.fileno(), select.POLLIN)
     if caller is not None:
         poll.register(caller, 0)  # nothing but that its other end is gone
-    until = Deadline.after(order.deadline.left_s() + ANSWER_S)
+    until = Deadline.after(order.deadline.left_s() + WORKER_ANSWER_S)
     answer, cancelled = b"", False
     began = time.monotonic()
     while not until.passed:
@@ -101,7 +98,7 @@ def _wait(
             for fd in (noted.fileno(), *([] if caller is None else [caller])):
                 poll.unregister(fd)
             os.kill(pid, signal.SIGTERM)
-            until = Deadline.after(UNDO_S)
+            until = Deadline.after(CANCEL_UNDO_S)
             cancelled = True
     raise VTorqueError(
         f"the worker of start {order.key} (process {pid}) on {order.settings.node_name}",
@@ -115,5 +112,5 @@ def _left_alone(order: Order, pid: int) -> t.NoReturn:
         os.waitpid(pid, 0)
     error = VTorqueError(f"the worker of start {order.key} (process {pid})", "was killed before it had an answer")
     with contextlib.suppress(Exception):  # `left` tells it
-        present_absent.absent(order.part.job_id, order.part.start, order.settings, Deadline.after(UNDO_S))
+        present_absent.absent(order.part.job_id, order.part.start, order.settings, Deadline.after(CANCEL_UNDO_S))
     raise error

@@ -13,13 +13,12 @@ import contextlib
 import os
 
 from ...system.clock import Deadline
+from ...time_budget import JOB_MAP_S
 from ..guest import join
 from ..state.settings import NodeSettings
 from .builder import readable
 
 _KEEP = b"k"
-LISTEN_S = 300.0
-"""For the word after the deadline of the guests themselves: other nodes of the job may be asked after this one."""
 
 
 class Hold:
@@ -41,7 +40,7 @@ class Hold:
     @property
     def listen_s(self) -> float:
         """How long the word about their job is waited for."""
-        return self._deadline.left_s() + LISTEN_S
+        return self._deadline.left_s() + JOB_MAP_S
 
     def keep(self) -> None:
         """They stay, whatever becomes of us: nobody tells guests of their job who asks without holding them."""

@@ -14,8 +14,9 @@ from ...errors import NodeFault, SiteFault, VTorqueError, broken_disk, files_of,
 from ...state import layout
 from ...state.layout import job_key
 from ...system.clock import Deadline
+from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S
 from ...wire.messages import GuestFacts, NodePart
-from ..domain.connection import CONNECT_S, Domains
+from ..domain.connection import Domains
 from ..removal.inventory import Remain, remains, remains_without_libvirt
 from ..removal.remove import remove
 from ..state import qemu_user, start_lock
@@ -25,9 +26,6 @@ from ..system.cpus import Cores
 
 if t.TYPE_CHECKING:
     from .build import Step
-
-EARLIER_S = 30.0
-"""For what is left of an earlier start of the job."""
 
 
 def present(
@@ -65,7 +63,7 @@ def present(
     with disk_judged(settings):
         _take_away_earlier(part, settings, deadline, checked)
         checked("libvirt")
-        with Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)) as domains:
+        with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
             domains.listen()
             checked("what is there already")
             found = living(part, settings, domains)
@@ -85,7 +83,7 @@ def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadlin
     """
     for earlier in earlier_starts(part, settings):
         step(f"the end of start {earlier}")
-        absent(part.job_id, earlier, settings, Deadline.after(deadline.left_s(EARLIER_S)))
+        absent(part.job_id, earlier, settings, Deadline.after(deadline.left_s(EARLIER_START_S)))
 
 
 def earlier_starts(part: NodePart, settings: NodeSettings) -> tuple[int, ...]:
@@ -107,7 +105,7 @@ def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[Gu
     """
     from .build import living
 
-    with Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)) as domains:
+    with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
         return living(part, settings, domains)
 
 
@@ -138,7 +136,7 @@ def absent(
     with disk_judged(settings):
         return end_start(
             settings, key, deadline, lambda domains: _last_look(job_id, start, settings, domains),
-            meanwhile=lambda: Domains(settings.libvirt_uri, connect_s=deadline.left_s(CONNECT_S)),
+            meanwhile=lambda: Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)),
         )  # fmt: skip
 
 
@@ -186,8 +184,8 @@ def _seen_without_libvirt(settings: NodeSettings, known: VTorqueError) -> tuple[
 
 
 def left(
-    settings: NodeSettings, job_id: str | None = None, start: int | None = None, *, connect_s: float = CONNECT_S,
-    bare: bool = False,
+    settings: NodeSettings, job_id: str | None = None, start: int | None = None, *,
+    connect_s: float = LIBVIRT_CONNECT_S, bare: bool = False,
 ) -> tuple[str, ...]:  # fmt: skip
     """What of vTorque's guests is here, as words; that libvirt does not answer, or a disk, is one of them.
 

@@ -26,6 +26,7 @@ from ...state import layout
 from ...system import acl, files, fileserver_probe, log_line, signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
+from ...time_budget import LOCK_SHARE_S, MAKER_GRACE_S, MAKER_LATE_S
 from ...wire import lines
 from ..guest import data_disk, site_scripts
 from ..state import start_lock
@@ -34,12 +35,6 @@ from . import present_absent
 from .builder import Maker, Order, readable
 from .handover import Held
 from .monitor import GIVEN_UP, Watching
-
-LATE_S = 5.0
-"""So long before its deadline a making that has not ended is ended from outside: it must be undone by then."""
-GRACE_S = 2.0
-"""Between the request to end and the end: a call of libvirt's returns meanwhile, or does not."""
-SHARE_S = 5.0
 
 
 def begin(order: Order) -> tuple[int, int]:
@@ -144,7 +139,7 @@ class _Worker:
         maker = Maker(self.order, lock)
         why: VTorqueError | None = None
         began = time.monotonic()
-        wake_at = self.order.deadline.at - LATE_S
+        wake_at = self.order.deadline.at - MAKER_LATE_S
         while True:
             others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
             heard = readable((maker.fileno(), *others), max(0.0, wake_at - time.monotonic()))
@@ -156,7 +151,7 @@ class _Worker:
                     if maker.ours:
                         self._bury()
                     maker.tell_to_end()
-                    wake_at = time.monotonic() + GRACE_S
+                    wake_at = time.monotonic() + MAKER_GRACE_S
             elif time.monotonic() >= wake_at:
                 maker.kill()
                 wake_at = float("inf")
@@ -176,7 +171,7 @@ class _Worker:
             return VTorqueError("the request was cancelled", f"{self.noted.first_signal()} at {maker.doing}")
         if _abandoned(self.answering):
             return VTorqueError("the request was cancelled", f"nobody waits for its answer any more, at {maker.doing}")
-        if self.order.deadline.left_s() <= LATE_S:
+        if self.order.deadline.left_s() <= MAKER_LATE_S:
             late = f"the guests of start {self.order.key} were not made in time"
             passed = f"{time.monotonic() - began:.0f} s had passed at {maker.doing}"
             return fileserver_probe.silent_pool(self.settings.pool, f"{late}: {passed}") or VTorqueError(late, passed)
@@ -188,7 +183,7 @@ class _Worker:
         Between the two kinds of lock the kernel may let another in, who takes the guests away: then False.
         """
         try:
-            lock.take(self.settings, Deadline.after(SHARE_S), shared=True)
+            lock.take(self.settings, Deadline.after(LOCK_SHARE_S), shared=True)
         except start_lock.HeldTooLong:
             return False
         return lock.current()

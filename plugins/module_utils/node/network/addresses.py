@@ -26,12 +26,12 @@ from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
 from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
+from ...time_budget import STATIC_MAP_S
 from ...wire.messages import MAC, QUOTE_MAC, number_for_mac
 from ..system import inotify
 from . import iproute, rtnetlink
 
 SYS_NET = pathlib.Path("/sys/class/net")
-STATIC_MAP_S = 10.0
 
 
 @frozen

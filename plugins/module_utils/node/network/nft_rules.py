@@ -24,12 +24,12 @@ import typing as t
 from ...errors import NodeFault, SiteFault
 from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
+from ...time_budget import SERVER_NAMES_S
 from ..state.settings import NodeSettings
 
 FAMILY, TABLE, BY_DEVICE, ANSWERED = "bridge", "vtorque", "guests", "answered"
 """Ours, and the maps that lead from a guest's device to the chain of what it sends, and of what DHCP answers it."""
 ASKED_S = 10.0
-NAMES_S = 5.0
 BATCH_AND_LIBVIRT = "{ 15001-15004, 16509, 16514 }"
 """Ports that no guest's business are: of Torque's server, scheduler and MOMs, of libvirt's daemons."""
 _ANSWERED_MAP = f"add map {FAMILY} {TABLE} {ANSWERED} {{ type ifname : verdict; }}"
@@ -97,7 +97,7 @@ def reach(settings: NodeSettings, node: str, servers: t.Sequence[str], deadline:
             f"bridge {settings.bridge} has no IPv4 address", _NO_IPV6, "give it one, or set confine_guests: false"
         )
     wanted = {*servers, *settings.may_reach, *settings.ntp_servers, *filter(None, [settings.name_server])}
-    known = _addresses(sorted(wanted), Deadline.after(deadline.left_s(NAMES_S)))
+    known = _addresses(sorted(wanted), Deadline.after(deadline.left_s(SERVER_NAMES_S)))
 
     def of(destinations: t.Iterable[str]) -> tuple[str, ...]:
         networks = ipaddress.collapse_addresses(

@@ -14,6 +14,7 @@ from ...state import layout
 from ...state.layout import job_key
 from ...system import files
 from ...system.clock import Deadline
+from ...time_budget import BARE_KEYS_S
 from ..domain import usage
 from ..domain.connection import Domains
 from ..guest.console import plain
@@ -76,7 +77,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     if (settings.bare_dir / key).is_dir():  # a node has guests or stays bare; whatever is here goes
         from ..bare import bare_host
 
-        removed += bare_host.remove(key, settings, Deadline.after(bare_host.KEYS_S))
+        removed += bare_host.remove(key, settings, Deadline.after(BARE_KEYS_S))
     return tuple(removed)
 
 

@@ -18,6 +18,7 @@ from ...state import shell_link
 from ...system import files
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
+from ...time_budget import BARE_KEYS_S
 from ..state.directories import GONE, entries
 from ..state.settings import NodeSettings
 from ..state.start_lock import STONE_KEPT_S
@@ -147,7 +148,7 @@ def _authorized_keys(settings: NodeSettings) -> tuple[str, ...]:
     from ..bare import bare_host
 
     with contextlib.suppress(VTorqueError):  # the next sweep looks again
-        return bare_host.tidy(settings, Deadline.after(bare_host.KEYS_S))
+        return bare_host.tidy(settings, Deadline.after(BARE_KEYS_S))
     return ()
 
 

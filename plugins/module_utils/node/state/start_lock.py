@@ -19,12 +19,12 @@ from ...errors import VTorqueError
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...system.processes import is_process, open_process
+from ...time_budget import LOCK_HOLDER_END_S
 from ..system import inotify
 from .settings import NodeSettings
 
 STONE_KEPT_S = 2 * 86_400.0
 """A request lives a day at most (`NodePart.timeout_s`): after two nobody can come late any more."""
-ENDING_S = 2.0
 WORDS_LIMIT = 1 << 16
 
 
@@ -197,7 +197,7 @@ def end_holder(path: pathlib.Path) -> None:
         handle = open_process(holder.pid, lambda: is_process(holder) and _has_open(holder.pid, path))
         if handle is not None:
             with handle:
-                handle.kill(Deadline.after(ENDING_S))
+                handle.kill(Deadline.after(LOCK_HOLDER_END_S))
 
 
 def _has_open(pid: int, path: pathlib.Path) -> bool:

@@ -24,6 +24,7 @@ from ...system import signals
 from ...system.clock import Deadline
 from ...system.environment import USER_TOOL_ENVIRONMENT
 from ...text import printable
+from ...time_budget import DISK_SERVER_START_S
 from ...wire.messages import Owner
 from ..pool import user_image
 from ..pool.disk_check import OUT_OF_REACH
@@ -41,8 +42,6 @@ LOG, SOCKET = f"{DATA}.log", f"{DATA}.sock"
 IMAGE_LOG = f"{IMAGE}.log"
 LOGS = rf"({DATA}|{IMAGE})\.log"
 """Which guest has what of the user's, these tell."""
-START_S = 20.0
-"""For the user's way to his file: a home server that is silent must not use up the time of the start."""
 LEAST_BYTES = 16 << 20
 _LISTEN_FD, _LOG_FD = 3, 4
 _LOCKED = "Failed to get "
@@ -175,7 +174,7 @@ def _serve(
     if not settings.qemu_nbd.exists():
         raise NodeFault(f"{settings.qemu_nbd} on {settings.node_name}", "is not installed", cause="programs")
     place = guest / f"{work.name}.sock"
-    until = Deadline.after(deadline.left_s(START_S))
+    until = Deadline.after(deadline.left_s(DISK_SERVER_START_S))
     with qemu_socket.listening(place, qemu) as listening:
         log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:

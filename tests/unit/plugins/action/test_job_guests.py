@@ -336,7 +336,7 @@ def test_without_time_nothing_is_asked(
 
 
 def test_a_peer_that_stays_silent_is_given_up(run_dir: pathlib.Path, plan: JobPlan, monkeypatch: t.Any) -> None:
-    monkeypatch.setattr(job_guests, "MARGIN_S", 0.0)
+    monkeypatch.setattr(job_guests, "NODE_ANSWER_MARGIN_S", 0.0)
     assert "gave no answer in time" in act(job_guests, run_dir, Node(good(FACTS), sleep=600), timeout=0.1)["msg"]
 
 

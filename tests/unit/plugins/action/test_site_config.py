@@ -6,7 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.action.site_config import checked_text, former, marked
+from ansible_collections.mikelangelo.vtorque.plugins.action.site_config import (
+    alarm_of,
+    checked_text,
+    former,
+    marked,
+)
 
 PATH = "/etc/vtorque/vtorque.yml"
 OURS = marked(checked_text({"bridge": "br1", "ram_max": "96G"}, PATH)[0])
@@ -46,3 +51,20 @@ def test_what_is_no_configuration_at_all_is_a_fault_and_no_more(text: str) -> No
     told = former(text, PATH)
     assert (told["said"], told["readable"], told["by_hand"]) == ({}, False, True)
     assert told["fault"]
+
+
+@pytest.mark.parametrize(
+    ("prologue", "epilogue", "seconds", "decides"),
+    [
+        (270, 60, 300, "prologue_timeout"),
+        (270, 240, 300, "prologue_timeout"),
+        (270, 241, 301, "vm_epilogue_timeout"),
+        (600, 60, 630, "prologue_timeout"),
+        (30, 60, 120, "vm_epilogue_timeout"),
+    ],
+)
+def test_alarm_of_a_configuration_fits_what_its_hooks_need(
+    prologue: int, epilogue: int, seconds: int, decides: str
+) -> None:
+    asked = {"prologue_timeout": prologue, "vm_epilogue_timeout": epilogue}
+    assert alarm_of(asked) == {"seconds": seconds, "parameter": decides}

@@ -68,7 +68,7 @@ def test_a_pool_that_answers_is_not_what_held_anything_up(tmp_path: pathlib.Path
 
 
 def test_a_silent_pool_is_the_sites_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    monkeypatch.setattr(fileserver_probe, "POOL_S", 0.2)
+    monkeypatch.setattr(fileserver_probe, "POOL_PROBE_S", 0.2)
     monkeypatch.setattr(pathlib.Path, "iterdir", lambda _directory: signal.pause())
     fault = fileserver_probe.silent_pool(tmp_path, "the job was late")
     assert isinstance(fault, SiteFault)

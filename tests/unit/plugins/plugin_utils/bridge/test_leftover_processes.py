@@ -12,6 +12,7 @@ import pathlib
 import pwd
 import signal
 import subprocess
+import time
 import typing as t
 
 import pytest
@@ -21,6 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.invo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places, Start
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import exclusive_note, leftover_processes
 
@@ -71,7 +73,8 @@ class Place:
         self.start = Start(JOB, 1, Places(run_dir=directory / "run", state_dir=directory / "state"))
         files.make_directory(self.start.directory)
         files.make_record_directory(self.start.record_directory)
-        patch.setattr(exclusive_note, "open_batch", lambda _policy, **_how: self.batch)
+        self.deadlines: list[Deadline] = []
+        patch.setattr(exclusive_note, "open_batch", self._open_batch)
         patch.setattr(
             leftover_processes.pwd, "getpwnam", lambda _name: dataclasses.make_dataclass("P", ["pw_uid"])(UID)
         )
@@ -84,16 +87,20 @@ class Place:
         assert self.process.stdout
         assert self.process.stdout.readline() == b"up\n"
 
+    def _open_batch(self, _policy: Policy, *, deadline: Deadline) -> Batch:
+        self.deadlines.append(deadline)
+        return self.batch
+
     def was(self, *others: str) -> None:
         """What was beside the job at its start."""
         data = {"job_id": JOB, "start": 1, "others": others}
         files.write(self.start.record_directory / layout.ALONE, json.dumps(data))
 
-    def end(self, **changes: t.Any) -> str:
-        """The end of the job; what the log says."""
+    def end(self, *, until: float = FAR, **changes: t.Any) -> str:
+        """The end of the job, in a hook that must be done then; what the log says."""
         call = HookCall("epilogue", True, 1, "cn1", JOB, "alice", 0, self.process.pid)
         policy = dataclasses.replace(self.policy, **changes)
-        leftover_processes.end_left(call, self.start, policy, FAR, self.log)
+        leftover_processes.end_left(call, self.start, policy, until, self.log)
         return (self.start.record_directory / "vtorque.log").read_text()
 
     def name(self, name: bytes) -> None:
@@ -121,6 +128,15 @@ def test_what_is_left_is_ended_and_told(place: Place) -> None:
     place.was()
     assert f"ended on cn1: {place.process.pid} (python3)" in place.end()
     assert place.process.wait() == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("left_s", [3.0, -1.0])
+def test_server_that_hangs_is_given_no_more_than_the_hook_has(place: Place, left_s: float) -> None:
+    """Torque kills an epilogue that is late, and the job's record is closed after this."""
+    place.was()
+    place.end(until=time.monotonic() + left_s)
+    (deadline,) = place.deadlines
+    assert deadline.left_s() <= max(0.0, left_s)
 
 
 def test_a_process_that_calls_itself_a_line_of_the_log_is_one_harmless_line(place: Place) -> None:

@@ -102,7 +102,7 @@ def test_what_would_not_end_is_left_and_told(site: Site, begun: Begun, monkeypat
     assert site.prologue().returncode == 0
     with monkeypatch.context() as patch:
         patch.setattr(login_fifos.signal, "pidfd_send_signal", lambda _handle, _number: None)
-        patch.setattr(login_fifos, "END_S", 0.0)
+        patch.setattr(login_fifos, "EARLY_SSH_END_S", 0.0)
         with pytest.raises(VTorqueError, match="would not end"):
             shell_link.remove_run(site.directory, site.run_dir)
     assert stat.S_ISFIFO((site.directory / login_fifos.SAID).stat().st_mode)

@@ -13,7 +13,7 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import invocation
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import time_budget
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
@@ -146,8 +146,8 @@ def test_epilogue_of_the_user_leaves_time_for_the_removal(site: Site) -> None:
     assert site.epilogue("0").returncode == 0
     log = (site.state_dir / "records/12-1.th.3/vtorque.log").read_text()
     (given,) = re.findall("vm_epilogue .*: begins, for ([0-9]+) s at most", log)
-    left_s = 120 - invocation.ALARM_MARGIN_S - invocation.RESERVE_S
-    assert 1 <= int(given) <= left_s - invocation.REMOVED_S
+    left_s = 120 - time_budget.ALARM_MARGIN_S - time_budget.HOOK_RESERVE_S
+    assert 1 <= int(given) <= left_s - time_budget.EPILOGUE_REMOVAL_S
 
 
 def test_epilogue_of_the_user_for_which_no_time_is_left_is_not_called_slow(site: Site) -> None:

@@ -54,7 +54,7 @@ def test_nothing_is_shown_that_is_not_wanted(log: t.IO[bytes], tmp_path: pathlib
 
 
 def test_a_reader_who_does_not_read_holds_nobody_up(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_log, "GRACE_S", 0.01)
+    monkeypatch.setattr(live_log, "LIVE_LOG_END_S", 0.01)
     reading, writing = os.pipe()
     with live_log.shown(log, True, writing):
         for _line in range(100):

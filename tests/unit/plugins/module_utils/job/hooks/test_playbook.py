@@ -16,6 +16,7 @@ import time
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import time_budget
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import (
@@ -23,7 +24,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks impo
     epilogue,
     invocation,
     playbook,
-    prologue,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import start as start_module
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, supervised
@@ -44,22 +44,22 @@ def start_with_node(place: pathlib.Path, answer: dict[str, t.Any]) -> start_modu
 def test_verdict_and_removal_end_before_torque_kills_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after a playbook that had to be ended by force."""
     until = 1_000_000.0
-    killed = until + invocation.RESERVE_S
-    ended = until + playbook.SLACK_S + supervised.ENDING_S
+    killed = until + time_budget.HOOK_RESERVE_S
+    ended = until + time_budget.PLAYBOOK_SLACK_S + time_budget.PROGRAM_ENDING_S
     monkeypatch.setattr(time, "monotonic", lambda: ended)
     verdict_s = playbook.verdict_time_s(until)
-    assert verdict_s >= 2 * prologue.VERDICT_CALL_S  # an order that hangs, and another one
+    assert verdict_s >= 2 * time_budget.VERDICT_CALL_S  # an order that hangs, and another one
     monkeypatch.setattr(time, "monotonic", lambda: ended + verdict_s)
     removal_s = playbook.removal_time_s(until)
-    assert removal_s >= playbook.REMOVAL_LEAST_S
-    assert ended + verdict_s + removal_s + supervised.ENDING_S + playbook.WRITING_S <= killed
+    assert removal_s >= time_budget.HOOK_REMOVAL_LEAST_S
+    assert ended + verdict_s + removal_s + time_budget.PROGRAM_ENDING_S + time_budget.HOOK_END_S <= killed
 
 
 def test_work_that_ends_early_leaves_verdict_and_removal_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     until = 1_000_000.0
     monkeypatch.setattr(time, "monotonic", lambda: until - 100)
-    assert playbook.verdict_time_s(until) == playbook.VERDICT_S
-    assert playbook.removal_time_s(until) == playbook.REMOVAL_S
+    assert playbook.verdict_time_s(until) == time_budget.VERDICT_S
+    assert playbook.removal_time_s(until) == time_budget.HOOK_REMOVAL_S
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_only_what_came_from_the_guests_ends(begin: t.Callable[..., subprocess.P
 def test_what_hears_no_request_is_killed(
     begin: t.Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_sessions, "POLITE_S", 0.1)
+    monkeypatch.setattr(ssh_sessions, "SESSION_END_S", 0.1)
     deaf = begin(GUEST, ["/bin/sh", "-c", "trap '' TERM; echo up; sleep 600 & wait"], stdout=subprocess.PIPE)
     assert t.cast("t.IO[bytes]", deaf.stdout).readline() == b"up\n"
     assert deaf.pid in ssh_sessions.end({GUEST}, os.getuid())

@@ -89,7 +89,7 @@ def test_every_guest_is_told_how_long_it_has(
     for order in node.told.values():
         first, _newline, program = order.partition("\n")
         assert (first, program[:9]) == (f"set -- {seconds}", "#!/bin/sh")
-    assert seconds < node.left_s <= seconds + security_updates.TELL_S
+    assert seconds < node.left_s <= seconds + security_updates.UPDATES_ANSWER_S
 
 
 def test_they_are_not_begun_when_there_is_no_time_for_them(node: Node) -> None:

@@ -313,7 +313,7 @@ def test_a_signal_is_a_cancel(node: Node, number: int) -> None:
 
 def test_a_cancel_does_not_wait_for_a_call_that_never_returns(node: Node) -> None:
     """As libvirt's may be: no signal ends it but KILL."""
-    node.patch.setattr(worker, "GRACE_S", 0.1)
+    node.patch.setattr(worker, "MAKER_GRACE_S", 0.1)
 
     def hang() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -364,9 +364,9 @@ def test_a_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
 
 
 def test_the_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
-    node.patch.setattr(worker, "GRACE_S", 0.1)
+    node.patch.setattr(worker, "MAKER_GRACE_S", 0.1)
     node.reached(build, "wait_ready")  # or not: a busy machine is late before
-    error = node.ask(deadline=Deadline.after(worker.LATE_S + 2.0)).answer()["error"]
+    error = node.ask(deadline=Deadline.after(worker.MAKER_LATE_S + 2.0)).answer()["error"]
     assert error["what"] == "the guests of start 7.head.1 were not made in time"
     assert " s had passed at " in error["why"]
     assert node.things == []

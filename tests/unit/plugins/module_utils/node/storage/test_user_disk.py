@@ -208,7 +208,7 @@ def test_a_file_server_that_is_away_is_the_sites_fault(node: Node, monkeypatch: 
             signal.pause()
 
     monkeypatch.setattr(user_disk, "look", hangs)
-    monkeypatch.setattr(user_disk, "START_S", 0.2)
+    monkeypatch.setattr(user_disk, "DISK_SERVER_START_S", 0.2)
     with pytest.raises(SiteFault, match="alice waits for it in vain"):
         node.serve(node.disk())
 

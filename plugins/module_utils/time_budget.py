@@ -1,0 +1,292 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every number that bounds a part of a job's start or end on its nodes, in seconds.
+
+Torque kills a hook, and takes a prologue that it killed for a success: what a hook waits for must end before.  The
+table in docs/developer/time-budget.md is made of this module, and tests/unit/plugins/module_utils/test_time_budget.py
+adds it up.  What the site decides (`prologue_timeout`, `timeout`, ...) is in its policy; what the job's shell waits
+for while the job runs is no part of this.
+"""
+
+from __future__ import annotations
+
+# Torque
+
+TORQUE_ALARM_S = 300
+"""Bounds: a hook, where the MOM's configuration has no `$prologalarm`.
+Waits: the MOM.
+Why: Torque's PBS_PROLOG_TIME."""
+ALARM_MARGIN_S = 10
+"""Bounds: nothing; the MOM kills a hook so long before the alarm, when the alarm is longer.
+Waits: the MOM.
+Why: recorded on TORQUE 6.1.3."""
+LONGEST_START_S = 600.0
+"""Bounds: the age of a node file that is believed to tell when the job arrived at the MOM.
+Waits: nobody.
+Why: an older one is of something else than this start."""
+
+# A hook
+
+HOOK_RESERVE_S = 20.0
+"""Bounds: what a hook does after its deadline: verdict, removal, last words.
+Waits: the MOM.
+Why: it is kept of Torque's time, and the sum of what follows a playbook that was ended by force fits in it."""
+EPILOGUE_REMOVAL_S = 30.0
+"""Bounds: the playbook that ends the guests of all nodes, in an epilogue whose user's own one was late.
+Waits: the epilogue.
+Why: it is kept of an epilogue's time, whatever a user's own is given; the reserve is for those of this node alone."""
+SYSLOG_S = 0.5
+"""Bounds: the line for the administrator in the system log.
+Waits: the hook.
+Why: a datagram of this host; a daemon that hangs must not have the hook killed after its verdict."""
+HOOK_WRITING_S = 1.0
+"""Bounds: what a hook still writes after the last program that it ran.
+Waits: the hook.
+Why: a few small files."""
+EARLY_NODE_END_S = 0.5
+"""Bounds: the end of a `vtorque-node` that is not wanted.
+Waits: the prologue.
+Why: it hears the end of its standard input at once."""
+HOOK_END_S = EARLY_NODE_END_S + SYSLOG_S + HOOK_WRITING_S
+"""Bounds: what a hook does after the removal.
+Waits: the MOM.
+Why: the sum of the three before; a prologue that is killed there has its verdict lost."""
+
+SERVER_PATIENCE_S = 30.0
+"""Bounds: how long a server that does not answer is asked again.
+Waits: the prologue of a job that bears our marker.
+Why: it may be busy, and without it a VM job can only end."""
+SERVER_UNMARKED_S = 3.0
+"""Bounds: the same for a job that is most probably none of ours.
+Waits: the prologue of a job without our marker.
+Why: our trouble must not hold up what does not concern us."""
+SERVER_LEAST_S = 2.0
+"""Bounds: the same where no time is left.
+Waits: the prologue.
+Why: one call must have been tried before anything is said of the server."""
+SERVER_CALL_S = 10.0
+"""Bounds: one call of the batch system before there is a verdict.
+Waits: the prologue.
+Why: a busy server answers later than an idle one, which takes 15 ms."""
+
+PLAYBOOK_SLACK_S = 3.0
+"""Bounds: a playbook after its deadline, until it is ended.
+Waits: the hook.
+Why: the nodes end their work at the deadline by themselves, and what they say must still be written down."""
+PROGRAM_GRACE_S = 3.0
+"""Bounds: a program of a hook between the request to end and the end by force.
+Waits: the hook.
+Why: Ansible ends its workers and their ssh meanwhile."""
+PROGRAM_ORPHANS_S = 1.0
+"""Bounds: the end of what a program left behind.
+Waits: the hook.
+Why: they are killed; the kernel needs milliseconds."""
+PROGRAM_ENDING_S = PROGRAM_GRACE_S + PROGRAM_ORPHANS_S
+"""Bounds: how long after its deadline a program may still be at work.
+Waits: the hook.
+Why: the sum of the two before."""
+POOL_PROBE_S = 1.0
+"""Bounds: the question whether the pool of images answers, after something was late.
+Waits: the hook, and a worker.
+Why: it was waited for already."""
+LIVE_LOG_END_S = 1.0
+"""Bounds: the last lines of a log that is shown in the job's error file.
+Waits: the prologue.
+Why: that file may be a pipe of its owner's, who need not read it."""
+
+VERDICT_S = 15.0
+"""Bounds: the calls of the batch system for a verdict, when there is time.
+Waits: the prologue.
+Why: eight calls (job; nodes; offline: nodes, order, nodes; hold: order, job; comment) of 15 ms each if it is idle."""
+VERDICT_CALL_S = 2.0
+"""Bounds: one of these calls.
+Waits: the prologue.
+Why: one that hangs must leave time for the others."""
+HOOK_REMOVAL_S = 12.0
+"""Bounds: the removal of this node's guests without Ansible, when there is time.
+Waits: the hook.
+Why: a guest that is ended by force takes a second."""
+HOOK_REMOVAL_LEAST_S = 3.0
+"""Bounds: what a verdict leaves for this removal.
+Waits: the hook.
+Why: what is not done then, the epilogue does."""
+SISTER_REMOVAL_S = 60.0
+"""Bounds: the removal on a sister.
+Waits: nobody: it goes on in a session of its own.
+Why: the sister's MOM is blocked while its hook runs."""
+
+USER_SCRIPT_LEAST_S = 1.0
+"""Bounds: a user's own prologue or epilogue from below.
+Waits: the hook.
+Why: a script that is given less would be ended, and be said to have been slow."""
+USER_FILE_READ_S = 4.0
+"""Bounds: the reading of a file of the user's, as the user.
+Waits: root's plan.
+Why: the home may be on a file server that is away."""
+EARLY_SSH_END_S = 2.0
+"""Bounds: the end of the ssh that was begun for the job's shell, once it was killed.
+Waits: the hook.
+Why: only a process that hangs in the kernel takes longer."""
+LEFT_PROCESSES_END_S = 6.0
+"""Bounds: the end of what a job left on a node itself.
+Waits: the epilogue.
+Why: they are asked to end, then killed, in a few rounds."""
+EXCLUSIVE_ASK_S = 10.0
+"""Bounds: the question to the batch system whether a job has a node for itself.
+Waits: the epilogue, and `vtorque-node`.
+Why: as one call of the batch system."""
+
+# What the hook begins before Ansible
+
+EARLY_PLAN_S = 5.0
+"""Bounds: the plan that is made before the playbook.
+Waits: the prologue.
+Why: it takes a tenth of a second; the pool may be on a file server that hangs."""
+EARLY_ANSWER_MARGIN_S = 4.0
+"""Bounds: what Ansible needs of the time after the answer of a node that was asked early.
+Waits: the playbook.
+Why: it loads meanwhile, and writes down the answer."""
+
+# Ansible and the nodes
+
+NODE_ANSWER_MARGIN_S = 2.0
+"""Bounds: what a node answers on its way: so much sooner than the playbook it must be done.
+Waits: `job_guests`.
+Why: it must cross the connection and be recorded."""
+OTHER_NODES_S = 10.0
+"""Bounds: the other nodes once one has failed.
+Waits: `job_guests`.
+Why: that all fail alike tells of an image, not of a node."""
+NODE_CALL_END_S = 2.0
+"""Bounds: the end of a program that speaks with a node and is not wanted any more.
+Waits: `job_guests`.
+Why: ssh ends when its connection does."""
+
+# A node that makes guests
+
+WORKER_ANSWER_S = 2.0
+"""Bounds: the worker after its deadline, until it is given up.
+Waits: `vtorque-node`.
+Why: the worker ends its work at the deadline by itself."""
+CANCEL_UNDO_S = 10.0
+"""Bounds: the undoing of what was cancelled.
+Waits: `vtorque-node`; whoever asked it has gone.
+Why: guests are ended by force, their disks removed."""
+MAKER_LATE_S = 5.0
+"""Bounds: nothing; so long before its deadline a making that has not ended is ended from outside.
+Waits: the worker.
+Why: it must be undone by the deadline."""
+MAKER_GRACE_S = 2.0
+"""Bounds: the maker between the request to end and the end by force.
+Waits: the worker.
+Why: a call of libvirt's returns meanwhile, or does not."""
+GUESTS_RESERVE_S = 8.0
+"""Bounds: nothing; so long before the deadline guests that are not ready have failed.
+Waits: the maker.
+Why: what was begun is undone, and what was seen is told, before the worker ends it."""
+LOCK_SHARE_S = 5.0
+"""Bounds: the wait for the lock of a start, shared, once its guests are ready.
+Waits: the worker.
+Why: whoever looks at the guests holds it for milliseconds."""
+EARLIER_START_S = 30.0
+"""Bounds: the removal of what is left of an earlier start of the job, within the deadline.
+Waits: `vtorque-node`.
+Why: the guests of the new start need the rest."""
+LIBVIRT_CONNECT_S = 10.0
+"""Bounds: a connection to libvirt, within the deadline of whoever opens it.
+Waits: the maker, and a removal.
+Why: a daemon that is started on demand takes a second."""
+DISK_SERVER_START_S = 20.0
+"""Bounds: the user's way to the file of the job's disk, within the deadline.
+Waits: the maker.
+Why: a home server that is silent must not use up the time of the start."""
+VIRTIOFSD_START_S = 20.0
+"""Bounds: the user's way to a shared directory, within the deadline.
+Waits: the maker.
+Why: a home server that is silent must not use up the time of the start."""
+STATIC_MAP_S = 10.0
+"""Bounds: the site's script that tells the address of a guest, within the deadline.
+Waits: the maker.
+Why: it may ask a database."""
+SERVER_NAMES_S = 5.0
+"""Bounds: the names of the servers that a confined guest may reach, within the deadline.
+Waits: the maker.
+Why: a resolver tries several servers."""
+BARE_KEYS_S = 10.0
+"""Bounds: the wait for the lock on the files that sshd of a bare host reads.
+Waits: `vtorque-node`.
+Why: it is held for milliseconds."""
+SSHD_SETTINGS_S = 10.0
+"""Bounds: `sshd -T`, which tells the settings of a bare host, within the deadline.
+Waits: `vtorque-node`.
+Why: it asks the site's directory of users."""
+SSHD_GREETING_S = 5.0
+"""Bounds: the greeting of a bare host's sshd, within the deadline.
+Waits: `vtorque-node`.
+Why: a busy host forks late."""
+
+# A node that tells its guests of their job
+
+JOB_MAP_S = 300.0
+"""Bounds: the wait for the word about the whole job, after the deadline of the guests themselves.
+Waits: `vtorque-node`.
+Why: other nodes of the job may be asked after this one."""
+UPDATES_RESERVE_S = 20
+"""Bounds: nothing; so much of a prologue is not given to updates.
+Waits: `vtorque-node`.
+Why: what comes after them needs it: the user's additions, the login, the user's own prologue."""
+UPDATES_ANSWER_S = 5
+"""Bounds: a guest that says what became of its updates.
+Waits: `vtorque-node`.
+Why: it ends what is late by itself."""
+UPDATES_LEAST_S = 5
+"""Bounds: updates from below.
+Waits: `vtorque-node`.
+Why: with less time they are not begun."""
+ADDITIONS_RESERVE_S = 5
+"""Bounds: a guest that says what became of the user's additions.
+Waits: `vtorque-node`.
+Why: it ends what is late by itself."""
+
+# A node that takes guests away
+
+LEFT_LOOK_S = 2.0
+"""Bounds: the connection to libvirt that tells what is left.
+Waits: `vtorque-node`.
+Why: what failed may be libvirt's silence, which has used up the time."""
+LOCK_HOLDER_END_S = 2.0
+"""Bounds: the end of a process that was killed because it held the lock of a start for too long.
+Waits: a removal.
+Why: only a process that hangs in the kernel takes longer."""
+KILLED_END_S = 10.0
+"""Bounds: the end of a process of a start, such as qemu, that was killed.
+Waits: a removal.
+Why: qemu gives back its memory first."""
+SITE_EPILOGUE_S = 10.0
+"""Bounds: the site's epilogues in the guests.
+Waits: the worker.
+Why: nothing of it may keep the guests."""
+DISK_UNMOUNT_S = 10.0
+"""Bounds: the giving back of the user's disk by the guest.
+Waits: the worker.
+Why: what the guest has not written yet goes to the user's file."""
+SESSION_END_S = 2.0
+"""Bounds: an ssh session on a bare host between the request to end and the end by force.
+Waits: a removal.
+Why: programs write down what they have."""
+SESSION_KILLED_S = 5.0
+"""Bounds: the end of such a session that was killed.
+Waits: a removal.
+Why: only a process that hangs in the kernel takes longer."""
+
+
+def least_alarm_s(prologue_timeout: int, vm_epilogue_timeout: int) -> int:
+    """Return the `$prologalarm` in seconds that a policy needs.
+
+    Args:
+        prologue_timeout: of the policy, in seconds.
+        vm_epilogue_timeout: of the policy, in seconds.
+    """
+    longest_s = max(prologue_timeout, vm_epilogue_timeout + int(EPILOGUE_REMOVAL_S))
+    return longest_s + int(HOOK_RESERVE_S) + ALARM_MARGIN_S
