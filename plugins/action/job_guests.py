@@ -173,9 +173,11 @@ class ActionModule(JobAction):
                 job_map = map_of(plan, hosts, call.node, timeout_s)
                 call.say(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
 
-            late = early_login.site_speaks_first(self._config)
-            if not late:
-                early_login.begin(place, plan, bare, self._config)
+            # a broken configuration is the shell's to meet, which tells it
+            policy, broken = policy_file.load_usable(lambda: policy_file.load(self._config))
+            late = early_login.site_speaks_first(policy)
+            if broken is None and not late:
+                early_login.begin(place, plan, bare, policy)
 
             def read(node: str, reply: Reply) -> None:
                 part = messages.NodePart.removal(place.job_id, place.start, node, 0.0)
@@ -183,8 +185,8 @@ class ActionModule(JobAction):
                 keep_updates(place, node, answer.updates)
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
-            if late:
-                early_login.begin(place, plan, bare, self._config)
+            if broken is None and late:
+                early_login.begin(place, plan, bare, policy)
             for call in calls:  # all of them end now, and not one after the other
                 call.hang_up()
 

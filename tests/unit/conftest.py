@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import typing as t
 
 import hypothesis
@@ -54,6 +55,41 @@ class ImagePool:
 
     def find(self, name: str) -> images.Image:
         return images.find(name, self.path, owner_uid=os.getuid())
+
+
+class _Opens:
+    """Paths that this process opens to read, by Python's own audit events, while a test wants to know."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.wanted = False
+        self.installed = False
+
+    def install(self) -> None:
+        """No audit hook can be taken away again: there is one for all tests."""
+        if not self.installed:
+            self.installed = True
+            sys.addaudithook(self.hear)
+
+    def hear(self, event: str, args: tuple[t.Any, ...]) -> None:
+        if not self.wanted or event != "open":
+            return
+        path, _mode, flags = args
+        if isinstance(path, (str, os.PathLike)) and flags & os.O_ACCMODE == os.O_RDONLY:
+            self.paths.append(os.fspath(path))
+
+
+OPENS = _Opens()
+
+
+@pytest.fixture
+def opened() -> t.Iterator[t.Callable[[pathlib.Path], int]]:
+    """How often this process has opened a file to read it since the test began."""
+    OPENS.install()
+    OPENS.paths.clear()
+    OPENS.wanted = True
+    yield lambda path: OPENS.paths.count(str(path))
+    OPENS.wanted = False
 
 
 @pytest.fixture

@@ -91,6 +91,31 @@ def load_usable(read_policy: t.Callable[[], Policy]) -> tuple[Policy, SiteFault 
         return Policy(), error
 
 
+@leaves_nothing
+def load_once(read_policy: t.Callable[[], Policy]) -> t.Callable[[], Policy]:
+    """Return what loads the site's configuration when it is asked first, and then says the same each time.
+
+    A program that read it twice could find two configurations, when an administrator writes it meanwhile.
+
+    Args:
+        read_policy: `load`, for the file that is meant.
+    """
+    found: list[tuple[Policy, SiteFault | None]] = []
+
+    def loaded() -> Policy:
+        if not found:
+            try:
+                found.append((read_policy(), None))
+            except SiteFault as error:
+                found.append((Policy(), error))
+        policy, fault = found[0]
+        if fault is not None:
+            raise fault
+        return policy
+
+    return loaded
+
+
 def read(path: pathlib.Path = PATH, *, owner_uid: int | None = 0) -> PolicyFile:
     """Like `load`, with the lines.
 

@@ -12,7 +12,7 @@ import sys
 import typing as t
 
 from ....module_utils.job.config.parameters import PARAMETERS, Policy
-from ....module_utils.job.config.policy_file import PATH, load
+from ....module_utils.job.config.policy_file import PATH, load, load_once
 from ..output import messages
 
 PROGRAM = "vmgr"
@@ -77,7 +77,7 @@ def show(argv: t.Sequence[str], policy_path: pathlib.Path = PATH) -> int:
     modules = {name: _module(name) for name in asked}
     call = _parser(modules).parse_args(argv)
     call.config = policy_path
-    return modules[call.subject].run(call, lambda: load(policy_path))
+    return modules[call.subject].run(call, load_once(lambda: load(policy_path)))
 
 
 def _of_today(argv: t.Sequence[str]) -> t.Sequence[str]:

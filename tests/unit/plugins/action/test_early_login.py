@@ -16,6 +16,7 @@ import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_plan, job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import early_ssh
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
@@ -143,11 +144,22 @@ def test_so_does_the_sites_for_users(run_dir: pathlib.Path, begun: list[Begun], 
     assert begun == []
 
 
+@pytest.mark.usefixtures("plan", "begun")
+@pytest.mark.parametrize("updates", [False, True])
+def test_sites_configuration_is_opened_once(
+    run_dir: pathlib.Path, place: Place, updates: bool, opened: t.Callable[[pathlib.Path], int]
+) -> None:
+    place.configure(security_updates=updates)
+    keep_job(run_dir, REQUEST)
+    act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))
+    assert opened(place.config) == 1
+
+
 def test_updates_may_change_what_a_login_meets(place: Place) -> None:
     """As a prologue of the site's may: an sshd of a new version is started anew."""
-    assert not early_login.site_speaks_first(place.config)
+    assert not early_login.site_speaks_first(policy_file.load(place.config))
     place.configure(security_updates=True)
-    assert early_login.site_speaks_first(place.config)
+    assert early_login.site_speaks_first(policy_file.load(place.config))
 
 
 @pytest.mark.usefixtures("plan")

@@ -134,9 +134,20 @@ class Site:
         self.node()
         self.play(READY, CLEAN.format(place=place))
 
+    @property
+    def config(self) -> pathlib.Path:
+        """The site's configuration."""
+        return self.place / "etc" / "vtorque.yml"
+
+    def count_opened(self) -> int:
+        """How often hooks have opened the site's configuration since this was asked last."""
+        path = self.place / "opened"
+        count = len(path.read_text().splitlines()) if path.exists() else 0
+        path.unlink(missing_ok=True)
+        return count
+
     def policy(self, text: str) -> None:
-        path = self.place / "etc" / "vtorque.yml"
-        path.write_text(f"torque_home: {self.torque_home}\npbs_qsub_on_nodes: {self.place}/bin/qsub\n{text}")
+        self.config.write_text(f"torque_home: {self.torque_home}\npbs_qsub_on_nodes: {self.place}/bin/qsub\n{text}")
 
     def job(
         self, *, start: int = 3, other: str = "vtorque", interactive: bool = False, request: str = "vtorque:abc",
@@ -199,8 +210,13 @@ class Site:
     def hook(self, role: str, *torque: str, marker: str = "yes") -> subprocess.CompletedProcess[str]:
         """One call, from a process that stands for the launcher, itself started by one that stands for the MOM."""
         program = textwrap.dedent(f"""
-            import pathlib, sys
+            import os, pathlib, sys
             sys.path.insert(0, {IMPORT!r})
+            def hear(event, args):
+                if event == "open" and str(args[0]) == {str(self.config)!r}:
+                    with open({str(self.place / "opened")!r}, "a") as stream:
+                        stream.write("once\\n")
+            sys.addaudithook(hear)
             from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import main as hook_work
             from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
             from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.playbook import Places

@@ -43,6 +43,17 @@ def test_epilogue_takes_everything_back_and_closes_the_record(site: Site) -> Non
     assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.state_dir / "records" / KEY / "record.json")
 
 
+@pytest.mark.parametrize("text", ["", "brigde: br7\n", "record_host: th\n"])
+def test_each_hook_opens_the_configuration_once(site: Site, text: str) -> None:
+    """Good or not: the playbook, the verdict, the record and what the job left hear of the same one."""
+    site.policy(text)
+    site.prologue()
+    assert site.count_opened() == 1
+    site.make_guest()
+    site.epilogue("37")
+    assert site.count_opened() == 1
+
+
 def test_a_record_that_a_front_end_would_refuse_is_closed_and_named_in_the_log(site: Site) -> None:
     assert site.prologue().returncode == 0
     site.make_guest()

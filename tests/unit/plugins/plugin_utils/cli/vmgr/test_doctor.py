@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import BAD, WARN, Finding, Report
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import doctor, main
@@ -85,6 +87,22 @@ def test_who_is_examined(
     told = json.loads(text)
     assert [one["node"] for one in (told if isinstance(told, list) else [told])] == nodes
     assert status == (1 if "cn2" in nodes else 0)
+
+
+@pytest.mark.parametrize("text", ["bridge: br7\n", "brigde: br7\n"])
+@pytest.mark.parametrize("words", [(), ("--all",)])
+def test_configuration_is_opened_once(
+    site: Site, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], text: str,
+    opened: t.Callable[[pathlib.Path], int],
+) -> None:  # fmt: skip
+    """Good or not: what was read twice could be two."""
+    config = tmp_path / "vtorque.yml"
+    config.write_text(text)
+    config.chmod(0o644)
+    monkeypatch.setattr(main, "load", policy_file.load)
+    site.here = "fe"
+    main.show(["doctor", *words], config)
+    assert opened(config) == 1
 
 
 def test_front_end_with_the_directory_of_a_mom_is_no_node(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
