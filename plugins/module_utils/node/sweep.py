@@ -19,7 +19,6 @@ import shutil
 import typing as t
 
 from ..errors import NodeFault, VTorqueError
-from ..frozen import frozen
 from ..state import layout, shell_link
 from ..state.layout import start_of
 from ..system import files, process_id
@@ -62,7 +61,7 @@ class Standing(enum.StrEnum):
     """It is of an earlier boot of this node."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Start:
     """One start of a job of which something is here."""
 
@@ -79,7 +78,7 @@ class Start:
         return ", ".join([*map(str, self.remains), *run])
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Said:
     """What is said of one start.
 
@@ -94,7 +93,7 @@ class Said:
     things: tuple[str, ...] = ()
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Swept:
     """What a sweep did and found.
 
@@ -109,14 +108,14 @@ class Swept:
     living: tuple[Said, ...] = ()
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Seen:
     starts: tuple[Start, ...]
     strangers: tuple[Remain, ...]
     silent: NodeFault | None = None
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Judged:
     start: Start
     standing: Standing

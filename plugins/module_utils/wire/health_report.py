@@ -11,7 +11,6 @@ import threading
 import typing as t
 
 from ..errors import VTorqueError
-from ..frozen import frozen
 from ..text import printable
 
 NONE, OK, WARN, BAD = "none", "ok", "warn", "bad"
@@ -38,7 +37,7 @@ _LAST_S = 1e11
 """Later than any clock of Linux goes (KTIME_SEC_MAX), in seconds since the epoch."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
     """What one check found.
 
@@ -62,7 +61,7 @@ class Finding:
         return f"{self.words} ({self.remedy})" if self.remedy else self.words
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """What was found on a node, or on a front end.
 

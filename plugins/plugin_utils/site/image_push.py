@@ -10,12 +10,12 @@ that nobody can bring it anything else, and its own bounds hold (cache_max, cach
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import json
 import subprocess
 import typing as t
 
 from ...module_utils.errors import SiteFault, VTorqueError, error_from_dict
-from ...module_utils.frozen import frozen
 from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import to_dict
@@ -31,7 +31,7 @@ Told = t.Callable[[str, str], None]
 """Hears of a node, in words, whenever there is something new."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Brought:
     """What became of an image on one node.
 

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
 from ...errors import CAUSES, NodeFault
-from ...frozen import frozen
 from .api import NOTE_PREFIX, BatchSystem
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class NoteWord:
     """What became of a note.
 

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import posixpath
 import re
 import typing as t
 
-from ...frozen import frozen
 from ..request.value_types import shown, written
 from . import legacy_bash
 from .legacy_bash import Assignment, Skipped
@@ -85,7 +85,7 @@ _OLD_PACKAGES = {
 _PLACEHOLDER = "my-domain"
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Word:
     """What became of one name, or of a line that is no assignment.
 
@@ -102,7 +102,7 @@ class Word:
     text: str
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Converted:
     """A new configuration, and a word on everything that stood in the old one.
 

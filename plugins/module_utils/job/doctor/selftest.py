@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 
-from ...frozen import frozen
 from ...text import printable
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
 from ..batch.host_match import same_host
@@ -94,7 +94,7 @@ def guests_per_node(policy: Policy) -> int:
     return max(1, policy.vms_per_node_min or 1)
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Expected:
     """What must come of a job.
 
@@ -121,7 +121,7 @@ class Expected:
     keeps_records: bool
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Came:
     """What came of it.
 

@@ -10,6 +10,7 @@ far as it goes.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import re
@@ -17,7 +18,6 @@ import stat
 import typing as t
 
 from ...errors import UserFault, VTorqueError
-from ...frozen import frozen
 from ...state import layout
 from ...system import files
 from ...text import printable
@@ -35,7 +35,7 @@ class NoRecord(UserFault):
     """There is no record of this job here."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Guest:
     """A guest of a job, as its record tells of it; None: it does not say.
 
@@ -59,7 +59,7 @@ class Guest:
     updates_words: str = ""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class JobRecord:
     """One start of a job.
 
@@ -164,7 +164,7 @@ class JobRecord:
         return tuple(found)
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Consoles:
     """The consoles of a start.
 

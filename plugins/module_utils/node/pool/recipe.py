@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import difflib
 import hashlib
 import json
@@ -17,7 +18,6 @@ import stat
 import typing as t
 
 from ...errors import UserFault
-from ...frozen import frozen
 from ...text import printable
 
 if t.TYPE_CHECKING:
@@ -66,7 +66,7 @@ class RecipeErrors(UserFault):
         self.faults = tuple(faults)
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class RecipeFile:
     """One file of the image, which root owns.
 
@@ -94,7 +94,7 @@ class RecipeFile:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Recipe:
     """What a site adds to an image.
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -16,14 +17,13 @@ import socket
 import typing as t
 
 from ...errors import UserFault
-from ...frozen import frozen
 from ...text import printable
 from . import disk_check, images
 from .checksum import Advance, digest, nobody_looks
 from .images import Image
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
     """An image as it is to be; None: as the revision before, where there is one.
 

@@ -11,6 +11,7 @@ A host that cannot boot the image says nothing about it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import pathlib
@@ -22,7 +23,6 @@ import time
 import typing as t
 
 from ...errors import ImageFault, NodeFault, VTorqueError
-from ...frozen import frozen
 from ...rendering.templates import render
 from ...state.layout import STATE_DIR
 from ...system.clock import Deadline
@@ -48,7 +48,7 @@ class NotTried(VTorqueError):
     """This host cannot boot the image, which says nothing of the image."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class TrialDomain:
     """What the template of such a guest's domain may use.
 
@@ -112,7 +112,7 @@ def boot(
         finally:
             console.close()
             domains.destroy(asked.spec.name)
-    return Seen(**{**vars(seen), "emulated": asked.emulated, "network": network})
+    return dataclasses.replace(seen, emulated=asked.emulated, network=network)
 
 
 @contextlib.contextmanager
@@ -210,7 +210,7 @@ def _start(domains: Domains, spec: TrialDomain) -> bool:
     except VTorqueError as error:
         if not any(word in error.why for word in _NO_NETWORK):
             raise
-        domains.create(_xml(TrialDomain(**{**vars(spec), "network": False})), autodestroy=True)
+        domains.create(_xml(dataclasses.replace(spec, network=False)), autodestroy=True)
         return False
     return True
 

@@ -10,7 +10,6 @@ import re
 import typing as t
 
 from ...errors import ImageFault
-from ...frozen import frozen
 from .report import Cost, Report, Seen
 
 FIRMWARE, KERNEL, INITRAMFS, UDEV, NETWORK, SSH, OTHERS = (
@@ -38,7 +37,7 @@ LEAST_S = 0.05
 SHOWN_OTHERS = 6
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class BootSpan:
     """A part of a boot.
 
@@ -60,7 +59,7 @@ class BootSpan:
         return self.begin_s + self.seconds
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
     """Where the seconds of a boot went.
 

@@ -10,7 +10,6 @@ import pathlib
 import re
 import typing as t
 
-from ...frozen import frozen
 from ...wire.health_report import BAD, OK, WARN
 from ..guest.console import Console
 
@@ -60,7 +59,7 @@ class TrialConsole(Console):
             self.nothing_to_boot = found[0]
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Cost:
     """What took time while an image booted.
 
@@ -75,7 +74,7 @@ class Cost:
     advice: str = ""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class TrialFinding:
     """What one check of a trial found.
 
@@ -92,7 +91,7 @@ class TrialFinding:
     remedy: str = ""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
     """What was seen of a guest until it had told everything, ended, or its time was over.
 
@@ -129,7 +128,7 @@ class Seen:
         return next(iter(self.values(key)), None)
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """What a trial found.
 

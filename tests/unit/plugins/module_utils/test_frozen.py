@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import pathlib
 import pickle
+import subprocess
+import sys
 import typing as t
 
 import pytest
@@ -105,6 +108,44 @@ def test_what_comes_after_the_fields_may_refuse_them() -> None:
 
     with pytest.raises(ValueError, match=r"^a$"):
         frozen(type("Thing", (), {**_body(), "__post_init__": refuse}))("a")
+
+
+WAYS = {
+    "prologue": (
+        "plugin_utils.hooks.main", "module_utils.job.hooks.prologue", "plugin_utils.bridge.planning",
+        "module_utils.job.hooks.user_file", "module_utils.job.admission.metadata",
+    ),
+    "epilogue": (
+        "plugin_utils.hooks.main", "module_utils.job.hooks.epilogue", "plugin_utils.bridge.leftover_processes",
+        "plugin_utils.hooks.start_sweep",
+    ),
+    "vtorque-node": (
+        "plugin_utils.node_agent.serve", "module_utils.node.lifecycle.build", "module_utils.node.lifecycle.preflight",
+        "module_utils.node.guest.osv_probe", "module_utils.node.cache.copy_queue", "module_utils.node.bare.bare_host",
+        "plugin_utils.bridge.exclusive_note",
+    ),
+    "playbook": ("action.job_plan", "action.job_guests", "action.job_record", "inventory.pbs_nodefile"),
+    "shell": ("plugin_utils.cli.vtorque_shell", "module_utils.job.shell.osv_session"),
+    "others": ("plugin_utils.cli.vsub", "plugin_utils.cli.vtorque_record", "plugin_utils.cli.user_script"),
+}  # fmt: skip
+"""Programs of a job's start and end, by what they import on their way."""
+
+
+def test_it_is_used_only_where_a_start_pays_for_dataclasses() -> None:
+    package = frozen.__module__.partition(".module_utils")[0]
+    plugins = pathlib.Path(sys.modules[frozen.__module__].__file__ or "").parents[1]
+    begin = f"import sys; sys.path.insert(0, {str(plugins.parents[3])!r})\n"
+    loaded: set[str] = set()
+    for modules in WAYS.values():
+        code = "".join([begin, *(f"import {package}.{name}\n" for name in modules), "print(*sys.modules)"])
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+        loaded |= set(done.stdout.split())
+    users = {
+        ".".join([package, *path.relative_to(plugins).with_suffix("").parts])
+        for path in plugins.rglob("*.py")
+        if "\n@frozen\n" in path.read_text(encoding="utf-8")
+    }
+    assert users - loaded == set(), "use dataclasses.dataclass(frozen=True, slots=True)"
 
 
 @pytest.mark.parametrize("thing", [messages.Group("users", 100), process_id.ProcessId(3, 4)])

@@ -11,6 +11,7 @@ called `prologue.X` there, since any user can have such a file run by root (`qsu
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import pathlib
@@ -19,7 +20,6 @@ import stat
 import typing as t
 
 from ....errors import SiteFault
-from ....frozen import frozen
 from .mom_files import SUFFIXES
 
 HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
@@ -35,7 +35,7 @@ LONGEST_WAY = 40
 AGAIN = "play it again when no job is on the node; pbsnodes -o keeps new ones away"
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Places:
     """Where hooks are.
 
@@ -54,7 +54,7 @@ class Places:
         return self.kept / LINKS / name
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """What was done, or would be.
 
