@@ -91,7 +91,6 @@ def load_usable(read_policy: t.Callable[[], Policy]) -> tuple[Policy, SiteFault 
         return Policy(), error
 
 
-@leaves_nothing
 def load_once(read_policy: t.Callable[[], Policy]) -> t.Callable[[], Policy]:
     """Return what loads the site's configuration when it is asked first, and then says the same each time.
 
