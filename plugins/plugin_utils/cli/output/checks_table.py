@@ -8,6 +8,10 @@ from __future__ import annotations
 import sys
 import typing as t
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from ....module_utils.wire.health_report import BAD, NONE, OK, STATES, WARN, Report
 from .node_names import folded
 
@@ -77,10 +81,6 @@ def show(reports: t.Sequence[Report], checks: t.Sequence[str], title: str = "che
         checks: names of checks, in their order.
         title: of the first column.
     """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else WIDE, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "")

@@ -43,7 +43,7 @@ class Query:
         Raises:
             UserFault: it cannot be applied to this.
         """
-        import jmespath.exceptions
+        import jmespath.exceptions  # as above
 
         try:
             return self._expression.search(data)

@@ -32,7 +32,7 @@ def expanded(names: t.Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserFault: one is no set of nodes, or there is none.
     """
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # as above
 
     found: dict[str, None] = {}
     for word in names:

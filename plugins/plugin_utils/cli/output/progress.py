@@ -9,6 +9,18 @@ import contextlib
 import sys
 import typing as t
 
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
+
 Advance = t.Callable[[str], None]
 """One more is done; what is being waited for."""
 
@@ -28,9 +40,6 @@ def counted(what: str, total: int, *, wanted: bool = True) -> t.Iterator[Advance
     if not wanted or not sys.stderr.isatty():
         yield lambda _words: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
@@ -52,9 +61,6 @@ def copied(what: str, total_bytes: int, *, wanted: bool = True) -> t.Iterator[t.
     if not wanted or not sys.stderr.isatty():
         yield lambda _count: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
     columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total_bytes)
@@ -74,8 +80,5 @@ def waiting(*, wanted: bool = True) -> t.Iterator[t.Callable[[str], None]]:
     if not wanted or not sys.stderr.isatty():
         yield lambda _words: None
         return
-    from rich.console import Console
-    from rich.text import Text
-
     with Console(stderr=True).status("") as status:
         yield lambda text: status.update(Text(text))

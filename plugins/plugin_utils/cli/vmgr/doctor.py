@@ -19,8 +19,10 @@ from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.wire.health_report import CHECKS, LONGEST_S, Report
 from ...bridge import examine
 from ...bridge.node_settings import host_name
+from ..output.checks_table import show
 from ..output.json_output import add_json, tell
 from ..output.node_names import expanded
+from ..output.progress import counted
 
 HELP = "is a node, or the site, fit for virtual machines? (root)"
 BATCH_S = 10.0
@@ -97,8 +99,6 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     elif call.brief:
         _brief(reports)
     else:
-        from ..output.checks_table import show
-
         show(reports, CHECKS)
         print(_total(reports))
     if not all(report.asked for report in reports):
@@ -130,8 +130,6 @@ def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> 
     reports = []
     if call.nodes is None and not _is_compute_node(load):
         reports.append(examine.examine_front_end(load, here, batch, known))
-    from ..output.progress import counted
-
     with counted("asking nodes", len(names), wanted=not (call.json or call.brief)) as advance:
         asked = examine.ask_nodes(
             names, ssh_timeout_s=float(policy.ssh_timeout), timeout_s=call.timeout, prefix=policy.prefix_nodes,

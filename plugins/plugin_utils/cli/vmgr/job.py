@@ -11,9 +11,16 @@ import pathlib
 import sys
 import typing as t
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from ....module_utils.errors import UserFault
 from ....module_utils.job.config.parameters import Policy
-from ....module_utils.job.records import job_record
+from ....module_utils.job.config.policy_file import load_usable
+from ....module_utils.job.records import html_report as report
+from ....module_utils.job.records import job_record, location
 from ....module_utils.job.records.job_record import JobRecord, NoRecord
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
 from ....module_utils.state import layout
@@ -128,9 +135,6 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
 
 
 def _where(named: str, load: t.Callable[[], Policy]) -> str:
-    from ....module_utils.job.config.policy_file import load_usable
-    from ....module_utils.job.records import location  # and with it the batch system, which no record needs
-
     policy, _broken = load_usable(load)
     return location.words(named, policy)
 
@@ -254,8 +258,6 @@ def _console(call: argparse.Namespace, record: JobRecord) -> None:
 
 
 def _report(call: argparse.Namespace, record: JobRecord) -> None:
-    from ....module_utils.job.records import html_report as report  # XML, which the other verbs do not need
-
     if call.svg is not None:
         name, text = call.svg, report.picture(record, headline(record))
     else:
@@ -325,11 +327,6 @@ def _lasted(record: JobRecord) -> str:
 
 def _table(headings: t.Sequence[str], rows: t.Sequence[t.Sequence[str]], sides: str) -> None:
     """A table for people; a column that no row fills is left out."""
-    from rich import box  # 60 ms that --json does not pay
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
     filled = [any(row[i] not in ("", "-") for row in rows) for i in range(len(headings))]
     for heading, side, there in zip(headings, sides, filled, strict=True):

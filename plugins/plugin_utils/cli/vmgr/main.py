@@ -11,6 +11,7 @@ import pathlib
 import sys
 import typing as t
 
+from ....module_utils.installed import version
 from ....module_utils.job.config.parameters import PARAMETERS, Policy
 from ....module_utils.job.config.policy_file import PATH, load, load_once
 from ..output import messages
@@ -51,8 +52,6 @@ class _Version(argparse.Action):
     """Print the version, and end: it is read from a file only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_others: object) -> t.NoReturn:
-        from ....module_utils.installed import version
-
         print(f"{PROGRAM} {version()}")
         parser.exit()
 

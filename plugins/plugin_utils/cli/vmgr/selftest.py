@@ -27,8 +27,12 @@ from ....module_utils.wire.health_report import Report
 from ...bridge.node_settings import host_name
 from ...site import as_user
 from ...site import selftest as selftest_call
+from ..output.checks_table import show
 from ..output.json_output import add_json, tell
 from ..output.node_names import expanded
+from ..output.progress import waiting
+from ..output.tables import table
+from .job import phase_figures
 
 HELP = "prove with a real job that the whole chain works"
 BATCH_S = 10.0
@@ -107,11 +111,9 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
             trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts))
             more = ["-q", call.queue] if call.queue else []
             selftest_call.submit(trials[-1], _vsub(policy), selftest.small_request(policy, call.image), who, more)
-        from ..output.progress import waiting
-
-        with waiting(wanted=not call.json) as report:
-            selftest_call.wait(trials, batch, call.timeout, report)
-            report("waiting for output and records")
+        with waiting(wanted=not call.json) as told:
+            selftest_call.wait(trials, batch, call.timeout, told)
+            told("waiting for output and records")
             proven = [
                 selftest_call.report(trial, _expected(trial, policy, here, who, nodes), job_record.RECORDS)
                 for trial in trials
@@ -134,10 +136,10 @@ def _take_back(trials: t.Sequence[selftest_call.Trial], batch: BatchSystem, why:
         signal.signal(number, signal.SIG_IGN)
     deleted = selftest_call.take_back(trials, batch)
     left = [trial.job_id for trial in trials if trial.job_id and not trial.ended and trial.job_id not in deleted]
-    parts = [f"deleted: {', '.join(deleted)}"] if deleted else []
-    parts += [f"not deleted: qdel {' '.join(left)}"] if left else []
-    if parts or why == "interrupted":
-        print(f"vmgr: selftest: {why}{': ' if parts else ''}{'; '.join(parts)}", file=sys.stderr)
+    words = [f"deleted: {', '.join(deleted)}"] if deleted else []
+    words += [f"not deleted: qdel {' '.join(left)}"] if left else []
+    if words or why == "interrupted":
+        print(f"vmgr: selftest: {why}{': ' if words else ''}{'; '.join(words)}", file=sys.stderr)
 
 
 def _user(name: str | None) -> pwd.struct_passwd:
@@ -200,8 +202,6 @@ def _tell(call: argparse.Namespace, trials: t.Sequence[selftest_call.Trial], pro
     if call.json:
         tell(call, [_facts(trial, *one) for trial, one in zip(trials, proven, strict=True)])
     else:
-        from ..output.checks_table import show
-
         show(reports, selftest.PROOFS, "proof")
         _show_times(trials, proven)
         missed = [report.node for report in reports if not report.well]
@@ -223,14 +223,10 @@ def _facts(trial: selftest_call.Trial, report: Report, record: job_record.JobRec
 
 
 def _figures(record: job_record.JobRecord | None) -> list[tuple[str, float]]:
-    from .job import phase_figures
-
     return phase_figures(record) if record is not None else []
 
 
 def _show_times(trials: t.Sequence[selftest_call.Trial], proven: Proven) -> None:
-    from ..output.tables import table
-
     rows = []
     for trial, (report, record) in zip(trials, proven, strict=True):
         seconds = {name: f"{value:.1f}" for name, value in _figures(record)}

@@ -12,12 +12,16 @@ import typing as t
 
 from .....module_utils.errors import UserFault
 from .....module_utils.guest_kinds import kind_of
-from .....module_utils.node.state.settings import NodeSettings
+from .....module_utils.job.config.parameters import Policy
+from .....module_utils.node.pool import images
+from .....module_utils.node.trial import boot, boot_profile
+from .....module_utils.node.trial.report import report_of
 from .....module_utils.system.clock import Deadline
 from .....module_utils.text import printable
 from ...output.json_output import tell
 from ...output.progress import waiting
 from ...output.tables import table
+from .boot_picture import draw
 from .image_trial import add_timeout, ended_in_order
 
 if t.TYPE_CHECKING:
@@ -52,12 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser)
 
 
-def run(call: argparse.Namespace, settings: NodeSettings) -> int:
+def run(call: argparse.Namespace, policy: Policy) -> int:
     """Boot the image, and show where the time went.
 
     Args:
         call: the arguments.
-        settings: of this host.
+        policy: the site's.
 
     Returns:
         The exit status.
@@ -65,18 +69,14 @@ def run(call: argparse.Namespace, settings: NodeSettings) -> int:
     Raises:
         VTorqueError: there is nothing to show, and why.
     """
-    from .....module_utils.node.pool import images
-    from .....module_utils.node.trial import boot, boot_profile
-    from .....module_utils.node.trial.report import report_of
-
     if os.geteuid() != 0:
         raise UserFault("profile", "boots a guest, and only root may", "call it as root")
-    image = images.find(call.name, settings.pool)
+    image = images.find(call.name, pathlib.Path(policy.vm_img_dir))
     if not kind_of(image.distro).linux:
         raise UserFault(f"image {image.name}", f"a guest of {image.distro} has no cloud-init that could report")
     with waiting(wanted=not call.json) as say, ended_in_order():
         seen = boot.boot(
-            image, settings.libvirt_uri, Deadline.after(call.boot_timeout), allow_emulation=settings.allow_emulation,
+            image, policy.libvirt_uri, Deadline.after(call.boot_timeout), allow_emulation=policy.allow_emulation,
             tell=say,
         )  # fmt: skip
     profile = boot_profile.profile_of(seen, report_of(seen))
@@ -104,8 +104,6 @@ def _show(name: str, profile: Profile) -> None:
 
 
 def _draw(file: str, name: str, profile: Profile) -> None:
-    from .boot_picture import draw  # XML, which nobody else needs
-
     text = draw(profile, f"boot of {name}: up after {profile.seconds:.1f} s")
     if file == "-":
         print(text, end="")
