@@ -203,7 +203,7 @@ def leave(error: VTorqueError, job_id: str, directory: pathlib.Path) -> None:
     """Leave the error where the job's hook looks for it, as the actions do."""
     start = start_of(job_id, directory)
     if start is not None:
-        from ..plugin_utils.play.action_base import JobPlace, leave_error
+        from ..plugin_utils.play.action_base import JobPlace, leave_error  # only a failure pays for it
 
         leave_error(JobPlace(job_id, start, directory), "inventory", error)
 

@@ -9,8 +9,10 @@ strict, and a redirection is no answer.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import threading
 import typing as t
 import urllib.parse
@@ -116,9 +118,6 @@ class Rest:
 
 def _break_off(connection: t.Any) -> None:
     """End a call from another thread: whoever reads is told the end."""
-    import contextlib
-    import socket
-
     with contextlib.suppress(OSError, AttributeError):
         connection.sock.shutdown(socket.SHUT_RDWR)
 

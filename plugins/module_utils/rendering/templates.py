@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import pathlib
 import re
+import shlex
 import typing as t
 
 from ..effects import leaves_nothing
@@ -35,12 +38,9 @@ def render(
     Raises:
         SiteFault: the template is missing, has a syntax error or uses an undefined value; says where.
     """
-    import base64
-    import shlex
+    import jinja2  # 16 ms that a hook pays only when it renders
 
-    import jinja2
-
-    from .bytecode_cache import kept_in
+    from .bytecode_cache import kept_in  # only who renders pays
 
     directories = [str(d) for d in (site_dir, COLLECTION_DIR) if d is not None]
     environment = jinja2.Environment(
@@ -75,8 +75,6 @@ def as_yaml(value: object, otherwise: t.Callable[[object], object] | None = None
         TypeError: it is something else, and `otherwise` is not given.
         SiteFault: a text holds half of a character, which no YAML has.
     """
-    import json
-
     text = json.dumps(value, ensure_ascii=False, default=otherwise)
     if half := re.search("[\ud800-\udfff]", text):
         why = f"U+{ord(half[0]):04X} in a text of it is half of a character"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shutil
 
 from ..effects import leaves_nothing
 from ..errors import VTorqueError
@@ -84,8 +85,6 @@ def remove_run(directory: pathlib.Path, run_dir: pathlib.Path = RUN_DIR) -> tupl
     Raises:
         VTorqueError: something would not go.
     """
-    import shutil  # 5 ms that a prologue does not pay
-
     removed = []
     try:
         for link in links_to(directory, run_dir):

@@ -9,10 +9,8 @@
 from __future__ import annotations
 
 import os
+import types
 import typing as t
-
-if t.TYPE_CHECKING:
-    import ctypes
 
 # linux/prctl.h, linux/seccomp.h
 _SET_PDEATHSIG, _GET_PDEATHSIG = 1, 2
@@ -22,26 +20,25 @@ _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 _CAP_AMBIENT, _CAP_AMBIENT_RAISE = 47, 2
 
 
-def _libc() -> ctypes.CDLL:
-    import ctypes
+def _ctypes() -> types.ModuleType:
+    import ctypes  # 1.6 ms that most programs with this module never come to pay
 
-    return ctypes.CDLL(None, use_errno=True)
+    return ctypes
 
 
 def _call(option: int, *arguments: t.Any) -> None:
-    import ctypes
-
-    if _libc().prctl(option, *arguments, *(0,) * (4 - len(arguments))) < 0:
+    ctypes = _ctypes()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, *arguments, *(0,) * (4 - len(arguments))) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def _read(option: int) -> int:
-    import ctypes
-
+    ctypes = _ctypes()
     number = ctypes.c_int()
     _call(option, ctypes.byref(number))
-    return number.value
+    return int(number.value)
 
 
 def death_signal() -> int:

@@ -59,7 +59,7 @@ def additions_of(job: BatchJob, policy: parameters.Policy) -> Additions:
     vm_job = vm_job_of(job)
     if vm_job is None or ADDITIONS not in vm_job.request.values or job.euser != job.owner_user:
         return NO_ADDITIONS  # the plan says why another user's job is none
-    from ...module_utils.job.admission import metadata
+    from ...module_utils.job.admission import metadata  # only who has such a file pays
     from ...module_utils.job.hooks import user_file  # only who has such a file pays
 
     path, owner = str(vm_job.request.values[ADDITIONS]), owner_of(job.euser, job.egroup)

@@ -13,7 +13,7 @@ def main() -> int:
     """The program; returns its exit status."""
     # a search for what is in a circle, every few hundred things that are loaded, takes a tenth of the time of loading
     gc.disable()
-    from ..node_agent import serve
+    from ..node_agent import serve  # after that: it is nearly all that is loaded
 
     return serve.main()
 

@@ -118,8 +118,8 @@ def _run(arguments: list[str]) -> session.End:
 def _in_osv(
     record: ReadyRecord, directory: t.Any, job: dict[bytes, bytes], variables: dict[bytes, bytes]
 ) -> session.End:  # fmt: skip
-    from ...module_utils.job.request import osv_script
-    from ...module_utils.job.shell import osv_session
+    from ...module_utils.job.request import osv_script  # 3 ms (6 % of what the shell loads) that other jobs do not pay
+    from ...module_utils.job.shell import osv_session  # as above
 
     if os.isatty(0):
         raise VTorqueError("nothing was run", "OSv has no shell and no terminal: submit a batch job")

@@ -83,10 +83,10 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
             from ...module_utils.job.hooks import prologue  # while both load beside us
 
             return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
-    from ...module_utils.job.hooks import epilogue
+    from ...module_utils.job.hooks import epilogue  # which a prologue does without
 
     if call.role == "epilogue":
-        from ..bridge import leftover_processes
+        from ..bridge import leftover_processes  # as above: the epilogue's alone
 
         try:
             epilogue.run(call, places, began=hook_began(), end_left=leftover_processes.end_left)

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import pathlib
+import types
 import typing as t
 
 from ...errors import VTorqueError
@@ -50,6 +51,12 @@ class Entry:
     wrong: str = ""
 
 
+def _yaml() -> types.ModuleType:
+    import yaml  # 10 ms that only those pay who read what is not kept
+
+    return yaml
+
+
 def read_entries(text: str) -> list[Entry]:
     """The entries of a text.
 
@@ -59,7 +66,7 @@ def read_entries(text: str) -> list[Entry]:
     Raises:
         NotEntries: it is none, or something else than a mapping.
     """
-    import yaml  # 15 ms that only those pay who read what is not kept
+    yaml = _yaml()
 
     try:
         _check_depth(text)
@@ -109,7 +116,7 @@ def _plain(raw: object) -> bool:
 
 def _check_depth(text: str) -> None:
     """Composing goes down with the text, and ends the process where that is deeper than its stack."""
-    import yaml
+    yaml = _yaml()
 
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
@@ -120,7 +127,7 @@ def _check_depth(text: str) -> None:
 
 
 def _entry(key: t.Any, value: t.Any, loader: t.Any) -> Entry:
-    import yaml
+    yaml = _yaml()
 
     line = key.start_mark.line + 1
     if not isinstance(key, yaml.ScalarNode):

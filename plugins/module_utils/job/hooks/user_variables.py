@@ -14,6 +14,7 @@ import typing as t
 
 from ...errors import SiteFault
 from ...time_budget import SERVER_CALL_S
+from ..batch.torque.adapter import Torque
 
 REPLACED = "\ufffd"
 """Stands for what the answer could not hold: bytes that are no UTF-8, control characters, in Torque 6.1 also `<`."""
@@ -29,8 +30,6 @@ def ask(tools: pathlib.Path, job_id: str) -> dict[str, str]:
     Raises:
         SiteFault: the server does not tell.
     """
-    from ..batch.torque.adapter import Torque
-
     listed = Torque(tools, timeout_s=SERVER_CALL_S).job(job_id).variables
     if not listed:  # what qsub itself puts there is never missing
         raise SiteFault(f"Variable_List of job {job_id}", "the batch server does not show it to the job's owner")

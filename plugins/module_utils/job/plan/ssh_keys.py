@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
 from ...errors import VTorqueError
 from ...wire.messages import PRIVATE_KEY, PUBLIC_KEY, KeyPair
 
@@ -20,9 +23,6 @@ def make_key(comment: str) -> KeyPair:
     Raises:
         VTorqueError: the comment holds something else.
     """
-    from cryptography.hazmat.primitives import serialization  # 40 ms, which only root's plan pays
-    from cryptography.hazmat.primitives.asymmetric import ed25519
-
     key = ed25519.Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()

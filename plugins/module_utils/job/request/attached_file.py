@@ -8,6 +8,7 @@ Only processes of the user's own uid read it: at submission, and again when the 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 
@@ -64,6 +65,4 @@ def read(path: str) -> bytes:
 
 def digest(content: bytes) -> str:
     """SHA-256, in hexadecimal digits."""
-    import hashlib  # only wanted where there is such a script
-
     return hashlib.sha256(content).hexdigest()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 
 from ...frozen import frozen
@@ -69,6 +70,12 @@ class Mapping:
 Plain: t.TypeAlias = "Text | Items | Mapping"
 
 
+def _yaml() -> types.ModuleType:
+    import yaml  # 10 ms that only those pay who have such a file
+
+    return yaml
+
+
 def read(content: bytes) -> Plain | None:
     """Read one document.
 
@@ -81,7 +88,7 @@ def read(content: bytes) -> Plain | None:
     Raises:
         NotPlain: it is no YAML, or not such YAML.
     """
-    import yaml  # for who has such a file
+    yaml = _yaml()
 
     try:
         text = content.decode()
@@ -117,7 +124,7 @@ def _unread(text: str, error: t.Any) -> tuple[int, str]:
 
 def _look_through(text: str) -> None:
     """Composing goes down with the text; and what refers to itself can be larger than any memory."""
-    import yaml
+    yaml = _yaml()
 
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
@@ -130,7 +137,7 @@ def _look_through(text: str) -> None:
 
 
 def _plain(node: t.Any) -> Plain:
-    import yaml
+    yaml = _yaml()
 
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode):

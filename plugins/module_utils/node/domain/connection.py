@@ -94,7 +94,7 @@ def _qemu_ids(root: ET.Element) -> tuple[int, int]:
 
 def _libvirt() -> t.Any:
     try:
-        import libvirt
+        import libvirt  # 16 ms; where no guests are made the library need not be there
     except ImportError as error:
         raise NodeFault(
             "libvirt's Python binding is missing",

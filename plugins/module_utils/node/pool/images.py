@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import errno
 import json
 import os
@@ -113,8 +114,6 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
     entry = _entry(name, pool)
     if entry is None:
         names = sorted({_stem(known) for known in list_names(pool)})
-        import difflib  # 4 ms that only those pay who meant another
-
         near = difflib.get_close_matches(_stem(name), names, n=1, cutoff=0.5)
         revisions = [known for known in list_names(pool) if "@" in known and _stem(known) == _stem(name)]
         hint = f"there is {', '.join(revisions)}" if revisions else f"did you mean {near[0]}?" if near else ""

@@ -17,6 +17,8 @@ import re
 import stat
 import typing as t
 
+import yaml
+
 from ...errors import UserFault
 from ...text import printable
 
@@ -153,8 +155,6 @@ def parse(text: str, path: pathlib.Path) -> Recipe:
         UserFault: it is no YAML.
         RecipeErrors: see `read`.
     """
-    import yaml  # 10 ms that only those pay who read one
-
     try:
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
@@ -196,8 +196,6 @@ class _Reader:
         return Recipe(tuple(word for _node, word in packages), files, tuple(word for _node, word in commands))
 
     def mapping(self, node: yaml.Node, what: str, keys: tuple[str, ...]) -> dict[str, yaml.Node]:
-        import yaml
-
         if not isinstance(node, yaml.MappingNode):
             self.fault(node, what, f"is a mapping of {', '.join(keys)}")
             return {}
@@ -217,8 +215,6 @@ class _Reader:
         return found
 
     def entries(self, node: yaml.Node | None, what: str) -> list[yaml.Node]:
-        import yaml
-
         if node is None or _is_null(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
@@ -231,8 +227,6 @@ class _Reader:
         return [(entry, word) for entry, word in found if word is not None]
 
     def text(self, node: yaml.Node, what: str) -> str | None:
-        import yaml
-
         if isinstance(node, yaml.ScalarNode) and not _is_null(node):
             return str(node.value)
         self.fault(node, what, "is a text")

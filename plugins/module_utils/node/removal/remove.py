@@ -75,7 +75,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     removed += [f"network rules {name}" for name in nft_rules.let_go(map(settings.tap_name, mine), settings)]
     removed += [f"slot {slot}" for slot in slots.free(settings, key)]
     if (settings.bare_dir / key).is_dir():  # a node has guests or stays bare; whatever is here goes
-        from ..bare import bare_host
+        from ..bare import bare_host  # only such hosts pay for it
 
         removed += bare_host.remove(key, settings, Deadline.after(BARE_KEYS_S))
     return tuple(removed)

@@ -145,7 +145,7 @@ def _authorized_keys(settings: NodeSettings) -> tuple[str, ...]:
     """Keys by which sshd lets users in for whom no job is here any more."""
     if not settings.authorized_keys_dir.is_dir():
         return ()
-    from ..bare import bare_host
+    from ..bare import bare_host  # only such hosts pay for it; an epilogue does not
 
     with contextlib.suppress(VTorqueError):  # the next sweep looks again
         return bare_host.tidy(settings, Deadline.after(BARE_KEYS_S))

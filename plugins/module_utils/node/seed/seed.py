@@ -216,8 +216,8 @@ def read_iso(path: pathlib.Path) -> dict[str, str] | None:
     Raises:
         VTorqueError: it cannot be read, or is no seed.
     """
-    import pycdlib
-    from pycdlib.pycdlibexception import PyCdlibException
+    import pycdlib  # as above
+    from pycdlib.pycdlibexception import PyCdlibException  # as above
 
     iso = pycdlib.PyCdlib()
     try:

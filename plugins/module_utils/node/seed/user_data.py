@@ -9,6 +9,7 @@ cloudinit/handlers/__init__.py, 18.5 to 26.2).
 
 from __future__ import annotations
 
+import email
 import re
 
 from ...errors import VTorqueError
@@ -82,8 +83,6 @@ def _is_message(text: str) -> bool:
     Raises:
         VTorqueError: cloud-init would ignore a part.
     """
-    import email
-
     message = email.message_from_string(text)
     if not message.is_multipart() and message.get_content_type() in UNTYPED:
         return False

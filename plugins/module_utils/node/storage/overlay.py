@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+from urllib.parse import quote
 
 from ...errors import NodeFault, SiteFault, UserFault
 from ...system.clock import Deadline
@@ -74,8 +75,6 @@ def make_overlay_on_socket(
         SiteFault: it has no room now.
         NodeFault: qemu-img does not make it.
     """
-    from urllib.parse import quote  # 3 ms that only such jobs pay
-
     _could_fit("the image", size, path.parent, UserFault)
     _fits_beside(taken, size, path.parent)
     _make_file(path)
