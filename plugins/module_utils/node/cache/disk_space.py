@@ -16,7 +16,6 @@ from ..pool.images import PART
 from ..state import start_lock
 from ..state.directories import guest_directories
 from ..state.settings import NodeSettings
-from . import copy_queue
 
 
 @frozen
@@ -63,6 +62,8 @@ def arriving_bytes(settings: NodeSettings) -> int:
     """
     if not any((settings.images_dir / "copies").glob(f"{PART}*")):
         return 0
+    from ..cache import copy_queue  # 5 ms that only those pay who make a guest meanwhile
+
     now = copy_queue.progress(settings)
     return now.total - now.done if now is not None and now.want.fs_type == "local" else 0
 

@@ -15,11 +15,8 @@ from ...system import log_line, process_id
 from ...system.clock import Deadline
 from ...wire.messages import FS_TYPES, GuestSpec
 from ..pool import images
-from ..pool.disk_check import inspect
 from ..state.settings import NodeSettings
-from . import copy_queue, verified
-from .copies import sources_of
-from .locations import cache_of
+from . import verified
 
 POOL = "sharedfs"
 SAY_S = 10.0
@@ -48,6 +45,10 @@ def wait_for_copies(
     wanted = [(fs_type, name) for fs_type, name in _needed(specs) if fs_type != POOL or _has_failed(name, settings)]
     if not wanted:
         return
+    from . import copy_queue  # 5 ms that only those pay who stand on copies
+    from .copies import sources_of  # as the queue: only those pay who stand on copies
+    from .locations import cache_of  # as the queue: only those pay who stand on copies
+
     until = Deadline.after(max(deadline.left_s() - settings.ready_timeout_s, deadline.left_s() * LEAST_SHARE))
     for fs_type, name in wanted:
         image = images.find(name, settings.pool)
@@ -80,6 +81,8 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
     if fs_type == POOL:
         yield image
         return
+    from .locations import cache_of  # as the queue: only those pay who stand on copies
+
     cache, copy = cache_of(settings, fs_type), None
     try:
         with cache.hold_copies():
@@ -99,6 +102,8 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
 
 
 def _can_be_read(copy: images.Image) -> bool:
+    from ..pool.disk_check import inspect  # as the queue: only those pay who stand on copies
+
     try:
         inspect(copy)
     except VTorqueError as error:
@@ -120,6 +125,8 @@ def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
             image = images.find(name, settings.pool)
             if not _is_first_use(image, fs_type, settings):
                 continue
+            from . import copy_queue  # as the queue: only those pay who stand on copies
+
             if copy_queue.refusal(settings, image) is None:
                 copy_queue.want(settings, copy_queue.Want(fs_type, image.name))
 
@@ -137,6 +144,8 @@ def _has_failed(name: str, settings: NodeSettings) -> bool:
 def _is_first_use(image: images.Image, fs_type: str, settings: NodeSettings) -> bool:
     if fs_type == POOL:
         return bool(image.record) and not verified.is_checked(image, settings)
+    from .locations import cache_of  # as the queue: only those pay who stand on copies
+
     copy = cache_of(settings, fs_type).copy(image.name)
     return copy is not None and copy.boot_id != process_id.boot_id()
 

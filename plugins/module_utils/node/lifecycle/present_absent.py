@@ -23,10 +23,9 @@ from ..state import qemu_user, start_lock
 from ..state.end_start import end_start
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
-from .preflight import preflight
 
 if t.TYPE_CHECKING:
-    from .build import Step
+    from .build import Step  # as build: only those pay who ask for guests
 
 
 def present(
@@ -51,6 +50,7 @@ def present(
         VTorqueError: they are not; the class says whose fault it is.
     """
     from .build import living, make  # 20 ms that only those pay who make guests
+    from .preflight import preflight  # as build: only those pay who ask for guests
 
     key = job_key(part.job_id, part.start)
     if not part.guests:
@@ -103,7 +103,7 @@ def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[Gu
     Raises:
         NodeFault: libvirt does not answer.
     """
-    from .build import living  # 4 ms, as above
+    from .build import living  # as build: only those pay who ask for guests
 
     with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
         return living(part, settings, domains)
