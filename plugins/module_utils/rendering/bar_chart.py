@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 import xml.etree.ElementTree as ET
 
-from ..frozen import frozen
 from ..text import printable
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 960, 270, 60, 56, 22
@@ -19,7 +19,7 @@ LONG_SHARE = 2.0
 LEAST_S = 0.01
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Bar:
     """Something that took its time.
 
@@ -39,7 +39,7 @@ class Bar:
         return self.begin_s + self.seconds
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """Bars beside each other, with a word before them."""
 
@@ -48,7 +48,7 @@ class Row:
     figure: str = ""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Scale:
     """From seconds to places, less a gap in which only the job ran."""
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import os
 import signal
@@ -15,30 +14,19 @@ import syslog
 import typing as t
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job.batch import liveness as living
-from ...module_utils.job.batch import offline_note
-from ...module_utils.job.batch.api import BatchSystem
-from ...module_utils.job.batch.registry import open_batch
-from ...module_utils.job.batch.torque.mom_files import by_files
-from ...module_utils.job.config import parameters, policy_file
-from ...module_utils.job.records import delivery, retention
-from ...module_utils.node import doctor, sweep
-from ...module_utils.node.health import causes
-from ...module_utils.node.state.settings import NodeSettings
-from ...module_utils.state import delivery_queue, layout
+from ...module_utils.node import sweep
 from ...module_utils.system.clock import Deadline
 from ...module_utils.text import printable
-from ..bridge.node_settings import host_name, settings_of
+from ..bridge import node_sweep
+from ..bridge.node_settings import host_name
+from ..bridge.node_sweep import Report
 from .output import messages
 from .output.json_output import add_json, tell
 
 PROGRAM = "vtorque-sweep"
-VERSION = 1
 DEADLINE_S = 300.0
 LAST_S = 30
 """Seconds after the deadline at which the kernel ends us, wherever we hang."""
-CALL_S = 10.0
-"""Seconds for each question to the batch server."""
 LEFT = 1
 MANY = 8
 
@@ -63,22 +51,6 @@ examples:
 """
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """What one call did and found; `--json` shows it as it is."""
-
-    version: int
-    node: str
-    ok: bool
-    removed: tuple[sweep.Said, ...]
-    left: tuple[sweep.Said, ...]
-    living: tuple[sweep.Said, ...]
-    note: offline_note.NoteWord
-    retired: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-    handed_over: tuple[delivery.Told, ...] = ()
-
-
 def main() -> int:
     """The program; returns its exit status."""
     # sshd and MOM give root their own; what is made here must be passable
@@ -88,20 +60,23 @@ def main() -> int:
     return messages.run(PROGRAM, lambda: run(sys.argv[1:]))
 
 
-def run(words: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy_file.load) -> int:
+def run(
+    argv: t.Sequence[str], by_policy: t.Callable[[str, Deadline, bool], Report] = node_sweep.sweep_by_policy
+) -> int:
     """Sweep, and tell what came of it.
 
     Args:
-        words: the arguments.
-        load: gives the site's policy.
+        argv: the arguments.
+        by_policy: sweeps a node (`node_sweep.sweep_by_policy`).
 
     Returns:
         The exit status.
     """
-    call = _parser().parse_args(words)
+    call = _parser().parse_args(argv)
     deadline = Deadline.after(DEADLINE_S)
     try:
-        report = boot(host_name(), deadline) if call.boot else by_policy(host_name(), load, deadline, call.all)
+        here = host_name()
+        report = node_sweep.sweep_at_boot(here, deadline) if call.boot else by_policy(here, deadline, call.all)
     except VTorqueError as error:
         syslog.syslog(syslog.LOG_WARNING, str(error))
         print(messages.text(PROGRAM, error), file=sys.stderr)
@@ -112,99 +87,6 @@ def run(words: t.Sequence[str], load: t.Callable[[], parameters.Policy] = policy
     else:
         _show(report, always=sys.stdout.isatty())
     return 0 if report.ok else LEFT
-
-
-def boot(node: str, deadline: Deadline) -> Report:
-    """What is of an earlier boot.  A broken configuration must not keep a node from coming up clean: none is read."""
-    settings = NodeSettings(node_name=node, node_number=None)
-    swept = sweep.sweep_earlier_boot(settings, deadline)
-    _mark_removed(settings, swept)
-    return _report(node, swept, offline_note.NoteWord())
-
-
-def by_policy(node: str, load: t.Callable[[], parameters.Policy], deadline: Deadline, any_number: bool) -> Report:
-    """What belongs to no living start; the rest of our work only where all of the site's configuration can be read.
-
-    A broken one keeps nothing that is nobody's: what can be read of it, and the defaults, say where to look, and where
-    that is wrong the MOM's files and the server are not found, so that nothing goes.  Whether a node's trouble is over,
-    and how long records are kept, are the site's wishes: they wait until it can be read.
-
-    Args:
-        node: this node.
-        load: gives the site's policy.
-        deadline: when to end.
-        any_number: see `everything`.
-
-    Raises:
-        VTorqueError: see `sweep.sweep`.
-    """
-    policy, broken = policy_file.load_usable(load)
-    if broken is None:
-        return everything(node, policy, deadline, any_number)
-    swept = _swept(policy, node, open_batch(policy, timeout_s=CALL_S), deadline, any_number)
-    words = f"{broken.what}: {broken.why}; until it is mended no record is retired, and no note taken back"
-    return _report(node, _with(swept, words), offline_note.NoteWord())
-
-
-def everything(node: str, policy: parameters.Policy, deadline: Deadline, any_number: bool) -> Report:
-    """What belongs to no living start, and our note.
-
-    Args:
-        node: this node.
-        policy: the site's.
-        deadline: when to end.
-        any_number: take away more than `sweep.MASS` starts at once, too.
-
-    Raises:
-        VTorqueError: see `sweep.sweep`.
-    """
-    settings = settings_of(policy, node)
-    batch = open_batch(policy, timeout_s=CALL_S)
-    swept = _swept(policy, node, batch, deadline, any_number)
-    try:
-        note = offline_note.take_back(batch, node, lambda cause: causes.troubles(settings, cause))
-    except VTorqueError as error:
-        swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
-        note = offline_note.NoteWord()
-    told: tuple[delivery.Told, ...] = ()
-    try:
-        told = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
-    except OSError as error:
-        swept = _with(swept, f"the records that wait for the front end cannot be read: {error}")
-    old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
-    report = _report(node, _with(swept, *old.failed), note, old.removed)
-    return dataclasses.replace(report, lost=old.lost, handed_over=told)
-
-
-def _swept(
-    policy: parameters.Policy, node: str, batch: BatchSystem, deadline: Deadline, any_number: bool
-) -> sweep.Swept:
-    settings = settings_of(policy, node)
-    swept = sweep.sweep(
-        settings, living.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
-    )
-    doctor.note_sweep(settings, [f"{said.key}: {said.why}" if said.key else said.why for said in swept.left])
-    retention.bound_logs(settings.state_dir)
-    _mark_removed(settings, swept)
-    return swept
-
-
-def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
-    """The record of a start whose epilogue was lost is handed over too, as far as it goes."""
-    for said in swept.removed:
-        if layout.start_of(said.key) and (settings.state_dir / "records" / said.key / layout.RECORD).exists():
-            with contextlib.suppress(VTorqueError):
-                delivery_queue.leave(said.key, settings.state_dir)
-
-
-def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:
-    """What was swept, with words that belong to no start."""
-    return dataclasses.replace(swept, left=(*swept.left, *(sweep.Said("", trouble) for trouble in troubles)))
-
-
-def _report(node: str, swept: sweep.Swept, note: offline_note.NoteWord, retired: tuple[str, ...] = ()) -> Report:
-    ok = not swept.left and (not note.note or note.taken_back)
-    return Report(VERSION, node, ok, swept.removed, swept.left, swept.living, note, retired)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -221,25 +103,25 @@ def _parser() -> argparse.ArgumentParser:
 
 def _deeds(report: Report) -> t.Iterator[str]:
     """What was done."""
-    for said in report.removed:
-        yield _line("removed", said.key, f"{', '.join(said.things) or 'nothing was there any more'} ({said.why})")
+    for item in report.removed:
+        yield _line("removed", item.key, f"{', '.join(item.things) or 'nothing was there any more'} ({item.why})")
     if report.retired:
-        shown = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
-        yield _line("retired", "", f"{len(report.retired)} old records: {shown}")
-    for told in report.handed_over:
-        if told.outcome == delivery.TAKEN:
-            yield _line("record", told.key, told.words)
+        listed = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
+        yield _line("retired", "", f"{len(report.retired)} old records: {listed}")
+    for outcome in report.handed_over:
+        if outcome.taken:
+            yield _line("record", outcome.key, outcome.words)
     if report.note.taken_back:
         yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
 
 
 def _wants(report: Report) -> t.Iterator[str]:
     """What is not well."""
-    for said in report.left:
-        yield _line("left", said.key, said.why)
-    for told in report.handed_over:
-        if told.outcome != delivery.TAKEN:
-            yield _line("record", told.key, told.words)
+    for item in report.left:
+        yield _line("left", item.key, item.why)
+    for outcome in report.handed_over:
+        if not outcome.taken:
+            yield _line("record", outcome.key, outcome.words)
     for key in report.lost:
         yield _line("lost", key, "this record is too old to be kept, and the front end never got it")
     if report.note.note and not report.note.taken_back:
@@ -254,7 +136,7 @@ def _line(kind: str, key: str, text: str) -> str:
 def _show(report: Report, *, always: bool) -> None:
     lines = [*_deeds(report), *_wants(report)]
     if always:
-        lines += [_line("living", said.key, said.why) for said in report.living]
+        lines += [_line("living", item.key, item.why) for item in report.living]
         lines = lines or [f"nothing of a job is on {report.node}"]
     for line in lines:
         print(line)

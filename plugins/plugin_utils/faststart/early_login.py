@@ -17,7 +17,6 @@ from ...module_utils.job.batch import job_snapshot
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.hooks import early_ssh
 from ...module_utils.job.plan.job_plan import JobPlan
-from ...module_utils.node.guest.site_scripts import PROLOGUE
 from ..bridge.node_settings import host_name, settings_of
 from ..play.action_base import JobPlace
 from ..play.shell_access import SHELL, all_guests, ready_record, shell_of, spec_of, write_access
@@ -30,8 +29,7 @@ def site_speaks_first(policy: Policy) -> bool:
     Args:
         policy: the site's.
     """
-    hooks = settings_of(policy, host_name()).guest_hooks_dir
-    return policy.security_updates or any(os.path.lexists(hooks / name) for name in (PROLOGUE, f"{PROLOGUE}.parallel"))
+    return policy.security_updates or any(map(os.path.lexists, settings_of(policy, host_name()).guest_prologues))
 
 
 def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str], policy: Policy) -> None:

@@ -83,11 +83,11 @@ def look_at_alarm(policy: Policy, torque_home: pathlib.Path) -> Finding:
         return Finding("alarm", shown=f"{alarm_s}s")
     state, left, for_what, name, wanted = missed
     least = least_alarm_s(policy.prologue_timeout, policy.vm_epilogue_timeout)
-    words = f"$prologalarm {alarm_s} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
+    problem = f"$prologalarm {alarm_s} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
     # pbs_mom(8): SIGHUP has it read its file again; `momctl -r` wants a file, which it sends to a MOM in its place
     mom_priv = torque_home / "mom_priv"
     remedy = f"write $prologalarm {least} into {mom_priv}/config, then kill -HUP $(cat {mom_priv}/mom.lock)"
-    return Finding("alarm", state, f"{alarm_s}s", words, remedy)
+    return Finding("alarm", state, f"{alarm_s}s", problem, remedy)
 
 
 def expected_hook(prefix: str) -> str:
@@ -112,12 +112,12 @@ def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = ""
         return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}", INSTALL)
     stray = others(mom_priv)
     if stray:
-        words = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
-        return Finding("hooks", WARN, OK, words, "keep it elsewhere")
+        problem = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
+        return Finding("hooks", WARN, OK, problem, "keep it elsewhere")
     foreign = [name for name in HOOKS if expected and _words(mom_priv / name) != expected.split()]
     if foreign:
-        words = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
-        return Finding("hooks", WARN, "other", words, INSTALL)
+        problem = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
+        return Finding("hooks", WARN, "other", problem, INSTALL)
     return Finding("hooks")
 
 
@@ -171,15 +171,15 @@ def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH
         peers = next_nodes(batch.nodes(), node)
     except SiteFault as error:
         return Finding("ssh", WARN, "?", f"the batch server does not tell of its nodes: {error}")
-    said: list[str] = []
+    problems: list[str] = []
     for peer in peers:
         why = reach(peer, timeout_s, ssh)
         if not why:
-            return Finding("ssh", WARN if said else OK, OK, "; ".join(said))
-        said.append(f"{peer} is not reached ({why})")
+            return Finding("ssh", WARN if problems else OK, OK, "; ".join(problems))
+        problems.append(f"{peer} is not reached ({why})")
     if not peers:
         return Finding("ssh", NONE, "-")
-    return Finding("ssh", BAD, BAD, "; ".join(said), "root's key and the host keys of the nodes must be known here")
+    return Finding("ssh", BAD, BAD, "; ".join(problems), "root's key and the host keys of the nodes must be known here")
 
 
 def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
@@ -221,8 +221,8 @@ def look_at_names(batch: BatchSystem, node: str, record_host: str | None) -> Fin
     wrong = [f"{name} {why}" for name in names if (why := _wrong_with_name(name))]
     if wrong:
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        words = f"{', '.join(wrong[:5])}{more}"
-        return Finding("names", BAD, BAD, words, "see /etc/hosts, or the name server, of this node")
+        problem = f"{', '.join(wrong[:5])}{more}"
+        return Finding("names", BAD, BAD, problem, "see /etc/hosts, or the name server, of this node")
     return Finding("names", shown=str(len(names)))
 
 

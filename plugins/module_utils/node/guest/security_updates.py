@@ -48,16 +48,16 @@ def install(job_id: str, start: int, settings: NodeSettings, deadline: Deadline)
     guests = with_channel(job_id, start, settings)
     seconds = min(settings.updates_s, int(deadline.left_s(86_400.0)) - UPDATES_RESERVE_S - UPDATES_ANSWER_S)
     if seconds < UPDATES_LEAST_S:
-        words = "the prologue had no time left for them"
-        return tuple(GuestUpdates(kept.name, TIMED_OUT, 0, 0.0, words) for kept in guests)
+        reason = "the prologue had no time left for them"
+        return tuple(GuestUpdates(guest.name, TIMED_OUT, 0, 0.0, reason) for guest in guests)
     program = render(TEMPLATE, site_dir=settings.template_dir, compiled=settings.compiled_dir)
-    orders = [(channel_to(kept, settings), f"set -- {seconds}\n{program}") for kept in guests]
+    orders = [(channel_to(guest, settings), f"set -- {seconds}\n{program}") for guest in guests]
     began = time.monotonic()
     try:
         done = order_all(orders, Deadline.after(seconds + UPDATES_ANSWER_S))
     except VTorqueError as error:  # what comes next asks the same guests, and tells whose fault their silence is
         took = round(time.monotonic() - began, 1)
-        return tuple(GuestUpdates(kept.name, FAILED, 0, took, printable(str(error)[:WORDS])) for kept in guests)
+        return tuple(GuestUpdates(guest.name, FAILED, 0, took, printable(str(error)[:WORDS])) for guest in guests)
     return tuple(_read(name, one, round(time.monotonic() - began, 1)) for name, one in done.items())
 
 
@@ -65,9 +65,9 @@ def _read(name: str, done: Done, took_s: float) -> GuestUpdates:
     """What a guest's root says; in its last line."""
     *_before, last = done.output.splitlines() or [""]
     if found := _LAST.fullmatch(last):
-        outcome, count, seconds, words = found.groups()
-        words = "" if outcome == DONE else (words or "").strip()[:WORDS]
-        return GuestUpdates(name, outcome, int(count), min(float(seconds), took_s), words)
+        outcome, count, seconds, reason = found.groups()
+        reason = "" if outcome == DONE else (reason or "").strip()[:WORDS]
+        return GuestUpdates(name, outcome, int(count), min(float(seconds), took_s), reason)
     if done.status in LATE:
         return GuestUpdates(name, TIMED_OUT, 0, took_s, "it was ended, and told nothing")
     return GuestUpdates(name, FAILED, 0, took_s, f"ended with status {done.status}: {last}"[:WORDS])

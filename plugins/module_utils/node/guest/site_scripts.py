@@ -18,12 +18,11 @@ import stat
 from ...errors import SiteFault
 from ...system.clock import Deadline
 from ...time_budget import SITE_EPILOGUE_S
-from ..state.guest_file import Kept
-from ..state.settings import NodeSettings
+from ..state.guest_file import GuestFile
+from ..state.settings import EPILOGUE, PROLOGUE, NodeSettings
 from .agent import Done, order_all
 from .join import channel_to, with_channel
 
-PROLOGUE, EPILOGUE = "prologue", "epilogue"
 LIMIT = 1 << 18
 """Bytes of a script."""
 TOLD = 500
@@ -70,10 +69,10 @@ def ended(done: Done) -> str:
 
 def _run(kind: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, Done]:
     orders = []
-    for kept in with_channel(job_id, start, settings):
-        script = read_script(settings.guest_hooks_dir / (kind if kept.rank == 0 else f"{kind}.parallel"))
+    for guest in with_channel(job_id, start, settings):
+        script = read_script(settings.guest_script(kind, guest.rank))
         if script is not None:
-            orders.append((channel_to(kept, settings), order_of(script, job_id, kept, settings)))
+            orders.append((channel_to(guest, settings), order_of(script, job_id, guest, settings)))
     return order_all(orders, deadline) if orders else {}
 
 
@@ -98,7 +97,7 @@ def read_script(path: pathlib.Path) -> bytes | None:
         return stream.read(LIMIT)
 
 
-def order_of(script: bytes, job_id: str, kept: Kept, settings: NodeSettings) -> str:
+def order_of(script: bytes, job_id: str, guest: GuestFile, settings: NodeSettings) -> str:
     """What the guest's root runs: the script as a program of its own, so that its `#!` line counts.
 
     Besides what the guest was told (`/etc/vtorque/guest.env`) it finds PBS_JOBID, PBS_NODEFILE and VTORQUE_RANK.
@@ -107,7 +106,7 @@ def order_of(script: bytes, job_id: str, kept: Kept, settings: NodeSettings) -> 
     variables = {
         "PBS_JOBID": job_id,
         "PBS_NODEFILE": f"{settings.torque_home}/aux/{job_id}",
-        "VTORQUE_RANK": str(kept.rank),
+        "VTORQUE_RANK": str(guest.rank),
     }
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
     return f"""set -a

@@ -13,7 +13,7 @@ import shlex
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...system.clock import Deadline
 from ...time_budget import ADDITIONS_RESERVE_S
-from ..state.guest_file import Kept
+from ..state.guest_file import GuestFile
 from ..state.settings import NodeSettings
 from .agent import Done, order_all
 from .join import channel_to, guests_of
@@ -44,22 +44,22 @@ def make(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) ->
         VTorqueError: a guest does not answer.
     """
     directory = settings.start_dir(job_id, start)
-    guests = [kept for kept in guests_of(job_id, start, settings) if (directory / kept.name / HAS).exists()]
+    guests = [guest for guest in guests_of(job_id, start, settings) if (directory / guest.name / HAS).exists()]
     if not guests:
         return
     seconds = max(1, int(deadline.left_s(86_400.0)) - ADDITIONS_RESERVE_S)
-    orders = [(channel_to(kept, settings), order_of(job_id, kept, settings, seconds)) for kept in guests]
+    orders = [(channel_to(guest, settings), order_of(job_id, guest, settings, seconds)) for guest in guests]
     faults = [_fault(name, done) for name, done in order_all(orders, deadline).items() if done.status != 0]
     if faults:  # what the user can mend ends the job; the rest would only be tried again
         raise next((fault for fault in faults if isinstance(fault, UserFault)), faults[0])
 
 
-def order_of(job_id: str, kept: Kept, settings: NodeSettings, seconds: int) -> str:
+def order_of(job_id: str, guest: GuestFile, settings: NodeSettings, seconds: int) -> str:
     """What the guest's root runs."""
     variables = {
         "PBS_JOBID": job_id,
         "PBS_NODEFILE": f"{settings.torque_home}/aux/{job_id}",
-        "VTORQUE_RANK": str(kept.rank),
+        "VTORQUE_RANK": str(guest.rank),
     }
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     return f"{exports}exec {PROGRAM} {seconds}\n"
@@ -67,12 +67,12 @@ def order_of(job_id: str, kept: Kept, settings: NodeSettings, seconds: int) -> s
 
 def _fault(name: str, done: Done) -> VTorqueError:
     what = f"metadata in guest {name}"
-    *before, words = [line for line in done.output.splitlines() if line.strip()] or [""]
+    *before, last_line = [line for line in done.output.splitlines() if line.strip()] or [""]
     if done.status in LATE:
-        return UserFault(what, "was not done in time", _tail([*before, words]))
+        return UserFault(what, "was not done in time", _tail([*before, last_line]))
     if done.status == SITES:
-        return SiteFault(what, words, "do guests reach their package sources (guest_may_reach)?")
-    return UserFault(what, words or f"ended with status {done.status}", _tail(before))
+        return SiteFault(what, last_line, "do guests reach their package sources (guest_may_reach)?")
+    return UserFault(what, last_line or f"ended with status {done.status}", _tail(before))
 
 
 def _tail(lines: list[str]) -> str:

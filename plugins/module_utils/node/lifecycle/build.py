@@ -35,7 +35,7 @@ from ..network import addresses, nft_rules
 from ..pool import images
 from ..seed import seed
 from ..state import slots
-from ..state.guest_file import Kept, read_kept, write_kept
+from ..state.guest_file import GuestFile, read_guest_file, write_guest_file
 from ..state.settings import NodeSettings
 from ..storage import overlay as overlays
 from ..storage import shares as sharing
@@ -54,7 +54,7 @@ Step = t.Callable[[str], None]
 @dataclasses.dataclass
 class _Guest:
     spec: GuestSpec
-    kept: Kept
+    guest_file: GuestFile
     directory: pathlib.Path
     timings: Timings
     image: images.Image
@@ -79,13 +79,13 @@ def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[Gu
     directory = settings.start_dir(part.job_id, part.start)
     found = {}
     for path in sorted(directory.iterdir()) if directory.is_dir() else []:
-        kept = read_kept(path)
+        guest_file = read_guest_file(path)
         facts = domains.facts(path.name)
-        if kept is None or facts is None or facts.state != "running" or facts.uuid != kept.uuid:
+        if guest_file is None or facts is None or facts.state != "running" or facts.uuid != guest_file.uuid:
             return ()
         with contextlib.suppress(FileNotFoundError):
             ready = from_dict(GuestFacts, files.read_json(path / "facts.json"))
-            found[(kept.rank, kept.spec_digest)] = ready
+            found[(guest_file.rank, guest_file.spec_digest)] = ready
     wanted = {(spec.rank, _digest(spec, part)) for spec in part.guests}
     return tuple(found[key] for key in sorted(found)) if set(found) == wanted else ()
 
@@ -127,17 +127,18 @@ def make(
     _serve_disks(guests, part, settings, domains, deadline, cores)
     starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
     _all_at_once(starts)
-    step("the wait for " + ", ".join(guest.kept.name for guest in guests))
+    step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
     proven = _wait(guests, settings, domains, deadline)
     if whom and any(guest.spec.rank == 0 for guest in guests):
         # its user's login begins beside the word about the job, with which all others are bound (`join.py`)
         step("the rules of the guests' addresses")
-        nft_rules.bind([_on_bridge(guest, settings, proven[guest.kept.name]) for guest in guests], settings)
+        nft_rules.bind([_on_bridge(guest, settings, proven[guest.guest_file.name]) for guest in guests], settings)
     step("the facts of the guests")
     facts = []
     for guest in guests:
         timings = {phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()}
-        one = GuestFacts(guest.spec.rank, guest.kept.name, guest.kept.mac, proven[guest.kept.name], timings)
+        guest_file = guest.guest_file
+        one = GuestFacts(guest.spec.rank, guest_file.name, guest_file.mac, proven[guest_file.name], timings)
         files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
         facts.append(one)
     wait_for_copy.look_again(part.guests, settings)
@@ -147,7 +148,7 @@ def make(
 
 def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:
     """The proven address of each guest, by its name."""
-    macs = {guest.kept.mac for guest in guests}
+    macs = {guest.guest_file.mac for guest in guests}
     addresses.flush(macs, settings.bridge)
     waiting = [_awaited(guest, len(guests), settings, deadline) for guest in guests]
     until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - GUESTS_RESERVE_S)))
@@ -156,7 +157,7 @@ def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadli
 
 
 def _on_bridge(guest: _Guest, settings: NodeSettings, address: str = "") -> nft_rules.Guest:
-    return nft_rules.Guest(settings.tap_name(guest.kept.slot), guest.kept.mac, address)
+    return nft_rules.Guest(settings.tap_name(guest.guest_file.slot), guest.guest_file.mac, address)
 
 
 def _servers(shared: sharing.Plan) -> list[str]:
@@ -182,14 +183,14 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
     boot = process_id.boot_id()
     guests = []
     for spec, slot in zip(part.guests, given, strict=True):
-        kept = Kept(
+        guest_file = GuestFile(
             spec.rank, slot, settings.guest_name(slot), settings.mac(slot), NEW_UUID.read_text("ascii").strip(),
             secrets.token_hex(16), part.owner.uid, _digest(spec, part), boot, kind_of(spec.distro).name,
         )  # fmt: skip
-        directory = settings.start_dir(part.job_id, part.start) / kept.name
+        directory = settings.start_dir(part.job_id, part.start) / guest_file.name
         make_directory(directory)
-        write_kept(directory, kept)
-        guests.append(_Guest(spec, kept, directory, Timings(), found[spec.image], found[spec.image].boot))
+        write_guest_file(directory, guest_file)
+        guests.append(_Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot))
     return guests
 
 
@@ -220,7 +221,7 @@ def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
 
 def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
     """The disk, and what the guest boots from."""
-    step(f"the disk of {guest.kept.name}")
+    step(f"the disk of {guest.guest_file.name}")
     with guest.timings.phase("disk"):
         if guest.served is not None:
             _put_overlay(guest, settings, deadline)
@@ -245,12 +246,13 @@ def _start(
     shared: sharing.Plan, cores: Cores,
 ) -> None:  # fmt: skip
     """Seed and domain; the guest boots from here on."""
-    directory, kept, spec, image, boot = guest.directory, guest.kept, guest.spec, guest.image, guest.boot
-    step(f"the seed of {kept.name}")
+    directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
+    step(f"the seed of {guest_file.name}")
     with guest.timings.phase("seed"):
-        told = seed.Seed(
-            name=kept.name, instance_id=kept.uuid, mac=kept.mac, distro=spec.distro, job_id=part.job_id,
-            token=kept.token, node_address=here, torque_home=str(settings.torque_home), owner=part.owner,
+        seed_content = seed.Seed(
+            name=guest_file.name, instance_id=guest_file.uuid, mac=guest_file.mac, distro=spec.distro,
+            job_id=part.job_id,
+            token=guest_file.token, node_address=here, torque_home=str(settings.torque_home), owner=part.owner,
             host_key=spec.host_key, authorized_key=spec.authorized_key,
             domain=settings.domain or "", name_servers=_some(settings.name_server),
             search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
@@ -259,20 +261,20 @@ def _start(
         )  # fmt: skip
         if part.additions.any:
             (directory / user_additions.HAS).touch(mode=0o600)
-        seed.write_iso(seed.render(told, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
+        seed.write_iso(seed.render(seed_content, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
         write_known_hosts(directory / "known_hosts", spec.host_key.public)
-    step(f"the start of {kept.name}")
+    step(f"the start of {guest_file.name}")
     with guest.timings.phase("start"):
         settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         (directory / "console.log").touch(mode=0o600)
         xml = render_xml(
             DomainSpec(
-                name=kept.name, uuid=kept.uuid, job_id=part.job_id, start=part.start, owner=part.owner.user,
+                name=guest_file.name, uuid=guest_file.uuid, job_id=part.job_id, start=part.start, owner=part.owner.user,
                 rank=spec.rank, node=settings.node_name, hypervisor=spec.hypervisor, arch=spec.arch,
                 ram_mib=spec.ram_mib, vcpus=spec.vcpus, disk=directory / "disk.qcow2", image=image.path,
                 image_format=image.format, seed=directory / "seed.iso", console=directory / "console.log",
-                agent=settings.agent_socket(kept.slot), bridge=settings.bridge,
-                tap=settings.tap_name(kept.slot), mac=kept.mac, boot_mode=boot.mode, kernel=boot.kernel,
+                agent=settings.agent_socket(guest_file.slot), bridge=settings.bridge,
+                tap=settings.tap_name(guest_file.slot), mac=guest_file.mac, boot_mode=boot.mode, kernel=boot.kernel,
                 initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
                 network_filter=settings.network_filter, virtiofs=guest.virtiofs, cores=written(cores),
                 plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
@@ -281,17 +283,17 @@ def _start(
             site_dir=settings.template_dir, compiled=settings.compiled_dir,
         )  # fmt: skip
         files.write(directory / "domain.xml", xml)
-        step(f"the start of {kept.name} by libvirt")
+        step(f"the start of {guest_file.name} by libvirt")
         try:
             domains.create(xml)
-            domains.limit_memory(kept.name, memory.limit_mib(spec, settings.host_ram_mib))
+            domains.limit_memory(guest_file.name, memory.limit_mib(spec, settings.host_ram_mib))
         except VTorqueError as error:
             # a guest that cannot start because what serves it has ended proves nothing of this node
             if guest.served and str(guest.served[0]) in str(error):
-                raise SiteFault(f"the qemu-nbd of the image of {kept.name} has ended", str(error)) from None
+                raise SiteFault(f"the qemu-nbd of the image of {guest_file.name} has ended", str(error)) from None
             for tag, socket in guest.virtiofs:
-                if virtiofsd.is_missed(str(error), socket) and (words := virtiofsd.last_words(directory, tag)):
-                    raise SiteFault(f"virtiofsd of {kept.name} has ended", words) from None
+                if virtiofsd.is_missed(str(error), socket) and (log_tail := virtiofsd.last_words(directory, tag)):
+                    raise SiteFault(f"virtiofsd of {guest_file.name} has ended", log_tail) from None
             raise
 
 
@@ -357,14 +359,14 @@ def _awaited(guest: _Guest, count: int, settings: NodeSettings, deadline: Deadli
     expected: tuple[addresses.Candidate, ...] = ()
     if settings.ip_to_mac_script is not None:
         address = addresses.ask_static_map(
-            settings.ip_to_mac_script, settings.node_name, count, guest.kept.slot, deadline
+            settings.ip_to_mac_script, settings.node_name, count, guest.guest_file.slot, deadline
         )
         expected = (addresses.Candidate(address, "static map"),)
-    console = Console(guest.directory / "console.log", guest.kept.token)
+    console = Console(guest.directory / "console.log", guest.guest_file.token)
     if kind_of(guest.spec.distro).linux:
         ask: t.Callable[[str, float], Probe] = functools.partial(
             SshProbe, settings.ssh, guest.directory / "known_hosts"
         )  # fmt: skip
     else:
-        ask = functools.partial(OsvProbe, guest.kept.token)
-    return Awaited(guest.kept.name, guest.kept.mac, ask, console, guest.timings, expected)
+        ask = functools.partial(OsvProbe, guest.guest_file.token)
+    return Awaited(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected)

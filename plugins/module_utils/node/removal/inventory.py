@@ -26,7 +26,7 @@ from ..network import nft_rules
 from ..network.addresses import SYS_NET
 from ..state import qemu_user, slots
 from ..state.directories import entries, guest_directories
-from ..state.guest_file import read_kept
+from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
 from ..storage import user_disk, virtiofsd
 
@@ -183,13 +183,13 @@ def _guests_here(settings: NodeSettings) -> dict[tuple[str, str], _Guest]:
     """As their directories tell, where only root writes."""
     found = {}
     for directory in guest_directories(settings.guests_dir):
-        kept, disk_uid = None, None
+        guest_file, disk_uid = None, None
         # what one cannot say of its processes keeps no other from going: it is found by its directory itself
         with contextlib.suppress(OSError):
-            kept = read_kept(directory)
+            guest_file = read_guest_file(directory)
         with contextlib.suppress(OSError):
             disk_uid = (directory / "disk.qcow2").lstat().st_uid
-        found[directory.parent.name, directory.name] = _Guest(kept.owner_uid if kept else None, disk_uid)
+        found[directory.parent.name, directory.name] = _Guest(guest_file.owner_uid if guest_file else None, disk_uid)
     return found
 
 
@@ -252,7 +252,7 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     Raises:
         NodeFault: a qemu did not end, which still writes into its disk.
     """
-    told: dict[int, bool] = {}
+    signalled: dict[int, bool] = {}
     with contextlib.ExitStack() as handles:
         killed: list[ProcessHandle] = []
         known = _Known(qemu_user.remembered(settings), _guests_here(settings))
@@ -266,10 +266,10 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
                     killed.append(handles.enter_context(handle))
                     handle.send(signal.SIGKILL)
         late = {handle.pid for handle in wait_all(killed, Deadline.after(KILLED_END_S))}
-        told = {handle.pid: True for handle in killed if handle.pid not in late}
+        signalled = {handle.pid: True for handle in killed if handle.pid not in late}
         for pid in sorted(late):
             with contextlib.suppress(OSError):
                 if _uid(PROC / str(pid)) not in users:
                     raise NodeFault(f"process {pid} of {key}", f"did not end within {KILLED_END_S:.0f} s of a KILL")
-            told[pid] = False
-    return told
+            signalled[pid] = False
+    return signalled

@@ -70,15 +70,15 @@ def program(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
 
 def _known(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
     """Like `program`, asked once since the node has booted and had this very file."""
-    kept = settings.run_dir / "virtiofsd.json"
+    cache_file = settings.run_dir / "virtiofsd.json"
     files = [_file(path) for path in settings.virtiofsd if path.exists()]
     with contextlib.suppress(OSError, VTorqueError, KeyError):
-        was = files_module.read_json(kept)
+        was = files_module.read_json(cache_file)
         if files and was["file"] == files[0]:
             return pathlib.Path(was["file"][0]), bool(was["in_c"])
     path, in_c = program(settings)
     with contextlib.suppress(VTorqueError):  # it is asked again
-        files_module.write(kept, json.dumps({"file": _file(path), "in_c": in_c}))
+        files_module.write(cache_file, json.dumps({"file": _file(path), "in_c": in_c}))
     return path, in_c
 
 
@@ -136,26 +136,26 @@ def start(
     path, in_c = _known(settings)
     place = guest / f"{tag}.sock"
     with qemu_socket.listening(place, qemu) as listening:
-        said = os.open(guest / f"{tag}.log", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        log_descriptor = os.open(guest / f"{tag}.log", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
-            child = _Child(owner, directory, listening.fileno(), said, confined=in_c, cores=cores)
+            child = _Child(owner, directory, listening.fileno(), log_descriptor, confined=in_c, cores=cores)
             child.run(
                 path, command(path, in_c, 3, directory, guest, tag), Deadline.after(deadline.left_s(VIRTIOFSD_START_S))
             )
         finally:
-            os.close(said)
+            os.close(log_descriptor)
     return place
 
 
 @leaves_nothing
-def is_missed(words: str, socket: pathlib.Path) -> bool:
+def is_missed(output: str, socket: pathlib.Path) -> bool:
     """Does a hypervisor that did not start complain of a virtiofsd?  One that ends for another reason ends it too.
 
     Args:
-        words: of libvirt's error, which repeats qemu's.
+        output: of libvirt's error, which repeats qemu's.
         socket: at which the virtiofsd was to be found.
     """
-    return str(socket) in words or "vhost" in words or "chr-vu-" in words
+    return str(socket) in output or "vhost" in output or "chr-vu-" in output
 
 
 @leaves_nothing
@@ -174,30 +174,30 @@ class _Child:
     """
 
     def __init__(
-        self, owner: Owner, directory: str, listening: int, said: int, *, confined: bool, cores: Cores
+        self, owner: Owner, directory: str, listening: int, log_descriptor: int, *, confined: bool, cores: Cores
     ) -> None:
         self.owner = owner
         self.directory = directory
         self.listening = listening
-        self.said = said
+        self.log_descriptor = log_descriptor
         self.confined = confined
         self.cores = cores
         self.gids = [owner.gid, *(group.gid for group in owner.groups if group.gid > 0)]
 
-    def run(self, path: pathlib.Path, words: list[str], deadline: Deadline) -> None:
+    def run(self, path: pathlib.Path, argv: list[str], deadline: Deadline) -> None:
         """Until it has become virtiofsd; see `start` for what is raised."""
-        telling, told = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        telling, ready_pipe = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(path, words, parent, telling[1], told[0])
+            self._become(path, argv, parent, telling[1], ready_pipe[0])
         os.close(telling[1])
-        os.close(told[0])
+        os.close(ready_pipe[0])
         try:
             words_of_child = self._hear(telling[0], deadline)
             if words_of_child == b"mapped?":
                 self._map(pid)
-                os.write(told[1], b"!")
+                os.write(ready_pipe[1], b"!")
                 # nothing more is said when it has become virtiofsd
                 words_of_child = self._hear(telling[0], deadline)
         except BaseException:
@@ -206,7 +206,7 @@ class _Child:
             raise
         finally:
             os.close(telling[0])
-            os.close(told[1])
+            os.close(ready_pipe[1])
         if words_of_child:
             os.waitpid(pid, 0)
             what, _blank, number = words_of_child.decode().rpartition(" ")
@@ -235,7 +235,7 @@ class _Child:
         hint = "virtiofsd needs user namespaces here" if what == "namespace" else ""
         raise NodeFault("virtiofsd could not be started", f"{what}: {why}", hint)
 
-    def _become(self, path: pathlib.Path, words: list[str], parent: int, telling: int, told: int) -> t.NoReturn:
+    def _become(self, path: pathlib.Path, argv: list[str], parent: int, telling: int, ready: int) -> t.NoReturn:
         """The child's whole life before it is virtiofsd."""
         what = "descriptors"
         try:
@@ -245,7 +245,7 @@ class _Child:
             nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             listening = os.dup2(self.listening, 3) if self.listening != 3 else 3
             os.set_inheritable(listening, True)
-            for number, source in enumerate((nothing, self.said, self.said)):
+            for number, source in enumerate((nothing, self.log_descriptor, self.log_descriptor)):
                 os.dup2(source, number)
             os.chdir("/")
             _raise_limit()
@@ -255,7 +255,7 @@ class _Child:
                 what = "namespace"
                 _check(_libc().unshare(_NEWUSER))
                 os.write(telling, b"mapped?")
-                if not os.read(told, 1):
+                if not os.read(ready, 1):
                     os._exit(1)
             what = "ids"
             prctl.keep_capabilities()
@@ -273,7 +273,7 @@ class _Child:
             what = "program"
             os.setsid()
             signals.die_with_nobody()
-            os.execve(path, words, USER_TOOL_ENVIRONMENT)  # noqa: S606 - no shell is wanted
+            os.execve(path, argv, USER_TOOL_ENVIRONMENT)  # noqa: S606 - no shell is wanted
         except OSError as error:
             os.write(telling, f"{what} {error.errno or errno.EIO}".encode())
         finally:

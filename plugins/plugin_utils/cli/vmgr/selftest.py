@@ -111,9 +111,9 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
             trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts))
             more = ["-q", call.queue] if call.queue else []
             selftest_call.submit(trials[-1], _vsub(policy), selftest.small_request(policy, call.image), who, more)
-        with waiting(wanted=not call.json) as told:
-            selftest_call.wait(trials, batch, call.timeout, told)
-            told("waiting for output and records")
+        with waiting(wanted=not call.json) as report:
+            selftest_call.wait(trials, batch, call.timeout, report)
+            report("waiting for output and records")
             proven = [
                 selftest_call.report(trial, _expected(trial, policy, here, who, nodes), job_record.RECORDS)
                 for trial in trials
@@ -136,10 +136,10 @@ def _take_back(trials: t.Sequence[selftest_call.Trial], batch: BatchSystem, why:
         signal.signal(number, signal.SIG_IGN)
     deleted = selftest_call.take_back(trials, batch)
     left = [trial.job_id for trial in trials if trial.job_id and not trial.ended and trial.job_id not in deleted]
-    words = [f"deleted: {', '.join(deleted)}"] if deleted else []
-    words += [f"not deleted: qdel {' '.join(left)}"] if left else []
-    if words or why == "interrupted":
-        print(f"vmgr: selftest: {why}{': ' if words else ''}{'; '.join(words)}", file=sys.stderr)
+    parts = [f"deleted: {', '.join(deleted)}"] if deleted else []
+    parts += [f"not deleted: qdel {' '.join(left)}"] if left else []
+    if parts or why == "interrupted":
+        print(f"vmgr: selftest: {why}{': ' if parts else ''}{'; '.join(parts)}", file=sys.stderr)
 
 
 def _user(name: str | None) -> pwd.struct_passwd:

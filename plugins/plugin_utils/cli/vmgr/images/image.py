@@ -6,19 +6,13 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
 import typing as t
 
-from .....module_utils.errors import VTorqueError
 from .....module_utils.job.config.parameters import Policy
 from .....module_utils.job.records.image_usage import last_uses
-from .....module_utils.job.request.request import DISTROS
-from .....module_utils.node.pool import images
-from .....module_utils.text import format_disk_bytes, printable
-from ...output.json_output import add_json, tell
-from ...output.tables import Row, shown, table
-from . import image_changes, image_profile, image_push, image_trial
-from .image_facts import facts, moment
+from ....bridge.node_settings import configuration_of
+from ...output.json_output import add_json
+from . import image_changes, image_facts, image_list, image_profile, image_push, image_trial
 
 HELP = "images that VM jobs can boot"
 LIST_EPILOG = """\
@@ -86,9 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ("list", "show", "add", "update", "delete", "verify", "push", "profile")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
 
-    def verb(name: str, words: str, epilog: str = "") -> argparse.ArgumentParser:
+    def verb(name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
         own: argparse.ArgumentParser = verbs.add_parser(
-            name, help=words, description=f"{words[0].upper()}{words[1:]}.", epilog=epilog,
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
         add_json(own)
@@ -104,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     update.add_argument("name", metavar="NAME", help="an image of the pool, without a revision")
     update.add_argument("file", metavar="FILE", nargs="?", help="its new disk (the same one)")
     for own in (add, update):
-        _add_facts(own)
+        image_facts.add_arguments(own)
         image_trial.add_arguments(own)
     delete = verb("delete", "take an image out of the pool, as root", DELETE_EPILOG)
     delete.add_argument("name", metavar="NAME", help="the image, with its revision where it has several")
@@ -115,17 +109,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile = verb("profile", "where the seconds of its boot go, as root", image_profile.EPILOG)
     image_profile.add_arguments(profile)
     image_push.add_arguments(verb("push", "have nodes copy an image before jobs want it, as root", image_push.EPILOG))
-
-
-def _add_facts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--description", metavar="TEXT", help="what people read about it")
-    parser.add_argument("--distro", choices=DISTROS, help="its family (as NAME begins)")
-    parser.add_argument("--arch", metavar="ARCH", help="its architecture (this machine's)")
-    parser.add_argument("--format", choices=images.FORMATS, help="what FILE is (told from its header)")
-    parser.add_argument("--boot", choices=("bios", "uefi"), help="how it boots (bios)")
-    parser.add_argument("--kernel", metavar="FILE", help="it boots this kernel, kept beside its disk")
-    parser.add_argument("--initrd", metavar="FILE", help="of that kernel")
-    parser.add_argument("--cmdline", metavar="TEXT", help="of that kernel")
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
@@ -141,60 +124,11 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     Raises:
         VTorqueError: it could not be done, and nothing was changed.
     """
-    policy = load()
+    configuration = configuration_of(load())
     if call.verb in ("add", "update", "delete", "verify"):
-        return image_changes.VERBS[call.verb](call, policy)
+        return image_changes.VERBS[call.verb](call, configuration)
     if call.verb == "push":
-        return image_push.run(call, policy)
+        return image_push.run(call, configuration)
     if call.verb == "profile":
-        return image_profile.run(call, policy)
-    pool = pathlib.Path(policy.vm_img_dir)
-    used = last_uses()
-    if call.verb == "list":
-        found = images.list_images(pool)
-        if call.json:
-            tell(call, [_whole(name, image, used) for name, image in found])
-        else:
-            table([_row(name, image, used) for name, image in found])
-        return 0
-    show(call, facts(images.find(call.name, pool), used))
-    return 0
-
-
-def show(call: argparse.Namespace, found: Row) -> None:
-    """One image, for people or programs.
-
-    Args:
-        call: the arguments.
-        found: see `facts`.
-    """
-    if call.json:
-        tell(call, found)
-        return
-    for name, value in {**found, "last_use": moment(found["last_use"], "%Y-%m-%d %H:%M")}.items():
-        print(f"{name:<14} {printable(shown(value))}")
-
-
-def _whole(name: str, image: images.Image | VTorqueError, used: t.Mapping[str, float]) -> Row:
-    known = facts(image, used) if isinstance(image, images.Image) else {}
-    row = _row(name, image, used)
-    del row["last use"]
-    return {**row, **known, "wrong": row["wrong"]}
-
-
-def _row(name: str, image: images.Image | VTorqueError, used: t.Mapping[str, float]) -> Row:
-    row = dict.fromkeys(("name", "distro", "arch", "boot", "size", "created", "last use", "description", "wrong"), "")
-    row["name"] = name
-    if isinstance(image, VTorqueError):
-        return {**row, "wrong": printable(str(image))}
-    record = image.record
-    return {
-        **row,
-        "distro": image.distro,
-        "arch": image.arch,
-        "boot": image.boot.mode if record else "",
-        "size": format_disk_bytes(image.virtual_bytes),
-        "created": str(record.get("created", ""))[:10],
-        "last use": moment(used.get(name), "%Y-%m-%d"),
-        "description": printable(str(record.get("description", ""))),
-    }
+        return image_profile.run(call, configuration.settings)
+    return image_list.VERBS[call.verb](call, configuration.settings.pool, last_uses())

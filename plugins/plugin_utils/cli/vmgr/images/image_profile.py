@@ -12,8 +12,8 @@ import typing as t
 
 from .....module_utils.errors import UserFault
 from .....module_utils.guest_kinds import kind_of
-from .....module_utils.job.config.parameters import Policy
 from .....module_utils.node.pool import images
+from .....module_utils.node.state.settings import NodeSettings
 from .....module_utils.node.trial import boot, boot_profile
 from .....module_utils.node.trial.report import report_of
 from .....module_utils.system.clock import Deadline
@@ -56,12 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser)
 
 
-def run(call: argparse.Namespace, policy: Policy) -> int:
+def run(call: argparse.Namespace, settings: NodeSettings) -> int:
     """Boot the image, and show where the time went.
 
     Args:
         call: the arguments.
-        policy: the site's.
+        settings: of this host.
 
     Returns:
         The exit status.
@@ -71,12 +71,12 @@ def run(call: argparse.Namespace, policy: Policy) -> int:
     """
     if os.geteuid() != 0:
         raise UserFault("profile", "boots a guest, and only root may", "call it as root")
-    image = images.find(call.name, pathlib.Path(policy.vm_img_dir))
+    image = images.find(call.name, settings.pool)
     if not kind_of(image.distro).linux:
         raise UserFault(f"image {image.name}", f"a guest of {image.distro} has no cloud-init that could report")
     with waiting(wanted=not call.json) as say, ended_in_order():
         seen = boot.boot(
-            image, policy.libvirt_uri, Deadline.after(call.boot_timeout), allow_emulation=policy.allow_emulation,
+            image, settings.libvirt_uri, Deadline.after(call.boot_timeout), allow_emulation=settings.allow_emulation,
             tell=say,
         )  # fmt: skip
     profile = boot_profile.profile_of(seen, report_of(seen))

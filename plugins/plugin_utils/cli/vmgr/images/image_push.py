@@ -8,16 +8,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import pathlib
 import typing as t
 
 from .....module_utils.errors import UserFault
-from .....module_utils.job.admission.resolve import host_matches
-from .....module_utils.job.batch.registry import open_batch
-from .....module_utils.job.config.parameters import Policy
 from .....module_utils.node.cache.copies import sources_of
 from .....module_utils.node.pool import images
-from ....bridge.node_settings import host_name
+from ....bridge.node_settings import Configuration
+from ....site.compute_nodes import list_nodes
 from ....site.image_push import HERE, SILENT, push
 from ...output.json_output import tell
 from ...output.node_names import expanded, folded
@@ -26,7 +23,6 @@ from ...output.progress import waiting
 if t.TYPE_CHECKING:
     from ....site.image_push import Brought
 
-BATCH_S = 10.0
 FAILED, UNASKED = 1, 4
 EPILOG = """\
 Each node copies the image out of the pool by itself, verified, at no more than cache_rate; 32 nodes at once.  Jobs with
@@ -59,12 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fs-type", choices=("local", "ramdisk"), default="local", help="where to (%(default)s)")
 
 
-def run(call: argparse.Namespace, policy: Policy) -> int:
+def run(call: argparse.Namespace, configuration: Configuration) -> int:
     """Bring an image to nodes.
 
     Args:
         call: the arguments.
-        policy: the site's.
+        configuration: of the site.
 
     Returns:
         The exit status.
@@ -75,20 +71,21 @@ def run(call: argparse.Namespace, policy: Policy) -> int:
     """
     if os.geteuid() != 0:
         raise UserFault("image push", "reaches nodes as root", "call it as root")
-    image = images.find(call.name, pathlib.Path(policy.vm_img_dir))
+    policy = configuration.policy
+    image = images.find(call.name, configuration.settings.pool)
     sources_of(image)
-    nodes = expanded(call.nodes) if call.nodes is not None else _all_nodes(policy)
+    nodes = expanded(call.nodes) if call.nodes is not None else list_nodes(policy)
     latest: dict[str, str] = {}
     with waiting(wanted=not call.json) as say:
 
-        def told(node: str, words: str) -> None:
-            latest[node] = words
+        def report(node: str, text: str) -> None:
+            latest[node] = text
             have = sum(state == HERE for state in latest.values())
-            say(f"{have} of {len(nodes)} nodes have {image.name}; {node}: {words}")
+            say(f"{have} of {len(nodes)} nodes have {image.name}; {node}: {text}")
 
         brought = push(
             image.name, nodes, fs_type=call.fs_type, ssh_timeout_s=float(policy.ssh_timeout),
-            prefix=policy.prefix_nodes, told=told,
+            prefix=policy.prefix_nodes, report=report,
         )  # fmt: skip
     if call.json:
         tell(call, [{"image": image.name, **dataclasses.asdict(one)} for one in brought])
@@ -99,18 +96,10 @@ def run(call: argparse.Namespace, policy: Policy) -> int:
     return 0 if all(one.state == HERE for one in brought) else FAILED
 
 
-def _all_nodes(policy: Policy) -> tuple[str, ...]:
-    front_end = host_matches(policy.regex_fe, host_name())
-    nodes = tuple(node.name for node in open_batch(policy, front_end=front_end, timeout_s=BATCH_S).nodes())
-    if not nodes:
-        raise UserFault("no node", "is known to the batch system")
-    return nodes
-
-
 def _show(image: str, brought: t.Sequence[Brought]) -> None:
     """Nodes that agree together."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in brought:
         alike.setdefault((one.state, one.words), []).append(one.node)
-    for (state, words), nodes in alike.items():
-        print(f"{folded(nodes)}: {image} is here" if state == HERE else f"{folded(nodes)}: {state}: {words}")
+    for (state, text), nodes in alike.items():
+        print(f"{folded(nodes)}: {image} is here" if state == HERE else f"{folded(nodes)}: {state}: {text}")

@@ -14,7 +14,7 @@ import typing as t
 
 from .....module_utils.errors import ImageFault
 from .....module_utils.guest_kinds import kind_of
-from .....module_utils.job.config.parameters import Policy
+from .....module_utils.node.state.settings import NodeSettings
 from .....module_utils.node.trial import boot
 from .....module_utils.node.trial.report import report_of
 from .....module_utils.system.clock import Deadline
@@ -67,13 +67,13 @@ class Trial:
 
     Args:
         call: the arguments.
-        policy: the site's.
+        settings: of this host.
         before: what must be done before anything can be shown.
     """
 
-    def __init__(self, call: argparse.Namespace, policy: Policy, before: t.Callable[[], None]) -> None:
+    def __init__(self, call: argparse.Namespace, settings: NodeSettings, before: t.Callable[[], None]) -> None:
         self.call = call
-        self.policy = policy
+        self.settings = settings
         self.before = before
         self.report: Report | None = None
         self.not_tried = "it was not asked for"
@@ -96,8 +96,8 @@ class Trial:
         try:
             with waiting(wanted=not self.call.json) as say, ended_in_order():
                 seen = boot.boot(
-                    image, self.policy.libvirt_uri, Deadline.after(self.call.boot_timeout),
-                    allow_emulation=self.policy.allow_emulation, tell=say,
+                    image, self.settings.libvirt_uri, Deadline.after(self.call.boot_timeout),
+                    allow_emulation=self.settings.allow_emulation, tell=say,
                 )  # fmt: skip
         except boot.NotTried as error:
             self.not_tried = f"{error.why} ({error.hint})" if error.hint else error.why
@@ -109,9 +109,9 @@ class Trial:
         if self.call.json:
             tell(self.call, {"added": False, "trial": self.to_dict()})
         bad = [finding for finding in self.report.findings if finding.state == BAD]
-        words = "; ".join(f"{finding.check}: {finding.found}" for finding in bad)
+        problem = "; ".join(f"{finding.check}: {finding.found}" for finding in bad)
         raise ImageFault(
-            f"image {self.call.name} was not added", f"no job could run in it: {words}", "--force adds it nonetheless"
+            f"image {self.call.name} was not added", f"no job could run in it: {problem}", "--force adds it nonetheless"
         )
 
     def show(self) -> None:
@@ -137,9 +137,9 @@ class Trial:
         return {"booted": True, **self.report.to_dict()}
 
 
-def _cut(words: str) -> str:
-    words = printable(words)
-    return words if len(words) <= _SHOWN_WORDS else f"...{words[-_SHOWN_WORDS:]}"
+def _cut(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= _SHOWN_WORDS else f"...{text[-_SHOWN_WORDS:]}"
 
 
 @contextlib.contextmanager
