@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
+import pathlib
 import re
 import time
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab.torque import attributes, directives, job, look, nodes, options, resources, show, submit, trial
+from lab.torque import attributes, directives, job, jobfiles, look, nodes, options, resources, show, submit, trial
 from lab.torque.errors import RequestError
 from lab.torque.options import UsageError
 
@@ -340,3 +343,23 @@ def test_comma_of_v_is_not_protected(text: str) -> None:
     """qsub: invalid -v syntax."""
     with pytest.raises(UsageError):
         submit.split_list(text)
+
+
+def test_stream_of_a_user_is_opened_without_creating_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where fs.protected_regular is 2, as systemd sets it, the kernel lets root have no O_CREAT on a user's file there."""
+    real = os.open
+
+    def protected(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and not flags & os.O_EXCL and os.path.exists(path):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", protected)
+    files, account = jobfiles.JobFiles(tmp_path), jobfiles.Account("me", os.getuid(), os.getgid(), (), "/", "/bin/sh")
+    files.make_home()
+    for text in (b"of the job", b", of its epilogue"):
+        with os.fdopen(files.open_stream(a_job(), jobfiles.OUT, account), "wb") as stream:
+            stream.write(text)
+    assert files.stream(a_job(), jobfiles.OUT).read_bytes() == b"of the job, of its epilogue"

@@ -129,8 +129,13 @@ class JobFiles:
 
     def open_stream(self, job: Job, kind: str, account: Account) -> int:
         """A descriptor of .OU or .ER, made as the user's 0600 file when it is not there."""
-        path = self.stream(job, kind)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        path, flags = self.stream(job, kind), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        except (
+            FileExistsError
+        ):  # not by O_CREAT: where fs.protected_regular is 2, root has no such way to a user's file
+            descriptor = os.open(path, flags)
         os.fchown(descriptor, account.uid, account.gid)
         os.fchmod(descriptor, 0o600)
         return descriptor
