@@ -16,8 +16,6 @@ import sys
 import time
 import typing as t
 
-from ansible import constants
-
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
@@ -25,9 +23,8 @@ from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
 from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
-from ..module_utils.time_budget import NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages
-from ..plugin_utils.faststart import early_login
+from ..plugin_utils.faststart import ansible_internals, early_login
 from ..plugin_utils.play import node_socket
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
 from ..plugin_utils.play.job_map import hosts_of, map_of
@@ -43,6 +40,13 @@ from ..plugin_utils.play.start_files import (
     read_guests,
     read_plan,
 )
+
+MARGIN_S = 2.0
+"""What the node answers must still cross the connection and be recorded."""
+MANY, CONNECTION_S = 512, 10
+"""Nodes at a time, and seconds for a connection, where Ansible does not say it (`templates/ansible.cfg.j2` does)."""
+PATIENCE_S = 10.0
+"""For the other nodes once one has failed: that all fail alike tells of an image, not of a node."""
 
 
 class ActionModule(JobAction):
@@ -90,7 +94,7 @@ class ActionModule(JobAction):
     ) -> Outcome:  # fmt: skip
         with contextlib.ExitStack() as stack:
             calls: list[NodeCall] = []
-            for some in in_turn(list(parts), int(_setting("DEFAULT_FORKS"))):
+            for some in in_turn(list(parts), ansible_setting("DEFAULT_FORKS", MANY)):
                 new = [stack.enter_context(self._call(place, parts[name], prefix)) for name in some]
                 made = [call.node for call in calls]
                 answers = self._ask(place, "present", new, parts, made)
@@ -121,7 +125,7 @@ class ActionModule(JobAction):
         program = program_of(prefix)
         if variables.get("ansible_connection", "ssh") != "local":
             host = str(variables.get("ansible_host", part.node))
-            command = ssh_command(program, host, int(_setting("DEFAULT_TIMEOUT")))
+            command = ssh_command(program, host, ansible_setting("DEFAULT_TIMEOUT", CONNECTION_S))
             return NodeCall(part.node, command, far=True)
         begun = asked_already(place, part) if part.do == "present" and prefix is None else None
         return NodeCall(part.node, local_command(program), begun)
@@ -152,8 +156,8 @@ class ActionModule(JobAction):
 
         for call in calls:
             call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
-        timeout_s = max(part.timeout_s for part in parts.values()) + NODE_ANSWER_MARGIN_S
-        patience_s = OTHER_NODES_S if what == "present" else float("inf")
+        timeout_s = max(part.timeout_s for part in parts.values()) + MARGIN_S
+        patience_s = PATIENCE_S if what == "present" else float("inf")
         errors = hear_all(calls, read, Deadline.after(timeout_s), patience_s=patience_s)
         # a host that stays bare has booted no image
         booted = [node for node in (*made, *answers) if parts[node].guests] if what == "present" else []
@@ -170,30 +174,31 @@ class ActionModule(JobAction):
             timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else 60.0
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
-                job_map = map_of(plan, hosts, call.node, timeout_s)
-                call.say(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
+                told = map_of(plan, hosts, call.node, timeout_s)
+                call.say(json.dumps(form.to_dict(told), ensure_ascii=True).encode("ascii"))
 
-            # a broken configuration is the shell's to meet, which tells it
-            policy, broken = policy_file.load_usable(lambda: policy_file.load(self._config))
-            late = early_login.site_speaks_first(policy)
-            if broken is None and not late:
-                early_login.begin(place, plan, bare, policy)
+            late = early_login.site_speaks_first(self._config)
+            if not late:
+                early_login.begin(place, plan, bare, self._config)
 
             def read(node: str, reply: Reply) -> None:
                 part = messages.NodePart.removal(place.job_id, place.start, node, 0.0)
                 answer = read_answer(part, reply.status, reply.output, reply.complaint)
                 keep_updates(place, node, answer.updates)
 
-            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
-            if broken is None and late:
-                early_login.begin(place, plan, bare, policy)
+            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
+            if late:
+                early_login.begin(place, plan, bare, self._config)
             for call in calls:  # all of them end now, and not one after the other
                 call.hang_up()
 
 
-def _setting(name: str) -> t.Any:
-    """Of Ansible's own configuration, which makes its names when it is loaded."""
-    return getattr(constants, name)
+def ansible_setting(name: str, otherwise: int) -> int:
+    """Return a number of Ansible's own configuration; where this Ansible has no such setting, another."""
+    try:
+        return int(ansible_internals.setting(name))
+    except ansible_internals.AnsibleChanged:
+        return otherwise
 
 
 def in_turn(names: list[str], at_once: int) -> t.Iterator[list[str]]:
@@ -275,7 +280,7 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     else:
         text = environment.get("VTORQUE_DEADLINE", "")
         try:
-            left = float(text) - time.monotonic() - NODE_ANSWER_MARGIN_S
+            left = float(text) - time.monotonic() - MARGIN_S
         except ValueError:
             raise VTorqueError(
                 f"VTORQUE_DEADLINE={text[:40]!r}", "not seconds of the monotonic clock, and no timeout is given"

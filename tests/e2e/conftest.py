@@ -31,6 +31,9 @@ BY_ROLES = bool(os.environ.get("VTORQUE_BY_ROLES"))
 JOB_TIMEOUT_S = 900
 """What ends a test that hangs; no test measures time, and software emulation on a busy machine takes its own."""
 
+WAYS = ("fast", "straight")
+"""How a start begins (`fast_start`): a module with `START_WAYS = cases(WAYS, ...)` has each of its tests both ways."""
+
 Result = subprocess.CompletedProcess
 
 
@@ -247,6 +250,25 @@ def site() -> t.Iterator[Site]:
     yield here
     if not was_up and not os.environ.get("VTORQUE_KEEP_LAB"):
         here.run("down")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have the tests of a module that asks for it start their jobs both ways."""
+    if ways := getattr(metafunc.module, "START_WAYS", ()):
+        metafunc.parametrize("start_way", ways, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def start_way(request: pytest.FixtureRequest) -> t.Iterator[str]:
+    """How the starts of jobs begin on all nodes of the lab."""
+    way = getattr(request, "param", "fast")
+    if way == "fast":
+        yield way
+        return
+    from . import trouble  # which imports this module
+
+    with trouble.changed(request.getfixturevalue("site"), fast_start=False):
+        yield way
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,10 @@ import typing as t
 
 import pytest
 
-from .conftest import Site
+from .conftest import WAYS, Site, cases
 from .trouble import changed, check_held, drop
+
+START_WAYS = cases(WAYS, "fast")
 
 GUESTS = "vcpus=3,ram=192M,vms_per_node=2"
 LOOK = """#!/bin/sh

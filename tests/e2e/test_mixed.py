@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from .conftest import Site
+from .conftest import WAYS, Site, cases
 from .test_endings import lost
 from .trouble import (
     NODES,
@@ -25,6 +25,8 @@ from .trouble import (
     revive,
     wait_in_guest,
 )
+
+START_WAYS = cases(WAYS, "fast")
 
 VM_NODE, BARE = "cn1", "cn2"
 MIXED = ("-l", f"nodes={VM_NODE}:ppn=2+{BARE}:ppn=2", "-vm", "vcpus=1,ram=192M,nodes=1")

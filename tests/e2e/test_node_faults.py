@@ -12,7 +12,7 @@ import dataclasses
 
 import pytest
 
-from .conftest import Site
+from .conftest import WAYS, Site, cases
 from .terminal import Terminal
 from .trouble import (
     CONFIG,
@@ -30,6 +30,8 @@ from .trouble import (
     revive,
     sweep,
 )
+
+START_WAYS = cases(WAYS, "fast")
 
 
 def test_job_runs_on_another_node_and_the_note_is_taken_back(site: Site) -> None:

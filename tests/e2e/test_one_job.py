@@ -9,8 +9,10 @@ import re
 
 import pytest
 
-from .conftest import Site, cases
+from .conftest import WAYS, Site, cases
 from .trouble import end_by_term, wait_in_guest
+
+START_WAYS = cases(WAYS, "fast")
 
 
 def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:

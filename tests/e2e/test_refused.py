@@ -14,8 +14,10 @@ import typing as t
 
 import pytest
 
-from .conftest import Site, cases
+from .conftest import WAYS, Site, cases
 from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, check_refused, drop, encoded, forge, image, request
+
+START_WAYS = cases(WAYS, "fast")
 
 REFUSED = {
     "-vm vcpu=4": ["vcpu", "did you mean vcpus?"],

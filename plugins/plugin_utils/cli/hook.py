@@ -14,6 +14,7 @@ import sys
 
 from ...module_utils.system import cgroup
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
+from ..faststart import mark
 from ..faststart.spawn import EarlyProgram, begin
 
 TYPE_CHECKING = False
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NODE = (sys.executable, "-I", "-m", f"{__package__}.vtorque_node")
-SETTINGS = "/run/vtorque/ansible.cfg"
-"""Ansible's, left by an earlier job: with them it can load too, and hear the node (`job/hooks/ansible_process.py`)."""
 EARLY = "--early"
 JOB_ID = 5
 """Which word of the launcher's call is the job's id."""
@@ -43,16 +42,20 @@ def main() -> int:
 
 
 def begin_node(
-    argv: Sequence[str], command: Sequence[str] = NODE, settings: str | os.PathLike[str] = SETTINGS
+    words: Sequence[str],
+    command: Sequence[str] = NODE,
+    place: str | os.PathLike[str] = mark.MARK,
+    config: str | os.PathLike[str] = mark.CONFIG,
 ) -> EarlyProgram | None:
     """Start this node's `vtorque-node`, where a prologue will most probably ask it; else None.
 
     Args:
-        argv: what the launcher hands on: role, marker, and more.
+        words: what the launcher hands on: role, marker, and more.
         command: its call.
-        settings: Ansible's.
+        place: the mark of an earlier job, whose hook knew that it may.
+        config: the site's configuration.
     """
-    wanted = argv[:2] == ["prologue", "yes"] and os.path.isfile(settings)  # noqa: PTH113 - pathlib takes its time
+    wanted = words[:2] == ["prologue", "yes"] and mark.allows(place, config)
     return begin((*command, EARLY), ROOT_ENVIRONMENT) if wanted else None
 
 

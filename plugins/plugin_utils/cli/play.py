@@ -3,58 +3,51 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """ansible-playbook, for a hook in a hurry: the same program, begun by its module and ended without its farewell.
 
-    play ARGUMENT...      ansible-playbook ARGUMENT...
-    play                  loads, then reads what to play from standard input: {"arguments", "environment", "log"}
+    play ARGUMENT...            ansible-playbook ARGUMENT...
+    play                        loads, then reads what to play from standard input: {"arguments", "environment", "log"}
+    play --plain ARGUMENT...    becomes ansible-playbook itself
 
 `python -m ansible playbook` reads the metadata of its package to find what is imported here by name, Ansible reads all
 connection plugins there are before it needs one, and Python takes so large an interpreter apart piece by piece: that is
-half of the 0.9 s of processor time that an empty play costs.
+half of the 0.9 s of processor time that an empty play costs.  What all this leans on is Ansible's own business
+(`faststart/ansible_internals.py`); where it has changed, this program becomes ansible-playbook itself as well.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
-import shutil
 import sys
 import typing as t
 
+from ...module_utils.job.hooks.ansible_process import PLAIN
 from ...module_utils.system import signals
+from ..faststart import ansible_internals
+from ..faststart.ansible_internals import AnsibleChanged
 from ..play import node_socket
 
-NEEDED = (
-    "ansible.executor.task_executor",
-    "ansible.plugins.strategy.linear",
-    "cryptography.hazmat.primitives.asymmetric.ed25519",
-    "cryptography.hazmat.primitives.serialization",
-    "ipaddress",
-    "xml.etree.ElementTree",
-)
-"""What a play of ours imports on its way, and so can have been imported before."""
 HOOK = "VTORQUE_HOOK"
 """The process of the hook, with which this one ends."""
+PLAYBOOK = (sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "ansible", "playbook")
+"""Ansible's own call of ansible-playbook, with the interpreter of this one."""
 
 
 def main() -> int:
     """Play; the exit status."""
     _die_with(os.environ.pop(HOOK, ""))
-    node_socket.keep_from_programs(os.environ)
+    if sys.argv[1:2] == [PLAIN]:
+        become_playbook(sys.argv[2:])
     gc.disable()  # one short run: nothing that it would find is worth the search
-    # what Python imported to begin us is not what Ansible's own loader of collections makes of the same names
-    for name in [name for name in sys.modules if name.partition(".")[0] == "ansible_collections"]:
-        del sys.modules[name]
-    from ansible.cli.playbook import PlaybookCLI
-
-    _load_what_is_used()
-    arguments = sys.argv[1:] or _hear()
     try:
-        PlaybookCLI.cli_executor(["ansible-playbook", *arguments])
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
+        play = _load(whole=not sys.argv[1:])
+    except AnsibleChanged as error:
+        arguments = sys.argv[1:] or _hear()
+        os.write(2, f"vtorque: plain ansible-playbook plays, since this ansible-core is another: {error}\n".encode())
+        become_playbook(arguments)
+    node_socket.keep_from_programs(os.environ)
+    return play(sys.argv[1:] or _hear())
 
 
 def _die_with(hook: str) -> None:
@@ -65,10 +58,28 @@ def _die_with(hook: str) -> None:
         os._exit(1)
 
 
+def _load(*, whole: bool) -> t.Callable[[t.Sequence[str]], int]:
+    """Make every reach into Ansible that playing needs.
+
+    Args:
+        whole: load all that a play of ours needs, for there is time.
+
+    Returns:
+        What plays.
+
+    Raises:
+        AnsibleChanged: nothing can be played in this process.
+    """
+    ansible_internals.forget_collection()
+    play = ansible_internals.playbook_program()
+    ansible_internals.list_no_plugins()
+    if whole:
+        ansible_internals.load_modules()
+    return play
+
+
 def _hear() -> list[str]:
-    """Load all that is needed, then wait to be told what to play; the end of standard input means nothing."""
-    for name in NEEDED:
-        importlib.import_module(name)
+    """Wait to be told what to play; the end of standard input means nothing."""
     text = sys.stdin.buffer.read()
     if not text:
         leave(0)
@@ -80,23 +91,15 @@ def _hear() -> list[str]:
     return list(order["arguments"])
 
 
-def _load_what_is_used() -> None:
-    """Leave out what `PlaybookExecutor.run` loads only to have every plugin's settings at hand: a play gets its own."""
-    from ansible.plugins import loader
-
-    for plugins in (loader.connection_loader, loader.shell_loader, loader.become_loader):
-
-        def find(*args: t.Any, find_all: t.Any = plugins.all, **kwargs: t.Any) -> t.Any:
-            return () if kwargs == {"class_only": True} and not args else find_all(*args, **kwargs)
-
-        setattr(plugins, "all", find)  # noqa: B010 - a method of theirs
+def become_playbook(arguments: t.Sequence[str]) -> t.NoReturn:
+    """Become ansible-playbook: it inherits the way to the early node, and still ends with the hook."""
+    os.execv(PLAYBOOK[0], [*PLAYBOOK, *arguments])  # noqa: S606 - no shell is wanted
 
 
 def leave(status: int) -> t.NoReturn:
     """End at once; what Ansible would still have done is to remove its own directory of temporary files."""
-    from ansible import constants
-
-    shutil.rmtree(t.cast(t.Any, constants).DEFAULT_LOCAL_TMP, ignore_errors=True)
+    with contextlib.suppress(AnsibleChanged):
+        ansible_internals.remove_temporary_files()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

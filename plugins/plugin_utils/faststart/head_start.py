@@ -31,6 +31,8 @@ from ...module_utils.time_budget import EARLY_ANSWER_MARGIN_S, EARLY_NODE_END_S,
 from ...module_utils.wire import form
 from ..play import node_socket
 from ..play.node_socket import EarlyNode
+from . import mark
+from .preloaded import PreloadedPlayer
 from .spawn import EarlyProgram
 
 if t.TYPE_CHECKING:
@@ -38,27 +40,52 @@ if t.TYPE_CHECKING:
 
 
 class HeadStart:
-    """`vtorque-node` of this node, begun before there is anything to ask; a context manager.
+    """All that begins before the site's configuration is read; a context manager.
 
     Args:
-        program: `vtorque-node`, which loads; None: it could not be started, and the playbook starts one.
+        program: `vtorque-node` of this node, which loads before there is anything to ask; None: nothing begins early,
+            and the playbook starts one.
+        player: who will play; it may load, too.
+        place: the file that lets the next hook begin early.
+        config: the site's configuration, which decides whether it may.
     """
 
     @leaves_nothing
-    def __init__(self, program: EarlyProgram | None) -> None:
+    def __init__(
+        self, program: EarlyProgram | None, player: PreloadedPlayer, *, place: pathlib.Path, config: pathlib.Path
+    ) -> None:
         self._program = program
+        self._player = player
         self._node = EarlyNode(program.socket, program.complaint) if program else None
         self._planner: _Planner | None = None
+        self._place = place
+        self._config = mark.name_of(config)  # before anybody reads it: what is changed later is another
 
     def begin(self) -> EarlyNode | None:
-        """Let load what plans.
+        """Let load what plans, and Ansible, which inherits the way to the node's answer.
 
         Returns:
-            What whoever waits for the node's answer has to inherit.
+            That way.
         """
-        if self._node is not None:
+        if self._node is not None and self._player.ready_to_begin():
             self._planner = _Planner.begin(self._node)
+            self._player.begin(
+                {node_socket.VARIABLE: self._node.word}, (self._node.socket, self._node.complaint)
+            )  # fmt: skip
         return self._node
+
+    def decide(self, *, wanted: bool) -> None:
+        """End what has begun, unless the site wants it; so much for this start, and a mark for the next hook.
+
+        Args:
+            wanted: `fast_start` of the site's configuration.
+        """
+        with contextlib.suppress(OSError, VTorqueError):  # then the next start is the straight one
+            mark.set_to(self._config if wanted else "", self._place)
+        if not wanted:
+            self._player.end()
+            self._end_planner()
+            self._let_go()
 
     def go(
         self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
@@ -75,26 +102,29 @@ class HeadStart:
         if self._planner is not None:
             self._planner.say(_Order(job, policy, directory, nodefile, until))
 
-    def hand_over(self, *, heard: bool) -> None:
+    def hand_over(self) -> None:
         """Wait until it has planned and asked.
 
-        Args:
-            heard: does somebody else hold the way to the answer?  Else it stays open here, for its end is a cancel: the
-                playbook asks again, and gets the same answer.
+        When Ansible holds the way to the answer, it is let go of here.  Else it stays open, for its end is a cancel:
+        the playbook asks again, and gets the same answer.
         """
-        planner, self._planner = self._planner, None
-        if planner is not None:
-            planner.end()
-        if heard:
+        self._end_planner()
+        if self._player.loading:
             self._let_go()
 
     def __enter__(self) -> HeadStart:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.hand_over(heard=True)
+        self._end_planner()
+        self._let_go()
         if self._program is not None:
             self._program.wait(EARLY_NODE_END_S)  # what goes on undoing has a worker, which `absent` waits for
+
+    def _end_planner(self) -> None:
+        planner, self._planner = self._planner, None
+        if planner is not None:
+            planner.end()
 
     def _let_go(self) -> None:
         node, self._node = self._node, None

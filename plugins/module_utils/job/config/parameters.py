@@ -282,6 +282,9 @@ class Policy:
         _FLAG, False, "more log, failed guests kept for a look", later="development mode"
     )
     parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time")
+    fast_start: bool = _parameter(
+        _FLAG, True, "begin a start before Ansible has loaded; false: by ansible-playbook alone, a second later"
+    )
     abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
 
     img_default: str | None = _default_of("img", None, section="what a request that says nothing gets")

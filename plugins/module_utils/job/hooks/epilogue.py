@@ -116,7 +116,7 @@ def _end(
         if made and not alone:
             _run_users(start, policy, until, log)
         if made:
-            failed = None if alone else _play(start, until, log)
+            failed = None if alone else _play(start, policy, until, log)
             if alone or failed is not None or start.guests_directory.exists():
                 node = call.mother_superior or os.uname().nodename
                 failed = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
@@ -168,12 +168,12 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         user_script.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
-def _play(start: Start, until: float, log: t.IO[bytes]) -> VTorqueError | None:
+def _play(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> VTorqueError | None:
     if not (start.directory / layout.INVENTORY).exists():
         return VTorqueError("the epilogue was not played", "the prologue left no inventory")
     for path in start.directory.glob("error*.json"):  # of the prologue
         path.unlink()
-    return playbook.play(start, "epilogue", until=until, log=log)
+    return playbook.play(start, "epilogue", until=until, log=log, plain=not policy.fast_start)
 
 
 def _close_record(

@@ -63,7 +63,7 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
 
     Args:
         nodefile: the job's node file, if there is one.
-        policy: says how nodes are asked.
+        policy: says how nodes are asked, and whether Ansible is to be faster than by itself.
         player: gets the settings.
 
     Raises:
@@ -85,6 +85,7 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
         **at_once,
     }
     own = pathlib.Path(policy.template_dir)
+    player.plain = not policy.fast_start
     player.settle(templates.render("ansible.cfg.j2", site_dir=own, **settings))
 
 
@@ -96,6 +97,7 @@ def play(
     log: t.IO[bytes],
     shell: process_id.ProcessId | None = None,
     player: Player | None = None,
+    plain: bool = False,
     detail: bool = False,
     pool: pathlib.Path | None = None,
 ) -> VTorqueError | None:
@@ -107,6 +109,7 @@ def play(
         log: where its output goes.
         shell: the process that becomes the job's shell.
         player: who plays, and has perhaps loaded already; None: a new one.
+        plain: a new one plays by ansible-playbook itself.
         detail: let Ansible tell the results of its tasks too.
         pool: which it reads, and which may be what held it up.
 
@@ -117,7 +120,7 @@ def play(
     told = {"VTORQUE_DEADLINE": f"{until:.3f}"}
     if shell is not None:
         told["VTORQUE_SHELL"] = str(shell)
-    player = player or Player(start.places.ansible, start.places.run_dir)
+    player = player or Player(start.places.ansible, start.places.run_dir, plain=plain)
     arguments = (
         "-i",
         str(start.directory / layout.INVENTORY),

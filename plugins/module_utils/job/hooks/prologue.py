@@ -67,13 +67,16 @@ class Ending:
 class GoAhead(t.Protocol):
     """May begin what the playbook will ask of this node (`plugin_utils/faststart/head_start.py`)."""
 
+    def decide(self, *, wanted: bool) -> None:
+        """The site's configuration is read: does it want anything to begin early?  Else, end what has begun."""
+
     def go(
         self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
     ) -> None:
         """Plan the start and ask for this node's guests, beside us."""
 
-    def hand_over(self, *, heard: bool) -> None:
-        """See to it that all that was begun is written down; does the playbook's process wait for the answer?"""
+    def hand_over(self) -> None:
+        """See to it that all that was begun is written down, before the playbook is played."""
 
 
 @frozen
@@ -112,6 +115,8 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     shell = ProcessId.of(call.parent)
     # what can be read of a broken configuration is enough to ask the server, and to bound the tries
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
+    if call.marked:
+        head_start.decide(wanted=policy.fast_start and broken is None)
     until = began
     if broken is not None and not call.marked:  # this may be anybody's job, which our trouble does not concern
         return Ending()
@@ -203,7 +208,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
         if case.job is not None and case.job.preface:
             playbook.note(log, f"qstat wrote text before its answer, which was not read: {case.job.preface}")
-        case.head_start.hand_over(heard=case.player.loading)
+        case.head_start.hand_over()
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
                               detail=debug, pool=pathlib.Path(policy.vm_img_dir))  # fmt: skip
         if error is None and not (start.directory / layout.READY).exists():

@@ -16,6 +16,7 @@ import types
 import typing as t
 
 import pytest
+from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_plan, job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
@@ -56,7 +57,7 @@ def test_all_nodes_are_asked_and_then_told_of_each_other(run_dir: pathlib.Path) 
 def test_one_node_after_the_other_where_the_site_wants_it(
     run_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_guests.constants, "DEFAULT_FORKS", 1)
+    monkeypatch.setattr(constants, "DEFAULT_FORKS", 1)
     files.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
     node = Node(good(FACTS), others={"n2": Node(good(SECOND))})
     act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
@@ -69,7 +70,7 @@ def test_nodes_that_had_their_turn_speak_for_the_image(
     run_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """That two others fail alike is then no evidence against it."""
-    monkeypatch.setattr(job_guests.constants, "DEFAULT_FORKS", at_once)
+    monkeypatch.setattr(constants, "DEFAULT_FORKS", at_once)
     nodes = ["n1", "n2", "n3", "n4"]
     files.write(run_dir / "plan.json", make_plan(*nodes).to_json())
     told = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}

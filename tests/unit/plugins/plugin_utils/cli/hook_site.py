@@ -42,6 +42,8 @@ QSTAT = """<?xml version="1.0"?>
 
 PLAYER = """#!/bin/sh
 # plays ansible-playbook: `-i <run dir>/job.pbs_nodefile.yml mikelangelo.vtorque.<name>`
+printf '%s\\n' "${{1:-early}}" >>{place}/ways
+[ "$1" != --plain ] || shift
 if [ $# -eq 0 ]; then # begun early: what to play comes on standard input
     said=$(cat)
     [ -n "$said" ] || exit 0
@@ -69,6 +71,7 @@ CLEAN = 'rm -f "$run_dir/plan.json"; rm -rf {place}/state/guests; exit 0'
 
 NODE = """#!/bin/sh
 # plays vtorque-node
+printf '%s\\n' "${{1:-}}" >>{place}/calls
 cat >>{place}/asked; echo >>{place}/asked
 rm -rf {place}/state/guests
 echo '{answer}'
@@ -207,8 +210,12 @@ class Site:
     def fail(self, error: VTorqueError) -> None:
         self.play(FAIL.format(error=json.dumps({**error.to_dict(), "host": "t1"})))
 
-    def hook(self, role: str, *torque: str, marker: str = "yes") -> subprocess.CompletedProcess[str]:
-        """One call, from a process that stands for the launcher, itself started by one that stands for the MOM."""
+    def hook(self, role: str, *torque: str, marker: str = "yes", change: str = "") -> subprocess.CompletedProcess[str]:
+        """One call, from a process that stands for the launcher, itself started by one that stands for the MOM.
+
+        Args:
+            change: lines that the configuration gets when the hook has looked whether it may begin early.
+        """
         program = textwrap.dedent(f"""
             import os, pathlib, sys
             sys.path.insert(0, {IMPORT!r})
@@ -224,7 +231,10 @@ class Site:
             if {str(self.collection or "")!r}:
                 installed.version.__defaults__ = (pathlib.Path({str(self.collection)!r}),)
             place = pathlib.Path({str(self.place)!r})
-            program = hook.begin_node(sys.argv[1:], [str(place / "bin/node")], place / "run/ansible.cfg")
+            program = hook.begin_node(
+                sys.argv[1:], [str(place / "bin/node")], place / "run/fast_start", place / "etc/vtorque.yml")
+            with (place / "etc/vtorque.yml").open("a") as config:
+                config.write({change!r}) if {change!r} else None
             sys.exit(hook_work.main(sys.argv[1:], Places(
                 run_dir=place / "run", state_dir=place / "state", config=place / "etc/vtorque.yml",
                 ansible=(str(place / "bin/ansible"),), node=(str(place / "bin/node"),),
@@ -262,6 +272,16 @@ class Site:
     def played(self) -> list[str]:
         path = self.place / "played"
         return [line for line in path.read_text().splitlines() if "mikelangelo" in line] if path.exists() else []
+
+    def ways(self) -> list[str]:
+        """The first argument of each process that was begun to play; `early`: it had none, and was told later."""
+        path = self.place / "ways"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def calls(self) -> list[str]:
+        """The first argument of each `vtorque-node`."""
+        path = self.place / "calls"
+        return path.read_text().splitlines() if path.exists() else []
 
     def make_guest(self) -> None:
         (self.state_dir / "guests" / KEY / "vt1-1").mkdir(parents=True)

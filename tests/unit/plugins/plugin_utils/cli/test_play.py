@@ -27,17 +27,37 @@ PLAY = """
 """
 
 
+WITHOUT = """
+import importlib.abc, os, runpy, sys
+class Hide(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}: raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hide())
+sys.argv[0] = "play"
+runpy.run_module({program!r}, run_name="__main__", alter_sys=True)
+"""
+"""An ansible-core that lacks a module, until the program becomes another."""
+
+
 @pytest.fixture
 def play(tmp_path: pathlib.Path) -> t.Callable[..., subprocess.CompletedProcess[str]]:
-    """Play one task on a host; more arguments are Ansible's."""
+    """Play one task on a host; more arguments are Ansible's.
 
-    def run(task: str, *more: str, early: bool = False) -> subprocess.CompletedProcess[str]:
+    It may be told later, be plain, or find an ansible-core that lacks a module.
+    """
+
+    def run(
+        task: str, *more: str, early: bool = False, plain: bool = False, lacks: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         (tmp_path / "play.yml").write_text(PLAY.format(task=task))
         environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         environment |= {"LC_ALL": "C.UTF-8", "ANSIBLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
         # as a site has it: Ansible's own loader finds the collection where this program comes from
         environment["ANSIBLE_COLLECTIONS_PATH"] = str(pathlib.Path(play_program.__file__).parents[6])
         command = [sys.executable, "-m", PROGRAM]
+        if lacks:
+            command = [sys.executable, "-c", WITHOUT.format(module=lacks, program=PROGRAM)]
+        command += ["--plain"] if plain else []
         arguments = ["-i", "node,", str(tmp_path / "play.yml"), *more]
         log = tmp_path / "log"
         log.write_text("before\n")
@@ -73,6 +93,36 @@ def test_one_that_loaded_before_it_was_told_plays_the_same(play: t.Any, variable
     assert "PLAY RECAP" in done.stdout
 
 
+@pytest.mark.parametrize("task", ["ansible.builtin.debug: {msg: well}", "ansible.builtin.fail: {msg: badly}"])
+def test_plain_one_plays_the_same(play: t.Any, task: str) -> None:
+    """And is ansible-playbook itself: nothing of ours is in its process."""
+    plain, fast = play(task, "-c", "local", plain=True), play(task, "-c", "local")
+    assert (plain.returncode, plain.stdout, plain.stderr) == (fast.returncode, fast.stdout, fast.stderr)
+    assert "PLAY RECAP" in plain.stdout
+    assert play_program.PLAYBOOK[-3:] == ("-m", "ansible", "playbook")
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["at once", "told later"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "ansible.utils.collection_loader", "ansible.cli.playbook", "ansible.plugins.loader",
+        "ansible.plugins.strategy.linear",
+    ],
+)  # fmt: skip
+def test_other_ansible_core_is_played_plainly(play: t.Any, module: str, early: bool) -> None:
+    """What a reach misses costs time, and no job: arguments, environment, log and status are as ever."""
+    condition = f"lookup('ansible.builtin.env', 'TOLD') == '{'later' if early else ''}'"
+    done = play(f'ansible.builtin.assert: {{that: "{condition}"}}', "-c", "local", early=early, lacks=module)
+    log = done.stdout + done.stderr
+    assert done.returncode == 0, log
+    assert "PLAY RECAP" in log
+    # it is loaded beforehand only while there is nothing to play yet
+    if early or not module.endswith("linear"):
+        (why,) = (line for line in log.splitlines() if line.startswith("vtorque: plain ansible-playbook plays, since "))
+        assert module in why
+
+
 HOOK = """
 import os, subprocess, sys
 process = subprocess.Popen([sys.executable, "-m", *sys.argv[1:]], env={**os.environ, "VTORQUE_HOOK": str(os.getpid())})
@@ -81,14 +131,15 @@ process.wait()
 """
 
 
-@pytest.mark.parametrize("when", ["after it began", "before"])
+@pytest.mark.parametrize("when", ["after it began", "before", "after it became another"])
 def test_a_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path, when: str) -> None:
     """However it is killed, and in whatever the playbook waits."""
     for name in ("reached", "gate"):
         os.mkfifo(tmp_path / name)
     tasks = f"ansible.builtin.raw: echo >{tmp_path}/reached; cat {tmp_path}/gate"
     (tmp_path / "play.yml").write_text(PLAY.format(task=tasks))
-    command = [PROGRAM, "-i", "node,", "-c", "local", str(tmp_path / "play.yml")]
+    plain = ["--plain"] if when == "after it became another" else []
+    command = [PROGRAM, *plain, "-i", "node,", "-c", "local", str(tmp_path / "play.yml")]
     if when == "before":
         done = subprocess.run(
             [sys.executable, "-m", *command], env={**os.environ, "VTORQUE_HOOK": "1"}, timeout=120, check=False

@@ -13,15 +13,11 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import (
-    ansible_process,
-    epilogue,
-    start,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import epilogue, start
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import environment
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import spawn
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import mark, spawn
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import serve
 
 
@@ -76,7 +72,7 @@ def test_it_inherits_no_signal_and_no_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "settings", "begun"),
+    ("words", "allowed", "begun"),
     [
         (["prologue", "yes"], True, True),
         (["prologue", "unknown"], True, False),
@@ -86,12 +82,13 @@ def test_it_inherits_no_signal_and_no_group() -> None:
     ],
 )
 def test_only_a_prologue_that_will_ask_begins_it(
-    tmp_path: pathlib.Path, words: list[str], settings: bool, begun: bool
+    tmp_path: pathlib.Path, words: list[str], allowed: bool, begun: bool
 ) -> None:
-    path = tmp_path / "ansible.cfg"
-    if settings:
-        path.touch()
-    program = hook.begin_node(words, ["/bin/echo"], path)
+    place, config = tmp_path / "fast_start", tmp_path / "vtorque.yml"
+    config.touch()
+    if allowed:
+        mark.set_to(mark.name_of(config), place)
+    program = hook.begin_node(words, ["/bin/echo"], place, config)
     assert (program is not None) == begun
     if program is not None:
         assert read_all(program.socket) == b"--early\n"
@@ -111,9 +108,10 @@ def test_what_it_needs_is_quickly_loaded() -> None:
 
 
 def test_it_begins_with_the_environment_of_all_programs_of_root(tmp_path: pathlib.Path) -> None:
-    settings = tmp_path / "ansible.cfg"
-    settings.touch()
-    program = hook.begin_node(["prologue", "yes"], ["/bin/sh", "-c", "exec /usr/bin/env"], settings)
+    place, config = tmp_path / "fast_start", tmp_path / "vtorque.yml"
+    config.touch()
+    mark.set_to(mark.name_of(config), place)
+    program = hook.begin_node(["prologue", "yes"], ["/bin/sh", "-c", "exec /usr/bin/env"], place, config)
     assert program is not None
     found = dict(line.split("=", 1) for line in read_all(program.socket).decode().splitlines())
     os.close(program.complaint)
@@ -126,5 +124,6 @@ def test_it_begins_with_the_environment_of_all_programs_of_root(tmp_path: pathli
 def test_what_it_has_of_its_own_is_what_the_others_have() -> None:
     """It cannot afford to import them."""
     assert start.Places().node == hook.NODE
-    assert str(layout.RUN_DIR / ansible_process.SETTINGS) == hook.SETTINGS
+    assert str(layout.RUN_DIR / mark.NAME) == mark.MARK
+    assert str(start.Places().config) == mark.CONFIG
     assert (hook.EARLY, epilogue.END_LEFT) == (serve.EARLY, serve.END_LEFT)

@@ -31,13 +31,29 @@ ECHO = "import os, sys; os.write(2, b'complaint'); print(sys.stdin.readline().st
 PART = NodePart.removal("4711.head", 2, "n1", 60.0)
 
 
+class Loading:
+    """An Ansible that loads beside the hook, and holds the way to the node's answer."""
+
+    loading = True
+
+    def ready_to_begin(self) -> bool:
+        return True
+
+    def begin(self, *_given: object) -> None:
+        """It has begun."""
+
+
 @pytest.fixture
-def begun() -> t.Iterator[t.Callable[[str], tuple[HeadStart, node_socket.EarlyNode]]]:
+def begun(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> t.Iterator[t.Callable[[str], tuple[HeadStart, node_socket.EarlyNode]]]:
     """Begin a program of this text; it is ended afterwards."""
     starts = []
+    tmp_path = tmp_path_factory.mktemp("site")
 
     def begin(text: str) -> tuple[HeadStart, node_socket.EarlyNode]:
-        starts.append(HeadStart(spawn.begin([sys.executable, "-c", text], {})))
+        program = spawn.begin([sys.executable, "-c", text], {})
+        starts.append(HeadStart(program, t.cast(t.Any, Loading()), place=tmp_path / "mark", config=tmp_path / "config"))
         node = starts[-1].begin()
         assert node is not None
         return starts[-1], node
@@ -93,7 +109,7 @@ def test_a_fork_finds_the_answer(begun: t.Any) -> None:
 
 def test_it_ends_when_nobody_is_left_to_ask(begun: t.Any) -> None:
     start, _node = begun("import sys; sys.exit(3 if sys.stdin.read() == '' else 4)")
-    start.hand_over(heard=True)
+    start.hand_over()
     assert process(start).wait(60) == 3
 
 
@@ -134,7 +150,7 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     keeper = node_socket.EarlyNode(os.dup(node.socket), os.dup(node.complaint))
     until = time.monotonic() + 1e5
     start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=until)
-    start.hand_over(heard=True)
+    start.hand_over()
     heard = answer(keeper) if fault is None else None
     keeper.close()
     if fault is not None:
@@ -155,7 +171,7 @@ def test_what_was_not_asked_is_not_said_to_be(
     process(start).wait(60)
     until = time.monotonic() + 1e5
     start.go(t.cast(t.Any, None), t.cast(t.Any, None), directory=tmp_path, nodefile=tmp_path, until=until)
-    start.hand_over(heard=True)
+    start.hand_over()
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 

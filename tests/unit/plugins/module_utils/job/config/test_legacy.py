@@ -125,7 +125,7 @@ NEW = {
     # what the original had not: the product's own, and the site's bounds
     "prefix_nodes", "template_dir", "vm_node_property", "allow_emulation", "libvirt_uri", "bridge", "node_number",
     "dhcp_leases_file", "confine_guests", "guest_may_reach", "home_via", "mounts", "metadata_packages",
-    "security_updates", "security_updates_timeout", "image_max",
+    "security_updates", "security_updates_timeout", "image_max", "fast_start",
     "vm_epilogue_timeout", "node_fault_retries", "offline_brake", "record_days", "record_host", "cache_max",
     "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min",
     "unclot_shmem_max", "nodes_min", "nodes_max", "metadata_default", "vm_prologue_default", "vm_epilogue_default",

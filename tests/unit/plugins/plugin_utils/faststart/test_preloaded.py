@@ -13,8 +13,8 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansible_process import Player
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart.preloaded import PreloadedPlayer
 
 PROGRAM = """#!/usr/bin/python3
 import json, os, pathlib, sys
@@ -35,20 +35,20 @@ print(" ".join(told["arguments"]), told["environment"]["VTORQUE_DEADLINE"], flus
 
 
 @pytest.fixture
-def world(tmp_path: pathlib.Path) -> t.Callable[..., Player]:
+def world(tmp_path: pathlib.Path) -> t.Callable[..., PreloadedPlayer]:
     """Make a player whose program ends as told."""
     (tmp_path / "run").mkdir()
 
-    def make(ending: str = "sys.exit(7)") -> Player:
+    def make(ending: str = "sys.exit(7)") -> PreloadedPlayer:
         program = tmp_path / "play"
         program.write_text(PROGRAM.format(place=str(tmp_path), ending=ending))
         program.chmod(0o755)
-        return Player((str(program),), tmp_path / "run")
+        return PreloadedPlayer((str(program),), tmp_path / "run")
 
     return make
 
 
-def play(player: Player, tmp_path: pathlib.Path, timeout_s: float = 60) -> tuple[int | None, str]:
+def play(player: PreloadedPlayer, tmp_path: pathlib.Path, timeout_s: float = 60) -> tuple[int | None, str]:
     with (tmp_path / "log").open("ab", buffering=0) as log:
         status = player.play(("-i", "source"), {"VTORQUE_DEADLINE": "12.5"}, timeout_s=timeout_s, log=log)
     return status, (tmp_path / "log").read_text()
@@ -59,7 +59,7 @@ def begun(tmp_path: pathlib.Path) -> int:
     return len((tmp_path / "begun").read_text().splitlines())
 
 
-def hurry(player: Player) -> None:
+def hurry(player: PreloadedPlayer) -> None:
     """It has only the time that nobody else wants, which may be none for minutes."""
     assert player._process is not None
     os.sched_setscheduler(player._process.pid, os.SCHED_OTHER, os.sched_param(0))

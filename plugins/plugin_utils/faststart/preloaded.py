@@ -1,0 +1,91 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ansible-playbook for one hook, begun before it is known what there is to play: loading takes its time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import typing as t
+
+from ...module_utils.effects import leaves_nothing
+from ...module_utils.job.hooks.ansible_process import Player
+from ...module_utils.system import supervised
+
+
+class PreloadedPlayer(Player):
+    """A player whose process may load before there is anything to play; a context manager."""
+
+    @leaves_nothing
+    def __init__(self, *given: t.Any, **named: t.Any) -> None:
+        super().__init__(*given, **named)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @leaves_nothing
+    def ready_to_begin(self) -> bool:
+        """Are there settings of an earlier job, which are most probably ours too?"""
+        return self._process is None and self.settings.is_file()
+
+    def begin(self, told: t.Mapping[str, str] | None = None, inherited: t.Sequence[int] = ()) -> None:
+        """Let it load with the settings of the last job; without any, it is begun later.
+
+        Until there is something to play, it has only the time that nobody else wants: what decides when the guests
+        begin to boot loads beside it.
+
+        Args:
+            told: what it finds in its environment.
+            inherited: descriptors that it gets under their numbers.
+        """
+        with contextlib.suppress(OSError):
+            if self.ready_to_begin():
+                self._process = supervised.begin(self._command, {**self._environment(), **(told or {})}, inherited)
+                _schedule(self._process.pid, os.SCHED_IDLE)
+
+    @property
+    def loading(self) -> bool:
+        """Has it begun, and not ended?"""
+        return self._process is not None and self._process.poll() is None
+
+    def settle(self, text: str) -> None:
+        """See to it that it plays with these settings: one that has loaded with others is ended."""
+        if not self.settled(text):
+            self.end()
+        super().settle(text)
+
+    def play(
+        self, arguments: t.Sequence[str], told: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]
+    ) -> int | None:
+        """As every player: by the process that has loaded, where there is one."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return super().play(arguments, told, timeout_s=timeout_s, log=log)
+        _schedule(process.pid, os.SCHED_OTHER)
+        # the log by way of our own descriptor: a name could lead elsewhere by now
+        place = f"/proc/{os.getpid()}/fd/{log.fileno()}"
+        said = json.dumps({"arguments": list(arguments), "environment": dict(told), "log": place})
+        code = supervised.finish(process, timeout_s=timeout_s, said=said.encode())
+        if code != 0:
+            self._tidy(process.pid)
+        return code
+
+    def end(self) -> None:
+        """See to it that nothing of it is left; done again it does nothing."""
+        process, self._process = self._process, None
+        if process is not None:
+            supervised.abandon(process)
+            self._tidy(process.pid)
+
+    def __enter__(self) -> PreloadedPlayer:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.end()
+
+
+def _schedule(pid: int, policy: int) -> None:
+    """Of its one thread; that the system refuses changes only when it is ready."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(pid, policy, os.sched_param(0))
