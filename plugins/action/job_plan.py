@@ -15,7 +15,7 @@ from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.state import layout
 from ..module_utils.system import files
-from ..plugin_utils.bridge.planning import plan_start
+from ..plugin_utils.bridge.planning import inputs_of, plan_of
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
 from ..plugin_utils.play.start_files import read_plan, remove
 
@@ -29,7 +29,10 @@ class ActionModule(JobAction):
     }
 
     def act(self, place: JobPlace, args: dict[str, t.Any], host: str) -> Outcome:
-        """Make the plan; one of this start that decides the same stays, because guests may carry its keys already."""
+        """Take over the plan that was made of the same inputs, or make it.
+
+        One of this start that decides the same stays, because guests may carry its keys already.
+        """
         if not self.checking:
             files.make_directory(place.run_dir)
             remove([place.file(layout.ERROR), *place.run_dir.glob(layout.StepFile.ERROR.pattern)])
@@ -41,8 +44,9 @@ class ActionModule(JobAction):
                     f"start {place.start} of job {place.job_id}", f"the server speaks of start {job.start_count}"
                 )
             lines = pathlib.Path(args["nodefile"] or f"{policy.torque_home}/aux/{place.job_id}")
-            new = plan_start(job, policy, lines)
+            inputs = inputs_of(job, policy, lines)
             old = read_plan(place)
+            new = old if old is not None and old.inputs == inputs.digest else plan_of(inputs)
             changed = old is None or old.decision != new.decision
             if changed and not self.checking:
                 files.write(place.file(layout.PLAN), new.to_json())

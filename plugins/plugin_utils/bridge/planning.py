@@ -1,23 +1,122 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a start, from what the batch server, the policy and the pool say; it needs both wings."""
+"""The plan of a start, from what the batch server, the policy and the pool say; it needs both wings.
+
+A plan is made once.  Its identity is a digest of its inputs, which costs little: who finds a plan of the same inputs
+takes it over (`action/job_plan.py`), whoever made it (`faststart/head_start.py`).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import pathlib
 import platform
 
 from ...module_utils.effects import leaves_nothing
-from ...module_utils.errors import SiteFault
+from ...module_utils.errors import SiteFault, VTorqueError
+from ...module_utils.frozen import frozen
 from ...module_utils.job.admission import resolve as site_policy
 from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.vm_job import vm_job_of
 from ...module_utils.job.config import parameters
 from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
 from ...module_utils.job.request.request import ADDITIONS, is_path
-from ...module_utils.node.pool.images import find
+from ...module_utils.node.pool.images import Image, find, unreadable
 from ...module_utils.wire.messages import Additions
+
+
+@frozen
+@leaves_nothing
+class PlanInputs:
+    """All that a plan is made of, but for keys, which are new in each.
+
+    What a user adds to his guests is in the job, whose request holds the digest of the file.
+
+    Attributes:
+        job: the batch server's word: with the request and the nodes.
+        policy: the site's.
+        image: of the pool; None: the job brings its own, whose digest is in the request.
+        node_file: content of the job's node file.
+    """
+
+    job: BatchJob
+    policy: parameters.Policy
+    image: Image | None
+    node_file: str
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256, in hexadecimal, of the inputs, and of what this node knows of the job's owner.
+
+        Raises:
+            VTorqueError: the image cannot be read any more.
+        """
+        parts = {
+            "job": vars(self.job),
+            "policy": vars(self.policy),
+            "image": _identity_of(self.image),
+            "arch": platform.machine(),
+            "node_file": self.node_file,
+            "owner": _owner_known(self.job),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
+
+
+@leaves_nothing
+def inputs_of(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path) -> PlanInputs:
+    """Gather what the plan of a start is made of.
+
+    Args:
+        job: the batch server's word.
+        policy: the site's.
+        nodefile: the job's node file, which is only compared with the server's word.
+
+    Raises:
+        VTorqueError: there is no such image, or it cannot be believed; the request or the node file cannot be read.
+    """
+    return PlanInputs(job, policy, image_of(job, policy), read_node_file(nodefile))
+
+
+@leaves_nothing
+def plan_of(inputs: PlanInputs) -> JobPlan:
+    """Plan the guests of a start, with new keys.
+
+    Args:
+        inputs: of the plan.
+
+    Raises:
+        VTorqueError: it cannot be made; the class says whose fault it is.
+    """
+    job, policy = inputs.job, inputs.policy
+    return make_plan(
+        job,
+        policy,
+        _offers(inputs.image),
+        node_file=inputs.node_file,
+        timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
+        additions=additions_of(job, policy),
+        inputs=inputs.digest,
+    )
+
+
+def _identity_of(image: Image | None) -> list[object]:
+    if image is None:
+        return []
+    try:
+        facts = image.path.lstat()
+    except OSError as error:
+        raise unreadable(image, image.path, error) from error
+    return [image.name, str(image.path), facts.st_size, facts.st_mtime_ns, dict(image.record)]
+
+
+def _owner_known(job: BatchJob) -> list[str]:
+    """Return this node's word on the job's owner, or why it has none, which the plan will say."""
+    try:
+        return [repr(owner_of(job.euser, job.egroup))]
+    except VTorqueError as error:
+        return [type(error).__name__, str(error)]
 
 
 @leaves_nothing
@@ -35,14 +134,7 @@ def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path)
     Raises:
         VTorqueError: it cannot be made; the class says whose fault it is.
     """
-    return make_plan(
-        job,
-        policy,
-        offers_of(job, policy),
-        node_file=read_node_file(nodefile),
-        timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
-        additions=additions_of(job, policy),
-    )
+    return plan_of(inputs_of(job, policy, nodefile))
 
 
 def additions_of(job: BatchJob, policy: parameters.Policy) -> Additions:
@@ -67,25 +159,23 @@ def additions_of(job: BatchJob, policy: parameters.Policy) -> Additions:
     return metadata.read(content, path, policy, owner.home)
 
 
-def offers_of(job: BatchJob, policy: parameters.Policy) -> site_policy.Offers:
-    """The one image that the job asks for, as the pool of this node has it.
+def image_of(job: BatchJob, policy: parameters.Policy) -> Image | None:
+    """Return the one image that the job asks for, as the pool of this node has it; None: it asks for none of the pool.
 
     Args:
         job: the batch server's word.
         policy: says where the pool is.
-
-    Returns:
-        That image, or none, and this node's architecture.
 
     Raises:
         VTorqueError: there is no such image, or it cannot be believed; the request cannot be read.
     """
     vm_job = vm_job_of(job)
     asked = (vm_job.request.values.get("img") if vm_job else None) or policy.img_default
-    images: tuple[site_policy.ImageFacts, ...] = ()
-    if asked and not is_path(asked):
-        image = find(str(asked), pathlib.Path(policy.vm_img_dir))
-        images = (site_policy.ImageFacts(image.name, image.distro, image.arch),)
+    return find(str(asked), pathlib.Path(policy.vm_img_dir)) if asked and not is_path(asked) else None
+
+
+def _offers(image: Image | None) -> site_policy.Offers:
+    images = () if image is None else (site_policy.ImageFacts(image.name, image.distro, image.arch),)
     return site_policy.Offers(images=images, archs=(platform.machine(),))
 
 

@@ -78,6 +78,7 @@ class JobPlan:
         mother_superior: the job's first node, as the server spells it.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
         additions: the user's own, to every guest; once here, and in `parts` for each node that has guests.
+        inputs: the plan's identity: the digest of all that it was made of (`bridge/planning.py`).
     """
 
     owner: Owner
@@ -89,6 +90,9 @@ class JobPlan:
     mother_superior: str = _text(HOST_NAME)
     user_shell: str = _text(f"({ABSOLUTE_PATH})?")
     additions: Additions = NO_ADDITIONS
+    inputs: str = dataclasses.field(  # pylint: disable=invalid-field-call
+        default="", metadata={"pattern": "([0-9a-f]{64})?"}
+    )
 
     @property
     def bare(self) -> dict[str, int]:
@@ -108,10 +112,10 @@ class JobPlan:
         """Return the SHA-256, in hexadecimal, of all that the plan decides.
 
         Two plans of a start that decide the same differ in what is made anew for each: keys.  The time that the nodes
-        get is no part of it either, for it is told when they are asked.
+        get is no part of it either, for it is told when they are asked; nor is what decided nothing of the inputs.
         """
         decided = to_dict(self)
-        del decided["job_key"]
+        del decided["job_key"], decided["inputs"]
         for part in decided["node_parts"]:
             del part["timeout_s"]
             for guest in part["guests"]:
@@ -168,6 +172,7 @@ def make_plan(
     timeout_s: float,
     find_owner: t.Callable[[str, str], Owner] | None = None,
     additions: Additions = NO_ADDITIONS,
+    inputs: str = "",
 ) -> JobPlan:
     """Decide what a job that was just started gets.
 
@@ -179,6 +184,7 @@ def make_plan(
         timeout_s: seconds that a node has to answer, from the reading of its part.
         find_owner: from the names of user and group to the owner; `owner_of` unless a test says otherwise.
         additions: the user's own to his guests, checked against the policy (`metadata.py`).
+        inputs: the digest of all that it is made of, by which it is taken over; "": nobody will.
 
     Returns:
         The plan, read back as the nodes will read it.
@@ -207,6 +213,7 @@ def make_plan(
         user_shell=resolved.shell,
         job_key=key,
         additions=additions,
+        inputs=inputs,
         node_parts=tuple(
             NodePart(
                 version=NODE_PART_VERSION,

@@ -26,25 +26,32 @@ from .task import JOB, START, act, error, make_plan
 
 @pytest.fixture
 def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> types.SimpleNamespace:
-    """What the plan is made from; `.plan` is what `make_plan` gives, `.start` what the server says."""
-    world = types.SimpleNamespace(plan=make_plan("n1"), start=START, fault=None)
+    """What the plan is made from; `.plan` is what `make_plan` gives, `.start` what the server says.
+
+    A plan bears the digest of its inputs where it is to be `named`; `.made` is how many were made.
+    """
+    world = types.SimpleNamespace(plan=make_plan("n1"), start=START, fault=None, made=0, named=False)
     aux = tmp_path / "torque" / "aux"
     aux.mkdir(parents=True)
     (aux / JOB).write_text("n1\n")
     site = types.SimpleNamespace(
         torque_home=str(tmp_path / "torque"), vm_img_dir=str(tmp_path), prologue_timeout=270
     )  # fmt: skip
+    world.site = site
 
-    def plan_it(*_args: t.Any, node_file: str, **_others: t.Any) -> JobPlan:
+    def plan_it(*_args: t.Any, node_file: str, inputs: str, **_others: t.Any) -> JobPlan:
         assert node_file == "n1\n"
         if world.fault:
             raise world.fault
-        return t.cast(JobPlan, world.plan)
+        world.made += 1
+        return dataclasses.replace(world.plan, inputs=inputs) if world.named else t.cast(JobPlan, world.plan)
 
-    server = types.SimpleNamespace(job=lambda job_id: types.SimpleNamespace(start_count=world.start, x=""))
+    server = types.SimpleNamespace(
+        job=lambda job_id: types.SimpleNamespace(start_count=world.start, x="", euser="nobody", egroup="")
+    )
     monkeypatch.setattr(job_plan.policy_file, "load", lambda path: site)
     monkeypatch.setattr(job_plan, "open_batch", lambda policy: server)
-    monkeypatch.setattr(start_planning, "offers_of", lambda job, policy: None)
+    monkeypatch.setattr(start_planning, "image_of", lambda job, policy: None)
     monkeypatch.setattr(start_planning, "make_plan", plan_it)
     return world
 
@@ -74,6 +81,33 @@ def test_a_plan_that_says_the_same_keeps_its_keys(run_dir: pathlib.Path, plannin
     planning.plan = dataclasses.replace(planning.plan, job_key=make_key("another@test"))
     assert not act(job_plan, run_dir)["changed"]
     assert (run_dir / "plan.json").read_text() == first
+
+
+def test_a_plan_of_the_same_inputs_is_taken_over(run_dir: pathlib.Path, planning: t.Any) -> None:
+    """Whoever made it: nothing is planned a second time."""
+    planning.named = True
+    act(job_plan, run_dir)
+    first = (run_dir / "plan.json").read_text()
+    planning.fault = SiteFault("it was planned again")
+    again = act(job_plan, run_dir)
+    assert (again["changed"], again["nodes"], planning.made) == (False, ["n1"], 1)
+    assert (run_dir / "plan.json").read_text() == first
+
+
+def test_a_plan_of_other_inputs_is_made_anew(run_dir: pathlib.Path, planning: t.Any) -> None:
+    """One that decides the same leaves the keys that guests may have; one that does not takes its place."""
+    planning.named = True
+    act(job_plan, run_dir)
+    first = (run_dir / "plan.json").read_text()
+    planning.site.record_days = 7
+    assert not act(job_plan, run_dir)["changed"]
+    assert planning.made == 2
+    assert (run_dir / "plan.json").read_text() == first
+    planning.plan = make_plan("n1", ram_mib=512)
+    assert act(job_plan, run_dir)["changed"]
+    assert planning.made == 3
+    assert not act(job_plan, run_dir)["changed"]
+    assert planning.made == 3
 
 
 def test_a_plan_that_says_something_else_is_shown(run_dir: pathlib.Path, planning: t.Any) -> None:

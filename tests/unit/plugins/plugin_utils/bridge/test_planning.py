@@ -13,10 +13,16 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request, parse
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import Additions, Command, Package
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import (
+    Additions,
+    Command,
+    Owner,
+    Package,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning
 
 JOB = BatchJob(
@@ -76,4 +82,95 @@ def test_the_pool_is_not_asked_for_an_image_of_the_users(monkeypatch: pytest.Mon
     asked = dataclasses.replace(JOB, x=request.encode())
     silent = dataclasses.replace(JOB, x=Request().encode())
     for job, policy in ((asked, POLICY), (silent, Policy(img_default="/srv/all.qcow2", allow_user_images=True))):
-        assert planning.offers_of(job, policy).images == ()
+        assert planning.image_of(job, policy) is None
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> Site:
+    """A pool with an image, a node file, and a job that asks for that image."""
+    (tmp_path / "pool").mkdir(mode=0o755)
+    (tmp_path / "pool/tiny.img").write_bytes(b"a disk")
+    (tmp_path / "nodefile").write_text("cn1\n")
+    request = parse([("img=tiny,vcpus=1,ram=192M,distro=debian", "")])
+    return Site(
+        tmp_path,
+        dataclasses.replace(JOB, x=request.encode()),
+        Policy(vm_img_dir=str(tmp_path / "pool"), host_os_core_count=0),
+    )
+
+
+class Site:
+    """What a plan is made of, which a test may change."""
+
+    def __init__(self, place: pathlib.Path, job: BatchJob, policy: Policy) -> None:
+        self.place, self.job, self.policy = place, job, policy
+        self.nodefile = place / "nodefile"
+
+    @property
+    def digest(self) -> str:
+        return planning.inputs_of(self.job, self.policy, self.nodefile).digest
+
+
+def test_the_same_inputs_have_one_digest_in_every_program(site: Site) -> None:
+    """The hook has the server's word itself, and the playbook what the hook has kept of it."""
+    first = site.digest
+    job_snapshot.keep(site.job, site.place)
+    kept = job_snapshot.kept(site.job.job_id, site.place)
+    assert kept is not None
+    site.job, site.policy = kept, Policy(**vars(site.policy))
+    assert site.digest == first
+
+
+def test_a_plan_bears_the_digest_of_its_inputs(site: Site) -> None:
+    plan = planning.plan_start(site.job, site.policy, site.nodefile)
+    assert plan.inputs == site.digest
+    again = planning.plan_start(site.job, site.policy, site.nodefile)
+    assert (again.inputs, again.decision) == (plan.inputs, plan.decision)
+    assert again.job_key != plan.job_key
+
+
+CHANGES: dict[str, t.Callable[[Site, pytest.MonkeyPatch], object]] = {
+    "the job": lambda site, _patch: setattr(site, "job", dataclasses.replace(site.job, start_count=2)),
+    "the nodes": lambda site, _patch: setattr(site, "job", dataclasses.replace(site.job, exec_host=("cn1", "cn2"))),
+    "the request": lambda site, _patch: setattr(
+        site, "job", dataclasses.replace(site.job, x=parse([("img=tiny,vcpus=2", "")]).encode())
+    ),
+    "a user's file": lambda site, _patch: setattr(
+        site,
+        "job",
+        dataclasses.replace(site.job, x=dataclasses.replace(REQUEST, digests={"metadata": "b" * 64}).encode()),
+    ),
+    "the policy": lambda site, _patch: setattr(
+        site, "policy", dataclasses.replace(site.policy, mounts=("a:/b /c nfs",))
+    ),
+    "the node file": lambda site, _patch: site.nodefile.write_text("cn2\n"),
+    "the image": lambda site, _patch: (site.place / "pool/tiny.img").write_bytes(b"another disk"),
+    "a newer revision": lambda site, _patch: (site.place / "pool/tiny.img").rename(site.place / "pool/tiny.qcow2"),
+    "the owner's home": lambda _site, patch: patch.setattr(
+        planning, "owner_of", lambda *_names: Owner("nobody", 65534, 65534, "nogroup", "/elsewhere", "/bin/sh")
+    ),
+}
+REQUEST = parse([("img=tiny,metadata=/home/alice/more.yml", "")])
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_of_any_input_is_another_plan(site: Site, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    if what == "a user's file":
+        site.job = dataclasses.replace(
+            site.job, x=dataclasses.replace(REQUEST, digests={"metadata": "a" * 64}).encode()
+        )
+    first = site.digest
+    CHANGES[what](site, monkeypatch)
+    assert site.digest != first
+
+
+def test_no_part_of_the_policy_is_left_out(site: Site) -> None:
+    """Nobody needs to think of a parameter that the site gets one day."""
+    first = site.digest
+    for field in dataclasses.fields(Policy):
+        if field.name in ("vm_img_dir", "img_default"):
+            continue
+        former = site.policy
+        site.policy = dataclasses.replace(former, **{field.name: "another"})
+        assert site.digest != first, field.name
+        site.policy = former

@@ -193,7 +193,7 @@ def test_decision_is_all_of_a_plan_but_its_keys_and_the_time() -> None:
     assert plan.job_key != again.job_key
     assert plan.decision == again.decision
     assert {place for place, other in variants(plan) if other.decision == plan.decision} == {
-        "job_key.private", "job_key.public", "node_parts.timeout_s", "node_parts.guests.authorized_key",
+        "inputs", "job_key.private", "job_key.public", "node_parts.timeout_s", "node_parts.guests.authorized_key",
         "node_parts.guests.host_key.private", "node_parts.guests.host_key.public",
     }  # fmt: skip
 
