@@ -56,7 +56,6 @@ def set_to(name: str, mark: str | os.PathLike[str] = MARK) -> None:
 
         from ...module_utils.system import files
 
-        files.make_directory(pathlib.Path(mark).parent)  # the first job after a boot
         files.write(pathlib.Path(mark), name)
     else:
         os.unlink(mark)

@@ -115,8 +115,6 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     shell = ProcessId.of(call.parent)
     # what can be read of a broken configuration is enough to ask the server, and to bound the tries
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
-    if call.marked:
-        head_start.decide(wanted=policy.fast_start and broken is None)
     until = began
     if broken is not None and not call.marked:  # this may be anybody's job, which our trouble does not concern
         return Ending()
@@ -198,6 +196,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             f"$prologalarm {invocation.read_alarm_s(torque_home)}", "leaves no time for a virtual machine to start"
         )
     nodefile = torque_home / "aux" / call.job_id
+    case.head_start.decide(wanted=policy.fast_start)
     if case.job is not None:
         job_snapshot.keep(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
