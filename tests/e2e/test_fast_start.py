@@ -34,5 +34,5 @@ def test_job_of_two_nodes_runs_on_both(site: Site) -> None:
 
 def test_request_that_a_node_refuses_is_refused(site: Site) -> None:
     """By the prologue: the front end's configuration allows it."""
-    with changed(site, ram_max=150):
-        check_refused(site.job(stdin="echo RAN\n"), "ram")
+    with changed(site, vcpus_max=1):
+        check_refused(site.job("-vm", "vcpus=2", stdin="echo RAN\n"), "vcpus=2")
