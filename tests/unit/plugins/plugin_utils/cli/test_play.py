@@ -9,12 +9,14 @@ import json
 import os
 import pathlib
 import select
+import socket
 import subprocess
 import sys
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import play as play_program
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_socket
 
 PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
 PLAY = """
@@ -170,3 +172,23 @@ def test_actions_of_the_collection_are_found(play: t.Any) -> None:
     done = play("mikelangelo.vtorque.job_record: {job_id: nonsense, start: 1}", "-c", "local")
     assert done.returncode == 2
     assert "not of the form" in done.stdout
+
+
+def test_other_ansible_core_keeps_the_way_to_the_early_node(tmp_path: pathlib.Path) -> None:
+    """The hook has let go of it: were it closed here, the node would take that for a cancel and undo its guests."""
+    ours, theirs = socket.socketpair()
+    (tmp_path / "play.yml").write_text(PLAY.format(task="ansible.builtin.debug: {msg: well}"))
+    environment = {**os.environ, "ANSIBLE_HOME": str(tmp_path / "home"), node_socket.VARIABLE: f"{theirs.fileno()}.2"}
+    code = WITHOUT.format(module="ansible.cli.playbook", program=PROGRAM)
+    command = [sys.executable, "-c", code, "-i", "node,", "-c", "local", str(tmp_path / "play.yml")]
+    with ours, theirs:
+        process = subprocess.Popen(
+            command, env=environment, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE, text=True
+        )  # fmt: skip
+        theirs.close()
+        ours.setblocking(False)
+        assert process.stdout is not None
+        assert any("TASK [A task]" in line for line in process.stdout)
+        with pytest.raises(BlockingIOError):  # an end would be read as nothing
+            ours.recv(1)
+        assert process.wait(120) == 0
