@@ -348,7 +348,7 @@ def test_comma_of_v_is_not_protected(text: str) -> None:
 def test_stream_of_a_user_is_opened_without_creating_it(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where fs.protected_regular is 2, as systemd sets it, the kernel lets root have no O_CREAT on a user's file there."""
+    """Where fs.protected_regular is 2, as systemd sets it, not even root may say O_CREAT of a user's file there."""
     real = os.open
 
     def protected(path: str, flags: int, mode: int = 0o777) -> int:

@@ -23,6 +23,7 @@ from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
 from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
+from ..module_utils.time_budget import NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages
 from ..plugin_utils.faststart import ansible_internals, early_login
 from ..plugin_utils.play import node_socket
@@ -41,12 +42,8 @@ from ..plugin_utils.play.start_files import (
     read_plan,
 )
 
-MARGIN_S = 2.0
-"""What the node answers must still cross the connection and be recorded."""
 MANY, CONNECTION_S = 512, 10
 """Nodes at a time, and seconds for a connection, where Ansible does not say it (`templates/ansible.cfg.j2` does)."""
-PATIENCE_S = 10.0
-"""For the other nodes once one has failed: that all fail alike tells of an image, not of a node."""
 
 
 class ActionModule(JobAction):
@@ -156,8 +153,8 @@ class ActionModule(JobAction):
 
         for call in calls:
             call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
-        timeout_s = max(part.timeout_s for part in parts.values()) + MARGIN_S
-        patience_s = PATIENCE_S if what == "present" else float("inf")
+        timeout_s = max(part.timeout_s for part in parts.values()) + NODE_ANSWER_MARGIN_S
+        patience_s = OTHER_NODES_S if what == "present" else float("inf")
         errors = hear_all(calls, read, Deadline.after(timeout_s), patience_s=patience_s)
         # a host that stays bare has booted no image
         booted = [node for node in (*made, *answers) if parts[node].guests] if what == "present" else []
@@ -174,21 +171,23 @@ class ActionModule(JobAction):
             timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else 60.0
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
-                told = map_of(plan, hosts, call.node, timeout_s)
-                call.say(json.dumps(form.to_dict(told), ensure_ascii=True).encode("ascii"))
+                job_map = map_of(plan, hosts, call.node, timeout_s)
+                call.say(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
 
-            late = early_login.site_speaks_first(self._config)
-            if not late:
-                early_login.begin(place, plan, bare, self._config)
+            # a broken configuration is the shell's to meet, which tells it
+            policy, broken = policy_file.load_usable(lambda: policy_file.load(self._config))
+            late = early_login.site_speaks_first(policy)
+            if broken is None and not late:
+                early_login.begin(place, plan, bare, policy)
 
             def read(node: str, reply: Reply) -> None:
                 part = messages.NodePart.removal(place.job_id, place.start, node, 0.0)
                 answer = read_answer(part, reply.status, reply.output, reply.complaint)
                 keep_updates(place, node, answer.updates)
 
-            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + MARGIN_S)))
-            if late:
-                early_login.begin(place, plan, bare, self._config)
+            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
+            if broken is None and late:
+                early_login.begin(place, plan, bare, policy)
             for call in calls:  # all of them end now, and not one after the other
                 call.hang_up()
 
@@ -280,7 +279,7 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     else:
         text = environment.get("VTORQUE_DEADLINE", "")
         try:
-            left = float(text) - time.monotonic() - MARGIN_S
+            left = float(text) - time.monotonic() - NODE_ANSWER_MARGIN_S
         except ValueError:
             raise VTorqueError(
                 f"VTORQUE_DEADLINE={text[:40]!r}", "not seconds of the monotonic clock, and no timeout is given"

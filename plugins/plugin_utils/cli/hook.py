@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def begin_node(
-    words: Sequence[str],
+    argv: Sequence[str],
     command: Sequence[str] = NODE,
     place: str | os.PathLike[str] = mark.MARK,
     config: str | os.PathLike[str] = mark.CONFIG,
@@ -50,12 +50,12 @@ def begin_node(
     """Start this node's `vtorque-node`, where a prologue will most probably ask it; else None.
 
     Args:
-        words: what the launcher hands on: role, marker, and more.
+        argv: what the launcher hands on: role, marker, and more.
         command: its call.
         place: the mark of an earlier job, whose hook knew that it may.
         config: the site's configuration.
     """
-    wanted = words[:2] == ["prologue", "yes"] and mark.allows(place, config)
+    wanted = argv[:2] == ["prologue", "yes"] and mark.allows(place, config)
     return begin((*command, EARLY), ROOT_ENVIRONMENT) if wanted else None
 
 

@@ -14,41 +14,37 @@ from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.batch import job_snapshot
-from ...module_utils.job.config import policy_file
+from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.hooks import early_ssh
 from ...module_utils.job.plan.job_plan import JobPlan
-from ...module_utils.node.guest.site_scripts import PROLOGUE
 from ..bridge.node_settings import host_name, settings_of
 from ..play.action_base import JobPlace
 from ..play.shell_access import SHELL, all_guests, ready_record, shell_of, spec_of, write_access
 
 
 @leaves_nothing
-def site_speaks_first(config: pathlib.Path) -> bool:
+def site_speaks_first(policy: Policy) -> bool:
     """Has the site a prologue or updates in guests, which may change what a login meets, or refuse the start?
 
     Args:
-        config: the site's configuration.
+        policy: the site's.
     """
-    policy, _broken = policy_file.load_usable(lambda: policy_file.load(config))
-    hooks = settings_of(policy, host_name()).guest_hooks_dir
-    return policy.security_updates or any(os.path.lexists(hooks / name) for name in (PROLOGUE, f"{PROLOGUE}.parallel"))
+    return policy.security_updates or any(map(os.path.lexists, settings_of(policy, host_name()).guest_prologues))
 
 
-def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str], config: pathlib.Path) -> None:
+def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str], policy: Policy) -> None:
     """Begin it where a hook of ours plays; what fails here is left to the shell, which meets the same and tells it.
 
     Args:
         place: the start of the job; its guests are ready.
         plan: whose job it is.
         bare: the hosts that stay bare.
-        config: the site's configuration.
+        policy: the site's.
     """
     if SHELL not in os.environ:
         return
     with contextlib.suppress(OSError, VTorqueError):
         job = job_snapshot.kept(place.job_id, place.run_dir)
-        policy = policy_file.load(config)
         if job is None or not policy.fast_start or not early_ssh.wanted(job, pathlib.Path(policy.torque_home)):
             return
         guests = all_guests(place, plan)

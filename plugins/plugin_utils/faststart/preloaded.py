@@ -66,7 +66,7 @@ class PreloadedPlayer(Player):
         # the log by way of our own descriptor: a name could lead elsewhere by now
         place = f"/proc/{os.getpid()}/fd/{log.fileno()}"
         said = json.dumps({"arguments": list(arguments), "environment": dict(told), "log": place})
-        code = supervised.finish(process, timeout_s=timeout_s, said=said.encode())
+        code = supervised.finish(process, timeout_s=timeout_s, stdin=said.encode())
         if code != 0:
             self._tidy(process.pid)
         return code

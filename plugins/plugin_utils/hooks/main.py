@@ -24,6 +24,7 @@ from ...module_utils.job.hooks.start import Places
 from ...module_utils.system import files, log_line
 from ...module_utils.system import signals as ending
 from ...module_utils.text import printable
+from ...module_utils.time_budget import SYSLOG_S
 from ..faststart import mark
 from ..faststart.head_start import HeadStart
 from ..faststart.preloaded import PreloadedPlayer
@@ -37,14 +38,13 @@ REQUEUE = 75
 """EX_TEMPFAIL: no other end of ours has it, neither an error of Python's (1, 2, 120) nor a signal (128 and more)."""
 BRAKE = 1
 """As for every failure: the launcher lets a member of an array wait, and Torque hears nothing of it."""
-SYSLOG_S = 1.0
 
 
-def main(words: t.Sequence[str], places: Places | None = None, program: EarlyProgram | None = None) -> int:
+def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProgram | None = None) -> int:
     """Do what the hook's role asks.
 
     Args:
-        words: what the launcher hands on.
+        argv: what the launcher hands on.
         places: where things are.
         program: this node's `vtorque-node`, where it loads already.
 
@@ -55,11 +55,11 @@ def main(words: t.Sequence[str], places: Places | None = None, program: EarlyPro
     places = places or Places()
     _settle()
     try:
-        call = parse_call(words)
+        call = parse_call(argv)
         ending = _dispatch(call, places, program)
     except (VTorqueError, OSError, subprocess.SubprocessError) as error:
         _tell(printable(f"vtorque: this job's hook failed: {error}"))
-        _keep(places, " ".join(map(repr, words[:6])), "".join(traceback.format_exception(error)))
+        _keep(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)))
         return 1
     if ending is None:
         return 0
@@ -84,17 +84,17 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
             from ...module_utils.job.hooks import prologue  # while both load beside us
 
             return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
-    from ...module_utils.job.hooks import epilogue
+    from ...module_utils.job.hooks import epilogue  # which a prologue does without
 
     if call.role == "epilogue":
-        from ..bridge import leftover_processes
+        from ..bridge import leftover_processes  # as above: the epilogue's alone
 
         try:
             epilogue.run(call, places, began=hook_began(), end_left=leftover_processes.end_left)
         finally:
             from . import start_sweep  # 3 ms that a prologue does not pay
 
-            start_sweep.sweep_if_needed(places)
+            start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
     else:
         epilogue.run_sister(call, places)
     return None
@@ -136,14 +136,14 @@ def _settle() -> None:
     os.umask(0o022)
 
 
-def keep_word(words: t.Sequence[str], text: str) -> None:
+def keep_word(argv: t.Sequence[str], text: str) -> None:
     """A word for the administrator about a hook that goes on all the same.
 
     Args:
-        words: what the launcher handed on.
+        argv: what the launcher handed on.
         text: what happened.
     """
-    _keep(Places(), " ".join(map(repr, words[:6])), text)
+    _keep(Places(), " ".join(map(repr, argv[:6])), text)
 
 
 def _keep(places: Places, call: str, text: str) -> None:
