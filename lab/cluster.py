@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import select
@@ -201,6 +203,33 @@ def command(facts: Facts, node: str, words: t.Sequence[str], *, user: str = "roo
         *(f"{name}={value}" for name, value in environment.items()),
     ]
     return ["/usr/bin/nsenter", "-t", str(facts.init(node).pid), "-a", "--", *become, *clean, *words]
+
+
+def left(facts: Facts) -> dict[str, list[str]]:
+    """Return what there is of jobs on each node at this moment, in words (leftovers.py).
+
+    Raises:
+        LabError: a node that lives does not say it.
+    """
+    words = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.leftovers"]
+    lost = [node for node in facts.addresses if node in facts.inits and not facts.inits[node].alive]
+    lines = {node: command(facts, node, words) for node in facts.addresses if node not in lost}
+    with concurrent.futures.ThreadPoolExecutor(len(facts.addresses)) as pool:
+        looks = {node: pool.submit(_ask, line) for node, line in lines.items()}
+    found: dict[str, list[str]] = {}
+    for node in facts.addresses:
+        if node in lost:
+            found[node] = ["unknown: the node is lost"]
+            continue
+        done = looks[node].result()
+        if done.returncode:
+            raise LabError(f"{node}: {done.stderr.strip()}")
+        found[node] = json.loads(done.stdout)
+    return found
+
+
+def _ask(line: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(line, capture_output=True, text=True, timeout=600)
 
 
 def _check(plan: Plan) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import json
 import os
 import pathlib
 import subprocess
@@ -17,6 +16,9 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 import pytest
+
+from lab import cluster
+from lab.state import DEFAULT, Facts, LabError, State
 
 pytest.register_assert_rewrite(f"{__package__}.trouble")
 
@@ -80,17 +82,32 @@ class Site:
 
     def run(self, *arguments: str, stdin: str | bytes | None = None, timeout_s: float = JOB_TIMEOUT_S) -> Result[str]:
         """One call of the lab's own command."""
+        return self._call([*LAB, *arguments], stdin, timeout_s)
+
+    def _call(self, line: t.Sequence[str], stdin: str | bytes | None, timeout_s: float) -> Result[str]:
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run([*LAB, *arguments], cwd=CHECKOUT, input=data if data is not None else b"",
+        done = subprocess.run(line, cwd=CHECKOUT, input=data if data is not None else b"",
                               capture_output=True, timeout=timeout_s, env=self.environment)  # fmt: skip
         return Result(
             done.args, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
         )
 
+    @property
+    def facts_of_lab(self) -> Facts:
+        """The lab as it is now."""
+        return State(pathlib.Path(self.environment.get("VTORQUE_LAB") or DEFAULT)).running()
+
     def on(self, node: str, *command: str, user: str | None = None, stdin: str | bytes | None = None) -> Result[str]:
-        """Run a command on a node, as root or as a user in his home."""
-        who = ("--user", user) if user else ()
-        return self.run("on", node, *who, "--", *command, stdin=stdin)
+        """Run a command on a node, as root or as a user in his home.
+
+        The line is that of `lab on`, which the lab's own tests and `terminal.py` call: to make it here saves a start of
+        Python at each of thousands of calls.
+        """
+        try:
+            line = cluster.command(self.facts_of_lab, node, command, user=user or "root")
+        except LabError as error:
+            return Result(command, 2, "", f"lab: {error}\n")
+        return self._call(line, stdin, JOB_TIMEOUT_S)
 
     def root(self, node: str, script: str) -> str:
         """Run a line of shell as root on a node; it must succeed."""
@@ -198,7 +215,7 @@ class Site:
 
     def left_on_nodes(self) -> list[str]:
         """What there is of jobs on the nodes at this moment; nobody is waited for (lab/leftovers.py)."""
-        found = json.loads(self.run("left", "--json").stdout)
+        found = cluster.left(self.facts_of_lab)
         return [f"{node}: {thing}" for node, there in found.items() for thing in there]
 
     def left(self) -> list[str]:
@@ -232,11 +249,22 @@ def node_of(facts: dict[str, str]) -> str:
 AT_WORK = """
 for pid in $(pgrep -f '[a]nsible'); do echo "process $pid $(tr '\\0' ' ' 2>/dev/null </proc/$pid/cmdline)"; done
 cd /run/vtorque/locks 2>/dev/null || exit 0
-for lock in *; do [ ! -e "$lock" ] || flock -n "$lock" true || echo "lock $PWD/$lock is held"; done
+exec /usr/bin/python3 -ISE -c '
+import fcntl, os
+for name in sorted(os.listdir()):
+    try:
+        with open(name, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("lock", os.path.abspath(name), "is held")
+    except FileNotFoundError:  # it has gone meanwhile
+        pass
+'
 """
 """Programs of ours and playbooks that still run on a node, and locks that somebody holds.
 
-The lab looks for processes at the same time, so that none of these has a path of ours for a word.
+The lab looks for processes at the same time, so that none of these has a path of ours for a word.  One process tries
+every lock, of which each job leaves one behind.
 """
 
 
