@@ -69,12 +69,31 @@ name=$(sed -n 's/^local-hostname: "\(.*\)"$/\1/p' /mnt/seed/meta-data)
 hostname "$name"
 echo "$name" >/etc/hostname
 
+put() { # mode path, with the content behind it
+    [ -d "${2%/*}" ] || mkdir -p "${2%/*}"
+    umask 077
+    base64 -d >"$2"
+    umask 022
+    case $1 in
+        0644) texts="$texts$2$newline" ;;
+        0755) programs="$programs$2$newline" ;;
+        *) chmod "$1" "$2" ;;
+    esac
+}
+
+# each process that is begun, and each character that the shell reads from a pipe, takes an emulated processor long
+newline='
+'
+texts=
+programs=
 entry='^- {path: "\([^"]*\)", owner: "root:root", permissions: "\([0-7]*\)", encoding: b64, content: "\([^"]*\)"}$'
-sed -n "s/$entry/\\2 \\3 \\1/p" </mnt/seed/user-data | while read -r mode content path; do
-    mkdir -p "${path%/*}"
-    (umask 077 && echo "$content" | base64 -d >"$path")
-    chmod "$mode" "$path"
-done
+eval "$(sed -n "s/$entry/put \\2 '\\1' <<'end'\\n\\3\\nend/p" /mnt/seed/user-data)"
+IFS=$newline
+# shellcheck disable=SC2086  # names, one a line
+[ -z "$texts" ] || chmod 0644 $texts
+# shellcheck disable=SC2086
+[ -z "$programs" ] || chmod 0755 $programs
+unset IFS
 umount /mnt/seed
 # shellcheck source=/dev/null
 . /etc/vtorque/guest.env || lost "the seed holds no guest.env"
