@@ -6,7 +6,7 @@
 What a step is, `superior.py` takes from the code that is installed on the nodes, over which it lies while the test
 lasts.  The step's program is killed, raises, finds the disk full, or hangs; then the job is looked at, and what is left
 of it.  Its guests boot nothing, so that its script runs nowhere: where it did, that was a node.
-`make test-faults` tries every fault, `make test` one in `VTORQUE_FAULTS`, the same ones for the same `VTORQUE_SEED`;
+`make test-faults` tries every fault, `make test` one in 120 (`VTORQUE_FAULTS`), the same for the same `VTORQUE_SEED`;
 `VTORQUE_FAULT='play prologue raises'` only those in whose line in the report these words stand.
 
 It has been seen to fail: without `shell_links.remove_run` in the epilogue the look after the fault named "run record
@@ -31,7 +31,7 @@ from ..conftest import Site
 from ..trouble import NODES, REREAD, SISTER, SUPERIOR, WAITS, changed, drop, sweep, wait_in_guest
 from . import superior
 from .superior import ARMED, REACHED, STRUCK, Point
-from .told import EVERY, ONLY, SEED, Progress, end
+from .told import EVERY_JOB, ONLY, SEED, Progress, end
 
 KINDS = ("killed", "raises", "disk")
 PYTHON = "/opt/vtorque/venv/bin/python"
@@ -41,7 +41,7 @@ SCRIPT = "echo RAN; hostname\ntouch ~/ran-$PBS_JOBID\n"
 """What it would leave, if it ever ran."""
 SHARED = {"pbs_exclusive_node_alloc": False, "kill_user_processes_after_job": False}
 RETRIES = 2
-SHARES = ((0.0, 0.65), (0.65, 1.0)) if EVERY == 1 else ((0.0, 1.0),)
+SHARES = ((0.0, 0.65), (0.65, 1.0)) if EVERY_JOB == 1 else ((0.0, 1.0),)
 """Of the faults: the whole takes hours, and two labs are there, of which one tries those of a node first."""
 JOBS, MISSED, MISSED_SHARE = 3, 2, 0.1
 """What two programs do side by side, the one does or the other: not every job comes to all of its steps.  So many jobs
@@ -301,7 +301,7 @@ def test_nothing_is_left_after_a_fault_at_a_step_of_the_mother_superior(
         stack.enter_context(covered(site))
         others = set(site.left_on_nodes())
         points = [one for one in points_of(site, others, chance) if ONLY in str(one)]
-        tried = points[chance.randrange(min(EVERY, len(points))) :: EVERY]
+        tried = points[chance.randrange(min(EVERY_JOB, len(points))) :: EVERY_JOB]
         tried = tried[int(begin * len(tried)) : int(end_ * len(tried))]
         progress.begin(len(tried), len(points))
         for point in tried:

@@ -14,6 +14,8 @@ import typing as t
 
 EVERY = int(os.environ.get("VTORQUE_FAULTS", "60"))
 """Of so many faults one is tried."""
+EVERY_JOB = EVERY if "VTORQUE_FAULTS" in os.environ else 2 * EVERY
+"""The same of faults that each cost a job over two nodes."""
 SEED = int(os.environ.get("VTORQUE_SEED", "0"))
 ONLY = os.environ.get("VTORQUE_FAULT", "")
 """Only faults in whose line of the report these words stand."""
