@@ -10,10 +10,12 @@ import contextlib
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import time
 
-from . import cluster, installed, roles
+from . import batch, cluster, installed, roles
+from .node import OWN_VENV
 from .state import LabError, State
 
 
@@ -22,7 +24,9 @@ def _up(state: State, arguments: argparse.Namespace) -> int:
     runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else cluster.RUNTIME)).absolute()
     nodes = tuple(arguments.nodes.split(","))
     with roles.reading(runtime) if arguments.by_roles else contextlib.nullcontext() as by_roles:
-        plan = cluster.Plan(nodes, pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare, by_roles)
+        plan = cluster.Plan(
+            nodes, pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare, by_roles, arguments.batch
+        )
         is_new = cluster.up(state, plan)
     if is_new:
         print(f"the lab is up: {' '.join(plan.nodes)} ({time.monotonic() - begin:.1f} s)")
@@ -46,7 +50,8 @@ def _status(state: State, arguments: argparse.Namespace) -> int:
     ]  # fmt: skip
     good = bool(facts and facts.up and all(node["alive"] for node in nodes))
     if arguments.json:
-        print(json.dumps({"up": good, "directory": str(state.directory), "nodes": nodes}))
+        system = facts.batch if facts else None
+        print(json.dumps({"up": good, "directory": str(state.directory), "batch": system, "nodes": nodes}))
     elif not facts:
         print(f"no lab in {state.directory}")
     else:
@@ -99,7 +104,17 @@ def _plug(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _left(state: State, arguments: argparse.Namespace) -> int:
-    left = cluster.left(state.running())
+    facts = state.running()
+    left: dict[str, list[str]] = {}
+    for node in facts.addresses:
+        words = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.leftovers"]
+        if node in facts.inits and not facts.inits[node].alive:
+            left[node] = ["unknown: the node is lost"]
+            continue
+        done = subprocess.run(cluster.command(facts, node, words), capture_output=True, text=True, timeout=600)
+        if done.returncode:
+            raise LabError(f"{node}: {done.stderr.strip()}")
+        left[node] = json.loads(done.stdout)
     if arguments.json:
         print(json.dumps(left))
     else:
@@ -144,6 +159,10 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--by-roles", action="store_true", help="the product as the roles installed it, before the nodes booted"
     )
+    one.add_argument(
+        "--batch", default=batch.TORQUE, choices=tuple(batch.SYSTEMS),
+        help="its batch system: what acts like Torque, or a real Slurm (%(default)s)",
+    )  # fmt: skip
     one.set_defaults(run=_up)
     commands.add_parser("down", help="end the cluster and everything in it").set_defaults(run=_down)
     one = commands.add_parser("status", help="the nodes, and whether they are alive (exit 1: not)")

@@ -1,75 +1,70 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The batch system's daemons on a node: the server on the front end, a MOM on each compute node."""
+"""Which batch systems a lab can have, and all that the rest of the lab asks of one."""
 
 from __future__ import annotations
 
-import os
-import pathlib
-import select
-import subprocess
-import sys
+import dataclasses
+import typing as t
 
-import inotify_simple
+from . import torque_stand_in
+from .slurm import daemons as slurm
+from .slurm import key
+from .slurm import leftovers as slurm_leftovers
+from .state import LabError, NodePlan, State
 
-from .daemons import ENVIRONMENT, DaemonError, run
-from .state import LAB, NodePlan
-
-SOCKETS = pathlib.Path("/run/lab-torque")
-RUN = pathlib.Path("/run/lab")
-"""Where the number of the node's daemon is, for who wants to stop it."""
-PROGRAM = "/usr/local/lib/lab-torque.pyz"
-CORES = 8
-"""`np` of every node: more than the machine may have, since nothing is measured by it."""
-START_TIMEOUT_S = 60
+Run = t.Callable[[t.Sequence[str]], str]
+"""Runs a command on the front end; what it wrote, or a LabError."""
 
 
-def install(plan: NodePlan) -> None:
-    """The commands qsub, qstat, ... on this node."""
-    words = ("-m", "lab.torque", "install", "--root", "/", "--socket-dir", str(SOCKETS), "--host", plan.name)
-    run(sys.executable, *words, "--server", _server(plan), PYTHONPATH=str(LAB))
+def _nothing(*_arguments: t.Any) -> None:
+    """Of a batch system that has no such thing."""
 
 
-def start(plan: NodePlan, *options: str) -> None:
-    """Start the node's daemon, and wait until it listens.
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A batch system, as the lab sees it.
 
-    Args:
-        options: for it, besides what follows from the plan.
+    Attributes:
+        install: puts commands and configuration onto a node that boots; what the product has is there already.
+        start: starts the daemons of a node, at boot or again; more words are options of the daemon.
+        leftovers: what there is of jobs on this node, a line each; the argument says when the node was started.
+        programs: that the machine must have.
+        packages: what brings them.
+        shared: a directory that the daemons of all nodes have in common; "": they reach each other by the network.
+        make_secrets: makes what all nodes must know and nobody else, on the machine, before they boot.
+        await_nodes: returns when the server counts on these nodes, after they said that their daemons run.
+    """
+
+    install: t.Callable[[NodePlan], None]
+    start: t.Callable[..., None]
+    leftovers: t.Callable[[float], t.Iterator[str]]
+    programs: tuple[str, ...] = ()
+    packages: str = ""
+    shared: str = ""
+    make_secrets: t.Callable[[State, t.Iterable[str]], None] = _nothing
+    await_nodes: t.Callable[[Run, t.Sequence[str]], None] = _nothing
+
+
+TORQUE, SLURM = "torque", "slurm"
+SYSTEMS = {
+    TORQUE: System(
+        torque_stand_in.install, torque_stand_in.start, torque_stand_in.leftovers, shared=str(torque_stand_in.SOCKETS)
+    ),
+    SLURM: System(
+        slurm.install, slurm.start, slurm_leftovers.leftovers, slurm.PROGRAMS, "lab/prepare.sh slurm",
+        make_secrets=key.make, await_nodes=slurm.await_nodes,
+    ),
+}  # fmt: skip
+
+
+def of(name: str) -> System:
+    """The batch system of this name.
 
     Raises:
-        DaemonError: it ended, or did not listen in time.
+        LabError: there is none.
     """
-    if plan.is_front_end:
-        compute = [name for name in plan.peers if name != plan.name]
-        nodes = [word for name in compute for word in ("--node", f"{name}:{CORES}")]
-        # root of a node is an operator and not a manager: it holds jobs and sets nodes offline, and that is all
-        operators = [word for name in compute for word in ("--operator", f"root@{name}")]
-        _listen(SOCKETS / f"{plan.name}.sock", "server", "--host", plan.name, *nodes, *operators, *options)
-    else:
-        _listen(SOCKETS / f"{plan.name}.mom", "mom", "--host", plan.name, "--cgroups", *options)
-
-
-def _server(plan: NodePlan) -> str:
-    return next(iter(plan.peers))
-
-
-def _listen(socket: pathlib.Path, *words: str) -> None:
-    log = pathlib.Path(f"/var/log/lab-torque-{words[0]}.log")
-    # a daemon that was killed left it, and nobody would wait for the new one
-    socket.unlink(missing_ok=True)
-    with inotify_simple.INotify() as watch, log.open("wb") as stream:
-        watch.add_watch(str(SOCKETS), inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO)
-        process = subprocess.Popen(
-            [PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=ENVIRONMENT,
-            start_new_session=True,
-        )  # fmt: skip
-        (RUN / f"{words[0]}.pid").write_text(f"{process.pid}\n", encoding="ascii")
-        ended = os.pidfd_open(process.pid)
-        while not socket.exists():
-            ready, _, _ = select.select([watch.fileno(), ended], [], [], START_TIMEOUT_S)
-            if ended in ready or not ready:
-                last = log.read_text(encoding="utf-8", errors="replace").strip()[-800:]
-                raise DaemonError(f"the batch system's {words[0]} does not listen on {socket}: {last or 'no word'}")
-            watch.read()
-        os.close(ended)
+    if name not in SYSTEMS:
+        raise LabError(f"no batch system {name!r}: {' or '.join(SYSTEMS)}")
+    return SYSTEMS[name]

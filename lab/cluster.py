@@ -19,7 +19,7 @@ import sys
 import time
 import typing as t
 
-from . import cgroups, ending, installed, keys, network
+from . import batch, cgroups, ending, installed, keys, network
 from .node import OWN_VENV, VENV
 from .state import FRONT_END, LAB, Facts, LabError, Mount, NodePlan, Process, State, addresses
 
@@ -41,6 +41,7 @@ class Plan:
         runtime: venv with the installed collection, which the nodes see as /opt/vtorque/venv.
         bare: the machines and their daemons alone, without batch system and product.
         by_roles: what the roles have installed on nodes of these names, or with: nothing yet; None: the lab installs.
+        batch: name of the batch system.
     """
 
     nodes: tuple[str, ...] = NODES
@@ -48,6 +49,7 @@ class Plan:
     runtime: pathlib.Path = RUNTIME
     bare: bool = False
     by_roles: pathlib.Path | None = None
+    batch: str = batch.TORQUE
 
 
 def up(state: State, plan: Plan) -> bool:
@@ -65,8 +67,8 @@ def up(state: State, plan: Plan) -> bool:
     with state.lock():
         facts = state.load()
         if facts is not None and facts.up and all(init.alive for init in facts.inits.values()):
-            kind = (plan.bare, str(plan.by_roles or ""))
-            if list(facts.addresses) != list(wanted) or (facts.bare, facts.by_roles) != kind:
+            kind = (plan.bare, str(plan.by_roles or ""), plan.batch)
+            if list(facts.addresses) != list(wanted) or (facts.bare, facts.by_roles, facts.batch) != kind:
                 raise LabError(
                     f"another lab is up in {state.directory}: {' '.join(facts.addresses)} (python -m lab down)"
                 )
@@ -74,7 +76,7 @@ def up(state: State, plan: Plan) -> bool:
         _clean(state)
         _check(plan)
         by_roles = str(plan.by_roles or "")
-        facts = Facts(wanted, str(plan.pool), str(plan.runtime), plan.bare, by_roles=by_roles)
+        facts = Facts(wanted, str(plan.pool), str(plan.runtime), plan.bare, by_roles=by_roles, batch=plan.batch)
         try:
             _raise(state, plan, facts)
         except BaseException:
@@ -103,6 +105,7 @@ def lose(state: State, node: str) -> None:
         init = state.running().init(node)
         # first: processes that end would close their connections
         network.plug(state, node, plugged=False)
+        cgroups.thaw(state, node)
         ending.end(init)
         network.forget_rules(state, node)
 
@@ -171,6 +174,8 @@ def bring_back(state: State, node: str) -> None:
             process, pipe = starting[node]
             pipe.close()
             process.wait(timeout=UP_TIMEOUT_S)
+        if node != FRONT_END and facts.inits[FRONT_END].alive:
+            _await_nodes(facts, [node])
 
 
 def command(facts: Facts, node: str, words: t.Sequence[str], *, user: str = "root", cwd: str = "") -> list[str]:
@@ -233,6 +238,12 @@ def _ask(line: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _check(plan: Plan) -> None:
+    system = batch.of(plan.batch)
+    missing = [] if plan.bare else [program for program in system.programs if not pathlib.Path(program).exists()]
+    if missing:
+        raise LabError(f"the machine has no {missing[0]} ({system.packages})")
+    if plan.by_roles and plan.batch != batch.TORQUE:
+        raise LabError(f"the roles install the product for {batch.TORQUE} alone, and not for {plan.batch}")
     if not (plan.runtime / "bin/python").exists():
         raise LabError(f"no Python environment in {plan.runtime} (lab/prepare.sh)")
     if not plan.bare and not list(
@@ -252,6 +263,8 @@ def _raise(state: State, plan: Plan, facts: Facts) -> None:
         installed.lay(kept, state, facts.addresses)
     else:
         keys.make(state, facts.addresses)
+    if not facts.bare:
+        batch.of(facts.batch).make_secrets(state, facts.addresses)
     network.make(state, facts.addresses)
     starting = {name: _start(state, facts, name) for name in facts.addresses}
     try:
@@ -260,8 +273,23 @@ def _raise(state: State, plan: Plan, facts: Facts) -> None:
         for process, pipe in starting.values():
             pipe.close()
             process.wait(timeout=UP_TIMEOUT_S)
+    _await_nodes(facts, [name for name in facts.addresses if name != FRONT_END])
     facts.up = True
     state.save(facts)
+
+
+def _await_nodes(facts: Facts, nodes: t.Sequence[str]) -> None:
+    def on_front_end(words: t.Sequence[str]) -> str:
+        done = subprocess.run(
+            command(facts, FRONT_END, words), capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            timeout=UP_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise LabError(f"{FRONT_END}: {words[0]}: {done.stderr.strip()[-500:]}")
+        return done.stdout
+
+    if not facts.bare:
+        batch.of(facts.batch).await_nodes(on_front_end, nodes)
 
 
 def _mounts(state: State, facts: Facts, name: str) -> tuple[Mount, ...]:
@@ -271,13 +299,14 @@ def _mounts(state: State, facts: Facts, name: str) -> tuple[Mount, ...]:
         if facts.by_roles
         else (Mount(facts.runtime, str(VENV), True), Mount(str(state.directory / "bin"), str(VENV / "bin"), True))
     )
+    shared = batch.of(facts.batch).shared
     return (
         *product,
         Mount(facts.runtime, str(OWN_VENV), True),
         Mount(str(CHECKOUT / "lab"), str(LAB / "lab"), True),
         Mount(str(pool if pool.is_dir() else state.directory / "pool"), "/opt/vm-images", name != FRONT_END),
         Mount(str(state.directory / "home"), "/home", False),
-        Mount(str(state.directory / "batch"), "/run/lab-torque", False),
+        *((Mount(str(state.directory / "batch"), shared, False),) if shared else ()),
         Mount(str(state.node(name) / "keys"), "/run/lab/keys", True),
     )
 
@@ -304,7 +333,7 @@ def _start(state: State, facts: Facts, name: str) -> Starting:
     prefix = installed.prefix(pathlib.Path(facts.by_roles), name) if facts.by_roles else None
     node = NodePlan(
         name, facts.addresses[name], numbers[name], facts.addresses, mounts, facts.bare, bool(facts.by_roles),
-        str(prefix or ""),
+        str(prefix or ""), facts.batch,
     )  # fmt: skip
     place = state.node(name)
     node.write(place / "node.json")

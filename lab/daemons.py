@@ -19,7 +19,9 @@ import uuid
 from . import cgroups
 from .state import NETWORK, NodePlan
 
-KEYS = pathlib.Path("/run/lab/keys")
+RUN = pathlib.Path("/run/lab")
+"""Where the number of the node's batch daemon is, for who wants to stop it."""
+KEYS = RUN / "keys"
 GUEST_RANGE = (f"{NETWORK}.100", f"{NETWORK}.250")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 USERS = {"alice": (1001, 1001), "bob": (1002, 2000)}

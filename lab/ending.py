@@ -21,6 +21,7 @@ def end_all(state: State) -> None:
     """End what is in the lab's cgroups: nothing else is in there, and nothing of the lab is elsewhere."""
     limit = time.monotonic() + DOWN_TIMEOUT_S
     while members := cgroups.members(state):
+        cgroups.thaw(state)
         held: dict[int, int] = {}
         for pid in members:
             with contextlib.suppress(ProcessLookupError):

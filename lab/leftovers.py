@@ -18,6 +18,10 @@ import subprocess
 import sys
 import typing as t
 
+from . import batch
+from .node import PLAN
+from .state import NodePlan
+
 OURS = ("/run/vtorque", "/var/lib/vtorque")
 START = r"[^/]+\.[0-9]+"
 MAY_STAY = re.compile(
@@ -44,8 +48,6 @@ MAY_STAY = re.compile(
     )
 )
 PLACES = {
-    "batch job": "/var/spool/torque/mom_priv/jobs",
-    "node file": "/var/spool/torque/aux",
     "domain's file": "/run/libvirt/qemu",
     "domain's directory": "/var/lib/libvirt/qemu",
     "definition": "/etc/libvirt/qemu",
@@ -96,7 +98,7 @@ def kind(path: str) -> str:
 
 
 def files() -> t.Iterator[str]:
-    """What lies in the directories of the product, of the MOM and of libvirt's domains; of a directory itself alone."""
+    """What lies in the directories of the product and of libvirt's domains; of a directory itself alone."""
     told = ""
     for place in OURS:
         for path in below(place):
@@ -181,4 +183,6 @@ def cgroups() -> t.Iterator[str]:
 
 
 if __name__ == "__main__":
-    json.dump([*domains(), *files(), *held_locks(), *processes(), *devices(), *cgroups(), *rules()], sys.stdout)
+    of_system = batch.of(NodePlan.read(PLAN).batch).leftovers(boot_time())
+    found = [*domains(), *files(), *of_system, *held_locks(), *processes(), *devices(), *cgroups(), *rules()]
+    json.dump(found, sys.stdout)

@@ -27,7 +27,10 @@ from .state import LAB, NodePlan
 OWN_VENV = LAB / "venv"
 """Where it sees the Python that runs the lab's own programs, whether the product is there or not."""
 VENV = pathlib.Path("/opt/vtorque/venv")
-INSTALLED = ("var/spool/torque", "etc/vtorque", "var/lib/vtorque", "opt/vtorque")
+INSTALLED = (
+    "var/spool/torque", "etc/vtorque", "var/lib/vtorque", "opt/vtorque", "etc/munge", "var/lib/munge", "var/log/munge",
+    "etc/slurm", "var/lib/slurm", "var/log/slurm",
+)  # fmt: skip
 """Where a batch system and the product lie on a machine that has them: a node gets its own."""
 PLAN = pathlib.Path("/run/lab/node.json")
 
@@ -209,12 +212,13 @@ def _furnish(plan: NodePlan) -> None:
     # they need what only the installed environment has
     from . import batch, daemons, site
 
-    batch.install(plan)
     if plan.by_roles:
         daemons.make_volatile()
     else:
         site.install(plan)
-    batch.start(plan)
+    system = batch.of(plan.batch)
+    system.install(plan)
+    system.start(plan)
 
 
 def _furnish_ssh() -> None:

@@ -20,7 +20,8 @@ def main() -> int:
         if sys.argv[1:] == ["libvirt"]:
             daemons.start_libvirt()
         elif sys.argv[1:2] == ["batch"]:
-            batch.start(NodePlan.read(PLAN), *sys.argv[2:])
+            plan = NodePlan.read(PLAN)
+            batch.of(plan.batch).start(plan, *sys.argv[2:])
         elif sys.argv[1:] == ["nfs"]:
             daemons.start_nfs()
         else:

@@ -53,7 +53,7 @@ def install(plan: NodePlan) -> None:
     ):  # fmt: skip
         place.mkdir(mode=mode, exist_ok=True)
         place.chmod(mode)
-    if not plan.is_front_end:
+    if plan.batch == "torque" and not plan.is_front_end:
         hook = _render("launchers/hook.sh.j2", prefix=str(PREFIX), site_hooks=str(ETC / "site-hooks"))
         for name in HOOKS:
             put(TORQUE_HOME / "mom_priv" / name, hook, 0o500)

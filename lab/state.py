@@ -51,6 +51,7 @@ class NodePlan:
         bare: neither batch system nor product, only the machine with its daemons.
         by_roles: the product comes by the roles, when the node is up, and the lab puts nothing of it there.
         prefix: directory that the node finds as /opt/vtorque then, and writes on for itself; "": it finds none.
+        batch: name of the batch system (`batch.py`).
     """
 
     name: str
@@ -61,6 +62,7 @@ class NodePlan:
     bare: bool
     by_roles: bool = False
     prefix: str = ""
+    batch: str = "torque"
 
     @property
     def is_front_end(self) -> bool:
@@ -223,6 +225,7 @@ class Facts:
         up: False while `up` is at work, or was interrupted.
         bare: neither batch system nor product was put onto the nodes.
         by_roles: the roles install the product, or have done so: where that is kept (`installed.py`); "": the lab does.
+        batch: name of the batch system (`batch.py`).
     """
 
     addresses: dict[str, str]
@@ -232,6 +235,7 @@ class Facts:
     inits: dict[str, Process] = dataclasses.field(default_factory=dict)
     up: bool = False
     by_roles: str = ""
+    batch: str = "torque"
 
     def init(self, node: str) -> Process:
         """Process 1 of a node.

@@ -16,8 +16,8 @@ import sys
 import time
 
 from .. import cluster, daemons, ending, keys, network
-from ..batch import SOCKETS
 from ..state import Facts, LabError, Mount, NodePlan, Process, State, addresses
+from ..torque_stand_in import SOCKETS
 from . import base
 from .boot import Order
 

@@ -9,9 +9,9 @@ import pathlib
 import uuid
 
 from .. import daemons
-from ..batch import CORES, SOCKETS
 from ..state import NETWORK, NodePlan
 from ..torque import install as torque
+from ..torque_stand_in import CORES, SOCKETS
 
 TORQUE_HOME = "var/spool/torque"
 
