@@ -13,6 +13,8 @@ MAKEFLAGS += --no-print-directory
 GUEST ?= tiny
 LAB := build/runtime/bin/python -m lab
 LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
+# the batch system of `make lab`: what acts like Torque, or a real Slurm (slurm)
+BATCH ?= torque
 # labs in which end-to-end tests run side by side
 LABS ?= 2
 # end-to-end tests on nodes of the lab itself (docs/developer/testing.md says why); the others run where the roles have installed
@@ -44,10 +46,10 @@ help: ## this list
 
 .PHONY: demo lab down
 demo: ## install what is needed, run three jobs in virtual machines on this machine (GUEST=tiny|debian)
-	@GUEST=$(GUEST) lab/demo.sh
+	@GUEST=$(GUEST) BATCH=$(BATCH) lab/demo.sh
 
-lab: ## leave a small cluster running on this machine, and say what to type next
-	@GUEST=$(GUEST) lab/demo.sh --stay
+lab: ## leave a small cluster running on this machine (BATCH=torque|slurm), and say what to type next
+	@GUEST=$(GUEST) BATCH=$(BATCH) lab/demo.sh --stay
 
 down: ## end the cluster of `make lab`
 	@if [ -x build/runtime/bin/python ]; then $(LAB) down; else echo "no lab was ever raised here"; fi
@@ -111,7 +113,7 @@ molecule: prepare-test runtime images ## the roles, by molecule
 	@cd extensions && ANSIBLE_HOME=$(CURDIR)/build/ansible PATH=$(CURDIR)/build/venv/bin:$$PATH molecule --base-config molecule/config.yml \
 	$(if $(FULL),test --all,--base-config molecule/short.yml test --all --exclude common --exclude compute_node --exclude refused)
 
-lab-tests: prepare-test runtime images ## the lab against the recorded facts of Torque
+lab-tests: prepare-test runtime images ## the lab against the recorded facts of Torque, and with a real Slurm
 	@echo "== lab"
 	@$(PYTEST) -q -n $(TESTS) lab
 

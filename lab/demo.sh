@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # demo.sh [--stay]: install what is needed, raise the lab, tell the story of three jobs, end the lab (or let it stay).
-# GUEST=tiny (default) or debian chooses the image.
+# GUEST=tiny (default) or debian chooses the image; BATCH=torque (default) or slurm the batch system of a lab that stays.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export STEP_LOG=build/log/demo.log
@@ -18,28 +18,40 @@ case $GUEST in
     *) echo "demo: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
 esac
 
+BATCH=${BATCH:-torque}
+case $BATCH in
+    torque) packages=demo system="a small batch system
+that acts like Torque" ;;
+    slurm)
+        packages=slurm system="a real Slurm,
+whose jobs run on the nodes themselves so far"
+        [ "${1:-}" = --stay ] || { echo "demo: BATCH=slurm: only 'make lab' has it so far" >&2; exit 2; }
+        ;;
+    *) echo "demo: BATCH=$BATCH: torque or slurm" >&2; exit 2 ;;
+esac
+
 cat <<TEXT
 vTorque runs the jobs of a Torque cluster in virtual machines that exist for one job.
-This shows it on this one machine: a front end and two compute nodes made of namespaces, a small batch system
-that acts like Torque, and real guests under libvirt. It takes $takes.
+This shows it on this one machine: a front end and two compute nodes made of namespaces, $system,
+and real guests under libvirt. It takes $takes.
   installs   packages of the distribution (libvirt, qemu, dnsmasq, openssh, ...), Python packages into build/
   makes      build/ in this folder, and while it runs namespaces and bridges of its own; the network is not touched
   log        $STEP_LOG
 
 TEXT
 
-lab/prepare.sh demo
+lab/prepare.sh "$packages"
 step "the collection, built and installed" "${LAB[@]}" runtime
 step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
 if [ "$GUEST" = debian ]; then
     step "the Debian guest image (role guest_image)" lab/debian_image.sh
 fi
 [ "${1:-}" = --stay ] || trap '"${LAB[@]}" down >>"$STEP_LOG" 2>&1' EXIT
-step "the lab: front end fe, nodes cn1 and cn2" "${LAB[@]}" up --pool build/pool
+step "the lab: front end fe, nodes cn1 and cn2" "${LAB[@]}" up --pool build/pool --batch "$BATCH"
 
 if [ "${1:-}" = --stay ]; then
-    step "sweeps on the nodes, as by a site's timer" "${LAB[@]}" sweeps
-    build/runtime/bin/python -m lab.story --image "$image" --next
+    [ "$BATCH" != torque ] || step "sweeps on the nodes, as by a site's timer" "${LAB[@]}" sweeps
+    build/runtime/bin/python -m lab.story --image "$image" --batch "$BATCH" --next
     exit 0
 fi
 build/runtime/bin/python -m lab.story --image "$image"

@@ -17,6 +17,8 @@ import xml.etree.ElementTree as ET
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from . import batch
+
 JOB_TIMEOUT_S = 600
 """Under software emulation, on a machine that may be busy: generous."""
 
@@ -112,6 +114,20 @@ The cluster is up. Next:
 """What `make lab` suggests."""
 
 
+NEXT_WITH_SLURM = """
+The cluster is up. Next:
+  alias lab='build/runtime/bin/python -m lab'
+  lab on fe -- sinfo                                     # two nodes, the second also in the partition fast
+  job=$(lab on fe --user alice -- sbatch --parsable --wrap hostname)
+  lab on fe -- scontrol show job "$job"                  # what became of it; its output lands in alice's home
+  lab on fe --user alice -- srun -N 2 hostname           # on both nodes at once
+  lab on fe --user alice -- salloc -N 1                  # a terminal on a node
+  lab left                                               # what of jobs is on any node
+  make down                                              # ends it
+"""
+"""What `make lab BATCH=slurm` suggests."""
+
+
 SCRIPT = """#!/bin/sh
 echo "this is $(hostname), $(uname -s) $(uname -r), user $(id -un) ($(id -u))"
 echo "my node file: $(tr '\\n' ' ' <"$PBS_NODEFILE")"
@@ -165,10 +181,14 @@ def main() -> int:
     """Tell the story; exit status 1 when it did not go as told."""
     parser = argparse.ArgumentParser(prog="python -m lab.story", description=__doc__)
     parser.add_argument("--image", default="tiny", help="image of the guests (default: %(default)s)")
+    parser.add_argument(
+        "--batch", default=batch.TORQUE, choices=tuple(batch.SYSTEMS), help="the lab's batch system (%(default)s)"
+    )
     parser.add_argument("--next", action="store_true", help="only what to type next on a lab that stays")
     arguments = parser.parse_args()
     if arguments.next:
-        print(NEXT.format(image=arguments.image), end="")
+        text = NEXT_WITH_SLURM if arguments.batch == batch.SLURM else NEXT
+        print(text.format(image=arguments.image), end="")
         return 0
     console = Console(soft_wrap=True)
     with contextlib.suppress(KeyboardInterrupt):
