@@ -55,7 +55,7 @@ ReturnToService=2
 # tests need not wait as long as people would
 KillWait=5
 SlurmdTimeout=15
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1
 DefMemPerCPU={memory_mib}
 {hooks}NodeName=DEFAULT {hardware} State=UNKNOWN
 {nodes}PartitionName=DEFAULT MaxTime=INFINITE State=UP

@@ -237,8 +237,9 @@ def test_job_that_root_of_a_node_requeues_starts_again(lab: State) -> None:
     running(lab, number)
     out(lab, "cn1", "scontrol", "requeue", number)
     state_of(lab, number, "PENDING")
-    # else not before the credential of the first start is of no use any more: two minutes
-    out(lab, "cn1", "scontrol", "update", f"jobid={number}", "StartTime=now")
+    # else not before the credential of the first start is of no use any more: two minutes.  In the very second in which
+    # the first start ended slurmd takes the new one's credential for that of the old one, and the job fails
+    out(lab, "cn1", "scontrol", "update", f"jobid={number}", "StartTime=now+2")
     facts = ended(lab, number)
     assert (facts["JobState"], facts["Restarts"]) == ("COMPLETED", "1")
     words = [line for line in out(lab, "fe", "cat", f"/home/alice/slurm-{number}.out").splitlines() if "start" in line]
