@@ -1,0 +1,91 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job's request in the job's comment (`sbatch --comment`), where Slurm's Prolog finds it (SLURM_JOB_COMMENT).
+
+`vtorque:` and base64url, without padding, of what zlib makes of the request's JSON.  The owner of a job can write any
+comment: what is here only bounds what is read, and what it says is the request's to check.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+
+from ....effects import leaves_nothing
+from ....errors import UserFault
+from ...request.request import PREFIX
+
+MAX_COMMENT = 1024
+"""Characters that Slurm takes (22.05 to 26.05: MAX_COMMENT_BYTES in job_mgr.c), the prefix included."""
+MAX_REQUEST = 16 * 1024
+"""Bytes of JSON: a comment of 1,024 characters can hold 780 KB of one letter, and no request has so many."""
+
+
+@leaves_nothing
+def is_ours(comment: str) -> bool:
+    """Does the job's comment say that it wants a virtual machine?"""
+    return comment.startswith(PREFIX)
+
+
+def pack(request: bytes) -> str:
+    """A request as a comment.
+
+    Args:
+        request: its JSON.
+
+    Returns:
+        At most 1,024 characters of ASCII without blanks, quotes, commas or `=`.
+
+    Raises:
+        UserFault: it does not fit.
+    """
+    packed = zlib.compress(request, 9)
+    comment = PREFIX + base64.urlsafe_b64encode(packed).decode("ascii").rstrip("=")
+    if len(comment) > MAX_COMMENT:
+        why = f"{len(comment)} characters, compressed, of at most {MAX_COMMENT} that Slurm takes as a comment"
+    elif len(request) > MAX_REQUEST:
+        why = f"{len(request)} bytes of at most {MAX_REQUEST}"
+    else:
+        return comment
+    raise UserFault("the request is too long to travel in the job", why, "use shorter paths")
+
+
+@leaves_nothing
+def unpack(comment: str) -> bytes | None:
+    """The request in a comment.
+
+    Args:
+        comment: of the job, not trusted.
+
+    Returns:
+        What `pack` was given; None: the comment is not ours.
+
+    Raises:
+        UserFault: it is ours by its prefix, and too long, garbage, cut off, or holds more than 16 KiB.
+    """
+    if not is_ours(comment):
+        return None
+    if len(comment) > MAX_COMMENT:
+        raise _unreadable(f"it has {len(comment)} characters, at most {MAX_COMMENT} are read")
+    code = comment[len(PREFIX) :]
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", code):
+        raise _unreadable("garbage: characters that base64url does not have")
+    unpacking = zlib.decompressobj()
+    try:
+        packed = base64.b64decode(code + "=" * (-len(code) % 4), altchars=b"-_", validate=True)
+        request = unpacking.decompress(packed, MAX_REQUEST + 1)
+    except (ValueError, zlib.error):
+        raise _unreadable("garbage: not what vsub writes") from None
+    if len(request) > MAX_REQUEST:
+        raise _unreadable(f"it holds more than {MAX_REQUEST} bytes")
+    if not unpacking.eof:
+        raise _unreadable("it is cut off")
+    if unpacking.unused_data:
+        raise _unreadable("garbage: something stands behind it")
+    return request
+
+
+def _unreadable(why: str) -> UserFault:
+    return UserFault("the job's VM request cannot be read", why, "submit the job with vsub")
