@@ -59,7 +59,8 @@ def _make(parent: pathlib.Path, name: str) -> pathlib.Path:
     group = parent / name
     group.mkdir(exist_ok=True)
     for file in ("cpuset.cpus", "cpuset.mems"):  # without them nobody can be moved there
-        if (group / file).exists():
+        # the root of version 2 has none, and there nothing has to be said
+        if (group / file).exists() and (parent / file).exists():
             (group / file).write_text((parent / file).read_text(encoding="ascii"), encoding="ascii")
     return group
 
@@ -100,11 +101,20 @@ def delegate() -> None:
         return
     (ROOT / "init").mkdir(exist_ok=True)
     (ROOT / "init/cgroup.procs").write_text("0", encoding="ascii")
-    controllers = (ROOT / "cgroup.controllers").read_text(encoding="ascii").split()
-    for controller in controllers:
+    _hand_down(ROOT)
+
+
+def delegate_to(name: str) -> None:
+    """In a node of a version 2 machine: make a group whose groups have what the node has."""
+    (ROOT / name).mkdir(exist_ok=True)
+    _hand_down(ROOT / name)
+
+
+def _hand_down(group: pathlib.Path) -> None:
+    for controller in (group / "cgroup.controllers").read_text(encoding="ascii").split():
         # a controller that the machine keeps for itself is one that the node does without
         with contextlib.suppress(OSError):
-            (ROOT / "cgroup.subtree_control").write_text(f"+{controller}", encoding="ascii")
+            (group / "cgroup.subtree_control").write_text(f"+{controller}", encoding="ascii")
 
 
 def present(state: State) -> list[pathlib.Path]:

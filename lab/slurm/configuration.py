@@ -91,7 +91,7 @@ def cgroup_conf(*, unified: bool) -> str:
     Args:
         unified: has the machine version 2 alone?  Without systemd slurmd is to make what systemd would.
     """
-    lines = ["CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes", "EnableControllers=yes"]
+    lines = ["CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes"]
     if not unified:
         lines = ["CgroupPlugin=cgroup/v1", "CgroupMountpoint=/sys/fs/cgroup", "CgroupAutomount=no"]
     return "\n".join([*lines, "ConstrainCores=yes", "ConstrainRAMSpace=yes", "ConstrainDevices=no"]) + "\n"

@@ -22,6 +22,8 @@ PROGRAMS = ("/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr
 ETC = pathlib.Path("/etc/slurm")
 MUNGE_KEY = pathlib.Path("/etc/munge/munge.key")
 MUNGE_PID = pathlib.Path("/run/munge/munged.pid")
+SLICE = "system.slice"
+"""In which slurmd makes the cgroups of jobs where there is version 2: systemd would let it have its controllers."""
 START_TIMEOUT_S = 60
 LOOK_S = 0.02
 NOT_YET = frozenset({"down", "unknown", "unk"})
@@ -50,6 +52,8 @@ def install(plan: NodePlan) -> None:
     put(ETC / "slurm.conf", configuration.slurm_conf(list(plan.peers), _hardware(), RUN, programs))
     unified = any(hierarchy.place == "" for hierarchy in cgroups.hierarchies())
     put(ETC / "cgroup.conf", configuration.cgroup_conf(unified=unified))
+    if unified and not plan.is_front_end:
+        cgroups.delegate_to(SLICE)
 
 
 def start(plan: NodePlan, *options: str) -> None:
