@@ -10,12 +10,10 @@ import contextlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import time
 
 from . import batch, cluster, installed, roles
-from .node import OWN_VENV
 from .state import LabError, State
 
 
@@ -104,17 +102,7 @@ def _plug(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _left(state: State, arguments: argparse.Namespace) -> int:
-    facts = state.running()
-    left: dict[str, list[str]] = {}
-    for node in facts.addresses:
-        words = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.leftovers"]
-        if node in facts.inits and not facts.inits[node].alive:
-            left[node] = ["unknown: the node is lost"]
-            continue
-        done = subprocess.run(cluster.command(facts, node, words), capture_output=True, text=True, timeout=600)
-        if done.returncode:
-            raise LabError(f"{node}: {done.stderr.strip()}")
-        left[node] = json.loads(done.stdout)
+    left = cluster.left(state.running())
     if arguments.json:
         print(json.dumps(left))
     else:
