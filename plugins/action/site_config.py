@@ -25,6 +25,7 @@ SPEC: t.Final[dict[str, t.Any]] = {
     "prefix": {"type": "str", "default": ""},
     "variables": {"type": "list", "elements": "str", "default": []},
     "role_variables": {"type": "dict", "default": {}},
+    "write": {"type": "bool", "default": True},
     "former": {"type": "str"},
 }
 MARK: t.Final = "# made by mikelangelo.vtorque.site_config, sha256 of what stands above: "
@@ -63,7 +64,8 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(error), "faults": faults}
         if unread:
             return _refused(result, args["path"], unread)
-        result.update(self._copy(marked(text), args["path"], task_vars or {}))
+        if args["write"]:
+            result.update(self._copy(marked(text), args["path"], task_vars or {}))
         result["policy"] = policy
         result["prologalarm"] = alarm_of(policy)
         return result

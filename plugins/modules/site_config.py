@@ -55,6 +55,11 @@ options:
       - The names of the variables that roles read, as lists by what the names of each role begin with.
     type: dict
     default: {}
+  write:
+    description:
+      - V(false) only checks, and asks nothing of the host.
+    type: bool
+    default: true
   former:
     description:
       - What stands in the file on the host. What it says is then told; nothing of it is kept.

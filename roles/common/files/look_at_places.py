@@ -13,9 +13,9 @@ import json
 import os
 import pathlib
 import re
+import select
+import signal
 import stat
-import subprocess
-import sys
 import typing as t
 
 TIMEOUT_S = 15
@@ -168,17 +168,30 @@ def look_at_program(place: Place) -> dict[str, t.Any]:
 
 def asked(place: Place) -> dict[str, t.Any]:
     """The answer of a process of its own, which can be ended when it waits."""
-    words = [sys.executable, "-I", str(pathlib.Path(__file__).resolve()), "--one", json.dumps(place)]
+    reader, writer = os.pipe()
+    process = os.fork()
+    if process == 0:
+        with os.fdopen(writer, "w", encoding="utf-8") as stream:
+            stream.write(json.dumps(answer_of(place)))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as answer:
+        if not select.select([answer], [], [], TIMEOUT_S)[0]:
+            os.kill(process, signal.SIGKILL)
+            return {"faults": [f"{place['path']}: no answer in {TIMEOUT_S} s: is a file server away?"]}
+        found: dict[str, t.Any] = json.loads(answer.read())
+    os.waitpid(process, 0)
+    return found
+
+
+def answer_of(place: Place) -> dict[str, t.Any]:
+    """What is to be said of a place."""
+    kinds = {"pool": look_at_pool, "removal": look_at_removal, "never": look_at_program}
+    how = [how for kind, how in kinds.items() if place.get(kind)] or [look]
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
-        )
-        answer: dict[str, t.Any] = json.loads(done.stdout)
-    except subprocess.TimeoutExpired:
-        return {"faults": [f"{place['path']}: no answer in {TIMEOUT_S} s: is a file server away?"]}
-    except subprocess.CalledProcessError as error:
-        return {"faults": [f"{place['path']}: {(error.stderr.strip().splitlines() or ['?'])[-1]}"]}
-    return answer
+        return how[0](place)
+    except Exception as error:  # whatever it is, it belongs to this place
+        return {"faults": [f"{place['path']}: {type(error).__name__}: {error}"]}
 
 
 def short_of_room(needs: t.Iterable[tuple[str, dict[str, t.Any]]]) -> list[str]:
@@ -207,15 +220,8 @@ def megabytes(size: int) -> str:
 def main() -> None:
     """Look at all places, and tell."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--one", action="store_true", help="look at one place, and tell all of it")
     parser.add_argument("places", type=json.loads)
     arguments = parser.parse_args()
-    if arguments.one:
-        place = arguments.places
-        kinds = {"pool": look_at_pool, "removal": look_at_removal, "never": look_at_program}
-        how = [how for kind, how in kinds.items() if place.get(kind)] or [look]
-        print(json.dumps(how[0](place)))
-        return
     answers = [asked(place) for place in arguments.places]
     faults = [fault for answer in answers for fault in answer["faults"]]
     faults += short_of_room((answer["path"], answer["need"]) for answer in answers if "need" in answer)

@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.do
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 HELPER = pathlib.Path("/usr/lib/libvirt/virt-aa-helper")
-TASKS = COLLECTION_DIR.parent / "roles/compute_node/tasks/apparmor.yml"
+VARIABLES = COLLECTION_DIR.parent / "roles/compute_node/vars/main.yml"
 GUEST = pathlib.Path("/var/lib/vtorque/guests/7.head.1/vcn1-1")
 IMAGE = pathlib.Path("/opt/vm-images/tiny@1")
 SPEC = DomainSpec(
@@ -58,8 +58,8 @@ def test_a_guest_may_have_its_own_files_and_read_its_image() -> None:
 def test_the_sockets_of_homes_are_ours_to_name() -> None:
     ((_tag, socket),) = SPEC.virtiofs
     assert str(socket) not in rules(SPEC)
-    (block,) = [task["ansible.builtin.blockinfile"] for task in yaml.safe_load(TASKS.read_text()) if "when" in task]
-    path, right = re.fullmatch(r"(\S+) (\w+),", block["block"]).groups()  # type: ignore[union-attr]
+    block = yaml.safe_load(VARIABLES.read_text())["__compute_node_apparmor"]
+    path, right = re.fullmatch(r"(\S+) (\w+),", block["content"]).groups()  # type: ignore[union-attr]
     assert right == "rw"
     assert fnmatch.fnmatchcase(str(socket), path)
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import pathlib
@@ -22,27 +21,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.modules import (
     seed,
 )
 
-try:
-    from ansible.module_utils.testing import patch_module_args
-except ImportError:  # ansible-core 2.18
-
-    @contextlib.contextmanager
-    def patch_module_args(args: dict[str, t.Any]) -> t.Iterator[None]:
-        """What 2.19 offers for it."""
-        with pytest.MonkeyPatch.context() as patching:
-            patching.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": args}).encode())
-            yield
-
+from .running import run
 
 SECRET = "9Zx-not-for-anybody"
-
-
-def run(module: t.Any, capfd: pytest.CaptureFixture[str], **args: t.Any) -> dict[str, t.Any]:
-    """Run a module as Ansible does, and return its result."""
-    with patch_module_args(args), pytest.raises(SystemExit):
-        module.main()
-    result: dict[str, t.Any] = json.loads(capfd.readouterr().out)
-    return result
 
 
 @pytest.mark.parametrize(

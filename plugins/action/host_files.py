@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Give the module `host_files` the texts of files that lie where Ansible runs."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ..module_utils.errors import UserFault, VTorqueError
+from ..module_utils.rendering.templates import render
+
+Entry = t.Dict[str, t.Any]
+
+
+class ActionModule(ActionBase):
+    """`host_files`: templates and files of the controller -> the module, once for all."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Render, read, and have it placed.
+
+        Args:
+            tmp: not used, as Ansible has it.
+            task_vars: for the module.
+
+        Returns:
+            The module's result; a template or a file that is wrong is a failed one.
+        """
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        try:
+            arguments["entries"] = [each for entry in arguments.get("entries") or [] for each in plain_entries(entry)]
+        except VTorqueError as error:
+            return {**result, "failed": True, "msg": str(error)}
+        result.update(self._execute_module("mikelangelo.vtorque.host_files", arguments, task_vars=task_vars))
+        return result
+
+
+def plain_entries(entry: Entry) -> list[Entry]:
+    """An entry as the module takes it, once for each of its words.
+
+    Args:
+        entry: as the play has it.
+
+    Returns:
+        Entries without `each`, `template`, `values` and `source`.
+
+    Raises:
+        UserFault: a file is not there.
+        SiteFault: a template has a fault.
+    """
+    words: list[str | None] = [*entry["each"]] if "each" in entry else [None]
+    return [_plain(entry, word) for word in words]
+
+
+def _plain(entry: Entry, word: str | None) -> Entry:
+    plain = {key: value for key, value in entry.items() if key not in ("each", "template", "values", "source")}
+    plain["path"] = _with(entry["path"], word)
+    if "template" in entry:
+        plain["content"] = render(_with(entry["template"], word), site_dir=None, **entry.get("values", {}))
+    elif "source" in entry:
+        plain["content"] = _read(pathlib.Path(_with(entry["source"], word)))
+    return plain
+
+
+def _with(text: str, word: str | None) -> str:
+    return text if word is None else text.replace("{each}", word)
+
+
+def _read(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise UserFault(f"the file {path}", str(error)) from error

@@ -1,0 +1,249 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many files, directories, links and blocks of text of root's, placed or removed one after the other.
+
+Runs on hosts that have nothing of the product yet, with whatever Python Ansible finds there (3.9 and later).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import stat
+import tempfile
+import typing as t
+
+BLOCK = re.compile(rb"(?ms)^# BEGIN VTORQUE.*?^# END VTORQUE[^\n]*\n?")
+"""A block of ours in a file of the site's, of whichever marker."""
+OWN_MODES = {"file": "0644", "directory": "0755", "block": "0644"}
+
+Run = t.Callable[[t.Sequence[str]], t.Tuple[int, str]]
+Move = t.Callable[[str, str], None]
+
+
+class PlacingError(Exception):
+    """What is wrong with one of them, in a sentence that names it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One of them.
+
+    Attributes:
+        path: absolute.
+        state: `file`, `directory`, `link`, `block`, `absent`, or `empty`: absent when nothing is in it.
+        content: of a file or a block; an empty block is none.
+        target: of a link.
+        mode: as "0644"; None: `OWN_MODES`.  A file that is there keeps its own when a block is written into it.
+        force: may what is there already be another?
+        within: a directory; where it is missing the entry is not wanted.
+        marker: of a block, with `{mark}` for BEGIN and END.
+        validate: words of a command, of which `%s` becomes the name of a file that is to be placed.
+    """
+
+    path: str
+    state: str = "file"
+    content: str = ""
+    target: str = ""
+    mode: str | None = None
+    force: bool = True
+    within: str | None = None
+    marker: str = "# {mark} VTORQUE"
+    validate: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What was done to one of them, or would be; `before` and `after` are for who compares them."""
+
+    path: str
+    before: str
+    after: str
+
+
+class Placing:
+    """One pass; in check mode later entries see what earlier ones would have done.
+
+    Args:
+        check: change nothing.
+        gone: paths that others would have removed, in check mode.
+        move: puts a file in another's place at one moment, with whatever labels the host gives to files.
+        run: runs a command; its status, and what it wrote.
+    """
+
+    def __init__(self, *, check: bool, gone: t.Iterable[str], move: Move, run: Run) -> None:
+        self._check, self._move, self._run = check, move, run
+        self._gone = set(gone) if check else set()
+        self._kinds: dict[str, t.Callable[[Entry], Change | None]] = {
+            "file": self._file, "directory": self._directory, "link": self._link, "block": self._block,
+            "absent": self._absent, "empty": self._empty,
+        }  # fmt: skip
+
+    def all(self, entries: t.Iterable[Entry]) -> list[Change]:
+        """Go through them in their order.
+
+        Raises:
+            PlacingError: one cannot be placed; those before it are.
+        """
+        changes = []
+        for entry in entries:
+            if entry.within is not None and not pathlib.Path(entry.within).is_dir():
+                continue
+            if not entry.force and self._is_there(entry.path):
+                continue
+            try:
+                change = self._kinds[entry.state](entry)
+            except OSError as error:
+                raise PlacingError(f"{entry.path}: {error.strerror or error}") from error
+            if change is not None:
+                changes.append(change)
+        return changes
+
+    def _is_there(self, path: str) -> bool:
+        return os.path.lexists(path) and path not in self._gone
+
+    def _file(self, entry: Entry) -> Change | None:
+        path = pathlib.Path(entry.path)
+        if path.is_dir() and not path.is_symlink():
+            raise PlacingError(f"{entry.path} is a directory, and a file is wanted there")
+        former = path.read_bytes() if path.is_file() and not path.is_symlink() else None
+        return self._written(entry, path, former, entry.content.encode(), _mode(entry))
+
+    def _block(self, entry: Entry) -> Change | None:
+        """As ansible.builtin.blockinfile does it, at the end of the file or where the block is."""
+        path = pathlib.Path(os.path.realpath(entry.path))
+        former = path.read_bytes() if path.is_file() else None
+        if former is None and not entry.content:
+            return None
+        content = with_block(former or b"", entry.content.encode(), entry.marker)
+        if former is not None:
+            return self._written(entry, path, former, content, stat.S_IMODE(path.stat().st_mode), owner=path.stat())
+        return self._written(entry, path, former, content, _mode(entry))
+
+    def _written(
+        self, entry: Entry, path: pathlib.Path, former: bytes | None, content: bytes, mode: int,
+        owner: os.stat_result | None = None,
+    ) -> Change | None:  # fmt: skip
+        uid, gid = (owner.st_uid, owner.st_gid) if owner else (os.geteuid(), os.getegid())
+        found = path.stat() if former is not None else None
+        had = (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) if found is not None else None
+        if former == content and had == (uid, gid, mode):
+            return None
+        if not self._check:
+            if former == content:
+                os.chown(path, uid, gid)
+                path.chmod(mode)
+            else:
+                self._replace(entry, path, content, mode, (uid, gid))
+        self._gone.discard(entry.path)
+        if former == content and had is not None:
+            return Change(entry.path, _attributes(*had), _attributes(uid, gid, mode))
+        return Change(entry.path, _text(former or b""), _text(content))
+
+    def _replace(self, entry: Entry, path: pathlib.Path, content: bytes, mode: int, owner: tuple[int, int]) -> None:
+        number, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(number, "wb") as stream:
+                stream.write(content)
+                os.fchown(stream.fileno(), *owner)
+                os.fchmod(stream.fileno(), mode)
+            if entry.validate:
+                status, words = self._run([word.replace("%s", temporary) for word in entry.validate.split()])
+                if status != 0:
+                    raise PlacingError(f"{entry.path} would not be good ({entry.validate}): {words.strip()}")
+            self._move(temporary, str(path))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+    def _directory(self, entry: Entry) -> Change | None:
+        path, mode = pathlib.Path(entry.path), _mode(entry)
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            found = None
+        if found is not None and not stat.S_ISDIR(found.st_mode):
+            raise PlacingError(f"{entry.path} is no directory")
+        wanted = (os.geteuid(), os.getegid(), mode)
+        had = (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) if found is not None else None
+        if had == wanted:
+            return None
+        if not self._check:
+            path.mkdir(parents=True, exist_ok=True)
+            os.chown(path, *wanted[:2])
+            path.chmod(mode)
+        return Change(entry.path, _attributes(*had) if had else "", _attributes(*wanted))
+
+    def _link(self, entry: Entry) -> Change | None:
+        path = pathlib.Path(entry.path)
+        former = str(path.readlink()) if path.is_symlink() else ""
+        if former == entry.target:
+            return None
+        if not former and os.path.lexists(path):
+            raise PlacingError(f"{entry.path} is no link, and one to {entry.target} is wanted there")
+        if not self._check:
+            temporary = path.with_name(f".{path.name}.{os.getpid()}")
+            temporary.symlink_to(entry.target)
+            os.replace(temporary, path)
+        return Change(entry.path, f"link to {former}\n" if former else "", f"link to {entry.target}\n")
+
+    def _absent(self, entry: Entry) -> Change | None:
+        """Of a link the link goes, never what it leads to."""
+        if not self._is_there(entry.path):
+            return None
+        path = pathlib.Path(entry.path)
+        kind = "link" if path.is_symlink() else "directory" if path.is_dir() else "file"
+        if not self._check:
+            shutil.rmtree(path) if kind == "directory" else path.unlink()
+        self._gone.add(entry.path)
+        return Change(entry.path, f"{kind}\n", "")
+
+    def _empty(self, entry: Entry) -> Change | None:
+        """A link is neither file nor directory here, whatever it leads to."""
+        path = pathlib.Path(entry.path)
+        if not self._is_there(entry.path) or path.is_symlink() or not self._is_empty(path):
+            return None
+        kind = "directory" if path.is_dir() else "file"
+        if not self._check:
+            path.rmdir() if kind == "directory" else path.unlink()
+        self._gone.add(entry.path)
+        return Change(entry.path, f"empty {kind}\n", "")
+
+    def _is_empty(self, path: pathlib.Path) -> bool:
+        if path.is_dir():
+            return all(str(inner) in self._gone for inner in path.iterdir())
+        # our blocks are still there in check mode
+        return path.is_file() and not (BLOCK.sub(b"", path.read_bytes()) if self._check else path.read_bytes())
+
+
+def with_block(text: bytes, block: bytes, marker: str) -> bytes:
+    """A text in which a block stands between its marks, where it stood or at the end; an empty one is taken out."""
+    begin, end = (marker.replace("{mark}", mark).encode() + b"\n" for mark in ("BEGIN", "END"))
+    lines = text.splitlines(keepends=True)
+    marks = [max((n for n, line in enumerate(lines) if line == mark), default=None) for mark in (begin, end)]
+    place = len(lines)
+    if marks[0] is not None and marks[1] is not None:
+        place, last = sorted((marks[0], marks[1]))
+        del lines[place : last + 1]
+    if place > 0 and not lines[place - 1].endswith(b"\n"):
+        lines[place - 1] += b"\n"
+    if block:
+        lines[place:place] = [begin, block if block.endswith(b"\n") else block + b"\n", end]
+    return b"".join(lines)
+
+
+def _mode(entry: Entry) -> int:
+    return int(entry.mode or OWN_MODES[entry.state], 8)
+
+
+def _attributes(uid: int, gid: int, mode: int) -> str:
+    return f"owner {uid}:{gid}, mode {mode:04o}\n"
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
