@@ -28,7 +28,8 @@ attributes:
 options:
   questions:
     description:
-      - By names of their own. Each has C(argv), a list of words, and perhaps C(stdin), a text.
+      - By names of their own. Each has C(argv), a list of words, and perhaps C(stdin), a text. What is no text among
+        the words is given as JSON.
       - C(program), a text, stands for a program that the Python of this module runs, with C(argv) as its arguments.
       - C(must), when it is true, has the task fail where the command does.
       - C(environment) is a dictionary of variables beside those that are there.
@@ -62,6 +63,7 @@ answers:
   sample: {"kernel": {"rc": 0, "stdout": "6.1.0-18-amd64", "stderr": ""}}
 """
 
+import json
 import os
 import pathlib
 import signal
@@ -89,7 +91,7 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
         `rc`, `stdout` and `stderr`.
     """
     environment = {**os.environ, **{name: str(value) for name, value in question.get("environment", {}).items()}}
-    words = [str(word) for word in question.get("argv", [])]
+    words = [_word(word) for word in question.get("argv", [])]
     if "program" in question:
         file = place / "program.py"
         file.write_text(question["program"], encoding="utf-8")
@@ -111,6 +113,11 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
             out = b""
         return {"rc": TOO_LONG, "stdout": _text(out), "stderr": f"no end after {limit_s:g} s"}
     return {"rc": process.returncode, "stdout": _text(out), "stderr": _text(errors)}
+
+
+def _word(word: object) -> str:
+    """A word; ansible-core 2.18 makes a list of one that looks like a list of JSON."""
+    return word if isinstance(word, str) else json.dumps(word)
 
 
 def _text(written: bytes) -> str:

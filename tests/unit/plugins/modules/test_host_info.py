@@ -38,6 +38,12 @@ def test_host_info_runs_a_program_by_its_own_python(capfd: pytest.CaptureFixture
     assert result["answers"]["one"]["stdout"] == f"{sys.executable} 1 True a b"
 
 
+def test_host_info_gives_json_for_words_that_are_no_text(capfd: pytest.CaptureFixture[str]) -> None:
+    question = {"argv": ["printf", "%s|", 'a "b"', 7, [{"path": "/x", "local": True}]]}
+    result = run(host_info, capfd, questions={"one": question})
+    assert result["answers"]["one"]["stdout"] == 'a "b"|7|[{"path": "/x", "local": true}]|'
+
+
 def test_host_info_without_an_answer_that_must_be_fails_and_names_the_question(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
