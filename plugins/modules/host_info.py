@@ -63,65 +63,11 @@ answers:
   sample: {"kernel": {"rc": 0, "stdout": "6.1.0-18-amd64", "stderr": ""}}
 """
 
-import json
-import os
 import pathlib
-import signal
-import subprocess
-import sys
-import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-TOO_LONG, MISSING = 124, 127
-"""Statuses, as timeout(1) and a shell have them."""
-KILLED_S = 5
-"""For what was killed to be gone."""
-
-
-def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict[str, t.Any]:
-    """Run one command to its end.
-
-    Args:
-        question: `argv`, and perhaps `stdin` and `environment`; `program`, where that is one of Python.
-        place: directory for the program.
-        limit_s: it is killed then, with what it began.
-
-    Returns:
-        `rc`, `stdout` and `stderr`.
-    """
-    environment = {**os.environ, **{name: str(value) for name, value in question.get("environment", {}).items()}}
-    words = [_word(word) for word in question.get("argv", [])]
-    if "program" in question:
-        file = place / "program.py"
-        file.write_text(question["program"], encoding="utf-8")
-        words = [sys.executable, "-I", str(file), *words]
-    try:
-        process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=environment, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        return {"rc": MISSING, "stdout": "", "stderr": f"{words[0]}: {error.strerror}"}
-    try:
-        out, errors = process.communicate(question.get("stdin", "").encode(), timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        try:
-            out, errors = process.communicate(timeout=KILLED_S)
-        except subprocess.TimeoutExpired:  # it waits for a file server, and not even that ends it
-            out = b""
-        return {"rc": TOO_LONG, "stdout": _text(out), "stderr": f"no end after {limit_s:g} s"}
-    return {"rc": process.returncode, "stdout": _text(out), "stderr": _text(errors)}
-
-
-def _word(word: object) -> str:
-    """A word; ansible-core 2.18 makes a list of one that looks like a list of JSON."""
-    return word if isinstance(word, str) else json.dumps(word)
-
-
-def _text(written: bytes) -> str:
-    return written.decode("utf-8", "replace").rstrip("\r\n")
+from ..module_utils.host_questions import ask
 
 
 def main() -> None:
