@@ -18,6 +18,8 @@ import typing as t
 
 TOO_LONG, MISSING = 124, 127
 """Statuses, as timeout(1) and a shell have them."""
+PLAIN = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8"}
+"""Answers are read by programs, whatever language root's are in here."""
 KILLED_S = 5
 """For what was killed to be gone."""
 
@@ -33,7 +35,11 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
     Returns:
         `rc`, `stdout` and `stderr`.
     """
-    environment = {**os.environ, **{name: str(value) for name, value in question.get("environment", {}).items()}}
+    environment = {
+        **os.environ,
+        **PLAIN,
+        **{name: str(value) for name, value in question.get("environment", {}).items()},
+    }
     words = [_word(word) for word in question.get("argv", [])]
     if "program" in question:
         file = place / "program.py"

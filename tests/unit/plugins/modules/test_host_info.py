@@ -16,7 +16,7 @@ from .running import run
 def test_host_info_tells_what_each_wrote_and_its_status(capfd: pytest.CaptureFixture[str]) -> None:
     questions = {
         "input": {"argv": ["cat"], "stdin": "two\nlines\n\n"},
-        "variable": {"argv": ["sh", "-c", 'echo "$WORD $LANG_OF_NOBODY"; exit 3'], "environment": {"WORD": "x"}},
+        "variable": {"argv": ["sh", "-c", 'echo "$WORD $LC_ALL"; exit 3'], "environment": {"WORD": "x"}},
         "missing": {"argv": ["/nowhere/program", "-x"]},
         "complaint": {"argv": ["sh", "-c", "echo wrong >&2; exit 1"]},
     }
@@ -24,7 +24,7 @@ def test_host_info_tells_what_each_wrote_and_its_status(capfd: pytest.CaptureFix
     assert not result["changed"]
     assert result["answers"] == {
         "input": {"rc": 0, "stdout": "two\nlines", "stderr": ""},
-        "variable": {"rc": 3, "stdout": "x ", "stderr": ""},
+        "variable": {"rc": 3, "stdout": "x C.UTF-8", "stderr": ""},
         "missing": {"rc": 127, "stdout": "", "stderr": "/nowhere/program: No such file or directory"},
         "complaint": {"rc": 1, "stdout": "", "stderr": "wrong"},
     }
