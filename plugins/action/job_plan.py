@@ -10,7 +10,7 @@ import typing as t
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.batch import job_snapshot
-from ..module_utils.job.batch.registry import open_batch
+from ..module_utils.job.batch.registry import open_batch, open_node
 from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.state import layout
@@ -43,7 +43,8 @@ class ActionModule(JobAction):
                 raise VTorqueError(
                     f"start {place.start} of job {place.job_id}", f"the server speaks of start {job.start_count}"
                 )
-            lines = pathlib.Path(args["nodefile"] or f"{policy.torque_home}/aux/{place.job_id}")
+            given, node = args["nodefile"], open_node(policy.batch_system)
+            lines = pathlib.Path(given) if given else node.node_file(policy, place.job_id)
             inputs = inputs_of(job, policy, lines)
             old = read_plan(place)
             new = old if old is not None and old.inputs == inputs.digest else plan_of(inputs)

@@ -14,7 +14,7 @@ author:
 description:
   - Makes one host of each node of a job, in the group C(job_nodes), and in C(mother_superior) (the first node) or
     C(sisters) (all others).
-  - The nodes come from the batch system (C(exec_host)), which the submitter of a job cannot forge, or from a node file
+  - The nodes come from the batch system, which the submitter of a job cannot forge, or from a node file
     alone, which also works outside a batch system.
   - The machine that Ansible runs on is reached without a connection. Its name may be short in one place and full in the
     other.
@@ -75,9 +75,8 @@ from ansible.plugins.inventory import BaseInventoryPlugin
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.batch import job_snapshot as kept
 from ..module_utils.job.batch.host_match import same_host
-from ..module_utils.job.batch.registry import open_batch
+from ..module_utils.job.batch.registry import open_batch, open_node
 from ..module_utils.job.config import policy_file
-from ..module_utils.job.plan.job_plan import check_node_file
 from ..module_utils.state import layout
 from ..module_utils.system import files
 from ..module_utils.wire.messages import HOST_NAME, JOB_ID
@@ -134,16 +133,19 @@ class InventoryModule(BaseInventoryPlugin):
         own = start_of(job_id, directory)
         job = None if own is None else kept.kept(job_id, directory)
         if job is None:
-            job = open_batch(policy_file.load(pathlib.Path(self.get_option("config")))).job(job_id)
+            job = open_batch(self._policy()).job(job_id)
         if own not in (None, job.start_count):
             # the job was started again meanwhile, perhaps elsewhere: the nodes of that start are none of ours
             raise VTorqueError(f"start {own} of job {job_id}", f"the server speaks of start {job.start_count}")
         if not job.nodes:
             raise VTorqueError(f"job {job_id}", f"has no nodes (state {job.state})", "it was not started")
         if lines is not None:
-            check_node_file("\n".join(lines), job.exec_host)
+            open_node(self._policy().batch_system).check_node_file("\n".join(lines), job.slot_hosts)
         run_dir = layout.run_directory(job_id, job.start_count)
         return job.nodes, job.start_count, directory if directory.name == run_dir.name else run_dir
+
+    def _policy(self) -> policy_file.Policy:
+        return policy_file.load(pathlib.Path(self.get_option("config")))
 
     def _populate(self, inventory: t.Any, nodes: tuple[str, ...], variables: dict[str, t.Any]) -> None:
         here = socket.gethostname()

@@ -14,6 +14,8 @@ from ..errors import VTorqueError
 from ..text import printable
 
 NONE, OK, WARN, BAD = "none", "ok", "warn", "bad"
+INSTALL = "play mikelangelo.vtorque.install"
+"""The remedy for what is not as it was installed."""
 """It was not looked at; all is well; worth a word; the node needs somebody."""
 STATES = (NONE, OK, WARN, BAD)
 """From good to bad."""

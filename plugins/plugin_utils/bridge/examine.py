@@ -24,8 +24,7 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.job.batch import liveness
 from ...module_utils.job.batch.api import BatchNode, BatchSystem
 from ...module_utils.job.batch.host_match import same_host
-from ...module_utils.job.batch.registry import open_batch
-from ...module_utils.job.batch.torque import mom_files
+from ...module_utils.job.batch.registry import open_batch, open_doctor, open_node
 from ...module_utils.job.config import comparison
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.config.policy_file import load_usable
@@ -38,6 +37,7 @@ from ...module_utils.system.environment import TOOL_ENVIRONMENT
 from ...module_utils.text import printable
 from ...module_utils.wire.health_report import (
     BAD,
+    INSTALL,
     Finding,
     Report,
     ReportRequest,
@@ -81,7 +81,7 @@ def examine_here(
     policy_checks = job_doctor.checks(policy, batch, node, ssh_timeout_s=ssh_s, thorough=thorough)
     checks = {**node_doctor.checks(settings, pool_default(policy)), **policy_checks}
     if thorough:
-        is_alive, has_files = liveness.by_server(batch, node), mom_files.by_files(settings.torque_home)
+        is_alive, has_files = liveness.by_server(batch, node), open_node(policy.batch_system).alive_here(policy)
         checks["left"] = lambda: node_doctor.look_at_left(settings, is_alive, has_files)
     report = Report(node, (found,), began)
     for finding in examine(checks, timeout_s):
@@ -117,7 +117,7 @@ def examine_front_end(
     checks = {
         "pool": lambda: node_doctor.look_at_pool(pool, pool_default(policy)),
         "programs": lambda: site_checks.look_at_qsub(policy, here),
-        "server": lambda: site_checks.look_at_server(batch, tuple(known), preface),
+        "server": lambda: open_doctor(policy.batch_system).look_at_server(batch, tuple(known), preface),
         "records": lambda: site_checks.look_at_records(policy, here, records_dir),
     }
     findings = (found, *examine(checks, EXAMINATION_S))
@@ -157,7 +157,7 @@ def _policy(load: t.Callable[[], Policy], node: str) -> tuple[Policy, Finding]:
         return policy, _broken(broken)
     if policy.node_number is None:
         problem = f"node_number is not set: without it no guest of {node} has a MAC address of its own"
-        return policy, Finding("policy", BAD, BAD, problem, job_doctor.INSTALL)
+        return policy, Finding("policy", BAD, BAD, problem, INSTALL)
     return policy, Finding("policy")
 
 
@@ -204,13 +204,13 @@ def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence
     try:
         answer = json.loads(done.stdout)
         if not isinstance(answer, dict) or "report" not in answer:
-            return _silent(node, f"{node} gave no report: {_refusal(answer)}", job_doctor.INSTALL)
+            return _silent(node, f"{node} gave no report: {_refusal(answer)}", INSTALL)
         return check_clock(report_from_dict(node, answer["report"]), began, time.time())
     except (ValueError, RecursionError):  # no JSON, or so deep that nobody can follow
         problem = job_doctor.last_words(done.stderr, done.returncode)
         return _silent(node, f"no report: {problem}", f"is {program} there?")
     except VTorqueError as error:
-        return _silent(node, str(error), job_doctor.INSTALL)
+        return _silent(node, str(error), INSTALL)
 
 
 def call(command: t.Sequence[str], question: bytes, timeout_s: float) -> subprocess.CompletedProcess[bytes]:

@@ -54,4 +54,4 @@ def others(job_id: str, policy: Policy, node: str, timeout_s: float = EXCLUSIVE_
         SiteFault: somebody who must know does not tell.
     """
     batch = open_batch(policy, deadline=Deadline.after(timeout_s))
-    return exclusive.others(batch, job_id, node, pathlib.Path(policy.torque_home))
+    return exclusive.others(batch, job_id, node, policy)

@@ -13,7 +13,8 @@ import time
 import typing as t
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job.hooks import invocation, playbook
+from ...module_utils.job.batch import hook_call
+from ...module_utils.job.hooks import playbook
 from ...module_utils.node.removal import job_processes
 from ...module_utils.node.removal.job_processes import Marks
 from ...module_utils.state import layout, shell_link
@@ -24,8 +25,8 @@ from ...module_utils.time_budget import EXCLUSIVE_ASK_S, LEFT_PROCESSES_END_S
 from . import exclusive_note
 
 if t.TYPE_CHECKING:
+    from ...module_utils.job.batch.hook_call import HookCall
     from ...module_utils.job.config.parameters import Policy
-    from ...module_utils.job.hooks.invocation import HookCall
     from ...module_utils.job.hooks.start import Start
 
 NEVER = Deadline(float("inf"))
@@ -46,7 +47,7 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
     links = shell_link.links_to(start.directory, start.places.run_dir)
     shells = [ProcessId(*map(int, link.name.split("."))) for link in links]
     shell = next((one for one in shells if one.pid == call.session), None)
-    over = job_processes.ticks_of(invocation.hook_began())
+    over = job_processes.ticks_of(hook_call.hook_began())
     seconds = min(LEFT_PROCESSES_END_S, until - time.monotonic())
     node = call.mother_superior or os.uname().nodename
     _end(call.job_id, call.user, start.record_directory, lambda: policy, node, log, session=call.session, shell=shell,

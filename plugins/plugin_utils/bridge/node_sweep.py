@@ -12,8 +12,7 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.job.batch import liveness, offline_note
 from ...module_utils.job.batch.api import BatchSystem
-from ...module_utils.job.batch.registry import open_batch
-from ...module_utils.job.batch.torque.mom_files import by_files
+from ...module_utils.job.batch.registry import open_batch, open_node
 from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.job.records import delivery, retention
 from ...module_utils.node import doctor, sweep
@@ -110,9 +109,8 @@ def _swept(
     policy: parameters.Policy, node: str, batch: BatchSystem, deadline: Deadline, any_number: bool
 ) -> sweep.Swept:
     settings = settings_of(policy, node)
-    swept = sweep.sweep(
-        settings, liveness.by_server(batch, node), by_files(settings.torque_home), deadline, any_number=any_number
-    )
+    alive_here = open_node(policy.batch_system).alive_here(policy)
+    swept = sweep.sweep(settings, liveness.by_server(batch, node), alive_here, deadline, any_number=any_number)
     doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
     retention.bound_logs(settings.state_dir)
     _mark_removed(settings, swept)

@@ -38,13 +38,13 @@ class PlanInputs:
         job: the batch server's word: with the request and the nodes.
         policy: the site's.
         image: of the pool; None: the job brings its own, whose digest is in the request.
-        node_file: content of the job's node file.
+        node_file: content of the job's node file; None: its batch system has none.
     """
 
     job: BatchJob
     policy: parameters.Policy
     image: Image | None
-    node_file: str
+    node_file: str | None
 
     @property
     def digest(self) -> str:
@@ -65,18 +65,18 @@ class PlanInputs:
 
 
 @leaves_nothing
-def inputs_of(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path) -> PlanInputs:
+def inputs_of(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path | None) -> PlanInputs:
     """Gather what the plan of a start is made of.
 
     Args:
         job: the batch server's word.
         policy: the site's.
-        nodefile: the job's node file, which is only compared with the server's word.
+        nodefile: the job's node file, which is only compared with the server's word; None: there is none.
 
     Raises:
         VTorqueError: there is no such image, or it cannot be believed; the request or the node file cannot be read.
     """
-    return PlanInputs(job, policy, image_of(job, policy), read_node_file(nodefile))
+    return PlanInputs(job, policy, image_of(job, policy), None if nodefile is None else read_node_file(nodefile))
 
 
 @leaves_nothing
@@ -120,13 +120,13 @@ def _owner_known(job: BatchJob) -> list[str]:
 
 
 @leaves_nothing
-def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path) -> JobPlan:
+def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path | None) -> JobPlan:
     """Plan the guests of a start, with new keys.
 
     Args:
         job: the batch server's word.
         policy: the site's.
-        nodefile: the job's node file, which is only compared with the server's word.
+        nodefile: the job's node file, which is only compared with the server's word; None: there is none.
 
     Returns:
         The plan.

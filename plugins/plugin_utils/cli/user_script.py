@@ -17,6 +17,8 @@ import sys
 import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
+from ...module_utils.job.batch import registry
+from ...module_utils.job.batch.api import BatchSystem
 from ...module_utils.job.hooks import user_variables
 from ...module_utils.job.request import attached_file
 from ...module_utils.job.request.value_types import BadValue, shown
@@ -27,6 +29,7 @@ from ...module_utils.state import layout
 from ...module_utils.state.records import ReadyRecord
 from ...module_utils.system import files
 from ...module_utils.text import printable
+from ...module_utils.time_budget import SERVER_CALL_S
 
 PROLOGUE = "vm_prologue"
 TAIL = 2000
@@ -84,11 +87,10 @@ def _run(order: dict[str, t.Any], output: Output) -> session.End:
     content = _read(order["path"], order["digest"])
     directory = pathlib.Path(order["directory"])
     record = ReadyRecord.from_dict(files.read_json(directory / layout.READY))
-    name = f"{layout.job_key(record.job_id, record.start)}.{order['key']}"
-    path = os.fsencode(f"{order['torque_home']}/mom_priv/jobs/{name}")
+    path, system = os.fsencode(order["script"]), registry.open_shell(order["batch_system"])
     known = {os.fsencode(key): os.fsencode(value) for key, value in _variables(order, output).items()}
     start = JobStart(
-        guest_variables(known, record.guests, record.bare),
+        guest_variables(system, known, record.guests, record.bare),
         UMASK,
         shell=record.user_shell.encode(),
         script=path,
@@ -110,7 +112,7 @@ def _variables(order: dict[str, t.Any], output: Output) -> dict[str, str]:
     """
     listed: dict[str, str] = order["listed"]
     try:
-        listed = listed or user_variables.ask(pathlib.Path(order["tools"]), order["job_id"])
+        listed = listed or user_variables.ask(_batch(order), order["job_id"])
     except SiteFault as error:
         if order["key"] == PROLOGUE:
             raise
@@ -119,7 +121,13 @@ def _variables(order: dict[str, t.Any], output: Output) -> dict[str, str]:
     if missing:
         why = "their values hold what the batch server cannot tell"
         output.complain(f"{order['key']} runs without {', '.join(missing)}: {why}")
-    return user_variables.merged(whole, order["variables"])
+    system = registry.open_shell(order["batch_system"])
+    return user_variables.merged(whole, order["variables"], system.is_submitted)
+
+
+def _batch(order: dict[str, t.Any]) -> BatchSystem:
+    tools = pathlib.Path(order["tools"])
+    return registry.open_commands(order["batch_system"], tools, timeout_s=SERVER_CALL_S)
 
 
 def _read(path: str, digest: str) -> bytes:

@@ -23,9 +23,8 @@ import syslog
 import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
-from ...module_utils.job.batch.api import BatchJob, UnknownJob
-from ...module_utils.job.batch.registry import open_batch
-from ...module_utils.job.batch.torque import accounting
+from ...module_utils.job.batch.api import BatchJob, PastJob, UnknownJob
+from ...module_utils.job.batch.registry import find_past_job, open_batch
 from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.job.records import archive, delivery, retention, transfer_format
 from ...module_utils.job.records.archive import NeverTaken
@@ -122,8 +121,8 @@ def receive(
 def proved_user(announcement: transfer_format.Announcement, connection: str, policy: parameters.Policy) -> str:
     """Whose record it is, by the batch server's word, which must also name the peer as the mother superior.
 
-    A job that is complete is known with its exec_host until `keep_completed` is over.  After that, and of a start
-    before the one that it is at now, the server's accounting files speak, where this host has them: for as long as
+    A job that is complete is known with its nodes for a while.  After that, and of a start before the one that it is
+    at now, what the server wrote down speaks, where this host has them: for as long as
     the record may wait on its node.
 
     Raises:
@@ -131,16 +130,16 @@ def proved_user(announcement: transfer_format.Announcement, connection: str, pol
         VTorqueError: the server's word is another.
         SiteFault: what is written down is not there just now, or not clear.
     """
-    home, days = pathlib.Path(policy.torque_home), retention.UNDELIVERED * policy.record_days
-    job: BatchJob | accounting.PastJob
+    days = retention.UNDELIVERED * policy.record_days
+    job: BatchJob | PastJob
     try:
         job = open_batch(policy, front_end=True, timeout_s=CALL_S).job(announcement.job_id)
         if 0 < announcement.start < job.start_count:  # who led that one may lead nothing of the job any more
             with contextlib.suppress(UnknownJob):
-                job = accounting.past_job(announcement.job_id, announcement.start, home, days=days)
+                job = find_past_job(policy, announcement.job_id, announcement.start, days=days)
     except UnknownJob:
         try:
-            job = accounting.past_job(announcement.job_id, announcement.start, home, days=days)
+            job = find_past_job(policy, announcement.job_id, announcement.start, days=days)
         except UnknownJob as error:
             raise NeverTaken(error.what, error.why, "the record stays on its node") from error
     if not job.nodes:

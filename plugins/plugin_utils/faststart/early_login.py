@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
@@ -45,7 +44,7 @@ def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str], policy: Policy)
         return
     with contextlib.suppress(OSError, VTorqueError):
         job = job_snapshot.kept(place.job_id, place.run_dir)
-        if job is None or not policy.fast_start or not early_ssh.wanted(job, pathlib.Path(policy.torque_home)):
+        if job is None or not policy.fast_start or not early_ssh.wanted(job, policy):
             return
         guests = all_guests(place, plan)
         if not all(kind_of(spec_of(plan, node, facts).distro).linux for node, facts in guests):

@@ -88,7 +88,7 @@ class HeadStart:
             self._let_go()
 
     def go(
-        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
+        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path | None, until: float
     ) -> None:
         """Have the start planned and this node asked for its guests; `hand_over` waits for it.
 
@@ -96,7 +96,7 @@ class HeadStart:
             job: the batch server's word.
             policy: the site's.
             directory: the run directory of the start.
-            nodefile: the job's node file.
+            nodefile: the job's node file, if there is one.
             until: when the guests must be ready, in seconds of the monotonic clock.
         """
         if self._planner is not None:
@@ -139,7 +139,7 @@ class _Order:
     job: BatchJob
     policy: Policy
     directory: pathlib.Path
-    nodefile: pathlib.Path
+    nodefile: pathlib.Path | None
     until: float
 
 

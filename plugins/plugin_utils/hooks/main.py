@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the hooks do, once `cli/hook.py` has begun.
 
-How this ends is never Torque's business, but for one status: `REQUEUE`, which the launcher turns into a 2.
+How this ends is never the batch system's business, but for one end: the job is to be queued again (`HookEnd.AGAIN`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import types
 import typing as t
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job.hooks.invocation import HookCall, hook_began, parse_call
+from ...module_utils.job.batch.hook_call import HookCall, HookEnd, Role, hook_began
+from ...module_utils.job.batch.registry import launchers_system, open_hooks
 from ...module_utils.job.hooks.start import Places
 from ...module_utils.system import files, log_line
 from ...module_utils.system import signals as ending
@@ -34,10 +35,6 @@ if t.TYPE_CHECKING:
     from ...module_utils.job.hooks.prologue import Ending
 
 LOG = "hooks.log"
-REQUEUE = 75
-"""EX_TEMPFAIL: no other end of ours has it, neither an error of Python's (1, 2, 120) nor a signal (128 and more)."""
-BRAKE = 1
-"""As for every failure: the launcher lets a member of an array wait, and Torque hears nothing of it."""
 
 
 def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProgram | None = None) -> int:
@@ -49,32 +46,33 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
         program: this node's `vtorque-node`, where it loads already.
 
     Returns:
-        0; `REQUEUE` when Torque is to end this start and queue the job again; `BRAKE`; 1 when something failed, which
-        is then said in one line on standard error (the job's .ER) and in the log.
+        What the batch system's launcher takes for the end of this hook (`HookAdapter.exit_status`); what failed is
+        said in one line on standard error (the job's .ER) and in the log.
     """
     places = places or Places()
     _settle()
+    hooks = open_hooks(launchers_system(os.environ))
     try:
-        call = parse_call(argv)
+        call = hooks.read_call(argv, os.environ)
         ending = _dispatch(call, places, program)
     except (VTorqueError, OSError, subprocess.SubprocessError) as error:
         _tell(printable(f"vtorque: this job's hook failed: {error}"))
         _keep(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)))
-        return 1
+        return hooks.exit_status(HookEnd.FAILED)
     if ending is None:
-        return 0
+        return hooks.exit_status(HookEnd.DONE)
     if ending.alarm:
         _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm))
         raise_alarm(ending.alarm, grave=ending.grave)
     if ending.message:  # last: the job's error file may be a pipe of its owner's, who need not read it
         _tell("\n".join(ending.message))
     if ending.requeue:
-        return REQUEUE
-    return BRAKE if ending.brake else 0
+        return hooks.exit_status(HookEnd.AGAIN)
+    return hooks.exit_status(HookEnd.BRAKE if ending.brake else HookEnd.DONE)
 
 
 def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = None) -> Ending | None:
-    if call.role == "prologue":
+    if call.role == Role.BEGIN_FIRST:
         with (
             PreloadedPlayer(places.ansible, places.run_dir) as player,
             HeadStart(program, player, place=places.run_dir / mark.NAME, config=places.config) as head_start,
@@ -86,7 +84,7 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
             return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
     from ...module_utils.job.hooks import epilogue  # which a prologue does without
 
-    if call.role == "epilogue":
+    if call.role == Role.END_FIRST:
         from ..bridge import leftover_processes  # as above: the epilogue's alone
 
         try:
@@ -95,7 +93,7 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
             from . import start_sweep  # 3 ms that a prologue does not pay
 
             start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
-    else:
+    elif call.role == Role.END_OTHER:
         epilogue.run_sister(call, places)
     return None
 

@@ -17,7 +17,7 @@ from ...module_utils.wire.messages import BareHost, GuestFacts, JobHost, JobMap
 def hosts_of(
     plan: JobPlan, guests: t.Mapping[str, t.Sequence[GuestFacts]], bare: t.Mapping[str, BareHost]
 ) -> tuple[JobHost, ...]:
-    """The hosts of a job, as all of them are told: its guests by rank, then its bare hosts in the order of exec_host.
+    """The hosts of a job, as all of them are told: its guests by rank, then its bare hosts in the job's order of nodes.
 
     Args:
         plan: what was asked for.

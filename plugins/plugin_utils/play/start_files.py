@@ -75,7 +75,7 @@ def bare_file(place: JobPlace, node: str) -> pathlib.Path:
 
 @leaves_nothing
 def read_bare(place: JobPlace, plan: JobPlan) -> dict[str, BareHost]:
-    """What the hosts of this start that stay bare said of themselves, in the order of exec_host.
+    """What the hosts of this start that stay bare said of themselves, in the job's order of nodes.
 
     Args:
         place: the start of the job.

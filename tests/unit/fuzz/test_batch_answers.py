@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.inventory import pbs_nodefile
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import check_node_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.mom_files import check_node_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import HOST_NAME
 from hypothesis import given
 
@@ -54,7 +54,7 @@ def put(data: bytes, tag: bytes, text: str) -> bytes:
 
 def harmless(job: t.Any) -> None:
     assert job.job_id == "11.th"
-    assert all(re.fullmatch(HOST_NAME, host) for host in job.exec_host)
+    assert all(re.fullmatch(HOST_NAME, host) for host in job.slot_hosts)
     figures = [getattr(job, name) for name in ("start_count", "session_id", "substate", "walltime_s")]
     assert all(isinstance(one, int) and not isinstance(one, bool) for one in figures)
 

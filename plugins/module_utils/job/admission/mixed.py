@@ -14,7 +14,7 @@ KEY = "nodes"
 
 
 def vm_hosts(resolved: Resolved, hosts: int) -> int:
-    """How many of a job's hosts, from the first of exec_host on, have guests.
+    """How many of a job's hosts, from the job's first node on, have guests.
 
     A site's default is for jobs of any size: one that has fewer hosts has guests on all of them.
 

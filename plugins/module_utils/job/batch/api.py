@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ...errors import SiteFault
 from ...frozen import frozen
+from ...wire.messages import JOB_ID
 
 NOTE_PREFIX = "vtorque: "
 """What every note of ours begins with; a note without it is an administrator's, and is left alone."""
@@ -19,8 +21,50 @@ class UnknownJob(SiteFault):
 
 
 @frozen
+class JobId:
+    """A job's id inside the product, whichever batch system gave it: `4711.head`, `72[1].head` in an array.
+
+    An adapter reads its system's own ids into this form (`HookAdapter.read_call`, `BatchSystem.job`), and writes them
+    for people (`BatchSystem.shown_id`).
+
+    Attributes:
+        number: of the job, or of the array that it is a member of.
+        member: which member of the array; None: it is in none.
+        server: the server or cluster that counts.
+    """
+
+    number: int
+    member: int | None
+    server: str
+
+    @classmethod
+    def parse(cls, text: str) -> JobId:
+        """The id that a text is.
+
+        Args:
+            text: as it stands in files and messages of the product.
+
+        Raises:
+            SiteFault: it is of another form.
+        """
+        if not re.fullmatch(JOB_ID, text):
+            raise SiteFault(f"job id {text[:80]!r}", "not of the form of a job id")
+        head, _dot, server = text.partition(".")
+        number, bracket, member = head.rstrip("]").partition("[")
+        return cls(int(number), int(member) if bracket else None, server)
+
+    def __str__(self) -> str:
+        return f"{self.number}{'' if self.member is None else f'[{self.member}]'}.{self.server}"
+
+    @property
+    def array(self) -> str:
+        """The array that it is a member of, `72[].head`; "" when it is in none."""
+        return "" if self.member is None else f"{self.number}[].{self.server}"
+
+
+@frozen
 class BatchJob:
-    """One job as the batch server describes it (`qstat -x -f`); root believes this and nothing else about a job.
+    """One job as the batch server describes it; root believes this and nothing else about a job.
 
     Attributes:
         job_id: `4711.head`, `72[1].head` for the member of an array.
@@ -31,7 +75,7 @@ class BatchJob:
         egroup: the group as which it is run.
         state: the server's letter: Q, R, H, W, T, E, S, C.
         queue: the queue it is in.
-        exec_host: one host name per slot, in the server's order; empty before it was started.
+        slot_hosts: one host name per slot, in the server's order; empty before it was started.
         start_count: how often it was started, this start included.
         x: the whole `-W x=` text, several parts joined by `;`.
         jobtype: what the user said with `-T`, or "".
@@ -60,7 +104,7 @@ class BatchJob:
     egroup: str
     state: str
     queue: str
-    exec_host: tuple[str, ...]
+    slot_hosts: tuple[str, ...]
     start_count: int
     x: str
     jobtype: str
@@ -83,12 +127,28 @@ class BatchJob:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The job's nodes without repetition, the mother superior first."""
-        return tuple(dict.fromkeys(self.exec_host))
+        return tuple(dict.fromkeys(self.slot_hosts))
+
+
+@frozen
+class PastJob:
+    """A start of a job as the server wrote it down.
+
+    Attributes:
+        euser: the user as whom it ran.
+        nodes: of this start, without repetition, the mother superior first.
+        start_count: how many starts are written down.
+    """
+
+    job_id: str
+    euser: str
+    nodes: tuple[str, ...]
+    start_count: int
 
 
 @frozen
 class BatchNode:
-    """One node as the batch server describes it (`pbsnodes -x`).
+    """One node as the batch server describes it.
 
     Attributes:
         states: the server's words: `free`, `job-exclusive`, `offline`, `down`, several at a time.
@@ -265,4 +325,30 @@ class BatchSystem(t.Protocol):
 
         Raises:
             SiteFault: it could not be done.
+        """
+
+    def requeue(self, job_id: str) -> None:
+        """End this start of a job from a hook before it runs, and queue it again at once, without a hold.
+
+        A system that learns that by the hook's exit status alone (`HookEnd.AGAIN`) does nothing here.
+
+        Args:
+            job_id: as the batch system names it.
+
+        Raises:
+            SiteFault: it could not be done; the job is neither queued again nor may it run.
+        """
+
+    def release_command(self, job_id: str) -> str:
+        """Return the command by which a job's owner releases it from `hold`.
+
+        Args:
+            job_id: as the batch system names it.
+        """
+
+    def shown_id(self, job_id: str) -> str:
+        """Return a job's id as users of this batch system write it.
+
+        Args:
+            job_id: in the product's form (`JobId`).
         """

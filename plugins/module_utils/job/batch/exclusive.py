@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-import pathlib
 import typing as t
 
+from ..config.parameters import Policy
 from .api import BatchJob, BatchSystem
 from .host_match import same_host
-from .torque import mom_files
+from .registry import open_node
 
 
-def others(batch: BatchSystem, job_id: str, node: str, torque_home: pathlib.Path) -> tuple[str, ...]:
-    """What else is on this node: by the server's word, and by the files of the MOM, who may know of more.
+def others(batch: BatchSystem, job_id: str, node: str, policy: Policy) -> tuple[str, ...]:
+    """What else is on this node: by the server's word, and by what the batch system has here, which may be more.
 
     That is asked before anything of a user's is ended there.
 
@@ -22,22 +22,22 @@ def others(batch: BatchSystem, job_id: str, node: str, torque_home: pathlib.Path
         batch: the batch system.
         job_id: the job that should be alone.
         node: this node.
-        torque_home: holds the MOM's files.
+        policy: the site's.
 
     Returns:
-        Jobs, and files of jobs; () when it is alone.
+        Jobs, and traces of jobs; () when it is alone.
 
     Raises:
         SiteFault: one of the two does not tell.
     """
     jobs = [f"job {other}" for other in sorted(batch.jobs(node) - {job_id})]
-    return (*jobs, *(f"file {name}" for name in mom_files.others(torque_home, job_id)))
+    return (*jobs, *open_node(policy.batch_system).others_here(policy, job_id))
 
 
 def is_exclusive(job: BatchJob, node: str, open_batch: t.Callable[[], BatchSystem]) -> bool:
     """Does the batch system give a node to nobody else as long as a job has it?
 
-    Files of the MOM are not looked at: those of the job before may still be there when this one begins.
+    Traces on the node are not looked at: those of the job before may still be there when this one begins.
 
     Args:
         job: the server's word.
@@ -49,5 +49,5 @@ def is_exclusive(job: BatchJob, node: str, open_batch: t.Callable[[], BatchSyste
     """
     if job.node_exclusive:
         return True
-    mine = sum(same_host(node, host) for host in job.exec_host)
+    mine = sum(same_host(node, host) for host in job.slot_hosts)
     return 0 < open_batch().node(node).slots <= mine

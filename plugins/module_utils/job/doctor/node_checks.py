@@ -1,39 +1,34 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the batch system's side of a node tells of its health: alarm, hooks, rights, names, ways, the note."""
+"""What the batch system's side of a node tells of its health: time of hooks, names, ways, the note.
+
+What only one batch system has (its hooks, its rights) is in `job/batch/<system>` (`DoctorAdapter`).
+"""
 
 from __future__ import annotations
 
 import os
-import pathlib
 import socket
-import stat
 import subprocess
 import typing as t
 
 from ...errors import SiteFault, VTorqueError
-from ...rendering import templates
 from ...system.environment import TOOL_ENVIRONMENT
 from ...system.process_limits import WORDS, WORDS_BYTES, leash
 from ...system.ssh_options import root_arguments
-from ...time_budget import ALARM_MARGIN_S, EPILOGUE_REMOVAL_S, HOOK_RESERVE_S, least_alarm_s
+from ...time_budget import EPILOGUE_REMOVAL_S, HOOK_RESERVE_S
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
 from ..batch.api import NOTE_PREFIX, BatchNode, BatchSystem
+from ..batch.hook_call import HookLimits
 from ..batch.host_match import same_host
-from ..batch.torque import permissions
-from ..batch.torque.mom_hooks import HOOKS, OURS, others
+from ..batch.registry import open_doctor, open_hooks
 from ..config.parameters import Policy
-from ..hooks.invocation import read_alarm_s
 from ..verdict.decide import OUT_OF_USE
 
 PEERS = 3
 """Other nodes that are tried; one that is reached is enough."""
 SSH = "/usr/bin/ssh"
-SITE_HOOKS = "/etc/vtorque/site-hooks"
-INSTALL = "play mikelangelo.vtorque.install"
-RIGHTS_S = 4.0
-"""Seconds for each command that tries a right."""
 
 
 def checks(
@@ -57,89 +52,31 @@ def checks(
         owner_uid: whose the hooks must be.
         thorough: also what asks more of the batch server than each node should every few minutes.
     """
-    torque_home = pathlib.Path(policy.torque_home)
     looks: dict[str, t.Callable[[], Finding]] = {
-        "alarm": lambda: look_at_alarm(policy, torque_home),
-        "hooks": lambda: look_at_hooks(torque_home / "mom_priv", owner_uid, expected_hook(policy.prefix_nodes)),
+        "alarm": lambda: look_at_alarm(policy, open_hooks(policy.batch_system).hook_limits(policy)),
+        **open_doctor(policy.batch_system).node_checks(policy, node, owner_uid=owner_uid, thorough=thorough),
         "ssh": lambda: look_at_ways(batch, node, ssh_timeout_s, ssh),
         "note": lambda: look_at_note(batch, node),
     }
     if thorough:
-        looks["rights"] = lambda: look_at_rights(pathlib.Path(policy.pbs_qsub_on_nodes).parent, node)
         looks["names"] = lambda: look_at_names(batch, node, policy.record_host)
     return looks
 
 
-def look_at_alarm(policy: Policy, torque_home: pathlib.Path) -> Finding:
-    """Does Torque give the hooks the time that the site wants for them?"""
-    alarm_s = read_alarm_s(torque_home)
-    left_s = alarm_s - ALARM_MARGIN_S - HOOK_RESERVE_S
+def look_at_alarm(policy: Policy, limits: HookLimits) -> Finding:
+    """Check that the batch system gives the hooks the time that the site wants for them."""
+    left_s = limits.seconds - HOOK_RESERVE_S
     wants = (
         (BAD, left_s, "guests to start", "prologue_timeout", policy.prologue_timeout),
         (WARN, left_s - EPILOGUE_REMOVAL_S, "a user's vm_epilogue", "vm_epilogue_timeout", policy.vm_epilogue_timeout),
     )
     missed = next((want for want in wants if want[1] < want[-1]), None)
     if missed is None:
-        return Finding("alarm", shown=f"{alarm_s}s")
+        return Finding("alarm", shown=limits.shown)
     state, left, for_what, name, wanted = missed
-    least = least_alarm_s(policy.prologue_timeout, policy.vm_epilogue_timeout)
-    problem = f"$prologalarm {alarm_s} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
-    # pbs_mom(8): SIGHUP has it read its file again; `momctl -r` wants a file, which it sends to a MOM in its place
-    mom_priv = torque_home / "mom_priv"
-    remedy = f"write $prologalarm {least} into {mom_priv}/config, then kill -HUP $(cat {mom_priv}/mom.lock)"
-    return Finding("alarm", state, f"{alarm_s}s", problem, remedy)
-
-
-def expected_hook(prefix: str) -> str:
-    """The hook of the version that is installed here.
-
-    Args:
-        prefix: where it is installed.
-    """
-    return templates.render("launchers/hook.sh.j2", site_dir=None, prefix=prefix, site_hooks=SITE_HOOKS)
-
-
-def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") -> Finding:
-    """Are our hooks in place, root's alone, of this version, and may the MOM run them?
-
-    Args:
-        mom_priv: where.
-        owner_uid: whose they must be.
-        expected: how they must read, blanks apart; "": not compared.
-    """
-    wrong = [f"{name} {why}" for name in HOOKS if (why := _wrong_with(mom_priv / name, owner_uid))]
-    if wrong:
-        return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}", INSTALL)
-    stray = others(mom_priv)
-    if stray:
-        problem = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
-        return Finding("hooks", WARN, OK, problem, "keep it elsewhere")
-    foreign = [name for name in HOOKS if expected and _words(mom_priv / name) != expected.split()]
-    if foreign:
-        problem = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
-        return Finding("hooks", WARN, "other", problem, INSTALL)
-    return Finding("hooks")
-
-
-def _words(path: pathlib.Path) -> list[str]:
-    return path.read_text(encoding="utf-8", errors="replace").split()
-
-
-def _wrong_with(path: pathlib.Path, owner_uid: int) -> str:
-    try:
-        facts = path.stat()
-        ours = stat.S_ISREG(facts.st_mode) and OURS in path.read_bytes()[:65_536]
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    if not stat.S_ISREG(facts.st_mode):
-        return "is no file"
-    if facts.st_uid != owner_uid or facts.st_mode & 0o022:
-        return f"could be changed by others (owner {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o})"
-    if facts.st_mode & 0o500 != 0o500:
-        return f"cannot be run (mode {stat.S_IMODE(facts.st_mode):04o})"
-    return "" if ours else "is not vTorque's"
+    needed_s = max(policy.prologue_timeout, policy.vm_epilogue_timeout + int(EPILOGUE_REMOVAL_S))
+    problem = f"{limits.setting} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
+    return Finding("alarm", state, limits.shown, problem, limits.remedy(needed_s + int(HOOK_RESERVE_S)))
 
 
 def look_at_note(batch: BatchSystem, node: str) -> Finding:
@@ -180,29 +117,6 @@ def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH
     if not peers:
         return Finding("ssh", NONE, "-")
     return Finding("ssh", BAD, BAD, "; ".join(problems), "root's key and the host keys of the nodes must be known here")
-
-
-def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
-    """May root of this node do with the batch server what hooks and the sweep do?  Nothing is changed by the trial.
-
-    Args:
-        tools: the directory of the batch system's commands.
-        node: this node.
-    """
-    wrong, silent = [], []
-    for name, attempt in permissions.ATTEMPTS:
-        try:
-            attempt(permissions.Tools(tools, RIGHTS_S), node)
-        except permissions.Silent as error:  # nothing of this node's
-            silent.append(f"{name}: {error}")
-        except permissions.Failed as error:
-            wrong.append(f"{name}: {error}")
-    if wrong:
-        remedy = f"on the front end: qmgr -c 's s operators += root@{node}'"
-        return Finding("rights", BAD, BAD, "; ".join(wrong), remedy)
-    if silent:
-        return Finding("rights", WARN, "?", f"the batch server does not tell: {silent[0]}")
-    return Finding("rights", shown="operator")
 
 
 def look_at_names(batch: BatchSystem, node: str, record_host: str | None) -> Finding:

@@ -10,50 +10,16 @@ import pathlib
 import stat
 import typing as t
 
-from ...errors import SiteFault
-from ...wire.health_report import BAD, NONE, OK, WARN, Finding, Report
+from ...wire.health_report import BAD, INSTALL, NONE, WARN, Finding, Report
 from ..admission.resolve import host_matches
-from ..batch.api import NOTE_PREFIX, BatchNode, BatchSystem
+from ..batch.api import NOTE_PREFIX, BatchNode
 from ..batch.host_match import same_host
-from ..batch.torque.server_settings import lets_root
 from ..config.comparison import differing
 from ..config.parameters import Policy
 from ..verdict.decide import OUT_OF_USE
-from .node_checks import INSTALL, note_finding
+from .node_checks import note_finding
 
 NAMED = 5
-
-
-def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
-    """Is the batch server set as vTorque needs it?
-
-    Args:
-        batch: is asked.
-        nodes: compute nodes of the site.
-        preface: text that its commands write before their answers, or "".
-    """
-    try:
-        server = batch.server()
-    except SiteFault as error:
-        return Finding("server", WARN, "?", f"it does not tell how it is set: {error}", "is qmgr on this host?")
-    lacking = [node for node in nodes if not lets_root((*server.operators, *server.managers), node)]
-    if lacking:
-        problem = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
-        return Finding("server", BAD, BAD, problem, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
-    if not server.query_other_jobs:
-        problem = "query_other_jobs is not True: nodes and users may not see jobs"
-        return Finding("server", BAD, BAD, problem, "qmgr -c 's s query_other_jobs = True'")
-    managers = [node for node in nodes if lets_root(server.managers, node)]
-    if managers:
-        problem = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
-        return Finding("server", WARN, OK, problem, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
-    if not server.down_on_error:
-        problem = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
-        return Finding("server", WARN, OK, problem, "qmgr -c 's s down_on_error = True'")
-    if preface:
-        problem = f"its commands write text before their answers, which is not read: {preface}"
-        return Finding("server", WARN, OK, problem, "let their wrapper write that to standard error")
-    return Finding("server")
 
 
 def look_at_qsub(policy: Policy, here: str) -> Finding:

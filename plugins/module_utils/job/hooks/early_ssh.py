@@ -21,17 +21,16 @@ from ...state.records import ReadyRecord
 from ...system import acl, files
 from ...wire.messages import Owner
 from ..batch.api import BatchJob
+from ..batch.registry import open_node
 from ..batch.vm_job import vm_job_of
+from ..config.parameters import Policy
 from ..request.request import ADDITIONS
 from ..shell import ssh_command
 from .user_script import PROLOGUE
 
-NODE_PROLOGUE, USER_PROLOGUE = "prologue", "prologue.user"
-"""The resource by which a job names a script of its own, and the file of the site's; Torque runs them as the user."""
-
 
 @leaves_nothing
-def wanted(job: BatchJob, torque_home: pathlib.Path) -> bool:
+def wanted(job: BatchJob, policy: Policy) -> bool:
     """May the far end of this job begin before its shell?
 
     Not for a terminal, which is the shell's to ask for; not before files and commands of the user's, in the guest or on
@@ -39,13 +38,12 @@ def wanted(job: BatchJob, torque_home: pathlib.Path) -> bool:
 
     Args:
         job: the batch server's word.
-        torque_home: holds `mom_priv`.
+        policy: the site's.
     """
     vm_job = vm_job_of(job)
     if job.interactive or vm_job is None or {PROLOGUE, ADDITIONS} & set(vm_job.request.values):
         return False
-    # both run here after our hook: the site's for users, and qsub -l prologue=
-    return NODE_PROLOGUE not in job.resource_list and not os.path.lexists(torque_home / "mom_priv" / USER_PROLOGUE)
+    return not open_node(policy.batch_system).runs_users_programs_first(job, policy)
 
 
 def begin(record: ReadyRecord, directory: pathlib.Path, owner: Owner) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pathlib
 import subprocess
 import time
 import typing as t
@@ -22,14 +21,15 @@ from ...text import printable
 from ...time_budget import EPILOGUE_REMOVAL_S, SISTER_REMOVAL_S
 from ...wire import form
 from ...wire.messages import GuestConsole, GuestUse, NodePart
-from ..batch import job_snapshot
+from ..batch import hook_call, job_snapshot
+from ..batch.hook_call import HookCall
+from ..batch.registry import open_hooks
 from ..batch.vm_job import vm_job_of
 from ..config import policy_file
 from ..config.parameters import Policy
 from ..records import delivery, transfer_format, writer
 from ..request.value_types import written
-from . import invocation, playbook, user_script
-from .invocation import HookCall
+from . import playbook, user_script
 from .start import Places, Start
 
 COPIED = {
@@ -62,13 +62,15 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
     """
     numbers = {*layout.starts_of(call.job_id, places.run_dir / "jobs")}
     numbers |= {*layout.starts_of(call.job_id, places.state_dir / "guests")}
+    numbers = _over(call, numbers)
     if not numbers:
         return
     # whatever is wrong with the configuration, the job is cleaned up
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
     if broken is not None:  # of what the site wants, nothing that hurts is guessed
         end_left = None
-    until = invocation.deadline(call, pathlib.Path(policy.torque_home), began=began, at_most_s=float("inf"))
+    ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
+    until = hook_call.deadline(ends, began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
     with _handed_over(call, numbers, places, policy):
         for number in sorted(numbers, reverse=True):
@@ -78,6 +80,11 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
             left = _end(call, start, policy, began, until, alone=alone, end_left=None if alone else end_left) or left
     if left is not None:
         raise left
+
+
+def _over(call: HookCall, numbers: set[int]) -> set[int]:
+    """Of a job's starts those that are over, by a call that may know its own: a later one may have begun here."""
+    return {number for number in numbers if call.start is None or number <= call.start}
 
 
 @contextlib.contextmanager
@@ -257,7 +264,7 @@ def run_sister(call: HookCall, places: Places) -> None:
     failed: VTorqueError | None = None
     numbers = {*layout.starts_of(call.job_id, places.state_dir / "guests")}
     numbers |= {*layout.starts_of(call.job_id, places.run_dir / "locks")}  # begun, and nothing made yet
-    for number in sorted(numbers):
+    for number in sorted(_over(call, numbers)):
         start = Start(call.job_id, number, places)
         try:
             with start.open_any_log(None) as log:

@@ -23,16 +23,17 @@ from ...text import printable
 from ...time_budget import SERVER_CALL_S, SERVER_LEAST_S, SERVER_PATIENCE_S, SERVER_UNMARKED_S, VERDICT_CALL_S
 from ..batch import job_snapshot
 from ..batch.api import BatchJob, BatchSystem, UnknownJob
-from ..batch.registry import open_batch
+from ..batch.hook_call import HookCall
+from ..batch.hook_call import deadline as hook_deadline
+from ..batch.registry import open_batch, open_hooks, open_node
 from ..batch.vm_job import is_marked, vm_job_of
 from ..config import policy_file
 from ..config.parameters import Policy
 from ..verdict import array_brake
 from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_braked, names_node
 from ..verdict.enforce import Enforced, enforce, message, outcome
-from . import invocation, playbook, user_script
+from . import playbook, user_script
 from .ansible_process import Player
-from .invocation import HookCall
 from .live_log import shown
 from .start import Places, Start
 
@@ -71,7 +72,7 @@ class GoAhead(t.Protocol):
         """The site's configuration is read: does it want anything to begin early?  Else, end what has begun."""
 
     def go(
-        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path, until: float
+        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path | None, until: float
     ) -> None:
         """Plan the start and ask for this node's guests, beside us."""
 
@@ -119,8 +120,8 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     if broken is not None and not call.marked:  # this may be anybody's job, which our trouble does not concern
         return Ending()
     try:
-        torque_home = pathlib.Path(policy.torque_home)
-        until = invocation.deadline(call, torque_home, began=began, at_most_s=policy.prologue_timeout)
+        ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
+        until = hook_deadline(ends, began=began, at_most_s=policy.prologue_timeout)
         job = _ask(call, policy, until)
     except VTorqueError as error:
         if not call.marked:
@@ -154,12 +155,14 @@ def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
 
 
 def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
-    """The server's word on the job; a server that is busy is asked again.
+    """The server's word on the job, which a call may bring with it; a server that is busy is asked again.
 
     Raises:
         UnknownJob: it answered that there is none.
         SiteFault: it did not answer in all this time.
     """
+    if call.job is not None:
+        return call.job
     left_s = until - time.monotonic()
     patience_s = max(SERVER_LEAST_S, min(SERVER_PATIENCE_S, left_s)) if call.marked else SERVER_UNMARKED_S
     deadline = Deadline.after(patience_s)
@@ -190,23 +193,23 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     for name in FORMER:
         (start.directory / name).unlink(missing_ok=True)
     shell_message.offer(start.directory, _uid(call))
-    torque_home = pathlib.Path(policy.torque_home)
     if case.until <= time.monotonic():
-        return SiteFault(
-            f"$prologalarm {invocation.read_alarm_s(torque_home)}", "leaves no time for a virtual machine to start"
-        )
-    nodefile = torque_home / "aux" / call.job_id
+        setting = open_hooks(policy.batch_system).hook_limits(policy).setting
+        return SiteFault(setting, "leaves no time for a virtual machine to start")
+    nodefile = open_node(policy.batch_system).node_file(policy, call.job_id)
     case.head_start.decide(wanted=policy.fast_start)
     if case.job is not None:
         job_snapshot.keep(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
     show, debug = _log_wishes(case)
     with start.open_log(_uid(call)) as log, shown(log, show):
-        playbook.prepare(start, nodefile if nodefile.exists() else None, policy, case.player)
+        playbook.prepare(start, nodefile if nodefile and nodefile.exists() else None, policy, case.player)
         ends = clock.since_epoch(case.until)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
         if case.job is not None and case.job.preface:
-            playbook.note(log, f"qstat wrote text before its answer, which was not read: {case.job.preface}")
+            playbook.note(
+                log, f"the batch server's command wrote text before its answer, which was not read: {case.job.preface}"
+            )
         case.head_start.hand_over()
         error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
                               detail=debug, pool=pathlib.Path(policy.vm_img_dir))  # fmt: skip
@@ -259,7 +262,7 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
     deadline = Deadline.after(playbook.verdict_time_s(case.until))
     batch = open_batch(case.policy, timeout_s=VERDICT_CALL_S, deadline=deadline)
     verdict, enforced = _judge(case, error, batch)
-    lines = outcome(verdict, enforced, case.call.job_id)
+    lines = outcome(verdict, enforced, batch.release_command(case.call.job_id))
     if enforced.action == Action.REFUSE:
         unwritten = _refuse(case, error, *lines)
     _write_down(case, error, verdict, enforced, lines)

@@ -15,18 +15,19 @@ import json
 import os
 import pathlib
 import pwd
-import re
 import time
 import typing as t
 
 from ...effects import leaves_nothing
 from ...errors import UserFault, VTorqueError, error_from_dict
 from ...frozen import frozen
+from ...state import layout
 from ...system import clock, files, supervised
 from ...system.environment import TOOL_ENVIRONMENT
 from ...text import printable
 from ...time_budget import USER_SCRIPT_LEAST_S
 from ..batch.api import BatchJob
+from ..batch.registry import open_shell
 from ..batch.vm_job import vm_job_of
 from ..config.parameters import Policy
 from . import playbook
@@ -127,13 +128,15 @@ def run(
 def _ask(
     script: UserScript, job: BatchJob, start: Start, policy: Policy, timeout_s: float
 ) -> tuple[int | None, dict[str, t.Any]]:
+    system = open_shell(policy.batch_system)
     order = {
         **dataclasses.asdict(script),
         "job_id": start.job_id,
         "directory": str(start.directory),
-        "torque_home": policy.torque_home,
-        "variables": variables(job, policy),
+        "script": system.script_path(policy, f"{layout.job_key(start.job_id, start.number)}.{script.key}"),
+        "variables": system.variables_of_root(job, policy),
         "listed": job.variables,
+        "batch_system": policy.batch_system,
         "tools": str(pathlib.Path(policy.pbs_qsub_on_nodes).parent),
     }
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -172,33 +175,6 @@ def _become(job: BatchJob) -> list[str]:
 def _environment(job: BatchJob) -> dict[str, str]:
     # a user's script may call programs of /usr/sbin by name, such as ip(8)
     return {**TOOL_ENVIRONMENT, "HOME": pwd.getpwnam(job.euser).pw_dir, "USER": job.euser, "LOGNAME": job.euser}
-
-
-def variables(job: BatchJob, policy: Policy) -> dict[str, str]:
-    """What the MOM says in the job's environment, as far as root knows it; the user's own is `user_variables.py`.
-
-    Args:
-        job: the batch server's word.
-        policy: says where Torque keeps the node file.
-    """
-    member = re.search(r"\[([0-9]+)\]", job.job_id)
-    known = {
-        "PBS_JOBID": job.job_id,
-        "PBS_JOBNAME": job.name,
-        "PBS_QUEUE": job.queue,
-        "PBS_ENVIRONMENT": "PBS_INTERACTIVE" if job.interactive else "PBS_BATCH",
-        "ENVIRONMENT": "" if job.interactive else "BATCH",
-        "PBS_NODENUM": "0",
-        "PBS_VNODENUM": "0",
-        "PBS_TASKNUM": "1",
-        "PBS_NODEFILE": str(pathlib.Path(policy.torque_home) / "aux" / job.job_id),
-        "PBS_O_WORKDIR": job.init_work_dir,
-        "PBS_O_LOGNAME": job.owner_user,
-        "PBS_O_HOST": job.owner_host,
-        "PBS_WALLTIME": str(job.walltime_s) if job.walltime_s else "",
-        "PBS_ARRAYID": member[1] if member else "",
-    }
-    return {name: value for name, value in known.items() if value}
 
 
 def _judge(

@@ -9,28 +9,28 @@ the process that has become the user who asks.
 
 from __future__ import annotations
 
-import pathlib
 import typing as t
 
 from ...errors import SiteFault
-from ...time_budget import SERVER_CALL_S
-from ..batch.torque.adapter import Torque
+
+if t.TYPE_CHECKING:
+    from ..batch.api import BatchSystem
 
 REPLACED = "\ufffd"
 """Stands for what the answer could not hold: bytes that are no UTF-8, control characters, in Torque 6.1 also `<`."""
 
 
-def ask(tools: pathlib.Path, job_id: str) -> dict[str, str]:
+def ask(batch: BatchSystem, job_id: str) -> dict[str, str]:
     """The job's Variable_List.
 
     Args:
-        tools: the directory with qstat.
+        batch: is asked.
         job_id: of a job of this process's user.
 
     Raises:
         SiteFault: the server does not tell.
     """
-    listed = Torque(tools, timeout_s=SERVER_CALL_S).job(job_id).variables
+    listed = batch.job(job_id).variables
     if not listed:  # what qsub itself puts there is never missing
         raise SiteFault(f"Variable_List of job {job_id}", "the batch server does not show it to the job's owner")
     return listed
@@ -42,12 +42,15 @@ def exact(listed: t.Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]
     return whole, tuple(name.replace(REPLACED, "?") for name in listed if name not in whole)
 
 
-def merged(listed: t.Mapping[str, str], known: t.Mapping[str, str]) -> dict[str, str]:
-    """A job's environment, as Torque puts it together: what the MOM says of the job counts over what was submitted.
+def merged(
+    listed: t.Mapping[str, str], known: t.Mapping[str, str], is_submitted: t.Callable[[str], bool]
+) -> dict[str, str]:
+    """A job's environment, as the batch system puts it together: what its node says counts over what was submitted.
 
     Args:
-        listed: of Variable_List; PBS_O_* are among it, and the user may have changed them.
+        listed: of Variable_List; those of the submission are among it, and the user may have changed them.
         known: by root, of this start.
+        is_submitted: is a variable of this name one of the submission?
     """
-    submitted = {name: value for name, value in known.items() if name.startswith("PBS_O_")}
+    submitted = {name: value for name, value in known.items() if is_submitted(name)}
     return {**submitted, **listed, **{name: value for name, value in known.items() if name not in submitted}}

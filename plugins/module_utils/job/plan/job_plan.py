@@ -4,13 +4,12 @@
 """What root makes of a job: its owner, its nodes, and the guests of each of them.
 
 Everything here starts from the batch server's word.  The request in the job is read and decided again, as if nobody
-had looked at it before; the node file is believed only where it says what exec_host says, since `-v BEOWULF_JOB_MAP`
-forges it (torque.md).
+had looked at it before; the node file is believed only where it says what the server says
+(`NodeAdapter.check_node_file`).
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import grp
 import hashlib
@@ -44,7 +43,7 @@ from ..admission import mixed, osv, start_directory
 from ..admission.resolve import Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
-from ..batch.host_match import same_host
+from ..batch.registry import open_node
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.parameters import Policy
 from ..request.qsub_arguments import mem_mib
@@ -73,7 +72,7 @@ class JobPlan:
 
     Attributes:
         job_key: with which the job's user enters the guests.
-        node_parts: what each node is asked for, in the order of exec_host.
+        node_parts: what each node is asked for, in the job's order of nodes.
         start: Torque's start_count.
         mother_superior: the job's first node, as the server spells it.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
@@ -96,7 +95,7 @@ class JobPlan:
 
     @property
     def bare(self) -> dict[str, int]:
-        """The hosts that stay bare, in the order of exec_host, and how often the job's node file names each."""
+        """The hosts that stay bare, in the job's order of nodes, and how often the job's node file names each."""
         return {part.node: part.bare_slots for part in self.node_parts if part.bare_slots}
 
     @property
@@ -168,7 +167,7 @@ def make_plan(
     policy: Policy,
     offers: Offers,
     *,
-    node_file: str,
+    node_file: str | None,
     timeout_s: float,
     find_owner: t.Callable[[str, str], Owner] | None = None,
     additions: Additions = NO_ADDITIONS,
@@ -180,7 +179,7 @@ def make_plan(
         job: the batch server's word.
         policy: the site's configuration, on the mother superior.
         offers: the images of the pool and what the nodes' libvirt offers.
-        node_file: content of PBS_NODEFILE.
+        node_file: content of the file by which the batch system tells the job its nodes; None: there is none.
         timeout_s: seconds that a node has to answer, from the reading of its part.
         find_owner: from the names of user and group to the owner; `owner_of` unless a test says otherwise.
         additions: the user's own to his guests, checked against the policy (`metadata.py`).
@@ -198,7 +197,9 @@ def make_plan(
         raise UserFault(f"-T {shown(job.jobtype)}", why, "submit the job without -T")
     request = _vm_job(job).request
     resolved = resolve(request, policy, offers)
-    nodes = _nodes(job, node_file)
+    nodes = _nodes(job)
+    if node_file is not None:
+        open_node(policy.batch_system).check_node_file(node_file, job.slot_hosts)
     vm_nodes = _vm_nodes(job, resolved, nodes)
     _check_resources(job, vm_nodes, resolved, policy)
     owner = (find_owner or owner_of)(_owner_name(job), job.egroup)
@@ -224,7 +225,7 @@ def make_plan(
                 timeout_s=timeout_s,
                 owner=owner,
                 guests=_guests(job, request, resolved, node_rank, key.public) if node in vm_nodes else (),
-                bare_slots=0 if node in vm_nodes else job.exec_host.count(node),
+                bare_slots=0 if node in vm_nodes else job.slot_hosts.count(node),
             )
             for node_rank, node in enumerate(nodes)
         ),
@@ -269,20 +270,19 @@ def _vm_job(job: BatchJob) -> VmJob:
     return vm_job
 
 
-def _nodes(job: BatchJob, node_file: str) -> tuple[str, ...]:
+def _nodes(job: BatchJob) -> tuple[str, ...]:
     if not job.nodes:
-        raise SiteFault(f"job {shown(job.job_id)}", "the batch server names no exec_host for it")
+        raise SiteFault(f"job {shown(job.job_id)}", "the batch server names no node of it")
     for node in job.nodes:
         if not re.fullmatch(HOST_NAME, node):
-            raise SiteFault(f"exec_host {shown(node)}", "not of the form of a host name")
-    check_node_file(node_file, job.exec_host)
+            raise SiteFault(f"node {shown(node)}", "not of the form of a host name")
     return job.nodes
 
 
 def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy) -> None:
     need = demand(resolved, policy)
     for node in vm_nodes:
-        slots = job.exec_host.count(node)
+        slots = job.slot_hosts.count(node)
         if slots < need.cores:
             why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"
             raise UserFault(f"ppn={slots}", why, ASKS_BY_ITSELF)
@@ -383,35 +383,3 @@ def _supplementary(member_of: t.Sequence[int], gid: int, group: str) -> tuple[Gr
             name = f"g{number}"
         found[name] = Group(name, number)
     return tuple(found.values())
-
-
-def check_node_file(content: str, exec_host: t.Sequence[str]) -> None:
-    """Compare a node file with what the batch server says.
-
-    Args:
-        content: of PBS_NODEFILE, a host name a line, a line a slot.
-        exec_host: the server's word, a name a slot, the mother superior first.
-
-    Raises:
-        UserFault: they disagree: in hosts, in their slots, or in the first host.
-    """
-    lines = content.split()
-    found = [_host_of(line, exec_host) for line in lines[: len(exec_host)]]
-    same = len(lines) == len(exec_host) and collections.Counter(found) == collections.Counter(exec_host)
-    if not same or found[:1] != list(exec_host[:1]):
-        why = f"it says {_listed(lines)}, and the batch server says {_listed(exec_host)}"
-        raise UserFault("the job's node file is not the batch server's", why, "submit without -v BEOWULF_JOB_MAP")
-
-
-def _host_of(line: str, exec_host: t.Sequence[str]) -> str | None:
-    """The host of exec_host that a line of a node file names; None: none, or it could be several."""
-    if line in exec_host:
-        return line
-    candidates = {host for host in exec_host if same_host(line, host)}
-    return candidates.pop() if len(candidates) == 1 else None
-
-
-def _listed(hosts: t.Sequence[str]) -> str:
-    counts = collections.Counter(hosts).most_common()
-    text = ", ".join(f"{shown(host, 64)} x {count}" for host, count in counts[:8])
-    return (text or "nothing") + (", ..." if len(counts) > 8 else "")

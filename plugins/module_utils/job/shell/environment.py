@@ -5,24 +5,18 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import typing as t
 
 from ...frozen import frozen
 from ...guest_kinds import SLG
 from ...state.records import ReadyBare, ReadyGuest
-from .mpi_environment import mpi_variables
 
-NODE_PATHS = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
-"""Variables that name paths or sockets of the node: dropped, and the job's log says which."""
-
-TORQUE_DISPLAY = rb"localhost:(?:[5-9][0-9]|[1-9][0-9]{2,3})\.[0-9]{1,3}"
-"""What the MOM calls the display that it forwards for `qsub -I -X`: it begins at 50 (X11OFFSET, port_forwarding.h), and
-sets DISPLAY whatever `-v` and `-V` say (setup_x11_forwarding, start_exec.c).  Another one is of another host."""
+if t.TYPE_CHECKING:
+    from ..batch.contract import ShellAdapter
 
 OF_THE_LOGIN = (b"HOME", b"USER", b"LOGNAME", b"SHELL")
-"""Torque computes these from passwd after the user's own; in the guest its passwd says them."""
+"""A batch system computes these from passwd after the user's own; in the guest its passwd says them."""
 
 
 @frozen
@@ -126,25 +120,13 @@ def read_environ(block: bytes) -> dict[bytes, bytes]:
     return found
 
 
-def display_of(job: t.Mapping[bytes, bytes]) -> str:
-    """The display that the batch system forwards for this job (`qsub -I -X`).
-
-    Args:
-        job: the environment in which the batch system started the job's shell.
-
-    Returns:
-        DISPLAY as it is on the node; "" when there is none, or when it is the user's own from elsewhere.
-    """
-    display = job.get(b"DISPLAY", b"")
-    return display.decode("ascii") if re.fullmatch(TORQUE_DISPLAY, display) else ""
-
-
 def guest_variables(
-    job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest], bare: t.Sequence[ReadyBare] = ()
+    system: ShellAdapter, job: t.Mapping[bytes, bytes], guests: t.Sequence[ReadyGuest], bare: t.Sequence[ReadyBare] = ()
 ) -> dict[bytes, bytes]:
     """What the job finds in its guest.
 
     Args:
+        system: knows which variables are the batch system's.
         job: the environment in which the batch system started the job's shell: its own variables, and what the
             user passed with `-v` and `-V`.
         guests: the job's guests, by rank; the counts describe them,
@@ -152,21 +134,23 @@ def guest_variables(
     """
     # env(1) in the guest would take a name that begins with a dash for an option
     passed_on = {name: value for name, value in job.items() if not name.startswith(b"-")}
-    for name in (*NODE_PATHS, *OF_THE_LOGIN):
+    for name in (*system.NODE_PATHS, *OF_THE_LOGIN):
         passed_on.pop(name, None)
     passed_on.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
     passed_on[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
     if guests and all(guest.vcpus for guest in guests):
-        passed_on[b"PBS_NP"] = b"%d" % (sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare))
-        passed_on[b"PBS_NUM_NODES"] = b"%d" % (len(guests) + len(bare))
-        passed_on[b"PBS_NUM_PPN"] = b"%d" % guests[0].vcpus
-    return {**passed_on, **mpi_variables(passed_on)}
+        processors = sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare)
+        passed_on |= system.counts(processors=processors, hosts=len(guests) + len(bare), first=guests[0].vcpus)
+    return {**passed_on, **system.launcher_variables(passed_on)}
 
 
-def changes(job: t.Mapping[bytes, bytes], guest: t.Mapping[bytes, bytes], *, x11: bool = False) -> str:
+def changes(
+    system: ShellAdapter, job: t.Mapping[bytes, bytes], guest: t.Mapping[bytes, bytes], *, x11: bool = False
+) -> str:
     """What became of the job's variables on their way, for its log; what the guest's login says itself is left out.
 
     Args:
+        system: knows which variables are the batch system's.
         job: the environment in which the batch system started the job's shell.
         guest: what `guest_variables` made of it.
         x11: has the job the display that the connection forwards?
@@ -178,8 +162,8 @@ def changes(job: t.Mapping[bytes, bytes], guest: t.Mapping[bytes, bytes], *, x11
     gone = [name for name in job if name not in guest and name not in (*OF_THE_LOGIN, *display)]
     other = [name for name in job if guest.get(name, job[name]) != job[name] and name not in OF_THE_LOGIN]
     lists = {
-        "dropped, as they name what only the node has": [name for name in gone if name in NODE_PATHS],
-        "dropped, as env(1) would take them for options": [name for name in gone if name not in NODE_PATHS],
+        "dropped, as they name what only the node has": [name for name in gone if name in system.NODE_PATHS],
+        "dropped, as env(1) would take them for options": [name for name in gone if name not in system.NODE_PATHS],
         "replaced by the guest's own": display,
         "replaced, as they count the guests": other,
     }

@@ -10,38 +10,32 @@ import pathlib
 import pwd
 
 from ...errors import VTorqueError
-from ...state import layout, shell_link
+from ...state import layout
 from ...state.records import ReadyRecord, RefusalRecord
 from ...system import files, process_id
 from ...system.process_id import ProcessId
+from ..batch.own_job import OwnJob
 
 
 class NothingLeft(VTorqueError):
     """Root left no word for this process: nothing may be run."""
 
 
-def find(job_id: str) -> tuple[pathlib.Path, ReadyRecord | RefusalRecord]:
+def find(own: OwnJob | None, job_id: str) -> tuple[pathlib.Path, ReadyRecord | RefusalRecord]:
     """The record of this very start of the job, and its directory.
 
-    It is named by the process that was the parent of `prologue`: this one (batch), or its parent (interactive),
-    recorded on TORQUE 6.1.3.
-
     Args:
-        job_id: PBS_JOBID.
+        own: the start that this process is the shell of (`ShellAdapter.own_job`).
+        job_id: of the job, as its environment has it.
 
     Raises:
         NothingLeft: there is no record.
         VTorqueError: there is one that is not for this process, user, job or boot, or not root's.
     """
-    for pid in (os.getpid(), os.getppid()):
-        process = ProcessId.of(pid)
-        try:
-            target = shell_link.link_of(process).readlink()
-        except OSError:
-            continue
+    if own is not None:
         # a name and no path: nothing outside of root's directory is ever read
-        directory = layout.RUN_DIR / "jobs" / target.name
-        return directory, _read(directory, process, job_id)
+        directory = layout.RUN_DIR / "jobs" / own.run_directory
+        return directory, _read(directory, own.process, own.job_id)
     raise NothingLeft(
         "nothing was run",
         f"no virtual machine was made ready for this start of job {job_id}",
@@ -49,7 +43,7 @@ def find(job_id: str) -> tuple[pathlib.Path, ReadyRecord | RefusalRecord]:
     )
 
 
-def _read(directory: pathlib.Path, process: ProcessId, job_id: str) -> ReadyRecord | RefusalRecord:
+def _read(directory: pathlib.Path, process: ProcessId | None, job_id: str) -> ReadyRecord | RefusalRecord:
     record: ReadyRecord | RefusalRecord
     try:
         try:
@@ -66,11 +60,11 @@ def _read(directory: pathlib.Path, process: ProcessId, job_id: str) -> ReadyReco
     return record
 
 
-def _check(record: ReadyRecord, process: ProcessId) -> None:
+def _check(record: ReadyRecord, process: ProcessId | None) -> None:
     user = pwd.getpwuid(os.getuid()).pw_name
     if record.boot_id != process_id.boot_id():
         raise VTorqueError("nothing was run", "the record is of another boot of this node")
-    if record.shell != process:
+    if process is not None and record.shell != process:
         raise VTorqueError("nothing was run", f"the record is for process {record.shell}, this is {process}")
     if record.user != user:
         raise VTorqueError("nothing was run", f"the record is for {record.user}, this is {user}")

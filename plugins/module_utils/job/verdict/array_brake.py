@@ -16,7 +16,9 @@ import re
 import time
 
 from ...effects import leaves_nothing
+from ...errors import SiteFault
 from ...state import layout
+from ..batch.api import JobId
 
 WINDOW_S = 60.0
 FILE = "refused"
@@ -33,7 +35,10 @@ def array_of(job_id: str) -> str:
     Args:
         job_id: as the batch system names it.
     """
-    return re.sub(r"\[[0-9]+\]", "[]", job_id) if re.search(r"\[[0-9]+\]", job_id) else ""
+    try:
+        return JobId.parse(job_id).array
+    except SiteFault:  # a line of the file that nobody of ours wrote
+        return ""
 
 
 def refused_before(job_id: str, run_dir: pathlib.Path = layout.RUN_DIR, now: float | None = None) -> int:

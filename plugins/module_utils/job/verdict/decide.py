@@ -10,9 +10,10 @@
     impostor, loop                is held at once
     image, of an array, again     is held: from the third member within a minute on
 
-A start is the last try when the site's `node_fault_retries` divides its number: no store is needed, and `qrls` gives as
-many tries again.  Where a node proved a fault and still must not go offline, the job is held: it would come back.  An
-interactive job ends with the reason, whatever it is: Torque runs it once, and a status other than 0 gives it no words.
+A start is the last try when the site's `node_fault_retries` divides its number: no store is needed, and a release
+gives as many tries again.  Where a node proved a fault and still must not go offline, the job is held: it would come
+back.  An interactive job ends with the reason, whatever it is: it is run once, and a status other than 0 gives it no
+words.
 
 Of several nodes that failed in one start `gather` finds the one error that counts: at most one node is blamed.
 """

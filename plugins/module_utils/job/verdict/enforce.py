@@ -38,7 +38,7 @@ def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = 
     """Do what was decided.
 
     A node that did not go offline would get the job again, so that the job is held; a job that was not held would run
-    in circles, so that it ends with the reason.
+    in circles, and one that was not queued again would be lost, so that it ends with the reason.
 
     Args:
         verdict: what was decided.
@@ -60,6 +60,12 @@ def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = 
             failed.append(f"{verdict.offline} is not set offline: {error}")
         if failed and action == Action.REQUEUE:
             action = Action.HOLD
+    if action == Action.REQUEUE:
+        try:
+            batch.requeue(job_id)
+        except SiteFault as error:
+            failed.append(f"the job cannot be queued again: {error}")
+            return Enforced(Action.REFUSE, offline, tuple(failed))
     if action == Action.HOLD:
         try:
             batch.hold(job_id)
@@ -72,13 +78,13 @@ def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = 
 
 
 @leaves_nothing
-def outcome(verdict: Verdict, enforced: Enforced, job_id: str) -> tuple[str, ...]:
+def outcome(verdict: Verdict, enforced: Enforced, release: str) -> tuple[str, ...]:
     """What became of node and job, a line each.
 
     Args:
         verdict: what was decided.
         enforced: what was done.
-        job_id: the job.
+        release: the command that releases the job from a hold (`BatchSystem.release_command`).
 
     Returns:
         Printable lines.
@@ -90,7 +96,7 @@ def outcome(verdict: Verdict, enforced: Enforced, job_id: str) -> tuple[str, ...
         lines.append("the job is tried again")
     elif enforced.action == Action.HOLD:
         again = f" for {_times(verdict.of)}" if verdict.of and verdict.tried == verdict.of else ""
-        lines.append(f"the job is held: qrls {job_id} releases it{again}")
+        lines.append(f"the job is held: {release} releases it{again}")
     return tuple(map(printable, lines))
 
 

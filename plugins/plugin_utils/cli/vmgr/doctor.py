@@ -13,7 +13,7 @@ import typing as t
 from ....module_utils.errors import SiteFault, UserFault, VTorqueError
 from ....module_utils.job.admission.resolve import host_matches
 from ....module_utils.job.batch.api import BatchNode, BatchSystem
-from ....module_utils.job.batch.registry import open_batch
+from ....module_utils.job.batch.registry import open_batch, open_node
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.wire.health_report import CHECKS, LONGEST_S, Report
@@ -109,15 +109,14 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
 def _is_compute_node(load: t.Callable[[], Policy]) -> bool:
     """Return whether jobs get their guests on this host.
 
-    A MOM's directory alone does not say so: Torque's `make install` makes it on every host, front ends too
-    (buildutils/pbs_mkdirs.in).
+    The batch system alone does not say so: what it has on nodes may be on every host, front ends too.
     """
     try:
         policy = load()
     except VTorqueError:  # which is what a compute node would find
         policy = Policy()
     sweep = pathlib.Path(policy.prefix_nodes, "bin", "vtorque-sweep")
-    return pathlib.Path(policy.torque_home, "mom_priv").is_dir() and sweep.exists()
+    return open_node(policy.batch_system).is_node(policy) and sweep.exists()
 
 
 def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> list[Report]:

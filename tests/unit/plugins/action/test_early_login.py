@@ -89,7 +89,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Begun]:
 def keep_job(run_dir: pathlib.Path, request: Request, *, interactive: bool = False, **resources: str) -> None:
     """What the hook has kept of the server's word."""
     empty: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
-    told = {"job_id": JOB, "exec_host": (), "x": request.encode(), "interactive": interactive, "start_count": START}
+    told = {"job_id": JOB, "slot_hosts": (), "x": request.encode(), "interactive": interactive, "start_count": START}
     told["resource_list"] = resources
     job_snapshot.keep(BatchJob(**{**empty, **told}), run_dir)
 

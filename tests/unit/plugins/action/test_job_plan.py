@@ -35,7 +35,7 @@ def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> types.S
     aux.mkdir(parents=True)
     (aux / JOB).write_text("n1\n")
     site = types.SimpleNamespace(
-        torque_home=str(tmp_path / "torque"), vm_img_dir=str(tmp_path), prologue_timeout=270
+        torque_home=str(tmp_path / "torque"), vm_img_dir=str(tmp_path), prologue_timeout=270, batch_system="torque"
     )  # fmt: skip
     world.site = site
 
@@ -68,7 +68,7 @@ def test_the_plan_is_for_root_alone(run_dir: pathlib.Path, planning: t.Any) -> N
 def test_what_the_prologue_was_told_is_not_asked_again(
     run_dir: pathlib.Path, planning: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = {"job_id": JOB, "start_count": START, "exec_host": ("n1",), "variables": {}, "resource_list": {}}
+    told = {"job_id": JOB, "start_count": START, "slot_hosts": ("n1",), "variables": {}, "resource_list": {}}
     names = [field.name for field in dataclasses.fields(BatchJob)]
     keep(BatchJob(**{name: told.get(name, "") for name in names}), run_dir)
     monkeypatch.setattr(job_plan, "open_batch", lambda policy: pytest.fail("the server was asked"))

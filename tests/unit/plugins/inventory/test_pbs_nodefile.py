@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.inventory import pbs_nodefi
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
 CANARY = "$(touch /tmp/canary) {{ lookup('pipe', 'id') }}"
 """Stands wherever the submitter of a job can write; it must not be found in the inventory."""
@@ -26,7 +27,7 @@ CANARY = "$(touch /tmp/canary) {{ lookup('pipe', 'id') }}"
 def job(*exec_host: str, **others: t.Any) -> BatchJob:
     """What a batch server says of a running job, with a hostile submitter."""
     values: dict[str, t.Any] = {field.name: CANARY for field in dataclasses.fields(BatchJob)}
-    values |= {"job_id": "4711.head", "exec_host": exec_host, "start_count": 2, "state": "R", "session_id": 0}
+    values |= {"job_id": "4711.head", "slot_hosts": exec_host, "start_count": 2, "state": "R", "session_id": 0}
     values |= {"substate": 41, "interactive": False, "walltime_s": 60, "variables": {"A": CANARY}, "resource_list": {}}
     return BatchJob(**(values | others))
 
@@ -60,7 +61,7 @@ def parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable
         answer: BatchJob | SiteFault | None = None, *, here: str = "n1", where: pathlib.Path = tmp_path, **options: str
     ) -> InventoryData:
         monkeypatch.setattr(pbs_nodefile.socket, "gethostname", lambda: here)
-        monkeypatch.setattr(pbs_nodefile.policy_file, "load", lambda path: None)
+        monkeypatch.setattr(pbs_nodefile.policy_file, "load", lambda path: Policy())
         if answer is not None:
             server = Server(answer)
             monkeypatch.setattr(pbs_nodefile, "open_batch", lambda policy: server)

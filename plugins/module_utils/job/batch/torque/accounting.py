@@ -22,9 +22,8 @@ import stat
 import typing as t
 
 from ....errors import SiteFault
-from ....frozen import frozen
 from ....wire.messages import JOB_ID, USER_NAME
-from ..api import UnknownJob
+from ..api import PastJob, UnknownJob
 from ..host_match import same_host
 from .adapter import parse_exec_host
 
@@ -33,22 +32,6 @@ RUN_DAYS = 40
 """A start is looked for so many days before its record may have ended: jobs run for days."""
 MOST_STARTS = 1000
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
-
-
-@frozen
-class PastJob:
-    """A start of a job as the server wrote it down.
-
-    Attributes:
-        euser: the user as whom it ran.
-        nodes: of this start, without repetition, the mother superior first.
-        start_count: how many starts are written down.
-    """
-
-    job_id: str
-    euser: str
-    nodes: tuple[str, ...]
-    start_count: int
 
 
 def past_job(

@@ -174,6 +174,18 @@ class Torque:
         _demand(JOB_ID, job_id, "job id")
         self._run("qdel", job_id)
 
+    def requeue(self, job_id: str) -> None:
+        """Nothing: a prologue that exits with 2 makes Torque do it (`hook_calls.exit_status`)."""
+        _demand(JOB_ID, job_id, "job id")
+
+    def release_command(self, job_id: str) -> str:
+        """`qrls`, which the owner of a job may call."""
+        return f"qrls {job_id}"
+
+    def shown_id(self, job_id: str) -> str:
+        """The product's form is Torque's own."""
+        return job_id
+
     def server(self) -> ServerSettings:
         """How the batch server is set (`qmgr -c "print server"`)."""
         from .server_settings import parse  # for the doctor alone: hooks do not pay for it
@@ -338,7 +350,7 @@ def _job(element: ET.Element, job_id: str, preface: str) -> BatchJob:
         egroup=text("egroup"),
         state=text("job_state"),
         queue=text("queue"),
-        exec_host=parse_exec_host(text("exec_host")),
+        slot_hosts=parse_exec_host(text("exec_host")),
         start_count=number("start_count"),
         x=text("x"),
         jobtype=text("jobtype"),

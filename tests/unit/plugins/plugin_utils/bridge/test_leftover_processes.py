@@ -17,8 +17,8 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookCall, Role
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.invocation import HookCall
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places, Start
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
@@ -78,7 +78,7 @@ class Place:
         patch.setattr(
             leftover_processes.pwd, "getpwnam", lambda _name: dataclasses.make_dataclass("P", ["pw_uid"])(UID)
         )
-        patch.setattr(leftover_processes.invocation, "hook_began", lambda: FAR)
+        patch.setattr(leftover_processes.hook_call, "hook_began", lambda: FAR)
         self.log = self.start.open_log(None)
         self.process = subprocess.Popen(
             ["/usr/bin/python3", "-I", "-c", PROGRAM], user=UID,
@@ -98,7 +98,7 @@ class Place:
 
     def end(self, *, until: float = FAR, **changes: t.Any) -> str:
         """The end of the job, in a hook that must be done then; what the log says."""
-        call = HookCall("epilogue", True, 1, "cn1", JOB, "alice", 0, self.process.pid)
+        call = HookCall(Role.END_FIRST, True, 1, "cn1", JOB, "alice", 0, self.process.pid)
         policy = dataclasses.replace(self.policy, **changes)
         leftover_processes.end_left(call, self.start, policy, until, self.log)
         return (self.start.record_directory / "vtorque.log").read_text()
@@ -211,7 +211,7 @@ def test_a_sister_whose_configuration_is_broken_ends_nothing(place: Place, capfd
 def test_a_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftover_processes.pwd, "getpwnam", KNOWN)
     place.was()
-    call = HookCall("epilogue", True, 1, "cn1", JOB, "no-such-user", 0, place.process.pid)
+    call = HookCall(Role.END_FIRST, True, 1, "cn1", JOB, "no-such-user", 0, place.process.pid)
     leftover_processes.end_left(call, place.start, place.policy, FAR, place.log)
     assert place.lives
 

@@ -27,7 +27,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import 
 
 JOB = BatchJob(
     job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
-    queue="batch", exec_host=("cn1",), start_count=1, x="", jobtype="", init_work_dir="/", session_id=0,
+    queue="batch", slot_hosts=("cn1",), start_count=1, x="", jobtype="", init_work_dir="/", session_id=0,
     substate=41, interactive=False, walltime_s=0, variables={}, submit_args="", account="",
     resource_list={"mem": "1tb"},
 )  # fmt: skip

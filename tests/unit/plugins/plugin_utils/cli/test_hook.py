@@ -17,11 +17,11 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.hook_calls import REQUEUE
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import ansible_process
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks.main import REQUEUE
 
 from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left, readable_by
 
@@ -48,7 +48,10 @@ def test_text_before_the_answer_of_qstat_is_quoted_in_the_log(site: Site) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (site.directory / "refusal.json").exists()
     log = (site.state_dir / "records" / KEY / "vtorque.log").read_text()
-    assert "qstat wrote text before its answer, which was not read: qstat: the server is busy\n" in log
+    assert (
+        "the batch server's command wrote text before its answer, which was not read: qstat: the server is busy\n"
+        in log
+    )
 
 
 def test_ansible_meets_nothing_of_torques(site: Site) -> None:

@@ -201,7 +201,7 @@ def test_epilogue_adds_what_was_asked_for(site: Site) -> None:
     assert (record["name"], record["request"]) == ("arr-1", {"img": "tiny", "vcpus": "2"})
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"exec_host": []}', "[]"])
+@pytest.mark.parametrize("text", ["", "{}", '{"slot_hosts": []}', "[]"])
 def test_epilogue_bears_garbage_of_what_was_asked_for(site: Site, text: str) -> None:
     assert site.prologue().returncode == 0
     (site.directory / "job.json").unlink()

@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
-from .hook_site import JOB_ID, READY, USER, Site, nothing_left
+from .hook_site import JOB_ID, KEY, READY, USER, Site, nothing_left
 
 DIGEST = "0f" * 32
 WELL = '{"kind": "exit", "number": 0, "tail": ""}'
@@ -52,7 +52,8 @@ def test_prologue_of_the_user_is_run_by_the_user(site: Site) -> None:
     assert seen["environment"]["HOME"] == user.pw_dir
     order = seen["order"]
     assert (order["key"], order["path"], order["digest"]) == ("vm_prologue", "/home/vm_prologue it's", DIGEST)
-    assert (order["directory"], order["torque_home"]) == (str(site.directory), str(site.torque_home))
+    assert order["directory"] == str(site.directory)
+    assert order["script"] == f"{site.torque_home}/mom_priv/jobs/{KEY}.vm_prologue"
     assert order["variables"] == {
         "PBS_JOBID": JOB_ID, "PBS_JOBNAME": "arr-1", "PBS_QUEUE": "batch", "PBS_ENVIRONMENT": "PBS_BATCH",
         "PBS_NODEFILE": f"{site.torque_home}/aux/{JOB_ID}", "PBS_O_WORKDIR": "/home/alice", "PBS_O_LOGNAME": USER,

@@ -18,10 +18,11 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
     VTorqueError,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import hook_calls
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.hook_calls import REQUEUE
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.prologue import Ending
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict import array_brake
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import main
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks.main import REQUEUE
 
 from .hook_site import JOB_ID, USER, Site, readable_by
 
@@ -66,7 +67,7 @@ def test_member_that_cannot_be_held_takes_its_time(site: Site) -> None:
     site.fail(ImageFault("img=x", "is no image"))
     refuse_others(site)
     done = site.prologue()
-    assert (done.returncode, done.stderr) == (main.BRAKE, "")
+    assert (done.returncode, done.stderr) == (hook_calls.FAILED, "")
     assert site.verdict()["action"] == "refuse"
     assert site.refusal()["fault"] == "image"
 
@@ -207,7 +208,7 @@ def test_job_that_cannot_be_held_is_refused(site: Site, deaf: str, start: int, w
         site.deafen(tool)
     site.fail(BRIDGE)
     done = site.prologue()
-    assert (done.returncode, done.stderr) == (main.BRAKE, "")
+    assert (done.returncode, done.stderr) == (hook_calls.FAILED, "")
     assert words in " ".join(site.refusal(f"12-1.th.{start}")["lines"])
     assert site.verdict(f"12-1.th.{start}")["action"] == "refuse"
     assert "ALARM" in (site.state_dir / "log/hooks.log").read_text()

@@ -37,9 +37,10 @@ def run(place: JobPlace, script: bytes, *, joined: bool = False, **changes: t.An
     place.make_ready(ProcessId.of(os.getpid()))
     order = {
         "key": "vm_prologue", "path": str(path), "digest": hashlib.sha256(script).hexdigest(), "job_id": JOB_ID,
-        "directory": "/run/vtorque/jobs/4711.head.1", "torque_home": str(place.root / "torque"),
+        "directory": "/run/vtorque/jobs/4711.head.1",
+        "script": f"{place.root}/torque/mom_priv/jobs/4711.head.1.vm_prologue",
         "variables": {"PBS_JOBID": JOB_ID, "PBS_JOBNAME": "it's"}, "listed": {"PBS_O_QUEUE": "batch"},
-        "tools": str(place.root / "tools"), **changes,
+        "tools": str(place.root / "tools"), "batch_system": "torque", **changes,
     }  # fmt: skip
     jobs = place.root / "torque/mom_priv/jobs"
     jobs.mkdir(parents=True, exist_ok=True)

@@ -10,11 +10,13 @@ import json
 import os
 import pathlib
 import time
+import types
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import mom_files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters, policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import delivery, retention
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
@@ -74,6 +76,8 @@ class Site:
         patch.setattr(node_sweep, "settings_of", lambda _policy, _node: self.settings)
         patch.setattr(node_sweep, "NodeSettings", lambda **_names: self.settings)
         patch.setattr(node_sweep, "open_batch", lambda _policy, **_how: self.server)
+        files = types.SimpleNamespace(alive_here=lambda _policy: mom_files.by_files(self.settings.torque_home))
+        patch.setattr(node_sweep, "open_node", lambda _system: files)
         patch.setattr(node_sweep.causes, "troubles", lambda *_words: self.wrong)
         patch.setattr(vtorque_sweep.syslog, "syslog", lambda _level, line: self.logged.append(line))
         self.patch = patch

@@ -12,8 +12,8 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookCall, Role
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import epilogue, prologue
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.invocation import HookCall
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
@@ -83,7 +83,7 @@ def test_an_epilogue_calls_it_also_when_it_failed(places: Places, monkeypatch: p
     monkeypatch.setattr(main, "hook_began", lambda: 0.0)
     for module, name in ((prologue, "run"), (epilogue, "run"), (epilogue, "run_sister")):
         monkeypatch.setattr(module, name, fail)
-    for role, times in (("prologue", 0), ("epilogue.parallel", 0), ("epilogue", 1)):
+    for role, times in ((Role.BEGIN_FIRST, 0), (Role.END_OTHER, 0), (Role.END_FIRST, 1)):
         with pytest.raises(VTorqueError):
             main._dispatch(t.cast(HookCall, types.SimpleNamespace(role=role, marked=False)), places)
         assert called == [(places.run_dir, places.state_dir)] * times

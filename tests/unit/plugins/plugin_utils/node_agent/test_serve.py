@@ -54,7 +54,7 @@ PART = messages.NodePart(1, "present", "7.head", 2, "cn1", 60.0, OWNER, (SPEC,))
 FACTS = messages.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
 JOB = BatchJob(
     job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
-    queue="batch", exec_host=("cn1", "cn1", "cn2"), start_count=2, x="", jobtype="", init_work_dir="/", session_id=0,
+    queue="batch", slot_hosts=("cn1", "cn1", "cn2"), start_count=2, x="", jobtype="", init_work_dir="/", session_id=0,
     substate=41, interactive=False, walltime_s=0, variables={}, submit_args="", account="",
     resource_list={"mem": "1tb"},
     **{f.name: "" for f in dataclasses.fields(BatchJob) if f.name == "hold_types"},
@@ -225,8 +225,8 @@ def test_a_value_out_of_form_is_refused(world: World, key: str, value: object) -
         ({"state": "Q"}, "its state is Q"),
         ({"state": "C"}, "its state is C"),
         ({"start_count": 3}, "the server is at 3"),
-        ({"exec_host": ("cn2", "cn11")}, "it runs on cn2, cn11"),
-        ({"exec_host": ()}, "it runs on no node"),
+        ({"slot_hosts": ("cn2", "cn11")}, "it runs on cn2, cn11"),
+        ({"slot_hosts": ()}, "it runs on no node"),
         ({"euser": "bob"}, "it is bob's"),
         ({"job_id": "8.head"}, "speaks of 8.head"),
     ],
@@ -247,7 +247,7 @@ def test_a_server_that_does_not_answer_is_the_sites_fault(world: World) -> None:
 
 
 def test_long_and_short_names_of_a_node_are_one(world: World) -> None:
-    world.job = dataclasses.replace(JOB, exec_host=("cn1.site.org",))
+    world.job = dataclasses.replace(JOB, slot_hosts=("cn1.site.org",))
     assert world.ask(PART)["ok"] is True
 
 
@@ -620,7 +620,7 @@ def test_who_has_no_part_in_a_start_ends_no_job(
 
 
 def test_a_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
-    job_snapshot.keep(dataclasses.replace(JOB, exec_host=("cn3", "cn2", "cn1")), leading)
+    job_snapshot.keep(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
     assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
 
 

@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     Resolved,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import job_shell
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan, make_plan
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors, parse
@@ -35,7 +36,7 @@ def planned(nodes: str, exec_host: t.Sequence[str], **policy: t.Any) -> JobPlan:
     known = dict.fromkeys((f.name for f in dataclasses.fields(BatchJob)), "")
     job = BatchJob(**{
         **known, "job_id": "4711.head", "owner_user": "alice", "euser": "alice", "egroup": "alice", "state": "R",
-        "x": x, "exec_host": tuple(exec_host), "start_count": 1, "variables": {}, "resource_list": {"mem": "1tb"},
+        "x": x, "slot_hosts": tuple(exec_host), "start_count": 1, "variables": {}, "resource_list": {"mem": "1tb"},
     })  # fmt: skip
     site = Policy(host_os_core_count=1, **policy)
     return make_plan(job, site, OFFERS, node_file="\n".join(exec_host), timeout_s=60.0, find_owner=lambda *_: ALICE)
@@ -112,5 +113,5 @@ def test_the_number_and_what_speaks_against_it(
 
 def test_counts_describe_the_node_file() -> None:
     guests = (ReadyGuest(0, "vn1-1", "n1", "192.0.2.1", 3), ReadyGuest(1, "vn2-1", "n2", "192.0.2.2", 3))
-    variables = guest_variables({}, guests, (ReadyBare("n3", 2), ReadyBare("n4", 1)))
+    variables = guest_variables(job_shell, {}, guests, (ReadyBare("n3", 2), ReadyBare("n4", 1)))
     assert [variables[name] for name in (b"PBS_NP", b"PBS_NUM_NODES", b"PBS_NUM_PPN")] == [b"9", b"4", b"3"]

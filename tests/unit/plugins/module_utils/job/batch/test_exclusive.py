@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import exclusive
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/torque"
 
@@ -34,22 +35,27 @@ def mom(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
+def at(torque_home: pathlib.Path) -> Policy:
+    """The policy of a site that has Torque there."""
+    return Policy(torque_home=str(torque_home))
+
+
 def test_a_job_that_is_alone(mom: pathlib.Path) -> None:
-    assert exclusive.others(t.cast(t.Any, Batch("72[1].head")), "72[1].head", "cn1", mom) == ()
+    assert exclusive.others(t.cast(t.Any, Batch("72[1].head")), "72[1].head", "cn1", at(mom)) == ()
     # as after its end, when the server has freed the node
-    assert exclusive.others(t.cast(t.Any, Batch()), "72[1].head", "cn1", mom) == ()
+    assert exclusive.others(t.cast(t.Any, Batch()), "72[1].head", "cn1", at(mom)) == ()
 
 
 def test_jobs_beside_it_are_named(mom: pathlib.Path) -> None:
     (mom / "mom_priv/jobs/72-2.head.JB").touch()
     (mom / "mom_priv/jobs/note.txt").touch()
-    found = exclusive.others(t.cast(t.Any, Batch("72[1].head", "9.head")), "72[1].head", "cn1", mom)
+    found = exclusive.others(t.cast(t.Any, Batch("72[1].head", "9.head")), "72[1].head", "cn1", at(mom))
     assert found == ("job 9.head", "file 72-2.head.JB")
 
 
 def test_a_mom_whose_files_cannot_be_read_does_not_tell(tmp_path: pathlib.Path) -> None:
     with pytest.raises(SiteFault, match="what the MOM has here is not known"):
-        exclusive.others(t.cast(t.Any, Batch()), "1.head", "cn1", tmp_path)
+        exclusive.others(t.cast(t.Any, Batch()), "1.head", "cn1", at(tmp_path))
 
 
 def test_jobs_of_nodes_as_recorded() -> None:

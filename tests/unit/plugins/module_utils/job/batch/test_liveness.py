@@ -20,7 +20,7 @@ RUNNING = adapter.parse_job((FIXTURES / "qstat-x-f-array-member-running.xml").re
 
 
 def job(state: str = "R", start: int = 2, nodes: tuple[str, ...] = ("t2", "t1", "t1")) -> BatchJob:
-    return dataclasses.replace(RUNNING, state=state, start_count=start, exec_host=nodes)
+    return dataclasses.replace(RUNNING, state=state, start_count=start, slot_hosts=nodes)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,11 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import mom_hooks
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import (
+    doctor_checks,
+    hook_calls,
+    mom_hooks,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import node_checks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
@@ -70,7 +74,8 @@ def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, wo
     """The prologue's own reserve and Torque's ten seconds are needed besides."""
     (tmp_path / "mom_priv").mkdir()
     (tmp_path / "mom_priv/config").write_text(config)
-    finding = node_checks.look_at_alarm(Policy(prologue_timeout=timeout), tmp_path)
+    policy = Policy(prologue_timeout=timeout, torque_home=str(tmp_path))
+    finding = node_checks.look_at_alarm(policy, hook_calls.hook_limits(policy))
     assert finding.state == state
     assert words in finding.explanation
     assert bool(finding.words) == bool(words)
@@ -87,7 +92,7 @@ def mom_priv(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def hooks(mom_priv: pathlib.Path, uid: int | None = None) -> Finding:
-    return node_checks.look_at_hooks(mom_priv, os.getuid() if uid is None else uid)
+    return doctor_checks.look_at_hooks(mom_priv, os.getuid() if uid is None else uid)
 
 
 def test_hooks_in_place(mom_priv: pathlib.Path) -> None:
@@ -128,17 +133,17 @@ def test_hook_of_somebody_else(mom_priv: pathlib.Path) -> None:
 
 def test_hook_of_another_version_is_told(mom_priv: pathlib.Path) -> None:
     text = (mom_priv / "prologue").read_text()
-    assert node_checks.look_at_hooks(mom_priv, os.getuid(), f"\n{text}\n") == Finding("hooks")
+    assert doctor_checks.look_at_hooks(mom_priv, os.getuid(), f"\n{text}\n") == Finding("hooks")
     (mom_priv / "epilogue").chmod(0o700)
     (mom_priv / "epilogue").write_text(f"{text}exit 0\n")
-    finding = node_checks.look_at_hooks(mom_priv, os.getuid(), text)
+    finding = doctor_checks.look_at_hooks(mom_priv, os.getuid(), text)
     assert (finding.state, finding.shown) == ("warn", "other")
     assert finding.words.startswith("epilogue in ")
 
 
 def test_hook_is_expected_as_it_is_installed() -> None:
-    assert "/opt/here/venv/bin/python" in node_checks.expected_hook("/opt/here")
-    assert mom_hooks.OURS in node_checks.expected_hook("/opt/here").encode()
+    assert "/opt/here/venv/bin/python" in doctor_checks.expected_hook("/opt/here")
+    assert mom_hooks.OURS in doctor_checks.expected_hook("/opt/here").encode()
 
 
 NODES = r"""
@@ -184,7 +189,7 @@ def tools_that(directory: pathlib.Path, **scripts: str) -> pathlib.Path:
 )
 def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, str], state: str, words: str) -> None:
     """A server that is silent says nothing of a node's rights."""
-    finding = node_checks.look_at_rights(tools_that(tmp_path, **scripts), "cn1")
+    finding = doctor_checks.look_at_rights(tools_that(tmp_path, **scripts), "cn1")
     assert finding.state == state
     assert finding.words.startswith(words)
     assert ("operators += root@cn1" in finding.remedy) is (state == "bad")
@@ -200,7 +205,7 @@ def test_trial_of_rights_changes_and_lists_nothing(tmp_path: pathlib.Path, node:
         script = (tools / name).read_text()
         tell = f'printf "[%s]" "$@" >>{tmp_path}/{name}.told'
         (tools / name).write_text(script.replace("#!/bin/sh\n", f"#!/bin/sh\n{tell}\n"))
-    assert node_checks.look_at_rights(tools, node).state == "ok"
+    assert doctor_checks.look_at_rights(tools, node).state == "ok"
     assert (tmp_path / "pbsnodes.told").read_text() == f"{asked}[-N][][nowhere.invalid]"
     assert (tmp_path / "qstat.told").read_text() == "[-f][99999999]"
 

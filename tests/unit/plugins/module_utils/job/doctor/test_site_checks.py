@@ -13,6 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import doctor_checks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import server_settings as server
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import comparison
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, Policy
@@ -45,11 +46,11 @@ class Server:
 
 
 def look(printed: str | None, *nodes: str) -> Finding:
-    return site_checks.look_at_server(t.cast("t.Any", Server(printed)), nodes or ("cn1", "cn2"))
+    return doctor_checks.look_at_server(t.cast("t.Any", Server(printed)), nodes or ("cn1", "cn2"))
 
 
 def test_server_whose_commands_write_text_before_their_answers_gets_a_word() -> None:
-    found = site_checks.look_at_server(t.cast("t.Any", Server(PRINTED)), ("cn1", "cn2"), "busy today")
+    found = doctor_checks.look_at_server(t.cast("t.Any", Server(PRINTED)), ("cn1", "cn2"), "busy today")
     assert (found.state, found.shown) == ("warn", "ok")
     assert found.words.endswith("which is not read: busy today")
 

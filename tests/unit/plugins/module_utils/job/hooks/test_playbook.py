@@ -18,11 +18,11 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import time_budget
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import hook_calls
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import (
     ansible_process,
     epilogue,
-    invocation,
     playbook,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import start as start_module
@@ -143,7 +143,7 @@ def test_a_sister_removes_every_start_whatever_becomes_of_the_first(
             raise OSError("no such program")
 
     monkeypatch.setattr(epilogue, "_remove_detached", remove)
-    call = invocation.parse_call(["epilogue.parallel", "yes", "1", "t1", "7.th", "alice", *[""] * 9])
+    call = hook_calls.read_call(["epilogue.parallel", "yes", "1", "t1", "7.th", "alice", *[""] * 9], {})
     with pytest.raises(VTorqueError, match="no such program"):
         epilogue.run_sister(call, places)
     assert tried == [1, 2]

@@ -18,10 +18,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import ImageFacts, Offers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.host_match import same_host
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.mom_files import check_node_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import (
     JobPlan,
-    check_node_file,
     make_plan,
     owner_of,
 )
@@ -50,7 +50,7 @@ JOB = BatchJob(
     egroup="alice",
     state="R",
     queue="batch",
-    exec_host=("n1", "n1", "n1"),
+    slot_hosts=("n1", "n1", "n1"),
     start_count=2,
     x=X,
     jobtype="",
@@ -92,7 +92,7 @@ IN_OSV = dataclasses.replace(OFFERS, images=(ImageFacts("osv@1", "osv", "x86_64"
 def in_osv(text: str = "", shell: str = "", **changes: t.Any) -> JobPlan:
     request = parse([(f"img=osv,vcpus=1,ram=1G{text}", "command line")])
     job = dataclasses.replace(JOB, x=(request.with_shell(shell) if shell else request).encode(), **changes)
-    nodes = "".join(f"{node}\n" for node in job.exec_host)
+    nodes = "".join(f"{node}\n" for node in job.slot_hosts)
     return make_plan(job, POLICY, IN_OSV, node_file=nodes, timeout_s=9.0, find_owner=lambda user, group: ALICE)
 
 
@@ -102,7 +102,7 @@ def test_a_job_in_osv_is_one_guest_whoever_asks() -> None:
     with pytest.raises(UserFault, match="vms_per_node=2: OSv is one process"):
         in_osv(",vms_per_node=2")
     with pytest.raises(UserFault, match="-l nodes: OSv is one process"):
-        in_osv(exec_host=("n1", "n1", "n2", "n2"))
+        in_osv(slot_hosts=("n1", "n1", "n2", "n2"))
     with pytest.raises(UserFault, match="disk=/home/alice/data: nothing in OSv would mount it"):
         in_osv(",disk=/home/alice/data")
     with pytest.raises(UserFault, match="-I: OSv has no shell"):
@@ -113,7 +113,7 @@ def test_a_job_in_osv_is_one_guest_whoever_asks() -> None:
 
 def test_a_disk_of_the_users_is_rank_0s_alone() -> None:
     x = parse([("img=debian12,vcpus=1,ram=1G,vms_per_node=2,disk=/home/alice/data", "command line")]).encode()
-    plan = planned("n1\n" * 3 + "n2\n" * 3, x=x, exec_host=("n1",) * 3 + ("n2",) * 3)
+    plan = planned("n1\n" * 3 + "n2\n" * 3, x=x, slot_hosts=("n1",) * 3 + ("n2",) * 3)
     disks = [guest.data_disk for part in plan.parts.values() for guest in part.guests]
     assert disks == ["/home/alice/data", "", "", ""]
 
@@ -139,7 +139,7 @@ def test_a_disk_where_the_site_mounts_something_is_refused() -> None:
 
 def test_additions_are_kept_once_and_reach_every_node_with_guests() -> None:
     added = Additions(commands=(Command("id"),))
-    job = dataclasses.replace(JOB, exec_host=("n1", "n1", "n1", "n2", "n2", "n2", "n3"))
+    job = dataclasses.replace(JOB, slot_hosts=("n1", "n1", "n1", "n2", "n2", "n2", "n3"))
     job = dataclasses.replace(job, x=parse([("img=debian12,vcpus=2,ram=1G,nodes=2", "command line")]).encode())
     plan = make_plan(
         job, POLICY, OFFERS, node_file="n1\n" * 3 + "n2\n" * 3 + "n3\n", timeout_s=120.0,
@@ -182,7 +182,7 @@ def test_decision_is_all_of_a_plan_but_its_keys_and_the_time() -> None:
     """A field that a plan gets one day counts without anybody's thinking of it."""
     additions = Additions((Package("gcc"),), (AddedFile("/home/alice/x", "644", "eA=="),), (Command("true"),))
     owner = dataclasses.replace(ALICE, groups=(Group("chem", 2000),))
-    job = dataclasses.replace(JOB, exec_host=("n1",) * 3 + ("n2",) * 3)
+    job = dataclasses.replace(JOB, slot_hosts=("n1",) * 3 + ("n2",) * 3)
     plan, again = (
         make_plan(
             job, POLICY, OFFERS, node_file="n1\n" * 3 + "n2\n" * 3, timeout_s=120.0, additions=additions,
@@ -255,19 +255,19 @@ def test_form_errors_do_not_repeat_secrets() -> None:
         ({"x": f"{X};{X}"}, "2 requests"),
         ({"x": "vtorque:garbage"}, "garbage"),
         ({"euser": "bob"}, "it would run as bob, and its owner is alice"),
-        ({"exec_host": ("n1",)}, "the job has 1 of the 3 that its guests need on n1: 2 vcpus + 1 core for the host"),
-        ({"exec_host": ("n1", "n1", "n1", "n2")}, "the job has 1 of the 3 that its guests need on n2"),
+        ({"slot_hosts": ("n1",)}, "the job has 1 of the 3 that its guests need on n1: 2 vcpus + 1 core for the host"),
+        ({"slot_hosts": ("n1", "n1", "n1", "n2")}, "the job has 1 of the 3 that its guests need on n2"),
         ({"resource_list": {}}, "no mem: its guests need 3G: 1G of ram + 2G for the host"),
         ({"resource_list": {"mem": "3071mb"}}, "mem=3071mb: its guests need 3G: 1G of ram + 2G for the host"),
         ({"resource_list": {"mem": "much"}}, "mem=much: its guests need 3G"),
         (
-            {"resource_list": {"mem": "5gb"}, "exec_host": ("n1", "n1", "n1", "n2", "n2", "n2")},
+            {"resource_list": {"mem": "5gb"}, "slot_hosts": ("n1", "n1", "n1", "n2", "n2", "n2")},
             "its guests need 6G: 1G of ram + 2G for the host, on each of 2 nodes",
         ),
     ],
 )
 def test_what_a_vm_job_must_not_do_is_the_users_fault(changes: dict[str, t.Any], why: str) -> None:
-    hosts = changes.get("exec_host", JOB.exec_host)
+    hosts = changes.get("slot_hosts", JOB.slot_hosts)
     with pytest.raises(UserFault) as caught:
         planned("\n".join(hosts), **changes)
     assert why in str(caught.value)
@@ -276,14 +276,14 @@ def test_what_a_vm_job_must_not_do_is_the_users_fault(changes: dict[str, t.Any],
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"exec_host": ()}, "no exec_host"),
-        ({"exec_host": ("n1;reboot",)}, "not of the form of a host name"),
+        ({"slot_hosts": ()}, "names no node of it"),
+        ({"slot_hosts": ("n1;reboot",)}, "not of the form of a host name"),
         ({"euser": ""}, "as whom it runs"),
     ],
 )
 def test_gap_in_the_servers_word_is_a_site_fault(changes: dict[str, t.Any], why: str) -> None:
     with pytest.raises(SiteFault, match=why):
-        planned("\n".join(changes.get("exec_host", JOB.exec_host)), **changes)
+        planned("\n".join(changes.get("slot_hosts", JOB.slot_hosts)), **changes)
 
 
 def test_job_id_out_of_form_makes_no_plan() -> None:

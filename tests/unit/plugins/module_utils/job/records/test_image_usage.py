@@ -23,7 +23,7 @@ def job(img: str | None, state: str = "R", *, started_s: float = 4 * DAY, vm: bo
     asked = request.parse([(f"img={img}" if img else "vcpus=1", "command line")])
     return BatchJob(
         job_id="7.head", name="j", owner_user="alice", owner_host="fe", euser="alice", egroup="alice", state=state,
-        queue="batch", exec_host=(), start_count=1, x=asked.encode() if vm else "other:part", jobtype="",
+        queue="batch", slot_hosts=(), start_count=1, x=asked.encode() if vm else "other:part", jobtype="",
         init_work_dir="", session_id=0, substate=42, interactive=False, walltime_s=0, variables={}, submit_args="",
         resource_list={}, account="", started_s=int(started_s),
     )  # fmt: skip

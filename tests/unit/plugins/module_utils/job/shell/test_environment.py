@@ -5,8 +5,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import changes, guest_variables
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import job_shell
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import changes
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import (
+    guest_variables as variables_of_a_guest,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import ReadyGuest
 
 NODE_FILE = b"/var/spool/torque/aux//11.th"
@@ -17,6 +23,9 @@ HOST_FILES = (
     b"HYDRA_HOST_FILE",
     b"I_MPI_HYDRA_HOST_FILE",
 )
+
+
+guest_variables = functools.partial(variables_of_a_guest, job_shell)
 
 
 @pytest.mark.parametrize("name", HOST_FILES)
@@ -79,12 +88,15 @@ def test_what_became_of_the_variables_is_told_by_name() -> None:
     job = {**JOB, b"TMPDIR": b"/scratch/11", b"DISPLAY": b"localhost:50.0", b"-u": b"x", b"PBS_NP": b"7", b"A": b"1",
            b"HOME": b"/home/alice", b"SHELL": b"/opt/vtorque/bin/vtorque-shell"}  # fmt: skip
     guest = guest_variables(job, (ReadyGuest(0, "v1-1", "n1", "10.0.0.1", vcpus=3),))
-    assert changes(job, guest) == (
+    assert changes(job_shell, job, guest) == (
         "dropped, as they name what only the node has: TMPDIR DISPLAY; dropped, as env(1) would take them for options: "
         "-u; replaced, as they count the guests: PBS_NP"
     )
-    assert changes({**JOB, b"DISPLAY": b"localhost:50.0"}, guest, x11=True) == "replaced by the guest's own: DISPLAY"
-    assert changes(JOB, guest) == ""
+    assert (
+        changes(job_shell, {**JOB, b"DISPLAY": b"localhost:50.0"}, guest, x11=True)
+        == "replaced by the guest's own: DISPLAY"
+    )
+    assert changes(job_shell, JOB, guest) == ""
 
 
 def test_counts_describe_two_guests_of_three_processors_on_each_of_two_nodes() -> None:

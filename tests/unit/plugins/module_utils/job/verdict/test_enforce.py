@@ -47,6 +47,9 @@ class Batch:
     def hold(self, _job_id: str) -> None:
         self._do("hold")
 
+    def requeue(self, _job_id: str) -> None:
+        self._do("requeue")
+
     def comment(self, _job_id: str, text: str) -> None:
         assert text == "vtorque: held: br0: is missing"
         self._do("comment")
@@ -55,10 +58,11 @@ class Batch:
 @pytest.mark.parametrize(
     ("verdict", "batch", "told", "action", "offline", "failed"),
     [
-        (ELSEWHERE, {}, "offline", "requeue", "t1", ""),
+        (ELSEWHERE, {}, "offline requeue", "requeue", "t1", ""),
         (LAST, {}, "offline hold comment", "hold", "t1", ""),
         (END, {}, "offline", "refuse", "t1", ""),
-        (AGAIN, {}, "", "requeue", "", ""),
+        (AGAIN, {}, "requeue", "requeue", "", ""),
+        (AGAIN, {"deaf": "requeue"}, "requeue", "refuse", "", "cannot be queued again"),
         (HELD, {}, "hold comment", "hold", "", ""),
         (Verdict("user", "refuse"), {}, "", "refuse", "", ""),
         (HELD, {"deaf": "comment"}, "hold comment", "hold", "", ""),
@@ -66,7 +70,7 @@ class Batch:
         (ELSEWHERE, {"deaf": "offline"}, "offline hold comment", "hold", "", "did not answer"),
         (ELSEWHERE, {"note": "fan", "states": "free"}, "offline hold comment", "hold", "", "somebody else"),
         # it would not
-        (ELSEWHERE, {"note": "fan"}, "offline", "requeue", "", ""),
+        (ELSEWHERE, {"note": "fan"}, "offline requeue", "requeue", "", ""),
         (END, {"deaf": "offline"}, "offline", "refuse", "", "did not answer"),
         # it would run in circles
         (HELD, {"deaf": "hold"}, "hold", "refuse", "", "cannot be held"),
@@ -108,7 +112,7 @@ def test_verdict_is_done_or_a_safe_one(
     ],
 )  # fmt: skip
 def test_outcome_tells_what_was_done(verdict: Verdict, enforced: Enforced, lines: list[str]) -> None:
-    assert list(outcome(verdict, enforced, "7.th")) == lines
+    assert list(outcome(verdict, enforced, "qrls 7.th")) == lines
 
 
 @pytest.mark.parametrize(

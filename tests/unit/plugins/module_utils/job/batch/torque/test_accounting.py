@@ -11,9 +11,9 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import PastJob, UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import accounting
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.accounting import RUN_DAYS, PastJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.accounting import RUN_DAYS
 
 TODAY = datetime.date(2026, 11, 22)
 DAYS = 180

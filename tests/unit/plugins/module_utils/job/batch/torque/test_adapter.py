@@ -33,7 +33,7 @@ COMPLETE = (FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes()
             "11.th",
             {
                 "name": "fx", "owner_user": "alice", "owner_host": "th", "euser": "alice", "egroup": "alice",
-                "state": "C", "queue": "batch", "exec_host": ("t2", "t2", "t1", "t1"), "nodes": ("t2", "t1"),
+                "state": "C", "queue": "batch", "slot_hosts": ("t2", "t2", "t1", "t1"), "nodes": ("t2", "t1"),
                 "start_count": 1, "x": "vtorque:eyJ2IjoxfQ", "jobtype": "", "init_work_dir": "/home/alice",
                 "session_id": 91, "substate": 59, "interactive": False, "walltime_s": 600, "account": "",
                 "hold_types": "n",
@@ -47,7 +47,7 @@ COMPLETE = (FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes()
         (
             "qstat-x-f-held.xml",
             "13.th",
-            {"state": "H", "hold_types": "u", "exec_host": (), "start_count": 0, "session_id": 0, "x": ""},
+            {"state": "H", "hold_types": "u", "slot_hosts": (), "start_count": 0, "session_id": 0, "x": ""},
         ),
         ("qstat-x-f-array-parent.xml", "2.th", {"name": "STDIN", "interactive": True, "x": "vtorque:abc"}),
         ("qstat-x-f-array-parent.xml", "0.th", {"name": "invm", "interactive": False}),

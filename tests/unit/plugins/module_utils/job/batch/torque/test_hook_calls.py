@@ -9,7 +9,10 @@ import os
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import invocation
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import hook_call
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookCall
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import hook_calls
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
 NOW = 1_000_000.0
 """Seconds of the monotonic clock."""
@@ -18,9 +21,15 @@ NOW = 1_000_000.0
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> float:
     """Both stand still: the monotonic one at NOW, the system's at what is returned."""
-    monkeypatch.setattr(invocation.time, "monotonic", lambda: NOW)
-    monkeypatch.setattr(invocation.time, "time", lambda: 1.8e9)
+    monkeypatch.setattr(hook_calls.time, "monotonic", lambda: NOW)
+    monkeypatch.setattr(hook_calls.time, "time", lambda: 1.8e9)
     return 1.8e9
+
+
+def deadline(call: HookCall, torque_home: pathlib.Path, at_most_s: float) -> float:
+    """As the hooks compute it."""
+    ends = hook_calls.hook_ends(call, Policy(torque_home=str(torque_home)), NOW)
+    return hook_call.deadline(ends, began=NOW, at_most_s=at_most_s, reserve_s=15)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +44,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> float:
 def test_alarm_of_the_mom(tmp_path: pathlib.Path, config: str, alarm: int) -> None:
     (tmp_path / "mom_priv").mkdir()
     (tmp_path / "mom_priv/config").write_text(config)
-    assert invocation.read_alarm_s(tmp_path) == alarm
+    assert hook_calls.read_alarm_s(tmp_path) == alarm
 
 
 @pytest.mark.parametrize(
@@ -55,20 +64,20 @@ def test_deadline_follows_from_both_clocks(
     for name in ("mom_priv", "aux"):
         (tmp_path / name).mkdir()
     (tmp_path / "mom_priv/config").write_text(f"$prologalarm {alarm}\n")
-    call = invocation.parse_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6])
+    call = hook_calls.read_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6], {})
     path = tmp_path / "aux/1.th"
     path.touch()
     os.utime(path, (clocks + arrived, clocks + arrived))
-    found = invocation.deadline(call, tmp_path, began=NOW, at_most_s=at_most_s, reserve_s=15)
+    found = deadline(call, tmp_path, at_most_s)
     assert found == NOW + left_s
 
 
 def test_job_that_ran_for_minutes_leaves_its_epilogue_all_the_time(tmp_path: pathlib.Path, clocks: float) -> None:
     (tmp_path / "aux").mkdir()
-    call = invocation.parse_call(["epilogue", "yes", "1", "t1", "1.th", "alice", *[""] * 9])
+    call = hook_calls.read_call(["epilogue", "yes", "1", "t1", "1.th", "alice", *[""] * 9], {})
     (tmp_path / "aux/1.th").touch()
     os.utime(tmp_path / "aux/1.th", (clocks - 500, clocks - 500))
-    assert invocation.deadline(call, tmp_path, began=NOW, at_most_s=float("inf"), reserve_s=15) == NOW + 275
+    assert deadline(call, tmp_path, float("inf")) == NOW + 275
 
 
 @pytest.mark.parametrize("jump_s", [-10_000.0, 10_000.0])
@@ -79,9 +88,9 @@ def test_a_clock_that_somebody_sets_moves_no_deadline(
     (tmp_path / "aux").mkdir()
     (tmp_path / "aux/1.th").touch()
     os.utime(tmp_path / "aux/1.th", (clocks - 1, clocks - 1))
-    monkeypatch.setattr(invocation.time, "time", lambda: clocks + jump_s)
-    call = invocation.parse_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6])
-    assert invocation.deadline(call, tmp_path, began=NOW, at_most_s=float("inf"), reserve_s=15) == NOW + 275
+    monkeypatch.setattr(hook_calls.time, "time", lambda: clocks + jump_s)
+    call = hook_calls.read_call(["prologue", "yes", "1", "t1", "1.th", "alice", *[""] * 6], {})
+    assert deadline(call, tmp_path, float("inf")) == NOW + 275
 
 
 @pytest.mark.parametrize(
@@ -91,4 +100,4 @@ def test_a_clock_that_somebody_sets_moves_no_deadline(
 )  # fmt: skip
 def test_session_of_the_job(role: str, said: str, session: int) -> None:
     words = [role, "yes", "1", "t1", "1.th", "alice", "g", "name", said, *[""] * 6]
-    assert invocation.parse_call(words).session == session
+    assert hook_calls.read_call(words, {}).session == session

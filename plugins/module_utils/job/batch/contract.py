@@ -1,0 +1,199 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a batch system's package has besides its `BatchSystem`: one module for each part of the product that asks.
+
+Type checkers and tests read this file, and no program loads it: a module of `job/batch/<system>/` is itself the
+implementation of a protocol, so that a hook or the job's shell loads the one part that it needs.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    import pathlib
+
+    from ...wire.health_report import Finding
+    from ..config.parameters import Policy
+    from .api import BatchJob, BatchSystem
+    from .hook_call import HookCall, HookEnd, HookLimits
+    from .own_job import JobScript, OwnJob
+
+
+class HookAdapter(t.Protocol):
+    """How the batch system calls a hook, how long it waits, and what it takes for the hook's end."""
+
+    def read_call(self, arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> HookCall:
+        """Read what the launcher hands on.
+
+        Args:
+            arguments: of the hooks' program.
+            environment: its environment; what a user can set in it is not believed.
+
+        Returns:
+            The call, whose job id and user are of their forms.
+
+            On a batch system that gives a hook the server's word on the job, each node has it by this
+            (`HookCall.job`), and nobody is asked.
+
+        Raises:
+            VTorqueError: the job's id or the user's name is of another form.
+        """
+
+    def exit_status(self, end: HookEnd) -> int:
+        """Return the status with which the hooks' program ends, as the system's launcher understands it."""
+
+    def hook_limits(self, policy: Policy) -> HookLimits:
+        """Return the batch system's own bound of a hook's time on this node."""
+
+    def hook_ends(self, call: HookCall, policy: Policy, began: float) -> float:
+        """Return when the batch system ends this hook, or gives the start up.
+
+        Args:
+            call: of the hook.
+            policy: the site's.
+            began: when the hook was started, in seconds of the monotonic clock.
+
+        Returns:
+            Seconds of the monotonic clock; infinity: it waits as long as it takes.
+        """
+
+
+class NodeAdapter(t.Protocol):
+    """What the batch system has of jobs on this node, whatever its server says."""
+
+    def is_node(self, policy: Policy) -> bool:
+        """Return whether the batch system may run jobs on this host; a front end may look like a node."""
+
+    def alive_here(self, policy: Policy) -> t.Callable[[str], bool]:
+        """Return a function that says whether the batch system has anything of a job here; it takes the job's id.
+
+        Raises:
+            SiteFault: by the function: what the batch system has here cannot be read.
+        """
+
+    def runs_users_programs_first(self, job: BatchJob, policy: Policy) -> bool:
+        """Return whether the batch system runs anything as the user here between our hook and the job's shell.
+
+        Args:
+            job: the batch server's word.
+            policy: the site's.
+        """
+
+    def node_file(self, policy: Policy, job_id: str) -> pathlib.Path | None:
+        """Return the file in which the batch system tells a job of its nodes; None: it writes none.
+
+        Args:
+            policy: the site's.
+            job_id: a job that runs here.
+        """
+
+    def check_node_file(self, content: str, hosts: t.Sequence[str]) -> None:
+        """Compare such a file with what the batch server says.
+
+        Args:
+            content: of the file.
+            hosts: the server's word, a name a slot, the mother superior first.
+
+        Raises:
+            UserFault: they disagree: in hosts, in their slots, or in the first host.
+        """
+
+    def others_here(self, policy: Policy, job_id: str) -> tuple[str, ...]:
+        """Return what the batch system has here of other jobs than this one, in a few words each.
+
+        Raises:
+            SiteFault: what the batch system has here cannot be read.
+        """
+
+
+class DoctorAdapter(t.Protocol):
+    """What of the batch system only its own checks can tell; the names are among `CHECKS` (wire/health_report.py)."""
+
+    def node_checks(
+        self, policy: Policy, node: str, *, owner_uid: int, thorough: bool
+    ) -> dict[str, t.Callable[[], Finding]]:
+        """Return checks of this node, by their names: its hooks, and what root of it may do.
+
+        Args:
+            policy: the site's.
+            node: this node.
+            owner_uid: whose the hooks must be.
+            thorough: also what asks more of the server than each node should every few minutes.
+        """
+
+    def look_at_server(self, batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
+        """Return whether the batch server is set as vTorque needs it.
+
+        Args:
+            batch: is asked.
+            nodes: compute nodes of the site.
+            preface: text that its commands write before their answers, or "".
+        """
+
+
+class ShellAdapter(t.Protocol):
+    """How the batch system starts the job's shell, and what of the job's environment is the system's.
+
+    `NODE_PATHS` are variables that name what only the node has: they are dropped on the way to a guest.
+    """
+
+    NODE_PATHS: tuple[bytes, ...]
+
+    def job_id_of(self, variables: t.Mapping[bytes, bytes]) -> str:
+        """Return the job's id (`JobId`) as its environment has it; "" where no job is."""
+
+    def own_job(self, variables: t.Mapping[bytes, bytes]) -> OwnJob | None:
+        """Return the start that this process is the shell of, by what its user cannot forge; None: of none.
+
+        Args:
+            variables: of the job, which a user can set in part.
+        """
+
+    def read_script(self, arguments: t.Sequence[str]) -> JobScript:
+        """Return the script of a batch job.
+
+        Args:
+            arguments: with which the batch system started the shell.
+
+        Raises:
+            VTorqueError: there is none, or it cannot be read.
+        """
+
+    def read_command(self, arguments: t.Sequence[str]) -> bytes:
+        """Return the command of an interactive job; empty: it has none, and a login shell runs.
+
+        Args:
+            arguments: with which the batch system started the shell.
+
+        Raises:
+            VTorqueError: they are not those of such a job.
+        """
+
+    def start_directory(self, variables: t.Mapping[bytes, bytes]) -> bytes:
+        """Return where the job starts; empty: in the user's home."""
+
+    def display_of(self, variables: t.Mapping[bytes, bytes]) -> str:
+        """Return the display that the batch system forwards, as it is on the node; "": it forwards none."""
+
+    def counts(self, *, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
+        """Return the variables that count a job's processors and hosts.
+
+        Args:
+            processors: of all guests and bare hosts.
+            hosts: how many of both there are.
+            first: processors of the first guest.
+        """
+
+    def launcher_variables(self, variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """Return what launchers of MPI need in a guest besides the job's environment; what a user has set is theirs."""
+
+    def variables_of_root(self, job: BatchJob, policy: Policy) -> dict[str, str]:
+        """Return the variables of a job as far as root knows them, for a script that a hook starts."""
+
+    def is_submitted(self, name: str) -> bool:
+        """Return whether a variable of root's is one of the submission, so that the user's own value counts over it."""
+
+    def script_path(self, policy: Policy, name: str) -> str:
+        """Return where a script of this name lies in a guest, as the job's own script does on its node."""

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of Torque the doctor checks: the MOM's hooks, root's rights with the server, the server's settings."""
+
+from __future__ import annotations
+
+import pathlib
+import stat
+import typing as t
+
+from ....errors import SiteFault
+from ....rendering import templates
+from ....wire.health_report import BAD, INSTALL, OK, WARN, Finding
+from . import permissions
+from .mom_hooks import HOOKS, OURS, others
+from .server_settings import lets_root
+
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ..api import BatchSystem
+
+SITE_HOOKS = "/etc/vtorque/site-hooks"
+RIGHTS_S = 4.0
+"""Seconds for each command that tries a right."""
+NAMED = 5
+
+
+def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) -> dict[str, t.Callable[[], Finding]]:
+    """The checks of a node that only Torque has, by their names; see `DoctorAdapter.node_checks`."""
+    mom_priv = pathlib.Path(policy.torque_home) / "mom_priv"
+    checks: dict[str, t.Callable[[], Finding]] = {
+        "hooks": lambda: look_at_hooks(mom_priv, owner_uid, expected_hook(policy.prefix_nodes))
+    }
+    if thorough:
+        checks["rights"] = lambda: look_at_rights(pathlib.Path(policy.pbs_qsub_on_nodes).parent, node)
+    return checks
+
+
+def expected_hook(prefix: str) -> str:
+    """The hook of the version that is installed here.
+
+    Args:
+        prefix: where it is installed.
+    """
+    return templates.render("launchers/hook.sh.j2", site_dir=None, prefix=prefix, site_hooks=SITE_HOOKS)
+
+
+def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") -> Finding:
+    """Are our hooks in place, root's alone, of this version, and may the MOM run them?
+
+    Args:
+        mom_priv: where.
+        owner_uid: whose they must be.
+        expected: how they must read, blanks apart; "": not compared.
+    """
+    wrong = [f"{name} {why}" for name in HOOKS if (why := _wrong_with(mom_priv / name, owner_uid))]
+    if wrong:
+        return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}", INSTALL)
+    stray = others(mom_priv)
+    if stray:
+        words = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
+        return Finding("hooks", WARN, OK, words, "keep it elsewhere")
+    foreign = [name for name in HOOKS if expected and _words(mom_priv / name) != expected.split()]
+    if foreign:
+        words = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
+        return Finding("hooks", WARN, "other", words, INSTALL)
+    return Finding("hooks")
+
+
+def _words(path: pathlib.Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").split()
+
+
+def _wrong_with(path: pathlib.Path, owner_uid: int) -> str:
+    try:
+        facts = path.stat()
+        ours = stat.S_ISREG(facts.st_mode) and OURS in path.read_bytes()[:65_536]
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if not stat.S_ISREG(facts.st_mode):
+        return "is no file"
+    if facts.st_uid != owner_uid or facts.st_mode & 0o022:
+        return f"could be changed by others (owner {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o})"
+    if facts.st_mode & 0o500 != 0o500:
+        return f"cannot be run (mode {stat.S_IMODE(facts.st_mode):04o})"
+    return "" if ours else "is not vTorque's"
+
+
+def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
+    """May root of this node do with the batch server what hooks and the sweep do?  Nothing is changed by the trial.
+
+    Args:
+        tools: the directory of the batch system's commands.
+        node: this node.
+    """
+    wrong, silent = [], []
+    for name, attempt in permissions.ATTEMPTS:
+        try:
+            attempt(permissions.Tools(tools, RIGHTS_S), node)
+        except permissions.Silent as error:  # nothing of this node's
+            silent.append(f"{name}: {error}")
+        except permissions.Failed as error:
+            wrong.append(f"{name}: {error}")
+    if wrong:
+        remedy = f"on the front end: qmgr -c 's s operators += root@{node}'"
+        return Finding("rights", BAD, BAD, "; ".join(wrong), remedy)
+    if silent:
+        return Finding("rights", WARN, "?", f"the batch server does not tell: {silent[0]}")
+    return Finding("rights", shown="operator")
+
+
+def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
+    """Is the batch server set as vTorque needs it?
+
+    Args:
+        batch: is asked.
+        nodes: compute nodes of the site.
+        preface: text that its commands write before their answers, or "".
+    """
+    try:
+        said = batch.server()
+    except SiteFault as error:
+        return Finding("server", WARN, "?", f"it does not tell how it is set: {error}", "is qmgr on this host?")
+    lacking = [node for node in nodes if not lets_root((*said.operators, *said.managers), node)]
+    if lacking:
+        words = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
+        return Finding("server", BAD, BAD, words, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
+    if not said.query_other_jobs:
+        words = "query_other_jobs is not True: nodes and users may not see jobs"
+        return Finding("server", BAD, BAD, words, "qmgr -c 's s query_other_jobs = True'")
+    managers = [node for node in nodes if lets_root(said.managers, node)]
+    if managers:
+        words = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
+        return Finding("server", WARN, OK, words, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
+    if not said.down_on_error:
+        words = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
+        return Finding("server", WARN, OK, words, "qmgr -c 's s down_on_error = True'")
+    if preface:
+        words = f"its commands write text before their answers, which is not read: {preface}"
+        return Finding("server", WARN, OK, words, "let their wrapper write that to standard error")
+    return Finding("server")
+
+
+def _few(names: t.Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

@@ -1,0 +1,258 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How Torque starts the job's shell (`qsub -S`), and what of the job's environment is Torque's.
+
+    argv            standard input                  what runs in the guest
+    []              `<script> <arguments>`          the user's login shell, with that line on its standard input
+    []              a terminal (qsub -I)            the user's login shell, on a terminal
+    [-c, COMMAND]   a terminal (qsub -I -x)         the user's login shell, with -c COMMAND
+
+MPI's launchers are told that no MOM is in a guest, the hosts stand in the job's node file, and ssh reaches them: one
+that knows Torque takes PBS_ENVIRONMENT and PBS_JOBID for the promise of a MOM on this host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import typing as t
+
+from ....errors import VTorqueError
+from ....frozen import frozen
+from ....state import shell_link
+from ....system.process_id import ProcessId
+from ..own_job import JobScript, OwnJob
+
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ..api import BatchJob
+
+LINE_LIMIT = 1 << 20
+NODE_PATHS: tuple[bytes, ...] = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
+"""Variables that name paths or sockets of the node."""
+DISPLAY = rb"localhost:(?:[5-9][0-9]|[1-9][0-9]{2,3})\.[0-9]{1,3}"
+"""What the MOM calls the display that it forwards for `qsub -I -X`: it begins at 50 (X11OFFSET, port_forwarding.h), and
+sets DISPLAY whatever `-v` and `-V` say (setup_x11_forwarding, start_exec.c).  Another one is of another host."""
+NODE_FILE = b"$PBS_NODEFILE"
+"""Stands for the path in that variable."""
+
+
+@frozen
+class LauncherVariable:
+    """One variable for a launcher of MPI.
+
+    Attributes:
+        name: of the variable.
+        value: its value, or `NODE_FILE`.
+        source: where it is written that the launcher reads it, and what it would do without.
+        aliases: other names for the same; who has set one of them has decided.
+    """
+
+    name: bytes
+    value: bytes
+    source: str
+    aliases: tuple[bytes, ...] = ()
+
+
+LAUNCHERS = (
+    LauncherVariable(
+        b"OMPI_MCA_plm",
+        b"^tm",
+        "Open MPI 4: orte/mca/plm/tm starts daemons by a MOM and, where it was built, outranks rsh (which means ssh). "
+        "'rsh' would name no component of Open MPI 5, which takes this for its own PRTE_MCA_plm",
+    ),
+    LauncherVariable(
+        b"OMPI_MCA_ras",
+        b"^tm",
+        "Open MPI 4: orte/mca/ras/tm reads the node file of a MOM's own directory, and wins over a default host file",
+    ),
+    LauncherVariable(
+        b"OMPI_MCA_orte_default_hostfile", NODE_FILE, "Open MPI 4: orte_hosts(7); a host is named once for each slot"
+    ),
+    LauncherVariable(
+        b"PRTE_MCA_plm",
+        b"^tm",
+        "Open MPI 5: PRRTE's plm/tm; its schizo/ompi also reads OMPI_MCA_plm, and overwrites nothing",
+        (b"OMPI_MCA_plm",),
+    ),
+    LauncherVariable(b"PRTE_MCA_ras", b"^tm", "Open MPI 5: PRRTE's ras/tm, as above", (b"OMPI_MCA_ras",)),
+    LauncherVariable(
+        b"PRTE_MCA_plm_ssh_agent",
+        b"ssh",
+        "PRRTE's plm/ssh: in a job of PBS it takes pbs_tmrsh, unless an agent was named",
+        (b"OMPI_MCA_plm_ssh_agent", b"OMPI_MCA_plm_rsh_agent", b"PRTE_MCA_plm_rsh_agent"),
+    ),
+    LauncherVariable(
+        b"PRTE_MCA_prte_default_hostfile",
+        NODE_FILE,
+        "Open MPI 5: PRRTE's src/runtime/prte_mca_params.c",
+        (b"OMPI_MCA_prte_default_hostfile", b"OMPI_MCA_orte_default_hostfile"),
+    ),
+    LauncherVariable(
+        b"HYDRA_BOOTSTRAP",
+        b"ssh",
+        "MPICH, MVAPICH: the README of Hydra; built with tm it starts its proxies by a MOM",
+        (b"HYDRA_LAUNCHER",),
+    ),
+    LauncherVariable(
+        b"HYDRA_HOST_FILE", NODE_FILE, "MPICH, MVAPICH: the README of Hydra; hosts that are given are not asked of PBS"
+    ),
+    LauncherVariable(
+        b"I_MPI_HYDRA_BOOTSTRAP",
+        b"ssh",
+        "Intel MPI: its developer reference, Hydra environment variables; without it 2021.19 runs /usr/bin/pbsdsh",
+    ),
+    LauncherVariable(
+        b"I_MPI_HYDRA_HOST_FILE",
+        NODE_FILE,
+        "Intel MPI: its developer reference, Hydra environment variables; the other name is its former one",
+        (b"HYDRA_HOST_FILE",),
+    ),
+)
+
+
+def job_id_of(variables: t.Mapping[bytes, bytes]) -> str:
+    """Return the job's id as its environment has it; "" where no job is."""
+    return variables.get(b"PBS_JOBID", b"").decode(errors="replace")
+
+
+def own_job(variables: t.Mapping[bytes, bytes]) -> OwnJob | None:
+    """Return the start that this process is the shell of, as root noted it; None: root noted none.
+
+    It is named by the process that was the parent of `prologue`: this one (batch), or its parent (interactive),
+    recorded on TORQUE 6.1.3.
+    """
+    for pid in (os.getpid(), os.getppid()):
+        process = ProcessId.of(pid)
+        try:
+            target = shell_link.link_of(process).readlink()
+        except OSError:
+            continue
+        return OwnJob(job_id_of(variables), target.name, process)
+    return None
+
+
+def read_script(arguments: t.Sequence[str]) -> JobScript:
+    """Return the script of a batch job: its path is the first word on standard input.
+
+    Args:
+        arguments: of the shell; a batch job has none.
+
+    Raises:
+        VTorqueError: there is none, or it cannot be read.
+    """
+    if read_command(arguments):
+        raise VTorqueError("nothing was run", "a command without a terminal is not how the batch system starts jobs")
+    line = _read_line()
+    path = line.partition(b"\n")[0].partition(b" ")[0]
+    if not path.startswith(b"/"):
+        raise VTorqueError("nothing was run", "the batch system named no script on standard input")
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 - bytes, which pathlib does not take
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise VTorqueError("nothing was run", f"{os.fsdecode(path)!r} is not a file")
+            content = stream.read()
+    except OSError as error:
+        raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
+    return JobScript(path, line, content)
+
+
+def read_command(arguments: t.Sequence[str]) -> bytes:
+    """Return the command of an interactive job that has one (`qsub -I -x`), else an empty one.
+
+    Args:
+        arguments: of the shell.
+
+    Raises:
+        VTorqueError: they are neither those of a batch job nor those of an interactive one.
+    """
+    if not arguments:
+        return b""
+    if len(arguments) == 2 and arguments[0] == "-c" and arguments[1]:
+        return os.fsencode(arguments[1])
+    raise VTorqueError("nothing was run", "neither the arguments of a batch job nor those of an interactive one")
+
+
+def start_directory(variables: t.Mapping[bytes, bytes]) -> bytes:
+    """Return where the job starts (`qsub -d`); empty: in the user's home."""
+    return variables.get(b"PBS_O_INITDIR", b"")
+
+
+def display_of(variables: t.Mapping[bytes, bytes]) -> str:
+    """Return the display that the MOM forwards (`qsub -I -X`) as it is on the node; "": none, or another host's."""
+    display = variables.get(b"DISPLAY", b"")
+    return display.decode("ascii") if re.fullmatch(DISPLAY, display) else ""
+
+
+def counts(*, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
+    """Return the variables that count a job's processors and hosts.
+
+    Args:
+        processors: of all guests and bare hosts.
+        hosts: how many of both there are.
+        first: processors of the first guest.
+    """
+    return {b"PBS_NP": b"%d" % processors, b"PBS_NUM_NODES": b"%d" % hosts, b"PBS_NUM_PPN": b"%d" % first}
+
+
+def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return what MPI's launchers are told besides the job's environment.
+
+    Args:
+        variables: the job's; what it has set, under whichever of the names, is left to it.
+    """
+    node_file = variables.get(b"PBS_NODEFILE", b"")
+    found: dict[bytes, bytes] = {}
+    for entry in LAUNCHERS:
+        value = node_file if entry.value == NODE_FILE else entry.value
+        if value and not any(name in variables for name in (entry.name, *entry.aliases)):
+            found[entry.name] = value
+    return found
+
+
+def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
+    """Return what the MOM says in the job's environment, as far as root knows it.
+
+    Args:
+        job: the batch server's word.
+        policy: says where Torque keeps the node file.
+    """
+    member = re.search(r"\[([0-9]+)\]", job.job_id)
+    known = {
+        "PBS_JOBID": job.job_id,
+        "PBS_JOBNAME": job.name,
+        "PBS_QUEUE": job.queue,
+        "PBS_ENVIRONMENT": "PBS_INTERACTIVE" if job.interactive else "PBS_BATCH",
+        "ENVIRONMENT": "" if job.interactive else "BATCH",
+        "PBS_NODENUM": "0",
+        "PBS_VNODENUM": "0",
+        "PBS_TASKNUM": "1",
+        "PBS_NODEFILE": f"{policy.torque_home}/aux/{job.job_id}",
+        "PBS_O_WORKDIR": job.init_work_dir,
+        "PBS_O_LOGNAME": job.owner_user,
+        "PBS_O_HOST": job.owner_host,
+        "PBS_WALLTIME": str(job.walltime_s) if job.walltime_s else "",
+        "PBS_ARRAYID": member[1] if member else "",
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def is_submitted(name: str) -> bool:
+    """Return whether a variable of root's is one of the submission, so that the user's own value counts over it."""
+    return name.startswith("PBS_O_")
+
+
+def script_path(policy: Policy, name: str) -> str:
+    """Return where a script of this name lies in a guest, as the job's own script does on its node."""
+    return f"{policy.torque_home}/mom_priv/jobs/{name}"
+
+
+def _read_line() -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while size < LINE_LIMIT and (data := os.read(0, 1 << 16)):
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts)

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hooks of a batch system whose calls say more than Torque's: the server's word on the job, and which start it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import time
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookCall, Role
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.adapter import parse_job
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import epilogue, prologue, start
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/torque"
+CALL = HookCall(Role.BEGIN_FIRST, True, 0, "t2", "11.th", "alice", None)
+
+
+def test_server_is_not_asked_for_a_job_that_the_call_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prologue, "open_batch", lambda *_words, **_how: pytest.fail("the server was asked"))
+    job = parse_job((FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes(), "11.th")
+    call = dataclasses.replace(CALL, job=job)
+    assert prologue._ask(call, Policy(), time.monotonic() + 60) == job
+
+
+@pytest.mark.parametrize(("number", "ended"), [(None, [1, 2, 3]), (2, [1, 2]), (3, [1, 2, 3]), (0, [])])
+def test_sister_ends_no_later_start_than_the_one_that_is_over(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int | None, ended: list[int]
+) -> None:
+    """The job was queued again, and has begun here once more."""
+    places = start.Places(tmp_path / "run", tmp_path / "state")
+    for there in (1, 2, 3):
+        (places.state_dir / "guests" / f"11.th.{there}").mkdir(parents=True)
+    removed: list[int] = []
+    monkeypatch.setattr(epilogue, "_remove_detached", lambda one, _log, _user: removed.append(one.number))
+    epilogue.run_sister(dataclasses.replace(CALL, role=Role.END_OTHER, start=number), places)
+    assert removed == ended
