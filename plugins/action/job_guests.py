@@ -23,7 +23,7 @@ from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
 from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
-from ..module_utils.time_budget import NODE_ANSWER_MARGIN_S, OTHER_NODES_S
+from ..module_utils.time_budget import CONNECTION_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages
 from ..plugin_utils.faststart import ansible_internals, early_login
 from ..plugin_utils.play import node_socket
@@ -42,8 +42,8 @@ from ..plugin_utils.play.start_files import (
     read_plan,
 )
 
-MANY, CONNECTION_S = 512, 10
-"""Nodes at a time, and seconds for a connection, where Ansible does not say it (`templates/ansible.cfg.j2` does)."""
+MANY = 512
+"""Nodes at a time, where Ansible does not say it (`templates/ansible.cfg.j2` does)."""
 
 
 class ActionModule(JobAction):

@@ -217,6 +217,10 @@ BARE_KEYS_S = 10.0
 """Bounds: the wait for the lock on the files that sshd of a bare host reads.
 Waits: `vtorque-node`.
 Why: it is held for milliseconds."""
+CONNECTION_S = 10
+"""Bounds: the opening of an ssh connection to a node, where Ansible does not say it.
+Waits: the playbook.
+Why: `templates/ansible.cfg.j2` says it, of the site's `ssh_timeout`; this is Ansible's own default."""
 SSHD_SETTINGS_S = 10.0
 """Bounds: `sshd -T`, which tells the settings of a bare host, within the deadline.
 Waits: `vtorque-node`.

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.frozen import frozen
 from ...module_utils.job.batch import liveness, offline_note
 from ...module_utils.job.batch.api import BatchSystem
 from ...module_utils.job.batch.registry import open_batch, open_node
@@ -27,7 +26,7 @@ CALL_S = 10.0
 """Seconds for each question to the batch server."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Report:
     """What one call did and found; `--json` shows it as it is."""
 

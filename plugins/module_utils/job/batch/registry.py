@@ -56,7 +56,7 @@ def open_batch(
     Returns:
         Ready to be asked; nothing was asked yet.
     """
-    import pathlib
+    import pathlib  # loaded already wherever this is asked for
 
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
     return open_commands(policy.batch_system, pathlib.Path(qsub).parent, timeout_s=timeout_s, deadline=deadline)
@@ -74,7 +74,7 @@ def open_commands(
         deadline: when all of them must be done, if there is such a moment.
     """
     if system == "torque":
-        from .torque.adapter import Torque
+        from .torque.adapter import Torque  # a program loads the one system of its site
 
         return Torque(directory, timeout_s=timeout_s, deadline=deadline)
     raise _unknown(system)
@@ -88,7 +88,7 @@ def open_hooks(system: str) -> HookAdapter:
         system: one of `SYSTEMS`.
     """
     if system == "torque":
-        from .torque import hook_calls
+        from .torque import hook_calls  # a program loads the one system of its site
 
         return hook_calls
     raise _unknown(system)
@@ -101,7 +101,7 @@ def open_shell(system: str) -> ShellAdapter:
         system: one of `SYSTEMS`.
     """
     if system == "torque":
-        from .torque import job_shell
+        from .torque import job_shell  # a program loads the one system of its site
 
         return job_shell
     raise _unknown(system)
@@ -114,7 +114,7 @@ def open_node(system: str) -> NodeAdapter:
         system: one of `SYSTEMS`.
     """
     if system == "torque":
-        from .torque import mom_files
+        from .torque import mom_files  # a program loads the one system of its site
 
         return mom_files
     raise _unknown(system)
@@ -127,7 +127,7 @@ def open_doctor(system: str) -> DoctorAdapter:
         system: one of `SYSTEMS`.
     """
     if system == "torque":
-        from .torque import doctor_checks
+        from .torque import doctor_checks  # a program loads the one system of its site
 
         return doctor_checks
     raise _unknown(system)
@@ -150,9 +150,9 @@ def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> Past
         SiteFault: what is written down is not there just now, cannot be believed, or tells nothing clear.
     """
     if policy.batch_system == "torque":
-        import pathlib
+        import pathlib  # loaded already wherever this is asked for
 
-        from .torque import accounting
+        from .torque import accounting  # a program loads the one system of its site
 
         return accounting.past_job(job_id, start, pathlib.Path(policy.torque_home), days=days)
     raise _unknown(policy.batch_system)

@@ -12,9 +12,11 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import time_budget as budget
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import hook_call
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import hook_calls
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import consistency
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import invocation, playbook
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import playbook
 from ansible_collections.mikelangelo.vtorque.tests.texts import time_budget as texts
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -36,11 +38,12 @@ class Hook:
     def __post_init__(self) -> None:
         alarm_s = budget.least_alarm_s(self.policy.prologue_timeout, self.policy.vm_epilogue_timeout)
         self.killed = BEGAN + alarm_s - budget.ALARM_MARGIN_S
-        self.patch.setattr(invocation, "read_alarm_s", lambda _home: alarm_s)
+        self.patch.setattr(hook_calls, "read_alarm_s", lambda _home: alarm_s)
         self.patch.setattr(time, "monotonic", lambda: self.now)
-        call = invocation.HookCall(self.role, True, 1, "t1", "7.th", "alice", None)
+        call = hook_call.HookCall(hook_calls.ROLES[self.role], True, 1, "t1", "7.th", "alice", None)
         at_most_s = self.policy.prologue_timeout if self.role == "prologue" else float("inf")
-        self.until = invocation.deadline(call, HOME, began=BEGAN, at_most_s=at_most_s)
+        ends = hook_calls.hook_ends(call, self.policy, BEGAN)
+        self.until = hook_call.deadline(ends, began=BEGAN, at_most_s=at_most_s)
 
     def wait(self, *seconds: float) -> None:
         """All of it passes."""

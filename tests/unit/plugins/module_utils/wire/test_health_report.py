@@ -116,7 +116,7 @@ def test_each_check_has_its_own_end() -> None:
         ("libvirt", OK), ("bridge", BAD), ("disk", BAD), ("pool", BAD), ("ssh", BAD),
     ]  # fmt: skip
     assert (found[1].words, found[1].remedy) == ("bridge br0: is missing", "make it")
-    assert found[1].told == "bridge br0: is missing (make it)"
+    assert found[1].explanation == "bridge br0: is missing (make it)"
     assert "Input/output error" in found[2].words
     assert "a fault in vTorque itself: ZeroDivisionError('oh')" in found[3].words
     assert (found[4].shown, found[4].words[:21]) == ("silent", "gave no answer within")

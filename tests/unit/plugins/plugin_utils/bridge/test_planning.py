@@ -131,7 +131,7 @@ def test_a_plan_bears_the_digest_of_its_inputs(site: Site) -> None:
 
 CHANGES: dict[str, t.Callable[[Site, pytest.MonkeyPatch], object]] = {
     "the job": lambda site, _patch: setattr(site, "job", dataclasses.replace(site.job, start_count=2)),
-    "the nodes": lambda site, _patch: setattr(site, "job", dataclasses.replace(site.job, exec_host=("cn1", "cn2"))),
+    "the nodes": lambda site, _patch: setattr(site, "job", dataclasses.replace(site.job, slot_hosts=("cn1", "cn2"))),
     "the request": lambda site, _patch: setattr(
         site, "job", dataclasses.replace(site.job, x=parse([("img=tiny,vcpus=2", "")]).encode())
     ),

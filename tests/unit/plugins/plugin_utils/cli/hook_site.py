@@ -220,7 +220,7 @@ class Site:
             import os, pathlib, sys
             sys.path.insert(0, {IMPORT!r})
             def hear(event, args):
-                if event == "open" and str(args[0]) == {str(self.config)!r}:
+                if event == "open" and str(args[0]) == {str(self.config)!r} and args[2] & os.O_ACCMODE == os.O_RDONLY:
                     with open({str(self.place / "opened")!r}, "a") as stream:
                         stream.write("once\\n")
             sys.addaudithook(hear)

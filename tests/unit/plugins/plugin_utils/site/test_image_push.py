@@ -22,7 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_se
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output.json_output import add_json
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.images import image_push as program
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, serve
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import compute_nodes, image_push
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import image_push
 
 from ...module_utils.node.pool import image_pool
 
@@ -149,8 +149,8 @@ class Command:
         image_pool.settings_for(directory)
         for number in (1, 2):
             image_pool.add(directory / "pool", f"tiny@{number}")
-        patch.setattr(image_push, "push", self.push)
-        patch.setattr(compute_nodes, "list_nodes", lambda _policy: ("cn1", "cn2", "cn3"))
+        patch.setattr(program, "push", self.push)
+        patch.setattr(program, "list_nodes", lambda _policy: ("cn1", "cn2", "cn3"))
 
     def push(self, image: str, nodes: tuple[str, ...], **how: t.Any) -> tuple[image_push.Brought, ...]:
         self.pushed.append((image, nodes, how["fs_type"]))

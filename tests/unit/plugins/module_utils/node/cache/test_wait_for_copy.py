@@ -246,7 +246,7 @@ def test_the_ramdisk_is_bounded_by_its_own_size(memory: Node, filled: list[str])
 def test_what_the_ramdisk_holds_is_no_memory_for_guests_and_makes_way(
     memory: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_of_node, "kept", lambda *_words: (0, "the host"))
+    monkeypatch.setattr(memory_of_node, "reserved_memory", lambda *_words: (0, "the host"))
     monkeypatch.setattr(memory_of_node, "node_mib", lambda: 66)
     with pytest.raises(UserFault, match=r"64 MiB for the guests on cn1, and 5 MiB for images on the ramdisk.* has 66"):
         memory.present(memory.part(1, fs_type="ramdisk", **COPIED))

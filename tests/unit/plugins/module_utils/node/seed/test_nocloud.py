@@ -260,7 +260,7 @@ def test_a_password_never_shows_whatever_it_is(secret: str) -> None:
 
 
 def test_a_diff_names_the_files() -> None:
-    assert nocloud.shown({"user-data": "a: 1\n", "meta-data": "b: 2\n"}, "salt") == (
+    assert nocloud.masked_seed({"user-data": "a: 1\n", "meta-data": "b: 2\n"}, "salt") == (
         "--- meta-data\nb: 2\n--- user-data\na: 1\n"
     )
-    assert nocloud.shown(None, "salt") == ""
+    assert nocloud.masked_seed(None, "salt") == ""

@@ -55,29 +55,29 @@ def test_a_good_image_is_told_with_what_it_costs() -> None:
 @pytest.mark.parametrize(
     ("changes", "check", "state", "words"),
     [
-        ({"told": [line for line in TOLD if "sshd " not in line]}, "sshd", "bad", "install openssh-server"),
-        ({"told": [*TOLD, "user debian", "user x"]}, "users", "warn", "has users of its own: debian, x"),
-        ({"told": [*TOLD, "identity /etc/machine-id"]}, "identity", "warn", "of its own: /etc/machine-id | empty"),
-        ({"told": [line.replace("NoCloud,", "NoCloud, Ec2, GCE,") for line in TOLD]}, "sources", "warn",
+        ({"lines": [line for line in TOLD if "sshd " not in line]}, "sshd", "bad", "install openssh-server"),
+        ({"lines": [*TOLD, "user debian", "user x"]}, "users", "warn", "has users of its own: debian, x"),
+        ({"lines": [*TOLD, "identity /etc/machine-id"]}, "identity", "warn", "of its own: /etc/machine-id | empty"),
+        ({"lines": [line.replace("NoCloud,", "NoCloud, Ec2, GCE,") for line in TOLD]}, "sources", "warn",
          "cloud-init may look for others than NoCloud: Ec2, GCE"),
         ({"emulated": "no kvm"}, "boots", "ok", "up after 24.5 s, by emulation"),
-        ({"told": ["begun 9"], "stage": "the system is starting"}, "boots", "bad", "cloud-init has begun, and"),
-        ({"told": []}, "boots", "bad", "not up after 24 s: nothing of a system was recognised"),
-        ({"told": []}, "cloud-init", "bad", "install cloud-init"),
-        ({"told": [], "login": True}, "boots", "ok", "it asks for a login"),
-        ({"told": [], "login": True}, "cloud-init", "bad", "told nothing: it is not there"),
-        ({"told": [], "stage": "cloud-init has the network"}, "boots", "ok", "cloud-init has the network"),
-        ({"told": [], "stage": "cloud-init has the network"}, "cloud-init", "bad", "NoCloud must be in its"),
-        ({"told": [], "nothing_to_boot": "No bootable device"}, "boots", "bad", "the firmware found nothing to boot"),
-        ({"told": [], "panic": "Kernel panic - not syncing: x", "last_words": "y"}, "boots", "bad", "not syncing: x"),
-        ({"told": [], "ended": "it shut down"}, "boots", "bad", "it ended after 24 s: it shut down | its console is"),
-        ({"told": ["begun 9", "up 20"], "ended": "it crashed"}, "boots", "ok", "up after"),
+        ({"lines": ["begun 9"], "stage": "the system is starting"}, "boots", "bad", "cloud-init has begun, and"),
+        ({"lines": []}, "boots", "bad", "not up after 24 s: nothing of a system was recognised"),
+        ({"lines": []}, "cloud-init", "bad", "install cloud-init"),
+        ({"lines": [], "login": True}, "boots", "ok", "it asks for a login"),
+        ({"lines": [], "login": True}, "cloud-init", "bad", "told nothing: it is not there"),
+        ({"lines": [], "stage": "cloud-init has the network"}, "boots", "ok", "cloud-init has the network"),
+        ({"lines": [], "stage": "cloud-init has the network"}, "cloud-init", "bad", "NoCloud must be in its"),
+        ({"lines": [], "nothing_to_boot": "No bootable device"}, "boots", "bad", "the firmware found nothing to boot"),
+        ({"lines": [], "panic": "Kernel panic - not syncing: x", "last_words": "y"}, "boots", "bad", "not syncing: x"),
+        ({"lines": [], "ended": "it shut down"}, "boots", "bad", "it ended after 24 s: it shut down | its console is"),
+        ({"lines": ["begun 9", "up 20"], "ended": "it crashed"}, "boots", "ok", "up after"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_what_to_do(
     changes: dict[str, t.Any], check: str, state: str, words: str
 ) -> None:  # fmt: skip
-    seen = Seen(**{"seconds": 24.5, "told": TOLD, **{key: _tuple(value) for key, value in changes.items()}})
+    seen = Seen(**{"seconds": 24.5, "lines": TOLD, **{key: _tuple(value) for key, value in changes.items()}})
     report = report_of(seen)
     assert states(report)[check] == state
     assert words in found(report, check)
