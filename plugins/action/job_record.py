@@ -132,7 +132,7 @@ def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> d
 
 
 def says(path: pathlib.Path, ready: records.ReadyRecord) -> bool:
-    """Does the record there say exactly this?"""
+    """Return whether the record there says exactly this."""
     try:
         return records.ReadyRecord.from_dict(files.read_json(path)) == ready
     except (FileNotFoundError, KeyError, TypeError):

@@ -92,7 +92,7 @@ class InventoryModule(BaseInventoryPlugin):
     NAME = "mikelangelo.vtorque.pbs_nodefile"
 
     def verify_file(self, path: str) -> bool:
-        """Is the file, by its name, one for this plugin?"""
+        """Return whether the file, by its name, is one for this plugin."""
         return bool(super().verify_file(path)) and path.endswith(SUFFIXES)
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:

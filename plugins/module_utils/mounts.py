@@ -72,12 +72,12 @@ def read_line(line: str) -> Mount:
 
 
 def of_the_system(path: str) -> bool:
-    """Is this a place in a guest that its system needs, or one that is not told plainly?"""
+    """Return whether this is a place in a guest that its system needs, or one that is not named plainly."""
     plain = path.rstrip("/") or "/"
     odd = "//" in path or {".", ".."} & set(path.split("/"))
     return bool(odd) or plain == "/" or plain in OF_THE_SYSTEM or f"{plain}/".startswith(BELOW_THE_SYSTEM)
 
 
 def inside(path: str, directory: str) -> bool:
-    """Is a path this directory, or below it?"""
+    """Return whether a path is this directory, or below it."""
     return f"{path}/".startswith(f"{directory.rstrip('/')}/")

@@ -68,7 +68,7 @@ class Rest:
         return thread
 
     def finished(self, thread: str) -> bool:
-        """Has a thread ended?"""
+        """Return whether a thread has ended."""
         answer = self._text("GET", f"/app/finished?tid={_quoted(thread)}")
         if answer not in ("0", "1"):
             raise OsvFault(f"GET /app/finished at {self.address}", f"{answer[:SHOWN]!a} is neither 0 nor 1")

@@ -75,13 +75,13 @@ def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str
 
 
 def look_at_libvirt(settings: NodeSettings) -> Finding:
-    """Does libvirt answer?"""
+    """Check that libvirt answers."""
     causes.check_libvirt(settings)
     return Finding("libvirt")
 
 
 def look_at_virtualisation(settings: NodeSettings) -> Finding:
-    """Can it run what a job of this site gets that asks for nothing?"""
+    """Check that it can run what a job of this site gets that asks for nothing."""
     try:
         causes.check_virtualisation(settings)
     except NodeFault as fault:
@@ -92,13 +92,13 @@ def look_at_virtualisation(settings: NodeSettings) -> Finding:
 
 
 def look_at_bridge(settings: NodeSettings) -> Finding:
-    """Is the guests' bridge there, up, and with an address?"""
+    """Check that the guests' bridge is there, up, and has an address."""
     causes.check_bridge(settings)
     return Finding("bridge")
 
 
 def look_at_pool(pool: pathlib.Path, default: str | None = None) -> Finding:
-    """Can the image pool be read, and is it root's alone?  A bad image beside good ones is a word, no more.
+    """Check that the image pool can be read, and is root's alone.  A bad image beside good ones is a word, no more.
 
     Args:
         pool: as this host sees it.
@@ -124,7 +124,7 @@ def look_at_pool(pool: pathlib.Path, default: str | None = None) -> Finding:
 
 
 def look_at_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, systemctl: str = SYSTEMCTL) -> Finding:
-    """Are images fetched that jobs want, and could those that are here be believed?
+    """Check that images are fetched that jobs want, and that those which are here can be believed.
 
     Args:
         settings: says where they are.
@@ -146,7 +146,7 @@ def look_at_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
 
 
 def look_at_disk(settings: NodeSettings) -> Finding:
-    """Is there room for the largest image, and can it be written?"""
+    """Check that there is room for the largest image, and that it can be written."""
     causes.check_disk(settings)
     disk = shutil.disk_usage(settings.state_dir)
     share = round(100 * (disk.total - disk.free) / disk.total) if disk.total else 0
@@ -155,13 +155,13 @@ def look_at_disk(settings: NodeSettings) -> Finding:
 
 
 def look_at_programs(settings: NodeSettings) -> Finding:
-    """Are the programs there that guests are made with?"""
+    """Check that the programs are there that guests are made with."""
     causes.check_programs(settings)
     return Finding("programs")
 
 
 def look_at_sharing(settings: NodeSettings) -> Finding:
-    """Can this node hand its guests what they mount, and does it know whom they mount from?"""
+    """Check that this node can hand its guests what they mount, and knows whom they mount from."""
     kinds = [mount.kind for mount in settings.mounts]
     servers = {mount.source.partition(":")[0] for mount in settings.mounts if mount.kind == "nfs"}
     if settings.home_via == "virtiofs" or "virtiofs" in kinds:
@@ -180,7 +180,7 @@ def look_at_sharing(settings: NodeSettings) -> Finding:
 
 
 def look_at_bare(settings: NodeSettings) -> Finding:
-    """Could this node stay bare in a job of `vsub -vm nodes=K`?  A site that has none loses nothing."""
+    """Check that this node could stay bare in a job of `vsub -vm nodes=K`.  A site that has none loses nothing."""
     try:
         sshd.look(ANYBODY, settings, "", Deadline.after(SSHD_S))
     except (SiteFault, NodeFault) as error:
@@ -189,7 +189,7 @@ def look_at_bare(settings: NodeSettings) -> Finding:
 
 
 def look_at_left(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: sweep.HasFiles) -> Finding:
-    """Is something here of jobs that are gone?  The sweep would find and say the same; nothing is taken away.
+    """Look for what is here of jobs that are gone.  The sweep would find and say the same; nothing is taken away.
 
     Args:
         settings: where to look.
@@ -204,7 +204,7 @@ def look_at_left(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: swe
 
 
 def look_at_clock(_settings: NodeSettings, ask: t.Callable[[], int] | None = None) -> Finding:
-    """Does somebody keep this node's clock?  Whether it is right only others can tell.
+    """Check that somebody keeps this node's clock.  Whether it is right only others can tell.
 
     Args:
         ask: gives the kernel's word (adjtimex(2)).
@@ -221,7 +221,7 @@ def _kernels_word() -> int:
 
 
 def look_at_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, systemctl: str = SYSTEMCTL) -> Finding:
-    """Does somebody take away what lost jobs leave?
+    """Check that somebody takes away what lost jobs leave.
 
     Args:
         settings: says where the last sweep left its mark.
@@ -251,7 +251,10 @@ def _last_sweep(path: pathlib.Path) -> Finding:
 
 
 def look_at_spool(settings: NodeSettings) -> Finding:
-    """Does the front end get the records of jobs?  The node does its work without, and no record is lost by waiting."""
+    """Check that the front end gets the records of jobs.
+
+    The node does its work without, and no record is lost by waiting.
+    """
     marks = delivery_queue.waiting(settings.state_dir)
     age_s = time.time() - marks[0].since if marks else 0.0
     if age_s < SPOOL_LATE_S:

@@ -278,7 +278,10 @@ def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: Ha
 
 
 def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
-    """Is all that is here of it of an earlier boot?  What does not say of which boot it is may be of this one."""
+    """Return whether all that is here of it is of an earlier boot.
+
+    What does not say of which boot it is may be of this one.
+    """
     now = process_id.boot_id()
     directory = settings.start_dir(start.job_id, start.number)
     boots = [_boot(path) for guest in entries(directory) if (path := guest / guest_file.FILE).exists()]

@@ -44,7 +44,7 @@ class Mark:
     why: str
 
     def is_due(self, now: float) -> bool:
-        """Is it time to try again?  A clock that was set back keeps nothing waiting.
+        """Return whether it is time to try again.  A clock that was set back keeps nothing waiting.
 
         Args:
             now: seconds since the epoch.
@@ -72,7 +72,7 @@ def leave(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> None:
 
 
 def is_marked(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> bool:
-    """Does this record wait?
+    """Return whether this record waits.
 
     Args:
         key: `records.job_key`.

@@ -85,5 +85,5 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Is there no time left?"""
+        """Whether there is no time left."""
         return self.left_s() <= 0.0

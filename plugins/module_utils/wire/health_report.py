@@ -88,7 +88,7 @@ class Report:
 
     @property
     def well(self) -> bool:
-        """Does nobody need to look after it?"""
+        """Whether nobody needs to look after it."""
         return all(finding.state != BAD for finding in self.findings)
 
     @property

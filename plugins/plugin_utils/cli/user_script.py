@@ -54,7 +54,7 @@ class Output:
 
     @property
     def joined(self) -> bool:
-        """Are both one file?"""
+        """Return whether both are one file."""
         return os.path.sameopenfile(self._streams[1], self._streams[2])
 
     @property

@@ -23,7 +23,7 @@ from ..play.shell_access import SHELL, all_guests, ready_record, shell_of, spec_
 
 @leaves_nothing
 def site_speaks_first(policy: Policy) -> bool:
-    """Has the site a prologue or updates in guests, which may change what a login meets, or refuse the start?
+    """Return whether the site has a prologue or updates in guests, which may change a login or refuse the start.
 
     Args:
         policy: the site's.

@@ -26,7 +26,7 @@ class PreloadedPlayer(Player):
 
     @leaves_nothing
     def ready_to_begin(self) -> bool:
-        """Are there settings of an earlier job, which are most probably ours too?"""
+        """Return whether there are settings of an earlier job, which are most probably ours too."""
         return self._process is None and self.settings.is_file()
 
     def begin(self, told: t.Mapping[str, str] | None = None, inherited: t.Sequence[int] = ()) -> None:
@@ -46,7 +46,7 @@ class PreloadedPlayer(Player):
 
     @property
     def loading(self) -> bool:
-        """Has it begun, and not ended?"""
+        """Whether it has begun, and not ended."""
         return self._process is not None and self._process.poll() is None
 
     def settle(self, text: str) -> None:

@@ -22,7 +22,7 @@ PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtor
 
 
 def something_unheld(run_dir: pathlib.Path, state_dir: pathlib.Path) -> bool:
-    """Is something here of a start that nobody works for and whose job has no shell?  Nobody is asked.
+    """Return whether something is here of a start that nobody works for and whose job has no shell.  Nobody is asked.
 
     Args:
         run_dir: what is true on this node while jobs run.

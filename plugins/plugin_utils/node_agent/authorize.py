@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is it this node that is asked, by whom it must be, for a job that is here?"""
+"""Check that it is this node that is asked, by whom it must be, for a job that is here."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Checked(t.NamedTuple):
 
 
 def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> Checked:
-    """Is it this node that is asked, by whom it must be, for a job that is here?
+    """Check that it is this node that is asked, by whom it must be, for a job that is here.
 
     To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's, by
     the server's word, or when the server was told to forget the job (`qdel -p`) by what it said when the start began.
@@ -126,7 +126,7 @@ def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str]) ->
 
 
 def check_job(part: NodePart, job: BatchJob) -> None:
-    """Does the server's word on the job agree with what is asked?
+    """Check that the server's word on the job agrees with what is asked.
 
     Raises:
         VTorqueError: it does not; says in what.
@@ -167,7 +167,7 @@ def check_job(part: NodePart, job: BatchJob) -> None:
 
 
 def check_peer(job: BatchJob, connection: str) -> None:
-    """Is the other end of the ssh connection the job's mother superior?
+    """Check that the other end of the ssh connection is the job's mother superior.
 
     Args:
         connection: SSH_CONNECTION: address and port of the other end, then ours.
@@ -181,7 +181,7 @@ def check_peer(job: BatchJob, connection: str) -> None:
 
 
 def check_host(job_id: str, expected: str, connection: str, role: str) -> None:
-    """Is the other end of the ssh connection this host?
+    """Check that the other end of the ssh connection is this host.
 
     Args:
         job_id: which job it speaks of.

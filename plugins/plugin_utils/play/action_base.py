@@ -114,7 +114,7 @@ class JobAction(ActionBase, metaclass=abc.ABCMeta):
 
     @property
     def checking(self) -> bool:
-        """Is this check mode?"""
+        """Whether this is check mode."""
         return bool(self._task.check_mode)
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

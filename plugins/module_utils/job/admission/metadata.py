@@ -140,7 +140,7 @@ def read(content: bytes, path: str, policy: Policy, home: str) -> Additions:
 
 
 def check_packages(additions: Additions, policy: Policy) -> None:
-    """Are the packages on the site's list?
+    """Check that the packages are on the site's list.
 
     Args:
         additions: as another node has read them.

@@ -24,7 +24,7 @@ _NOT_IN_OSV = {
 
 
 def is_osv(resolved: Resolved) -> bool:
-    """Is the job's guest one of OSv?"""
+    """Return whether the job's guest is one of OSv."""
     return kind_of(resolved.word("distro")) is OSV
 
 

@@ -18,7 +18,7 @@ SITE_DEFAULT = "site default"
 
 
 def host_matches(expression: str | None, host: str) -> bool:
-    """Does a host fit one of the site's host expressions (None: no host does), by its full name or by its short one?
+    """Return whether a host fits one of the site's host expressions (None: no host does), by either name.
 
     In any case, as names of hosts are compared (`batch.same_host`).
     """

@@ -19,7 +19,7 @@ VARIABLE = "PBS_O_INITDIR"
 
 
 def home_is_shared(policy: Policy) -> bool:
-    """Does the guest see what lies in the user's home?  Else it has an empty one."""
+    """Return whether the guest sees what lies in the user's home.  Else it has an empty one."""
     return policy.vm_nfs_home is not None or policy.home_via == "virtiofs"
 
 
@@ -43,7 +43,7 @@ def covered(policy: Policy, home: str) -> tuple[str, ...]:
 
 
 def is_below(path: str, places: tuple[str, ...]) -> bool:
-    """Is a path one of these directories, or in one of them?"""
+    """Return whether a path is one of these directories, or in one of them."""
     path = os.path.normpath(path)
     return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in map(os.path.normpath, places))
 

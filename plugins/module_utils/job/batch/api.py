@@ -171,7 +171,7 @@ class BatchNode:
 
     @property
     def offline(self) -> bool:
-        """Does the server keep new jobs away because somebody said so?"""
+        """Whether the server keeps new jobs away because somebody said so."""
         return "offline" in self.states
 
 

@@ -35,7 +35,7 @@ def others(batch: BatchSystem, job_id: str, node: str, policy: Policy) -> tuple[
 
 
 def is_exclusive(job: BatchJob, node: str, open_batch: t.Callable[[], BatchSystem]) -> bool:
-    """Does the batch system give a node to nobody else as long as a job has it?
+    """Return whether the batch system gives a node to nobody else as long as a job has it.
 
     Traces on the node are not looked at: those of the job before may still be there when this one begins.
 

@@ -80,7 +80,7 @@ class HookCall:
 
     @property
     def first(self) -> bool:
-        """Is this the node that runs the job's script?"""
+        """Whether this is the node that runs the job's script."""
         return self.role in (Role.BEGIN_FIRST, Role.END_FIRST)
 
     @property

@@ -12,7 +12,9 @@ if t.TYPE_CHECKING:
 
 
 def same_host(one: str, other: str) -> bool:
-    """Do two names mean one host?  The batch system, the node itself and a node file may each spell it their way.
+    """Return whether two names mean one host.
+
+    The batch system, the node itself and a node file may each spell it their way.
 
     Args:
         one: a host name, short or full, in any case.

@@ -20,7 +20,7 @@ SILENT = 3
 
 
 def start_lives(job: BatchJob, start: int, node: str) -> bool:
-    """Does this start of a job live on this node?
+    """Return whether this start of a job lives on this node.
 
     Args:
         job: the server's word.

@@ -56,7 +56,7 @@ def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
 
 
 def is_taken(target: str, policy: Policy) -> bool:
-    """Does this site mount something of its own there, in every guest?"""
+    """Return whether this site mounts something of its own there, in every guest."""
     return any(line.split()[1] == target for line in policy.mounts)
 
 

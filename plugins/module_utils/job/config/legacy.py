@@ -118,7 +118,7 @@ class Converted:
 
     @property
     def needs_a_look(self) -> bool:
-        """Is there something that only an administrator can decide?"""
+        """Whether there is something that only an administrator can decide."""
         return any(word.fate in NEEDS_A_LOOK for word in self.words)
 
 

@@ -229,7 +229,7 @@ def _take(entry: Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) ->
 
 
 def _is_text(parameter: Parameter, entry: Entry) -> bool:
-    """Would the word do that stands there, had YAML not made something else of it?"""
+    """Return whether the word would do that stands there, had YAML not made something else of it."""
     if isinstance(entry.raw, (str, list)) or not entry.text:
         return False
     try:

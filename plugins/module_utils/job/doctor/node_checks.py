@@ -80,7 +80,7 @@ def look_at_alarm(policy: Policy, limits: HookLimits) -> Finding:
 
 
 def look_at_note(batch: BatchSystem, node: str) -> Finding:
-    """Is there a note on this node?  A batch server that is silent is not this node's trouble."""
+    """Look for a note on this node.  A batch server that is silent is not this node's trouble."""
     try:
         note = batch.note(node)
     except SiteFault as error:
@@ -100,7 +100,7 @@ def note_finding(note: str) -> Finding:
 
 
 def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH) -> Finding:
-    """Can this node reach another one as root, without a question?
+    """Check that this node can reach another one as root, without a question.
 
     The nodes stand in a ring, and each tries those behind it, so that a whole site tries each way once.
     """
@@ -120,7 +120,7 @@ def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH
 
 
 def look_at_names(batch: BatchSystem, node: str, record_host: str | None) -> Finding:
-    """Does this node know where the other nodes are, and where records go?
+    """Check that this node knows where the other nodes are, and where records go.
 
     Args:
         batch: tells who they are.

@@ -23,7 +23,7 @@ NAMED = 5
 
 
 def look_at_qsub(policy: Policy, here: str) -> Finding:
-    """Is the qsub there that vsub calls on this host?
+    """Check that the qsub is there that vsub calls on this host.
 
     Args:
         policy: the site's.
@@ -38,7 +38,7 @@ def look_at_qsub(policy: Policy, here: str) -> Finding:
 
 
 def look_at_records(policy: Policy, here: str, directory: pathlib.Path, owner_uid: int = 0) -> Finding:
-    """Can this front end keep the records of jobs?
+    """Check that this front end can keep the records of jobs.
 
     Args:
         policy: the site's.
@@ -65,7 +65,7 @@ def look_at_records(policy: Policy, here: str, directory: pathlib.Path, owner_ui
 
 
 def compare(report: Report, settings: t.Mapping[str, str], collection: str, here: str) -> Report:
-    """Has a node the configuration and the collection of this host?
+    """Check that a node has the configuration and the collection of this host.
 
     Args:
         report: of the node.

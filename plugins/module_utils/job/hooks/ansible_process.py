@@ -44,7 +44,7 @@ class Player:
         return self._run_dir / SETTINGS
 
     def settled(self, text: str) -> bool:
-        """Are these the settings that are there?"""
+        """Return whether these are the settings that are there."""
         with contextlib.suppress(OSError):
             return self.settings.read_text(encoding="utf-8") == text
         return False

@@ -31,7 +31,7 @@ from .user_script import PROLOGUE
 
 @leaves_nothing
 def wanted(job: BatchJob, policy: Policy) -> bool:
-    """May the far end of this job begin before its shell?
+    """Return whether the far end of this job may begin before its shell.
 
     Not for a terminal, which is the shell's to ask for; not before files and commands of the user's, in the guest or on
     this node with the home that the guest shares, which may be about to change what a login meets.

@@ -69,7 +69,7 @@ class GoAhead(t.Protocol):
     """May begin what the playbook will ask of this node (`plugin_utils/faststart/head_start.py`)."""
 
     def decide(self, *, wanted: bool) -> None:
-        """The site's configuration is read: does it want anything to begin early?  Else, end what has begun."""
+        """Hear whether the site's configuration wants anything to begin early; else end what has begun."""
 
     def go(
         self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path | None, until: float
@@ -222,7 +222,10 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
 
 
 def _anothers(case: _Case) -> VTorqueError | None:
-    """Does the MOM run this job as somebody else than the server says?  His home would be in the other's guest."""
+    """Return whether the MOM runs this job as somebody else than the server says.
+
+    His home would be in the other's guest.
+    """
     if case.job is None or case.job.euser in ("", case.call.user):
         return None
     what = f"job {case.call.job_id} is {case.call.user}'s for the MOM"
@@ -247,7 +250,10 @@ def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
 
 
 def _log_wishes(case: _Case) -> tuple[bool, bool]:
-    """Is the owner to see the log in his job's error file, and is it to be detailed?  His word, else the site's."""
+    """Return whether the owner sees the log in the job's error file, and whether it is detailed.
+
+    The owner's word, else the site's.
+    """
     wishes: t.Mapping[str, bool] = {}
     with contextlib.suppress(VTorqueError):  # what is wrong with the request is told when its guests are planned
         vm_job = vm_job_of(case.job) if case.job is not None else None

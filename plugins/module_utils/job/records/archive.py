@@ -74,7 +74,7 @@ def _check_place(place: pathlib.Path) -> None:
 
 
 def _is_same(there: pathlib.Path, parcel: Parcel) -> bool:
-    """Is this record here?  False: none of this start is.
+    """Return whether this record is here.  False: none of this start is.
 
     A log grows with each try of handing it over, and a console may have been cut elsewhere: the record decides.
     """

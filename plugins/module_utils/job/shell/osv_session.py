@@ -163,7 +163,10 @@ class Run:
             pass
 
     def _is_over(self) -> bool:
-        """Does the API say that the program is over?  One that does not answer may be busy with the program."""
+        """Return whether the API says that the program is over.
+
+        One that does not answer may be busy with the program.
+        """
         with contextlib.suppress(OsvFault):
             return self._rest.finished(self._thread)
         return False

@@ -196,7 +196,7 @@ class Conversation:
                     del streams[fd]
 
     def _over(self) -> bool:
-        """Has all arrived that the job printed?
+        """Return whether all has arrived that the job printed.
 
         A daemon that left the job's session lives on and holds the streams; it may be silent or print for ever.  So
         neither their end nor silence tells, but the mark does: the far end writes it to each stream when the job has

@@ -140,7 +140,7 @@ def take(directory: pathlib.Path) -> EarlyLine | None:
 
 
 def _is_read(fifo: int) -> bool:
-    """Has somebody the other end of this FIFO open?"""
+    """Return whether somebody has the other end of this FIFO open."""
     poll = select.poll()
     poll.register(fifo, 0)  # POLLERR is told unasked
     return not poll.poll(0)

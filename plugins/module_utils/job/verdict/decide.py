@@ -96,7 +96,7 @@ class Verdict:
 
 @leaves_nothing
 def find_loop(job: BatchJob) -> LoopFault | None:
-    """Was this job started so often that somebody should look, whoever starts it?"""
+    """Find out whether this job was started so often that somebody should look, whoever starts it."""
     if job.start_count < 1 or job.start_count % LOOP_STARTS:
         return None
     return LoopFault(
@@ -179,7 +179,7 @@ def _short(error: VTorqueError, node: str) -> str:
 
 @leaves_nothing
 def names_node(error: VTorqueError) -> bool:
-    """May a node go offline for it?  Then `decide` needs the batch system's nodes."""
+    """Return whether a node may go offline for it.  Then `decide` needs the batch system's nodes."""
     return isinstance(error, NodeFault) and bool(error.cause)
 
 
@@ -229,7 +229,10 @@ def decide(
 
 @leaves_nothing
 def may_be_braked(error: VTorqueError, job: BatchJob | None) -> bool:
-    """Is the job refused for it, and not for what its owner did?  Then `decide` wants to know how often before."""
+    """Return whether the job is refused for it, and not for what its owner did.
+
+    Then `decide` wants to know how often before.
+    """
     if job is not None and (job.interactive or error.fault not in OF_THE_JOB):
         return False
     return error.fault != UserFault.fault

@@ -138,7 +138,7 @@ def wanted(settings: NodeSettings) -> tuple[Want, ...]:
 
 
 def is_wanted(settings: NodeSettings, what: Want) -> bool:
-    """Is its mark still there?"""
+    """Return whether its mark is still there."""
     return (marks_of(settings) / str(what)).exists()
 
 
@@ -172,7 +172,9 @@ def failure(settings: NodeSettings, what: Want) -> VTorqueError | None:
 
 
 def refusal(settings: NodeSettings, image: Image) -> ImageFault | None:
-    """Was just this content of the pool found not to be what its record says?  Then it need not be read again.
+    """Return why just this content of the pool was found not to be what its record says.
+
+    Then it need not be read again.
 
     Raises:
         SiteFault: the pool does not tell what its content is.

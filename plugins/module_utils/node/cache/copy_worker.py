@@ -100,7 +100,7 @@ def _keep(settings: NodeSettings, what: Want, image: images.Image, log: Log) -> 
 
 
 def _verify(settings: NodeSettings, what: Want, log: Log) -> bool:
-    """Is a copy still what it should be?  If not, it is taken away and wanted anew."""
+    """Check that a copy is still what it should be.  If not, it is taken away and wanted anew."""
     cache = cache_of(settings)
     try:
         image = images.find(what.image, settings.pool)

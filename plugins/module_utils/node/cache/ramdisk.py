@@ -23,7 +23,7 @@ def place_of(settings: NodeSettings) -> pathlib.Path:
 
 
 def check(settings: NodeSettings, mounts: pathlib.Path = MOUNTS) -> int:
-    """Is the site's ramdisk one?
+    """Check that the site's ramdisk is one.
 
     Args:
         settings: says where it is.

@@ -17,7 +17,7 @@ from ..state.settings import NodeSettings
 
 
 def is_checked(image: Image, settings: NodeSettings) -> bool:
-    """Was just this content found to be what its record says?
+    """Return whether just this content was found to be what its record says.
 
     Args:
         image: of the pool.

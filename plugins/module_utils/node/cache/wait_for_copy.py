@@ -137,7 +137,7 @@ def _needed(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:
 
 
 def _has_failed(name: str, settings: NodeSettings) -> bool:
-    """Is there a note about an image at all?  What it says is `image_wants`' to read."""
+    """Return whether there is a note about an image at all.  What it says is `image_wants`' to read."""
     return any((settings.images_dir / "failed" / f"{fs_type}:{name}").exists() for fs_type in FS_TYPES)
 
 

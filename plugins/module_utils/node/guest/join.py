@@ -65,7 +65,7 @@ def _on_bridge(guest: GuestFile, job_map: JobMap, settings: NodeSettings) -> nft
 
 
 def has_joined(job_id: str, start: int, settings: NodeSettings) -> bool:
-    """Was any guest of a start on this node told of its job?"""
+    """Return whether any guest of a start on this node was told of its job."""
     return any(settings.start_dir(job_id, start).glob(f"*/{TOLD}"))
 
 

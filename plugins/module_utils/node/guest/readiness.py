@@ -73,7 +73,7 @@ def write_known_hosts(path: pathlib.Path, host_key: str) -> None:
 
 
 class Probe(t.Protocol):
-    """One question to one address: is it our guest that answers there?"""
+    """One question to one address: whether it is our guest that answers there."""
 
     address: str
     deadline: Deadline
@@ -89,7 +89,7 @@ class Probe(t.Protocol):
 
 
 class SshProbe:
-    """Does the expected key answer at an address?
+    """Find out whether the expected key answers at an address.
 
     Args:
         ssh: the program.
@@ -141,7 +141,7 @@ class SshProbe:
         return "; ".join(lines)[:200] or f"ssh ended with status {self.process.returncode}"
 
     def _refused(self, output: str) -> bool:
-        """Did ssh get as far as being refused, which is behind the proof of the key?
+        """Return whether ssh got as far as being refused, which is behind the proof of the key.
 
         The form is that of `userauth` (sshconnect2.c, the same in OpenSSH 7.9 to 10.5); a banner of the guest's sshd
         is not shown at this level of the log, and ssh looks at no key of root's that it could complain of.

@@ -70,7 +70,7 @@ def check_libvirt(settings: NodeSettings) -> Capabilities:
 
 
 def check_virtualisation(settings: NodeSettings, offered: Capabilities | None = None) -> None:
-    """Can this node run the guests of a job that asks for nothing in particular?
+    """Check that this node can run the guests of a job that asks for nothing in particular.
 
     More is not expected of it: a user who asks for what this site's nodes were never meant to give proves nothing.
 
@@ -118,7 +118,7 @@ def check_bridge(settings: NodeSettings) -> str:
 
 
 def check_disk(settings: NodeSettings) -> None:
-    """Can a guest's disk be made here, of the largest image that could ever fit?
+    """Check that a guest's disk can be made here, of the largest image that could ever fit.
 
     A pool that cannot be read is no fault of the node's.
 
@@ -169,7 +169,7 @@ def _sizes(pool: pathlib.Path) -> tuple[int, ...]:
 
 
 def check_programs(settings: NodeSettings) -> None:
-    """Are the programs there that guests are made with, and do they run?
+    """Check that the programs are there that guests are made with, and that they run.
 
     Raises:
         NodeFault: one is not, or does not.

@@ -79,7 +79,7 @@ class Held:
         return [self._fd] if self._fd >= 0 else []
 
     def given_up(self) -> bool:
-        """Did he let go of guests that nobody told of their job?"""
+        """Return whether the holder let go of guests that nobody told of their job."""
         if self._fd < 0 or not readable([self._fd], 0.0):
             return False
         fd, self._fd = self._fd, -1

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Can this node make these guests at all?  Asked before anything is made."""
+"""Check that this node can make these guests at all.  Asked before anything is made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..system import memory
 
 @leaves_nothing
 def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> None:
-    """Can this node make these guests at all?
+    """Check that this node can make these guests at all.
 
     Args:
         part: what is asked; its guests.

@@ -141,7 +141,7 @@ def absent(
 
 
 def is_bare(job_id: str, start: int, settings: NodeSettings, *, planned: bool = False) -> bool:
-    """Is this node bare for a start?  Then libvirt, which it need not have, has nothing of the start.
+    """Return whether this node is bare for a start.  Then libvirt, which it need not have, has nothing of the start.
 
     Args:
         planned: the plan says so; a node that has guests of the start knows better.
@@ -246,5 +246,5 @@ def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
 
 
 def _any_here(files: t.Iterable[pathlib.Path], settings: NodeSettings) -> bool:
-    """Is one of these on the node's own disk?  A ramdisk is memory, whose bound the site has set."""
+    """Return whether one of these is on the node's own disk.  A ramdisk is memory, whose bound the site has set."""
     return any(file.is_relative_to(place) for file in files for place in (settings.state_dir, settings.run_dir))

@@ -259,7 +259,7 @@ class _Worker:
 
 
 def _abandoned(fd: int) -> bool:
-    """Has the reader of this pipe gone away?"""
+    """Return whether the reader of this pipe has gone away."""
     poll = select.poll()
     poll.register(fd, 0)
     return bool(poll.poll(0))

@@ -127,7 +127,7 @@ def inspect(image: Image) -> DiskHeader:
 
 
 def blame(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG) -> None:
-    """Can qemu-img read a disk at all?  Asked when it could not do what was wanted of it.
+    """Check that qemu-img can read a disk at all.  Asked when it could not do what was wanted of it.
 
     Raises:
         ImageFault: it cannot, or sees more in it than its header says.

@@ -232,7 +232,7 @@ def _sizes(header: _Header, wide: bool, size: int, refuse: t.Callable[..., t.NoR
 
 
 def _features(head: bytes, cluster: int, refuse: t.Callable[..., t.NoReturn]) -> bool:
-    """Look at what version 3 has besides; are the entries of second tables wide?"""
+    """Look at what version 3 has besides; return whether the entries of second tables are wide."""
     if len(head) < 104:
         refuse("is cut off within its qcow2 header", _AGAIN)
     features, refcount_order, header_bytes = struct.unpack_from(">Q16xII", head, 72)

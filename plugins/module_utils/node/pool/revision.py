@@ -94,7 +94,7 @@ def newest(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image | None
 
 
 def same(wanted: Wanted, before: Image, *, advance: Advance = nobody_looks) -> bool:
-    """Is the newest revision what is wanted already?
+    """Return whether the newest revision is what is wanted already.
 
     Args:
         wanted: the image.
@@ -120,7 +120,7 @@ def same(wanted: Wanted, before: Image, *, advance: Advance = nobody_looks) -> b
 
 
 def _holds(path: pathlib.Path, known: str | None, present: pathlib.Path | None, advance: Advance) -> bool:
-    """Has a file this digest, or, where none is known, what that file has?"""
+    """Return whether a file has this digest, or, where none is known, what that file has."""
     with open_source(path) as stream:
         if present is None or os.fstat(stream.fileno()).st_size != present.stat().st_size:
             return False

@@ -160,7 +160,7 @@ def _seen(pid: int, marks: Marks, session: int) -> Seen | None:
 
 
 def in_cgroup(text: str, job_id: str) -> bool:
-    """Is a process in the cgroup that a MOM makes for a job, or below it?
+    """Return whether a process is in the cgroup that a MOM makes for a job, or below it.
 
     TORQUE 6 makes `torque/<job id>` in the root of each hierarchy (trq_cgroups.c), and one below it for each task.
 

@@ -158,7 +158,7 @@ def _process(name: str) -> ProcessId | None:
 
 
 def _lives(process: ProcessId) -> bool:
-    """Does it live?
+    """Return whether it lives.
 
     Raises:
         OSError: nobody could look, which is no "no".

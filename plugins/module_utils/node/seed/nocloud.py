@@ -84,7 +84,7 @@ def files_of(
 
 
 def is_empty(name: str, value: object) -> bool:
-    """Does a value say nothing?
+    """Return whether a value says nothing.
 
     Args:
         name: of the file.

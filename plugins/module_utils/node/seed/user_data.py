@@ -78,7 +78,7 @@ def _template_objection(first: str, rest: str) -> str:
 
 
 def _is_message(text: str) -> bool:
-    """Is it a MIME message, with every part of a type or with a header?
+    """Return whether it is a MIME message, with every part of a type or with a header.
 
     Raises:
         VTorqueError: cloud-init would ignore a part.

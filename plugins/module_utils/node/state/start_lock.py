@@ -84,7 +84,7 @@ class Lock:
 
     @leaves_nothing
     def current(self) -> bool:
-        """Is this still the file of that name?  Who held it before may have taken it away with him."""
+        """Return whether this is still the file of that name.  Who held it before may have taken it away with him."""
         mine = os.fstat(self._fd)
         try:
             now = self.path.stat(follow_symlinks=False)
@@ -156,12 +156,12 @@ def _taken(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> Lo
 
 
 def is_held(path: pathlib.Path) -> bool:
-    """Does anybody hold this lock, who works on the start or watches its guests?"""
+    """Return whether anybody holds this lock, who works on the start or watches its guests."""
     return _is_refused(path, fcntl.LOCK_EX)
 
 
 def is_held_alone(path: pathlib.Path) -> bool:
-    """Does anybody work on the start?  Who watches guests that are ready shares the lock."""
+    """Return whether anybody works on the start.  Who watches guests that are ready shares the lock."""
     return _is_refused(path, fcntl.LOCK_SH)
 
 
@@ -260,7 +260,7 @@ class OverWatch:
 
     @leaves_nothing
     def over(self) -> bool:
-        """Is it over?  What was heard until now is forgotten."""
+        """Return whether it is over.  What was heard until now is forgotten."""
         self._inotify.read(timeout=0)
         return self._stone.exists()
 

@@ -149,7 +149,9 @@ def start(
 
 @leaves_nothing
 def is_missed(output: str, socket: pathlib.Path) -> bool:
-    """Does a hypervisor that did not start complain of a virtiofsd?  One that ends for another reason ends it too.
+    """Return whether a hypervisor that did not start complains of a virtiofsd.
+
+    One that ends for another reason ends it too.
 
     Args:
         output: of libvirt's error, which repeats qemu's.

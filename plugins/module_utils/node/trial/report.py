@@ -148,7 +148,7 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Can jobs run in it?"""
+        """Whether jobs can run in it."""
         return all(finding.state != BAD for finding in self.findings)
 
     def to_dict(self) -> dict[str, t.Any]:

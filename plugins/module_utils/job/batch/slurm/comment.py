@@ -25,7 +25,7 @@ MAX_REQUEST = 16 * 1024
 
 @leaves_nothing
 def is_ours(comment: str) -> bool:
-    """Does the job's comment say that it wants a virtual machine?"""
+    """Return whether the job's comment says that it wants a virtual machine."""
     return comment.startswith(PREFIX)
 
 

@@ -89,7 +89,10 @@ def _files(home: pathlib.Path, days: int, today: datetime.date | None) -> t.Sequ
 
 
 def _is_servers(home: pathlib.Path) -> bool:
-    """Should the server's files be on this host?  A place to mount them, or a link to them, stays without them."""
+    """Return whether the server's files should be on this host.
+
+    A place to mount them, or a link to them, stays without them.
+    """
     if os.path.lexists(home / PLACE.partition("/")[0]):
         return True
     try:

@@ -47,7 +47,7 @@ def expected_hook(prefix: str) -> str:
 
 
 def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") -> Finding:
-    """Are our hooks in place, root's alone, of this version, and may the MOM run them?
+    """Check that our hooks are in place, root's alone, of this version, and such that the MOM may run them.
 
     Args:
         mom_priv: where.
@@ -90,7 +90,9 @@ def _wrong_with(path: pathlib.Path, owner_uid: int) -> str:
 
 
 def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
-    """May root of this node do with the batch server what hooks and the sweep do?  Nothing is changed by the trial.
+    """Check that root of this node may do with the batch server what hooks and the sweep do.
+
+    Nothing is changed by the trial.
 
     Args:
         tools: the directory of the batch system's commands.
@@ -113,7 +115,7 @@ def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
 
 
 def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
-    """Is the batch server set as vTorque needs it?
+    """Check that the batch server is set as vTorque needs it.
 
     Args:
         batch: is asked.

@@ -24,7 +24,10 @@ _NUMBER = re.compile(r"([0-9]+)(?:\[([0-9]+)\]|-([0-9]+))?\.")
 
 
 def is_node(policy: Policy) -> bool:
-    """Is a MOM's directory here?  Torque's `make install` makes it on every host (buildutils/pbs_mkdirs.in)."""
+    """Return whether a MOM's directory is here.
+
+    Torque's `make install` makes it on every host (buildutils/pbs_mkdirs.in).
+    """
     return (pathlib.Path(policy.torque_home) / "mom_priv").is_dir()
 
 

@@ -72,7 +72,7 @@ class Outcome:
 
     @property
     def changed(self) -> bool:
-        """Is anything different?"""
+        """Whether anything is different."""
         return self.before != self.after
 
 
@@ -183,7 +183,7 @@ def jobs(mom_priv: pathlib.Path) -> tuple[str, ...]:
 
 
 def is_ours(path: pathlib.Path) -> bool:
-    """Is this a hook of ours, of whatever version?"""
+    """Return whether this is a hook of ours, of whatever version."""
     try:
         return stat.S_ISREG(path.lstat().st_mode) and OURS in path.read_bytes()[:65_536]
     except OSError:
@@ -226,7 +226,10 @@ def _check_hooks(places: Places, names: t.Sequence[str]) -> None:
 
 
 def _check_hook(places: Places, name: str) -> None:
-    """May a hook of the site's be kept and chained?  What Torque itself would not run, we shall not either."""
+    """Check that a hook of the site's may be kept and chained.
+
+    What Torque itself would not run, we shall not either.
+    """
     path = places.mom_priv / name
     kept = places.kept / name
     if os.path.lexists(kept) and _as_found(places, name) != _content_words(path):

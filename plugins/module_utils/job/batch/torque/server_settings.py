@@ -30,7 +30,7 @@ def parse(output: str) -> ServerSettings:
 
 
 def lets_root(who: t.Iterable[str], host: str) -> bool:
-    """Is root of a host among them?  `*` stands for any part of a host's name, as in Torque.
+    """Return whether root of a host is among them.  `*` stands for any part of a host's name, as in Torque.
 
     Args:
         who: `user@host`.
