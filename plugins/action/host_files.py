@@ -55,8 +55,8 @@ def plain_entries(entry: Entry) -> list[Entry]:
         UserFault: a file is not there.
         SiteFault: a template has a fault.
     """
-    words: list[str | None] = [*entry["each"]] if "each" in entry else [None]
-    return [_plain(entry, word) for word in words]
+    values: list[str | None] = [*entry["each"]] if "each" in entry else [None]
+    return [_plain(entry, word) for word in values]
 
 
 def _plain(entry: Entry, word: str | None) -> Entry:

@@ -69,7 +69,7 @@ class ActionModule(JobAction):
         self._config = pathlib.Path(args["config"])
         wanted = args["state"]
         timeout_s = time_left_s(args["timeout"], os.environ)
-        before = {name: [shown(guest) for guest in read_guests(place, name)] for name in hosts}
+        before = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in hosts}
         plan = plan_of(place, wanted)
         if plan is None and wanted == "present":
             if self.checking:
@@ -102,7 +102,7 @@ class ActionModule(JobAction):
                         keep(bare_file(place, name), form.to_dict(answer.bare))
                 calls += new
             self._join(place, plan, calls)
-        after = {name: [shown(guest) for guest in read_guests(place, name)] for name in parts}
+        after = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in parts}
         return Outcome(before != after, before, after, {"guests": after})
 
     def _absent(
@@ -332,7 +332,7 @@ def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeo
     return dataclasses.replace(part, do="present", timeout_s=timeout_s)
 
 
-def shown(guest: messages.GuestFacts) -> dict[str, t.Any]:
+def guest_facts(guest: messages.GuestFacts) -> dict[str, t.Any]:
     """A guest as results and diffs show it."""
     return {"rank": guest.rank, "name": guest.name, "mac": guest.mac, "address": guest.address}
 

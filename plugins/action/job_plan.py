@@ -38,7 +38,7 @@ class ActionModule(JobAction):
             remove([place.file(layout.ERROR), *place.run_dir.glob(layout.StepFile.ERROR.pattern)])
         with phase(place, "plan", when=not self.checking):
             policy = policy_file.load(pathlib.Path(args["config"]))
-            job = job_snapshot.kept(place.job_id, place.run_dir) or open_batch(policy).job(place.job_id)
+            job = job_snapshot.read_snapshot(place.job_id, place.run_dir) or open_batch(policy).job(place.job_id)
             if job.start_count != place.start:
                 raise VTorqueError(
                     f"start {place.start} of job {place.job_id}", f"the server speaks of start {job.start_count}"
@@ -52,10 +52,10 @@ class ActionModule(JobAction):
             if changed and not self.checking:
                 files.write(place.file(layout.PLAN), new.to_json())
         facts = {"nodes": sorted(new.parts), "guests": sum(len(part.guests) for part in new.parts.values())}
-        return Outcome(changed, shown(old), shown(new), facts)
+        return Outcome(changed, plan_facts(old), plan_facts(new), facts)
 
 
-def shown(plan: JobPlan | None) -> dict[str, t.Any] | None:
+def plan_facts(plan: JobPlan | None) -> dict[str, t.Any] | None:
     """A plan as results and diffs show it: without keys, and without anything that the user chose freely.
 
     What of its decisions is not there in words is in their digest.

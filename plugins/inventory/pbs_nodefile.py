@@ -73,7 +73,7 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
 from ..module_utils.errors import VTorqueError
-from ..module_utils.job.batch import job_snapshot as kept
+from ..module_utils.job.batch import job_snapshot
 from ..module_utils.job.batch.host_match import same_host
 from ..module_utils.job.batch.registry import open_batch, open_node
 from ..module_utils.job.config import policy_file
@@ -131,7 +131,7 @@ class InventoryModule(BaseInventoryPlugin):
         if known is not None:
             return known
         own = start_of(job_id, directory)
-        job = None if own is None else kept.kept(job_id, directory)
+        job = None if own is None else job_snapshot.read_snapshot(job_id, directory)
         if job is None:
             job = open_batch(self._policy()).job(job_id)
         if own not in (None, job.start_count):

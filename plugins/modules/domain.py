@@ -117,7 +117,7 @@ from ..module_utils.node.domain.domain_xml import DomainFacts, parse
 from ..module_utils.wire.messages import name_text
 
 
-def shown(facts: DomainFacts) -> dict[str, t.Any]:
+def domain_facts(facts: DomainFacts) -> dict[str, t.Any]:
     """A domain as results tell of it."""
     return {
         "name": facts.name,
@@ -172,7 +172,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     if running:
         result["differences"] = list(outcome.differences)
     if outcome.after is not None:
-        result["domain"] = shown(outcome.after)
+        result["domain"] = domain_facts(outcome.after)
     if module._diff:
         result["diff"] = sides(name, outcome, running=running)
     return result

@@ -122,7 +122,7 @@ from ..module_utils.node.domain.domain_xml import DomainFacts
 from ..module_utils.wire.messages import name_text
 
 
-def shown(facts: DomainFacts) -> dict[str, t.Any]:
+def domain_facts(facts: DomainFacts) -> dict[str, t.Any]:
     """A domain as the result tells of it."""
     return {**dataclasses.asdict(facts), "job": dataclasses.asdict(facts.mark) if facts.mark else {}, "mark": None}
 
@@ -146,7 +146,7 @@ def main() -> None:
             found = domains.list(ours=module.params["jobs_only"])
     except VTorqueError as error:
         module.fail_json(msg=str(error), fault=error.fault)
-    chosen = [shown(facts) for facts in found if given is None or name == facts.name]
+    chosen = [domain_facts(facts) for facts in found if given is None or name == facts.name]
     module.exit_json(changed=False, domains=[{k: v for k, v in one.items() if k != "mark"} for one in chosen])
 
 

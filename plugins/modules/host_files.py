@@ -175,11 +175,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     # not every text once more
-    told = {"module_args": {"entries": [entry["path"] for entry in module.params["entries"]]}}
+    invocation = {"module_args": {"entries": [entry["path"] for entry in module.params["entries"]]}}
     plain = [{key: entry[key] for key in entry if key not in BEFORE} for entry in module.params["entries"]]
 
-    def run(words: t.Sequence[str]) -> tuple[int, str]:
-        status, out, error = module.run_command(list(words))
+    def run(argv: t.Sequence[str]) -> tuple[int, str]:
+        status, out, error = module.run_command(list(argv))
         return status, out + error
 
     def move(source: str, place: str) -> None:
@@ -190,8 +190,8 @@ def main() -> None:
     try:
         changes = placing.all(Entry(**entry) for entry in plain)
     except PlacingError as error:
-        module.fail_json(msg=str(error), invocation=told)
-    result: dict[str, t.Any] = {"paths": [change.path for change in changes], "invocation": told}
+        module.fail_json(msg=str(error), invocation=invocation)
+    result: dict[str, t.Any] = {"paths": [change.path for change in changes], "invocation": invocation}
     if module._diff:
         result["diff"] = [_diff(change) for change in changes]
     module.exit_json(changed=bool(changes), **result)

@@ -79,16 +79,18 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    told = {"module_args": {"questions": list(module.params["questions"])}}
+    invocation = {"module_args": {"questions": list(module.params["questions"])}}
     answers = {}
     for name, question in module.params["questions"].items():
         if not isinstance(question, dict) or not (question.get("argv") or question.get("program")):
-            module.fail_json(msg=f"{name} is no question: it has neither argv nor a program", invocation=told)
+            module.fail_json(msg=f"{name} is no question: it has neither argv nor a program", invocation=invocation)
         answers[name] = ask(question, pathlib.Path(module.tmpdir), module.params["timeout"])
         if question.get("must") and answers[name]["rc"] != 0:
-            words = answers[name]["stderr"] or answers[name]["stdout"]
-            module.fail_json(msg=f"{name}: status {answers[name]['rc']}: {words}", answers=answers, invocation=told)
-    module.exit_json(changed=False, answers=answers, invocation=told)
+            reason = answers[name]["stderr"] or answers[name]["stdout"]
+            module.fail_json(
+                msg=f"{name}: status {answers[name]['rc']}: {reason}", answers=answers, invocation=invocation
+            )
+    module.exit_json(changed=False, answers=answers, invocation=invocation)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ from ..module_utils.node.pool.images import Image, find, list_images
 from ..module_utils.wire.messages import name_text
 
 
-def shown(name: str, image: Image | VTorqueError) -> dict[str, t.Any]:
+def image_facts(name: str, image: Image | VTorqueError) -> dict[str, t.Any]:
     """An image as the result tells of it."""
     if isinstance(image, VTorqueError):
         return {"name": name, "error": str(image)}
@@ -158,9 +158,9 @@ def main() -> None:
     try:
         name = name_text(module.params["name"])
         if name:
-            images = [shown(name, find(name, pool, owner_uid=owner))]
+            images = [image_facts(name, find(name, pool, owner_uid=owner))]
         else:
-            images = [shown(*entry) for entry in list_images(pool, owner_uid=owner)]
+            images = [image_facts(*entry) for entry in list_images(pool, owner_uid=owner)]
     except VTorqueError as error:
         module.fail_json(msg=str(error), fault=error.fault)
     module.exit_json(changed=False, images=images)

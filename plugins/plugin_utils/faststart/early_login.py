@@ -43,7 +43,7 @@ def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str], policy: Policy)
     if SHELL not in os.environ:
         return
     with contextlib.suppress(OSError, VTorqueError):
-        job = job_snapshot.kept(place.job_id, place.run_dir)
+        job = job_snapshot.read_snapshot(place.job_id, place.run_dir)
         if job is None or not policy.fast_start or not early_ssh.wanted(job, policy):
             return
         guests = all_guests(place, plan)

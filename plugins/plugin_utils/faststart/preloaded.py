@@ -29,19 +29,19 @@ class PreloadedPlayer(Player):
         """Return whether there are settings of an earlier job, which are most probably ours too."""
         return self._process is None and self.settings.is_file()
 
-    def begin(self, told: t.Mapping[str, str] | None = None, inherited: t.Sequence[int] = ()) -> None:
+    def begin(self, variables: t.Mapping[str, str] | None = None, inherited: t.Sequence[int] = ()) -> None:
         """Let it load with the settings of the last job; without any, it is begun later.
 
         Until there is something to play, it has only the time that nobody else wants: what decides when the guests
         begin to boot loads beside it.
 
         Args:
-            told: what it finds in its environment.
+            variables: what it finds in its environment.
             inherited: descriptors that it gets under their numbers.
         """
         with contextlib.suppress(OSError):
             if self.ready_to_begin():
-                self._process = supervised.begin(self._command, {**self._environment(), **(told or {})}, inherited)
+                self._process = supervised.begin(self._command, {**self._environment(), **(variables or {})}, inherited)
                 _schedule(self._process.pid, os.SCHED_IDLE)
 
     @property
@@ -56,17 +56,17 @@ class PreloadedPlayer(Player):
         super().settle(text)
 
     def play(
-        self, arguments: t.Sequence[str], told: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]
+        self, arguments: t.Sequence[str], variables: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]
     ) -> int | None:
         """As every player: by the process that has loaded, where there is one."""
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
-            return super().play(arguments, told, timeout_s=timeout_s, log=log)
+            return super().play(arguments, variables, timeout_s=timeout_s, log=log)
         _schedule(process.pid, os.SCHED_OTHER)
         # the log by way of our own descriptor: a name could lead elsewhere by now
         place = f"/proc/{os.getpid()}/fd/{log.fileno()}"
-        said = json.dumps({"arguments": list(arguments), "environment": dict(told), "log": place})
-        code = supervised.finish(process, timeout_s=timeout_s, stdin=said.encode())
+        order = json.dumps({"arguments": list(arguments), "environment": dict(variables), "log": place})
+        code = supervised.finish(process, timeout_s=timeout_s, stdin=order.encode())
         if code != 0:
             self._tidy(process.pid)
         return code

@@ -69,11 +69,11 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
     if part.do == "absent" and not connection:
         return Checked("", None)
     directory = run_directory(part.job_id, part.start, node.run_dir)
-    snapshot = None if connection else job_snapshot.kept(part.job_id, directory)
+    snapshot = None if connection else job_snapshot.read_snapshot(part.job_id, directory)
     try:
         job = snapshot or open_batch(policy).job(part.job_id)
     except UnknownJob:
-        led_by = superior.kept(node.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
+        led_by = superior.read_name(node.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
         if not led_by:
             raise
         check_host(part.job_id, led_by, connection, SUPERIOR)
@@ -116,7 +116,7 @@ def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str]) ->
         VTorqueError: the caller has no part in such a start here.
     """
     what = f"guest {lost.guest} of job {lost.job_id}, start {lost.start}"
-    job = job_snapshot.kept(lost.job_id, run_directory(lost.job_id, lost.start, node.run_dir))
+    job = job_snapshot.read_snapshot(lost.job_id, run_directory(lost.job_id, lost.start, node.run_dir))
     if job is None or not job.nodes or not same_host(job.nodes[0], node.node_name):
         raise VTorqueError(what, f"{node.node_name} does not lead such a start")
     if not any(same_host(lost.node, host) for host in job.nodes[1:]):

@@ -66,7 +66,7 @@ class Trial:
     asked: bool = True
 
     @property
-    def words(self) -> str:
+    def state_text(self) -> str:
         """How it stands, in words."""
         state = self.job.state if self.job else "?"
         comment = f" ({printable(self.job.comment)[:200]})" if self.job and self.job.comment else ""
@@ -150,11 +150,11 @@ def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, advanc
         if open_trials and time.monotonic() >= end:
             for trial in open_trials:
                 trial.asked = False
-                problem = f"{trial.words}, not over after {timeout_s:.0f} s{silent}"
+                problem = f"{trial.state_text}, not over after {timeout_s:.0f} s{silent}"
                 trial.failure = Finding("ended", BAD, "late", problem, "is a node free for it? --timeout waits longer")
             break
         if open_trials:
-            advance(f"{len(trials) - len(open_trials)} of {len(trials)} are over; {open_trials[0].words}")
+            advance(f"{len(trials) - len(open_trials)} of {len(trials)} are over; {open_trials[0].state_text}")
             pause.wait(POLL_S)
     take_back(trials, batch)
 

@@ -156,7 +156,7 @@ def check_packages(additions: Additions, policy: Policy) -> None:
         )
 
 
-def told(additions: Additions) -> str:
+def describe(additions: Additions) -> str:
     """What is added, in a few words for people."""
     counts = (
         (len(additions.packages), "package"), (len(additions.files), "file"), (len(additions.commands), "command"),

@@ -243,7 +243,7 @@ def _additions(
         return "", []
     path = str(request.values[ADDITIONS])
     try:
-        return metadata.told(metadata.read(content, path, policy, home)), []
+        return metadata.describe(metadata.read(content, path, policy, home)), []
     except metadata.AdditionsErrors as errors:
         name = shown(os.path.basename(path))  # noqa: PTH119
         places = [f"{name}:{fault.line}" if fault.line else name for fault in errors.faults]

@@ -30,7 +30,7 @@ def keep(job: BatchJob, directory: pathlib.Path) -> None:
 
 
 @leaves_nothing
-def kept(job_id: str, directory: pathlib.Path) -> BatchJob | None:
+def read_snapshot(job_id: str, directory: pathlib.Path) -> BatchJob | None:
     """What the server said when this start began.
 
     Args:

@@ -31,7 +31,7 @@ def keep(host: str, directory: pathlib.Path, *, reader_uid: int) -> None:
     files.write(directory / layout.SUPERIOR, json.dumps({"host": host}))
 
 
-def kept(directory: pathlib.Path) -> str:
+def read_name(directory: pathlib.Path) -> str:
     """Who led a start that began here.
 
     Args:

@@ -59,13 +59,13 @@ class Player:
             files.write(self.settings, text)
 
     def play(
-        self, arguments: t.Sequence[str], told: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]
+        self, arguments: t.Sequence[str], variables: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]
     ) -> int | None:
         """Play, and wait for its end.
 
         Args:
             arguments: of ansible-playbook.
-            told: what it finds in its environment.
+            variables: what it finds in its environment.
             timeout_s: seconds.
             log: where its output goes.
 
@@ -76,7 +76,7 @@ class Player:
             OSError: it could not be started.
         """
         command = [*self._command, *((PLAIN,) if self.plain else ()), *arguments]
-        environment = {**self._environment(), **told}
+        environment = {**self._environment(), **variables}
         return supervised.run(command, timeout_s=timeout_s, log=log, environment=environment)[0]
 
     def _environment(self) -> dict[str, str]:

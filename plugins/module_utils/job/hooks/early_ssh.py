@@ -67,11 +67,11 @@ def begin(record: ReadyRecord, directory: pathlib.Path, owner: Owner) -> None:
         # without a writer there is nothing to read, and no end of it, until one was there and is gone (fifo_open of
         # the kernel); and with ssh for a reader too, what it writes waits for the shell
         ways = ((login_fifos.SAID, os.O_RDONLY), (login_fifos.OUT, os.O_RDWR), (login_fifos.ERR, os.O_RDWR))
-        said, out, err = (_fifo(directory / name, way, owner.uid, stack) for name, way in ways)
+        stdin, out, err = (_fifo(directory / name, way, owner.uid, stack) for name, way in ways)
         # the MOM ends a hook with everything of its session
         subprocess.Popen(
             [*become, *ssh_command.ssh(record, directory, ["batch", token])], env=ssh_command.environment(), cwd="/",
-            start_new_session=True, stdin=said, stdout=out, stderr=err,
+            start_new_session=True, stdin=stdin, stdout=out, stderr=err,
         )  # fmt: skip
     files.write(directory / layout.EARLY, json.dumps({"token": token}), reader_uid=owner.uid)
 

@@ -165,7 +165,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
     if not (start.directory / layout.READY).exists() or (start.directory / layout.LOST).exists():
         return
     try:
-        job = job_snapshot.kept(start.job_id, start.directory)
+        job = job_snapshot.read_snapshot(start.job_id, start.directory)
         script = user_script.asked(job, user_script.EPILOGUE)
     except VTorqueError as error:
         playbook.note(log, f"{user_script.EPILOGUE}: {error}")
@@ -222,7 +222,7 @@ def _tidy_record(start: Start, log: t.IO[bytes]) -> None:
 def _add_job(known: dict[str, t.Any], start: Start) -> None:
     """The job's name and request, as the server told them to the prologue."""
     with contextlib.suppress(OSError, VTorqueError):
-        if job := job_snapshot.kept(start.job_id, start.directory):
+        if job := job_snapshot.read_snapshot(start.job_id, start.directory):
             known["name"] = job.name
             if vm_job := vm_job_of(job):
                 known["request"] = {key: written(value) for key, value in sorted(vm_job.request.values.items())}
@@ -242,9 +242,9 @@ def _add_use(known: dict[str, t.Any], start: Start) -> None:
 
 def _add_consoles(start: Start, uid: int | None) -> None:
     """Beside the record the ends of other nodes' consoles; those of this one are there, and longer."""
-    for told in sorted(start.directory.glob(layout.StepFile.CONSOLES.pattern)):
+    for console_file in sorted(start.directory.glob(layout.StepFile.CONSOLES.pattern)):
         with contextlib.suppress(OSError, VTorqueError):
-            for one in files.read_json(told).get("consoles", ()):
+            for one in files.read_json(console_file).get("consoles", ()):
                 console = form.from_dict(GuestConsole, one)
                 path = start.record_directory / f"{console.name}{layout.CONSOLE_END}"
                 if not path.exists():
@@ -279,10 +279,10 @@ def run_sister(call: HookCall, places: Places) -> None:
 def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
     part = NodePart.removal(start.job_id, start.number, os.uname().nodename, SISTER_REMOVAL_S)
     # in memory: anybody may fill /tmp
-    with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as said:
-        said.write(json.dumps(form.to_dict(part)).encode())
-        said.seek(0)
+    with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as stdin:
+        stdin.write(json.dumps(form.to_dict(part)).encode())
+        stdin.seek(0)
         subprocess.Popen(
             [*start.places.node, END_LEFT, user, start.job_id, str(start.number)],
-            env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True, stdin=said, stdout=log, stderr=log,
+            env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True, stdin=stdin, stdout=log, stderr=log,
         )  # fmt: skip

@@ -23,7 +23,7 @@ PREFIX = "vtorque: "
 
 @contextlib.contextmanager
 @leaves_nothing
-def shown(log: t.IO[bytes], wanted: bool, target: int = 2) -> t.Iterator[None]:
+def follow_log(log: t.IO[bytes], wanted: bool, target: int = 2) -> t.Iterator[None]:
     """While it is open, the log is shown, if that is wanted and can be done: nothing else depends on it.
 
     Args:
@@ -91,5 +91,5 @@ class ShownLog:
 
     def _show(self, data: bytes) -> None:
         for line in self._lines.feed(data):
-            if words := printable(line.decode("utf-8", "replace")).rstrip():
-                write_all(self._target, f"{PREFIX}{words}\n".encode(errors="replace"))
+            if text := printable(line.decode("utf-8", "replace")).rstrip():
+                write_all(self._target, f"{PREFIX}{text}\n".encode(errors="replace"))

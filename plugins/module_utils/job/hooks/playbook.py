@@ -117,9 +117,9 @@ def play(
         None when all went well, else what failed.
     """
     begin = os.fstat(log.fileno()).st_size
-    told = {"VTORQUE_DEADLINE": f"{until:.3f}"}
+    variables = {"VTORQUE_DEADLINE": f"{until:.3f}"}
     if shell is not None:
-        told["VTORQUE_SHELL"] = str(shell)
+        variables["VTORQUE_SHELL"] = str(shell)
     player = player or Player(start.places.ansible, start.places.run_dir, plain=plain)
     arguments = (
         "-i",
@@ -128,7 +128,7 @@ def play(
         *(("-vv",) if detail else ()),
     )
     try:
-        code = player.play(arguments, told, timeout_s=until + PLAYBOOK_SLACK_S - time.monotonic(), log=log)
+        code = player.play(arguments, variables, timeout_s=until + PLAYBOOK_SLACK_S - time.monotonic(), log=log)
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:
@@ -191,10 +191,10 @@ def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) 
         None when nothing is left, else what failed.
     """
     part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - 1))
-    said = json.dumps(form.to_dict(part)).encode()
+    stdin = json.dumps(form.to_dict(part)).encode()
     what = f"not everything of job {start.job_id} was removed from {node}"
     try:
-        code, out = supervised.run(start.places.node, timeout_s=timeout_s, log=log, stdin=said, capture=True)
+        code, out = supervised.run(start.places.node, timeout_s=timeout_s, log=log, stdin=stdin, capture=True)
     except OSError as error:
         return VTorqueError(what, f"vtorque-node was not run: {error}")
     note(log, f"vtorque-node: {out.decode(errors='replace').strip()}")

@@ -34,7 +34,7 @@ from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_
 from ..verdict.enforce import Enforced, enforce, message, outcome
 from . import playbook, user_script
 from .ansible_process import Player
-from .live_log import shown
+from .live_log import follow_log
 from .start import Places, Start
 
 FORMER = (
@@ -167,7 +167,7 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
     patience_s = max(SERVER_LEAST_S, min(SERVER_PATIENCE_S, left_s)) if call.marked else SERVER_UNMARKED_S
     deadline = Deadline.after(patience_s)
     batch = open_batch(policy, timeout_s=SERVER_CALL_S, deadline=deadline)
-    asked, told = 0, None
+    asked, last_error = 0, None
     while True:
         asked += 1
         try:
@@ -175,12 +175,12 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
         except UnknownJob:
             raise
         except SiteFault as error:
-            if told is None or not deadline.passed:  # one that was cut off by our end says less than those before
-                told = error
+            if last_error is None or not deadline.passed:  # one that was cut off by our end says less than those before
+                last_error = error
             pause_s = PAUSES_S[min(asked, len(PAUSES_S)) - 1]
             if not call.marked or deadline.left_s() <= pause_s:
                 often = f"; asked {asked} times in {patience_s:.0f} s" if asked > 1 else ""
-                raise SiteFault(told.what, f"{told.why}{often}", told.hint) from error
+                raise SiteFault(last_error.what, f"{last_error.why}{often}", last_error.hint) from error
             time.sleep(pause_s)  # nothing tells when a server answers again
 
 
@@ -202,7 +202,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         job_snapshot.keep(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
     show, debug = _log_wishes(case)
-    with start.open_log(_uid(call)) as log, shown(log, show):
+    with start.open_log(_uid(call)) as log, follow_log(log, show):
         playbook.prepare(start, nodefile if nodefile and nodefile.exists() else None, policy, case.player)
         ends = clock.since_epoch(case.until)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
@@ -274,14 +274,14 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
     _write_down(case, error, verdict, enforced, lines)
     if unwritten is not None and enforced.action == Action.REFUSE:
         raise unwritten
-    told = () if enforced.action == Action.REFUSE else message(error, verdict, lines)
+    message_lines = () if enforced.action == Action.REFUSE else message(error, verdict, lines)
     what = f"job {case.call.job_id}, start {case.start.number}: {enforced.action}: {error}; {'; '.join(lines)}"
     loud = enforced.action == Action.HOLD or enforced.offline or enforced.failed or verdict.grave
     brake = (verdict.action, enforced.action) == (Action.HOLD, Action.REFUSE) and bool(
         array_brake.array_of(case.call.job_id)
     )
     alarm = what if loud else ""
-    return Ending(enforced.action != Action.REFUSE, told, alarm, verdict.grave or bool(enforced.failed), brake)
+    return Ending(enforced.action != Action.REFUSE, message_lines, alarm, verdict.grave or bool(enforced.failed), brake)
 
 
 def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:
@@ -324,9 +324,9 @@ def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | Non
     Returns:
         None, or why it could not be left: without any record too, the shell runs nothing.
     """
-    start, words = case.start, (error.what, error.why, error.hint)
+    start, reasons = case.start, (error.what, error.why, error.hint)
     lines = (*lines, *advice(error, os.uname().nodename))
-    refusal = RefusalRecord(case.call.job_id, start.number, error.fault, *words, lines)
+    refusal = RefusalRecord(case.call.job_id, start.number, error.fault, *reasons, lines)
     try:
         files.make_directory(start.directory)
         for name in (*layout.SHELL_FILES, layout.VERDICT):

@@ -39,16 +39,16 @@ def read(key: str, path: str, digest: str, owner: Owner, *, limit: int, become: 
         *(_become(owner) if become is None else become),
         DD, f"if={path}", "iflag=nonblock,fullblock", f"bs={limit + 1}", "count=1", "status=none",
     ]  # fmt: skip
-    with os.fdopen(os.memfd_create("said"), "w+b") as said:
-        status, content = supervised.run(command, timeout_s=USER_FILE_READ_S, log=said, capture=True)
-        said.seek(0)
-        words = said.read(WORDS).decode(errors="replace").strip()
+    with os.fdopen(os.memfd_create("said"), "w+b") as answer_file:
+        status, content = supervised.run(command, timeout_s=USER_FILE_READ_S, log=answer_file, capture=True)
+        answer_file.seek(0)
+        answer = answer_file.read(WORDS).decode(errors="replace").strip()
     if status is None:
         raise SiteFault(
             what, f"could not be read in {USER_FILE_READ_S:.0f} s", "does the file server answer on this node?"
         )
     if status != 0:
-        raise UserFault(what, f"cannot be read on this node: {shown(words.rpartition(': ')[2], WORDS)}")
+        raise UserFault(what, f"cannot be read on this node: {shown(answer.rpartition(': ')[2], WORDS)}")
     if attached_file.digest(content) != digest:
         raise UserFault(what, "was changed after the job was submitted", "submit it again")
     return content

@@ -113,10 +113,10 @@ def run(
             raise VTorqueError("no time is left for it", "prologue_timeout, or Torque's $prologalarm, is too short")
         playbook.note(log, f"{script.key} {printable(script.path)}: begins, for {timeout_s:.0f} s at most")
         code, word = _ask(script, job, start, policy, timeout_s)
-        words, fault = _judge(script, code, word, timeout_s)
+        reason, fault = _judge(script, code, word, timeout_s)
     except (VTorqueError, OSError) as error:
-        words, fault = "not run", VTorqueError(f"{script.key} {printable(script.path)} was not run", str(error))
-    ended = Ended(words, round(time.monotonic() - began, 3), fault)
+        reason, fault = "not run", VTorqueError(f"{script.key} {printable(script.path)} was not run", str(error))
+    ended = Ended(reason, round(time.monotonic() - began, 3), fault)
     playbook.note(log, f"{script.key}: {fault or ended.words}")
     at = round(clock.since_epoch(began), 3)
     data = {"path": script.path, "ended": ended.words, "began": at, "seconds": ended.seconds}

@@ -21,7 +21,7 @@ ASK_S = 3.0
 SERVER_NAME = "server_name"
 
 
-def words(named: str, policy: Policy) -> str:
+def describe(named: str, policy: Policy) -> str:
     """What to say of a job of which there is no record here.
 
     Args:

@@ -40,14 +40,14 @@ def read(script: bytes, arguments: bytes = b"") -> tuple[str, ...]:
     if len(commands) != 1:
         why = f"{len(commands) or 'no'} commands: a job in OSv is one program, and there is no shell for more"
         raise UserFault("the job's script", why, HINT)
-    words = (*_words(commands[0]), *_words(more))
-    if not words[0].startswith("/"):
-        raise UserFault("the job's script", f"{words[0][:80]!a} is not the path of a program in the image", HINT)
-    for word in words:
+    argv = (*_words(commands[0]), *_words(more))
+    if not argv[0].startswith("/"):
+        raise UserFault("the job's script", f"{argv[0][:80]!a} is not the path of a program in the image", HINT)
+    for word in argv:
         if "\0" in word or ("$" in word and not VARIABLE.fullmatch(word)):
             why = f"{word[:80]!a}: in OSv a $ begins the name of a variable that ends the word"
             raise UserFault("the job's script", why, HINT)
-    return words
+    return argv
 
 
 def _words(line: str) -> list[str]:

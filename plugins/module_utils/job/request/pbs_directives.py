@@ -111,8 +111,8 @@ def read(data: bytes, name: str, prefix: bytes = PREFIX) -> Script:
                 _number, start, line = lines[index]
                 places = [*more, *range(start, start + len(line))]
                 index += 1
-            words = tuple(_words(data, places))
-            directives.append(Directive(number, words, Arguments.read([word.text for word in words])))
+            split_words = tuple(_words(data, places))
+            directives.append(Directive(number, split_words, Arguments.read([word.text for word in split_words])))
         elif _is_command(line, text):
             break
     return Script(data, name, tuple(directives))

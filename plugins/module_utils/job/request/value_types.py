@@ -81,19 +81,19 @@ def shown(value: object, limit: int = 80) -> str:
     return printable(text)
 
 
-def nearest(word: str, words: t.Iterable[str]) -> str:
+def nearest(word: str, candidates: t.Iterable[str]) -> str:
     """The sentence that names the valid word which was probably meant, or "".
 
     Args:
         word: as it was typed.
-        words: the valid ones.
+        candidates: the valid ones.
 
     Returns:
         `; did you mean x?`, or "".
     """
     import difflib  # only wanted when something is wrong
 
-    found = difflib.get_close_matches(word[:64].lower(), list(words), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word[:64].lower(), list(candidates), n=1, cutoff=0.6)
     return f"; did you mean {found[0]}?" if found else ""
 
 
@@ -130,15 +130,15 @@ def boolean(*, zero_is_on: bool = False) -> Kind:
         A kind that reads a bool.
     """
     allowed = "true or false (yes, no, enabled, disabled" + (", 0 for on, 1 for off)" if zero_is_on else ")")
-    words = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
+    meanings = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
     if zero_is_on:
-        words |= {"0": True, "1": False}
+        meanings |= {"0": True, "1": False}
 
     def read(value: object) -> bool:
         if isinstance(value, bool):
             return value
         try:
-            return words[str(value).lower()]
+            return meanings[str(value).lower()]
         except KeyError:
             raise BadValue(allowed) from None
 
@@ -232,21 +232,21 @@ def size_mib(low: int, high: int) -> Kind:
     return Kind(read, allowed, "size")
 
 
-def choice(*words: str) -> Kind:
+def choice(*choices: str) -> Kind:
     """One of some words, in any case; small letters come out.
 
     Args:
-        words: the valid ones, in small letters.
+        choices: the valid ones, in small letters.
 
     Returns:
         A kind that reads one of them.
     """
-    allowed = ", ".join(words[:-1]) + (f" or {words[-1]}" if len(words) > 1 else words[-1])
+    allowed = ", ".join(choices[:-1]) + (f" or {choices[-1]}" if len(choices) > 1 else choices[-1])
 
     def read(value: object) -> str:
         word = str(value).lower()
-        if word not in words:
-            raise BadValue(allowed + nearest(word, words))
+        if word not in choices:
+            raise BadValue(allowed + nearest(word, choices))
         return word
 
     return Kind(read, allowed)

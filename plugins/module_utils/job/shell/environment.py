@@ -79,7 +79,7 @@ def limits_here() -> bytes:
     A name is the letter of a POSIX shell's `ulimit`, or where shells do not agree on one, prlimit(1)'s word.
     """
 
-    def shown(value: int, unit: int) -> str:
+    def limit_text(value: int, unit: int) -> str:
         return "unlimited" if value == resource.RLIM_INFINITY else str(value // unit)
 
     units = {
@@ -101,7 +101,7 @@ def limits_here() -> bytes:
     options = []
     for name, (which, unit) in units.items():
         soft, hard = resource.getrlimit(which)
-        options.append(f"{name}={shown(soft, unit)}:{shown(hard, unit)}")
+        options.append(f"{name}={limit_text(soft, unit)}:{limit_text(hard, unit)}")
     return " ".join(options).encode()
 
 

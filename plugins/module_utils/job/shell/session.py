@@ -170,7 +170,7 @@ class Conversation:
             for fd in (*streams, wakeup, self._watch.fileno()):
                 if fd >= 0:
                     self._selector.register(fd, selectors.EVENT_READ)
-            os.set_blocking(over.said, False)
+            os.set_blocking(over.stdin, False)
             self._listen(streams, wakeup)
         return not self._silent or self._lost is not None
 
@@ -189,7 +189,7 @@ class Conversation:
                     self._look()
                 elif fd == wakeup:
                     self._pass_on(os.read(wakeup, 4096))
-                elif fd == self._line.said:
+                elif fd == self._line.stdin:
                     self._say()
                 elif not self._hear(fd, streams[fd]):
                     self._selector.unregister(fd)
@@ -237,19 +237,19 @@ class Conversation:
         """Wait until what there is to say is taken; an early line may have ended, until the far end has spoken."""
         wanted = bool(self._said) and (not self._silent or self._begun())
         if wanted and not self._offered and not self._broken:
-            self._selector.register(self._line.said, selectors.EVENT_WRITE)
+            self._selector.register(self._line.stdin, selectors.EVENT_WRITE)
         elif self._offered and not wanted:  # nothing to say now; the line stays open
-            self._selector.unregister(self._line.said)
+            self._selector.unregister(self._line.stdin)
         self._offered = wanted and not self._broken
 
     def _say(self) -> None:
         try:
-            sent = os.write(self._line.said, self._said[: 1 << 16])
+            sent = os.write(self._line.stdin, self._said[: 1 << 16])
         except BlockingIOError:
             return
         except BrokenPipeError:  # ssh is gone: its output says so
             self._broken = True
-            self._selector.unregister(self._line.said)
+            self._selector.unregister(self._line.stdin)
             self._offered = False
             return
         self._silent = False

@@ -34,7 +34,7 @@ class Line(t.Protocol):
 
     token: str
     early: bool
-    said: int
+    stdin: int
     out: int
     err: int
 
@@ -63,7 +63,7 @@ class OwnLine:
         )  # fmt: skip
         streams = (self._process.stdin, self._process.stdout, self._process.stderr)
         self._streams = tuple(t.cast("t.IO[bytes]", stream) for stream in streams)
-        self.said, self.out, self.err = (stream.fileno() for stream in self._streams)
+        self.stdin, self.out, self.err = (stream.fileno() for stream in self._streams)
 
     def kill(self) -> None:
         """See `Line`."""
@@ -86,10 +86,10 @@ class EarlyLine:
 
     early = True
 
-    def __init__(self, directory: pathlib.Path, token: str, said: int, out: int, err: int) -> None:
+    def __init__(self, directory: pathlib.Path, token: str, stdin: int, out: int, err: int) -> None:
         self._directory = directory
         self.token = token
-        self.said, self.out, self.err = said, out, err
+        self.stdin, self.out, self.err = stdin, out, err
 
     def kill(self) -> None:
         """See `Line`."""
@@ -98,7 +98,7 @@ class EarlyLine:
 
     def close(self) -> None:
         """See `Line`."""
-        os.close(self.said)
+        os.close(self.stdin)
         if not self._ends(Deadline.after(END_S)):
             self.kill()
         os.close(self.out)

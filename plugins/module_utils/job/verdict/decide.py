@@ -142,10 +142,10 @@ def gather(errors: t.Mapping[str, VTorqueError], *, superior: str = "", made: t.
 
 def _of_itself(node: str, error: VTorqueError, made: t.Collection[str]) -> VTorqueError:
     """The error as far as this node can prove it."""
-    words = error.what, error.why, error.hint
+    parts = error.what, error.why, error.hint
     if isinstance(error, NodeFault):
         own = not error.node or same_host(error.node, node)
-        return NodeFault(*words, cause=error.cause if own else "", node=node)
+        return NodeFault(*parts, cause=error.cause if own else "", node=node)
     if isinstance(error, ImageFault) and made:
         return VTorqueError(error.what, error.why, f"{', '.join(sorted(made)[:TOLD_NODES])} booted it all the same")
     return error
@@ -164,17 +164,17 @@ def _weight(error: VTorqueError) -> int:
 
 def _alike(errors: t.Mapping[str, VTorqueError], made: t.Collection[str]) -> ImageFault | None:
     """The same image, the same end, on node after node in one start: no node's fault, nor the site's."""
-    told = [error for error in errors.values() if not error.what.endswith(CANCELLED)]
-    guests = [error for error in told if isinstance(error, GuestFault)]
-    if made or len(guests) < 2 or len(guests) < len(told) or len({error.symptom for error in guests}) > 1:
+    own_errors = [error for error in errors.values() if not error.what.endswith(CANCELLED)]
+    guests = [error for error in own_errors if isinstance(error, GuestFault)]
+    if made or len(guests) < 2 or len(guests) < len(own_errors) or len({error.symptom for error in guests}) > 1:
         return None
     what = f"the image boots on no node: the guests of {len(guests)} nodes failed alike ({guests[0].symptom})"
     return ImageFault(what, f"{guests[0].what}: {guests[0].why}".removesuffix(": "), guests[0].hint)
 
 
 def _short(error: VTorqueError, node: str) -> str:
-    words = f"{error.what}: {error.why}".removesuffix(": ").removeprefix(f"{node}: ")
-    return words if len(words) <= TOLD_LENGTH else f"{words[: TOLD_LENGTH - 3]}..."
+    text = f"{error.what}: {error.why}".removesuffix(": ").removeprefix(f"{node}: ")
+    return text if len(text) <= TOLD_LENGTH else f"{text[: TOLD_LENGTH - 3]}..."
 
 
 @leaves_nothing
@@ -208,8 +208,8 @@ def decide(
         What is to be done; nothing is done yet.
     """
     if refused >= ARRAY_BRAKE and may_be_braked(error, job):
-        words = f"{node} has turned {refused} members of this array away within a minute: it shall not eat the others"
-        return Verdict(error.fault, Action.HOLD, words=(words,), grave=True)
+        reason = f"{node} has turned {refused} members of this array away within a minute: it shall not eat the others"
+        return Verdict(error.fault, Action.HOLD, words=(reason,), grave=True)
     if job is None:
         return Verdict(error.fault, Action.REFUSE)
     of = policy.node_fault_retries
@@ -273,18 +273,18 @@ def _blame(
         return _Blame(stays=True, words=(f"{name} is not set offline: the batch server does not tell of its nodes",))
     found = [one for one in nodes if one.name == name] or [one for one in nodes if same_host(one.name, name)]
     if len(found) != 1:
-        words = f"{name} is not set offline: the batch server knows {len(found) or 'no'} nodes of that name"
-        return _Blame(stays=True, words=(words,))
+        reason = f"{name} is not set offline: the batch server knows {len(found) or 'no'} nodes of that name"
+        return _Blame(stays=True, words=(reason,))
     (bad,) = found
     ours = bad.note.startswith(NOTE_PREFIX)
     if bad.offline:
         whose = f"by vTorque ({bad.note})" if ours else "by an administrator"
         return _Blame(words=(f"{bad.name} is offline already, {whose}",))
     if bad.note and not ours:
-        words = f"{bad.name} is not set offline: it carries a note of an administrator ({bad.note[:80]})"
-        return _Blame(stays=True, words=(words,), grave=True)
-    if kept := _brake(bad, nodes, policy):
-        return _Blame(stays=True, words=(f"{bad.name} is not set offline: {kept}",), grave=True)
+        reason = f"{bad.name} is not set offline: it carries a note of an administrator ({bad.note[:80]})"
+        return _Blame(stays=True, words=(reason,), grave=True)
+    if braked := _brake(bad, nodes, policy):
+        return _Blame(stays=True, words=(f"{bad.name} is not set offline: {braked}",), grave=True)
     return _Blame(bad.name, note_of(error, bad.name, job.job_id))
 
 
@@ -319,6 +319,6 @@ def note_of(error: NodeFault, node: str, job_id: str) -> str:
         `vtorque: <cause>: <words> (job <id>)`, of at most `NOTE_LENGTH` characters.
     """
     what = f"{error.what}: {error.why}".removesuffix(": ").removeprefix(f"{node}: ")
-    words = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+=@\[\]-]", " ", what).split())
+    text = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+=@\[\]-]", " ", what).split())
     begin, end = f"{NOTE_PREFIX}{error.cause}: ", f" (job {job_id})"
-    return f"{begin}{words[: NOTE_LENGTH - len(begin) - len(end)].rstrip()}{end}"
+    return f"{begin}{text[: NOTE_LENGTH - len(begin) - len(end)].rstrip()}{end}"

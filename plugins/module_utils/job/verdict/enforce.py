@@ -120,5 +120,5 @@ def message(error: VTorqueError, verdict: Verdict, lines: tuple[str, ...]) -> tu
     first, rest = f"{error.what}: {error.why}", [error.hint]
     if not error.why or len(first) > ONE_LINE:
         first, rest = error.what, [error.why, error.hint]
-    told = [f"vtorque: this job did not run: {first}{tries}", *(f"  {line}" for line in (*rest, *lines) if line)]
-    return tuple(map(printable, told))
+    text_lines = [f"vtorque: this job did not run: {first}{tries}", *(f"  {line}" for line in (*rest, *lines) if line)]
+    return tuple(map(printable, text_lines))

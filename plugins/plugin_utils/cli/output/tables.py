@@ -12,7 +12,7 @@ from ....module_utils.job.request.value_types import written
 Row = dict[str, t.Any]
 
 
-def shown(value: object) -> str:
+def cell_text(value: object) -> str:
     """A value as a cell shows it; `-` for none.
 
     Args:
@@ -36,7 +36,7 @@ def table(rows: t.Sequence[Row]) -> None:
         print("none")
         return
     columns = [column for column in rows[0] if any(row[column] not in ("", None) for row in rows)]
-    lines = [columns, *([shown(row[column]) for column in columns] for row in rows)]
+    lines = [columns, *([cell_text(row[column]) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in lines) + 2 for i in range(len(columns))]
     for line in lines:
         print("".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -136,7 +136,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
 
 def _where(named: str, load: t.Callable[[], Policy]) -> str:
     policy, _broken = load_usable(load)
-    return location.words(named, policy)
+    return location.describe(named, policy)
 
 
 def _list(call: argparse.Namespace, place: pathlib.Path) -> None:

@@ -125,7 +125,10 @@ WAYS = {
         "plugin_utils.bridge.exclusive_note",
     ),
     "playbook": ("action.job_plan", "action.job_guests", "action.job_record", "inventory.pbs_nodefile"),
-    "shell": ("plugin_utils.cli.vtorque_shell", "module_utils.job.batch.torque.job_shell", "module_utils.job.shell.osv_session"),
+    "shell": (
+        "plugin_utils.cli.vtorque_shell", "module_utils.job.batch.torque.job_shell",
+        "module_utils.job.shell.osv_session",
+    ),
     "others": ("plugin_utils.cli.vsub", "plugin_utils.cli.vtorque_record", "plugin_utils.cli.user_script"),
 }  # fmt: skip
 """Programs of a job's start and end, by what they import on their way."""

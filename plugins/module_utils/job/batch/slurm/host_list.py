@@ -87,8 +87,8 @@ def _hosts(text: str, item: str, room: int) -> t.Iterator[str]:
         choices.append([f"{n:0{width}d}" for first, last, width in spans for n in range(first, last + 1)])
     if room < 1:
         raise _unreadable(text, f"it names more than {MAX_HOSTS} hosts")
-    for words in itertools.product(*choices):
-        host = "".join(words)
+    for parts_of_name in itertools.product(*choices):
+        host = "".join(parts_of_name)
         if not re.fullmatch(HOST_NAME, host):
             raise _unreadable(text, f"{printable(host[:80])} is no host's name")
         yield host

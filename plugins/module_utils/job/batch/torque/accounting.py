@@ -65,11 +65,11 @@ def past_job(
         raise UnknownJob(what, f"the batch server does not know it, and {torque_home / PLACE} does not tell of it")
     if len(texts) > MOST_STARTS:
         raise SiteFault(what, f"{torque_home / PLACE} tells of more than {MOST_STARTS} starts")
-    told = [_read(what, text) for text in texts]
-    if len({user for user, _nodes in told}) != 1:
+    parsed = [_read(what, text) for text in texts]
+    if len({user for user, _nodes in parsed}) != 1:
         raise SiteFault(what, f"{torque_home / PLACE} tells of several users")
-    user, nodes = told[start - 1]  # 0: the last
-    return PastJob(job_id, user, nodes, len(told))
+    user, nodes = parsed[start - 1]  # 0: the last
+    return PastJob(job_id, user, nodes, len(parsed))
 
 
 def _files(home: pathlib.Path, days: int, today: datetime.date | None) -> t.Sequence[pathlib.Path]:

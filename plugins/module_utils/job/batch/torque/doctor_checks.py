@@ -59,12 +59,12 @@ def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = ""
         return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}", INSTALL)
     stray = others(mom_priv)
     if stray:
-        words = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
-        return Finding("hooks", WARN, OK, words, "keep it elsewhere")
+        problem = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
+        return Finding("hooks", WARN, OK, problem, "keep it elsewhere")
     foreign = [name for name in HOOKS if expected and _words(mom_priv / name) != expected.split()]
     if foreign:
-        words = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
-        return Finding("hooks", WARN, "other", words, INSTALL)
+        problem = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
+        return Finding("hooks", WARN, "other", problem, INSTALL)
     return Finding("hooks")
 
 
@@ -123,26 +123,26 @@ def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = ""
         preface: text that its commands write before their answers, or "".
     """
     try:
-        said = batch.server()
+        server = batch.server()
     except SiteFault as error:
         return Finding("server", WARN, "?", f"it does not tell how it is set: {error}", "is qmgr on this host?")
-    lacking = [node for node in nodes if not lets_root((*said.operators, *said.managers), node)]
+    lacking = [node for node in nodes if not lets_root((*server.operators, *server.managers), node)]
     if lacking:
-        words = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
-        return Finding("server", BAD, BAD, words, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
-    if not said.query_other_jobs:
-        words = "query_other_jobs is not True: nodes and users may not see jobs"
-        return Finding("server", BAD, BAD, words, "qmgr -c 's s query_other_jobs = True'")
-    managers = [node for node in nodes if lets_root(said.managers, node)]
+        problem = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
+        return Finding("server", BAD, BAD, problem, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
+    if not server.query_other_jobs:
+        problem = "query_other_jobs is not True: nodes and users may not see jobs"
+        return Finding("server", BAD, BAD, problem, "qmgr -c 's s query_other_jobs = True'")
+    managers = [node for node in nodes if lets_root(server.managers, node)]
     if managers:
-        words = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
-        return Finding("server", WARN, OK, words, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
-    if not said.down_on_error:
-        words = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
-        return Finding("server", WARN, OK, words, "qmgr -c 's s down_on_error = True'")
+        problem = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
+        return Finding("server", WARN, OK, problem, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
+    if not server.down_on_error:
+        problem = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
+        return Finding("server", WARN, OK, problem, "qmgr -c 's s down_on_error = True'")
     if preface:
-        words = f"its commands write text before their answers, which is not read: {preface}"
-        return Finding("server", WARN, OK, words, "let their wrapper write that to standard error")
+        problem = f"its commands write text before their answers, which is not read: {preface}"
+        return Finding("server", WARN, OK, problem, "let their wrapper write that to standard error")
     return Finding("server")
 
 

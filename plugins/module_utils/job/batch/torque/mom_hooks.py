@@ -41,17 +41,17 @@ class Places:
 
     Attributes:
         mom_priv: Torque's directory of the MOM.
-        kept: where the site's own hooks are kept, and run from.
+        chained_dir: where the site's own hooks are kept, and run from.
         owner_uid: whose everything must be.
     """
 
     mom_priv: pathlib.Path
-    kept: pathlib.Path
+    chained_dir: pathlib.Path
     owner_uid: int = 0
 
     def link(self, name: str) -> pathlib.Path:
         """Where a link of the site's is kept as it was."""
-        return self.kept / LINKS / name
+        return self.chained_dir / LINKS / name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,17 +97,17 @@ def present(places: Places, text: bytes, *, check: bool = False) -> Outcome:
     _check_hooks(places, to_keep)
     for name in HOOKS:
         path = places.mom_priv / name
-        kept = _kept_words(places, name)
+        before_words = _chained_words(places, name)
         if name in to_keep:
-            kept = kept or _content_words(path)
-        after[name] = f"{ours}; the site's is kept: {kept}" if kept else ours
+            before_words = before_words or _content_words(path)
+        after[name] = f"{ours}; the site's is kept: {before_words}" if before_words else ours
     outcome = Outcome(before, after, others(places.mom_priv))
     if outcome.changed:
         _check_idle(places.mom_priv)
     if check or not outcome.changed:
         return outcome
-    with _told(places.kept):
-        _make_directory(places.kept, places.owner_uid)
+    with _told(places.chained_dir):
+        _make_directory(places.chained_dir, places.owner_uid)
         for name in to_keep:
             _keep(places, name)
         for name in HOOKS:
@@ -129,7 +129,7 @@ def absent(places: Places, *, check: bool = False) -> Outcome:
     Raises:
         SiteFault: a job is on the node, or a directory is not as it must be; nothing was changed then.
     """
-    if not os.path.lexists(places.mom_priv) and not any(_kept_words(places, name) for name in HOOKS):
+    if not os.path.lexists(places.mom_priv) and not any(_chained_words(places, name) for name in HOOKS):
         return Outcome({}, {}, ())
     _check_directory(places.mom_priv, places.owner_uid)
     before = {name: _words(places, name) for name in HOOKS}
@@ -137,14 +137,14 @@ def absent(places: Places, *, check: bool = False) -> Outcome:
     left: list[str] = []
     for name in HOOKS:
         path = places.mom_priv / name
-        kept = _kept_words(places, name)
+        before_words = _chained_words(places, name)
         if is_ours(path) or not os.path.lexists(path):
-            after[name] = kept or "missing"
+            after[name] = before_words or "missing"
         else:
             after[name] = now = _content_words(path)
-            if kept not in ("", now):
+            if before_words not in ("", now):
                 left.append(name)
-                after[name] += f"; the site's is kept: {kept}"
+                after[name] += f"; the site's is kept: {before_words}"
     outcome = Outcome(before, after, others(places.mom_priv), tuple(left))
     if outcome.changed:
         _check_idle(places.mom_priv)
@@ -155,7 +155,7 @@ def absent(places: Places, *, check: bool = False) -> Outcome:
             if name not in left:
                 _put_back(places, name)
         _flush(places.mom_priv)
-        for directory in (places.kept / LINKS, places.kept):
+        for directory in (places.chained_dir / LINKS, places.chained_dir):
             with contextlib.suppress(OSError):
                 directory.rmdir()  # what is in it is not ours to remove
     return outcome
@@ -231,9 +231,9 @@ def _check_hook(places: Places, name: str) -> None:
     What Torque itself would not run, we shall not either.
     """
     path = places.mom_priv / name
-    kept = places.kept / name
-    if os.path.lexists(kept) and _as_found(places, name) != _content_words(path):
-        raise SiteFault(f"{path}", f"is another hook than {kept}, which was kept before", "remove one of them")
+    chained = places.chained_dir / name
+    if os.path.lexists(chained) and _as_found(places, name) != _content_words(path):
+        raise SiteFault(f"{path}", f"is another hook than {chained}, which was kept before", "remove one of them")
     try:
         facts = path.stat()
     except OSError:
@@ -247,17 +247,17 @@ def _check_hook(places: Places, name: str) -> None:
 
 
 def _keep(places: Places, name: str) -> None:
-    path, kept = places.mom_priv / name, places.kept / name
-    if os.path.lexists(kept):
+    path, chained = places.mom_priv / name, places.chained_dir / name
+    if os.path.lexists(chained):
         return  # an earlier run got this far
     if not path.is_symlink():
-        _copy(path, kept)
+        _copy(path, chained)
         return
-    _make_directory(places.kept / LINKS, places.owner_uid)
+    _make_directory(places.chained_dir / LINKS, places.owner_uid)
     _relink(places.link(name), os.fspath(path.readlink()))
     # where it leads, seen from another directory; a hook that is ours now is called where it is kept: else ours would
     # call itself for ever
-    _relink(kept, _hook_behind(path, places.mom_priv) or os.fspath(places.mom_priv / path.readlink()))
+    _relink(chained, _hook_behind(path, places.mom_priv) or os.fspath(places.mom_priv / path.readlink()))
 
 
 def _hook_behind(path: pathlib.Path, mom_priv: pathlib.Path) -> str:
@@ -274,40 +274,40 @@ def _hook_behind(path: pathlib.Path, mom_priv: pathlib.Path) -> str:
 
 
 def _put_back(places: Places, name: str) -> None:
-    path, kept, link = places.mom_priv / name, places.kept / name, places.link(name)
+    path, chained, link = places.mom_priv / name, places.chained_dir / name, places.link(name)
     if is_ours(path) or not os.path.lexists(path):
-        if kept.is_symlink():
+        if chained.is_symlink():
             was_link = link.is_symlink()  # else it is one that the site made since
-            _relink(path, os.fspath(link.readlink() if was_link else places.kept / kept.readlink()))
-        elif os.path.lexists(kept):
-            _copy(kept, path)
+            _relink(path, os.fspath(link.readlink() if was_link else places.chained_dir / chained.readlink()))
+        elif os.path.lexists(chained):
+            _copy(chained, path)
         else:
             path.unlink(missing_ok=True)
     _flush(places.mom_priv)
-    for done in (kept, link):
+    for done in (chained, link):
         done.unlink(missing_ok=True)
 
 
 def _words(places: Places, name: str) -> str:
     path = places.mom_priv / name
-    kept = _kept_words(places, name)
+    chained = _chained_words(places, name)
     if is_ours(path):
         facts = path.stat()
         # a hook that is not root's, or may be changed by others, is put anew
         whose = "" if facts.st_uid == places.owner_uid else f" of {facts.st_uid}"
-        words = f"vTorque's{whose}, {stat.S_IMODE(facts.st_mode):04o}, {_digest(path.read_bytes())}"
+        description = f"vTorque's{whose}, {stat.S_IMODE(facts.st_mode):04o}, {_digest(path.read_bytes())}"
     else:
-        words = _content_words(path)
-    return f"{words}; the site's is kept: {kept}" if kept else words
+        description = _content_words(path)
+    return f"{description}; the site's is kept: {chained}" if chained else description
 
 
-def _kept_words(places: Places, name: str) -> str:
-    return _as_found(places, name) if os.path.lexists(places.kept / name) else ""
+def _chained_words(places: Places, name: str) -> str:
+    return _as_found(places, name) if os.path.lexists(places.chained_dir / name) else ""
 
 
 def _as_found(places: Places, name: str) -> str:
-    as_link = (places.kept / name).is_symlink() and places.link(name).is_symlink()
-    return _content_words(places.link(name) if as_link else places.kept / name)
+    as_link = (places.chained_dir / name).is_symlink() and places.link(name).is_symlink()
+    return _content_words(places.link(name) if as_link else places.chained_dir / name)
 
 
 def _content_words(path: pathlib.Path) -> str:

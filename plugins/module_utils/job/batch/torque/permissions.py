@@ -53,7 +53,7 @@ class Tools(t.NamedTuple):
     timeout_s: float = TIMEOUT_S
 
 
-def run(tools: Tools, name: str, *words: str) -> tuple[int, str, str]:
+def run(tools: Tools, name: str, *arguments: str) -> tuple[int, str, str]:
     """Status, output and complaint of a command, which has an end.
 
     Raises:
@@ -62,16 +62,16 @@ def run(tools: Tools, name: str, *words: str) -> tuple[int, str, str]:
     program = tools.place / name
     try:
         done = subprocess.run(
-            [str(program), *words], capture_output=True, text=True, errors="replace", timeout=tools.timeout_s,
+            [str(program), *arguments], capture_output=True, text=True, errors="replace", timeout=tools.timeout_s,
             stdin=subprocess.DEVNULL, check=False, env=ENVIRONMENT,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise Silent(f"{program} {' '.join(words)}: no answer in {tools.timeout_s:.0f} s") from None
+        raise Silent(f"{program} {' '.join(arguments)}: no answer in {tools.timeout_s:.0f} s") from None
     except OSError as error:
         raise Failed(f"{program}: {error.strerror}") from error
     complaint = " ".join(done.stderr.split())[:300]
     if done.returncode == SERVER_GONE:
-        raise Silent(f"{program} {' '.join(words)}: {complaint or 'the batch server cannot be reached'}")
+        raise Silent(f"{program} {' '.join(arguments)}: {complaint or 'the batch server cannot be reached'}")
     return done.returncode, done.stdout, complaint
 
 
@@ -92,8 +92,8 @@ def try_qstat(tools: Tools, _node: str) -> None:
     """
     status, _output, complaint = run(tools, "qstat", "-f", NO_JOB)
     if "unknown job" not in complaint.lower():
-        said = complaint or f"nothing (status {status})"
-        raise Failed(f"qstat -f of a job that is not there should say so, and says: {said}")
+        answer = complaint or f"nothing (status {status})"
+        raise Failed(f"qstat -f of a job that is not there should say so, and says: {answer}")
 
 
 def names_of(tools: Tools, *nodes: str) -> list[str]:
@@ -134,8 +134,8 @@ def try_note(tools: Tools, node: str) -> None:
     demand_node(tools, node)
     _status, _output, complaint = run(tools, "pbsnodes", "-N", "", NO_NODE)
     if "unknown node" not in complaint.lower():
-        said = complaint or "nothing"
-        raise Failed(f"pbsnodes -N: {said} (qmgr -c 's s operators += root@{node}' on the front end)")
+        answer = complaint or "nothing"
+        raise Failed(f"pbsnodes -N: {answer} (qmgr -c 's s operators += root@{node}' on the front end)")
 
 
 def try_hold(tools: Tools, _node: str) -> None:
@@ -168,17 +168,17 @@ def server_words(tools: Tools, node: str) -> list[str]:
         return []
     if status:
         return []
-    words = []
+    lines = []
     settings = server_settings(output)
     for value in (value for name, value in settings if name == "managers"):
         user, _at, host = value.partition("@")
         if user == "root" and short(host) == short(node):
-            words.append(f"root@{node} is a manager of the batch server: an operator is enough, and less dangerous")
+            lines.append(f"root@{node} is a manager of the batch server: an operator is enough, and less dangerous")
     if ("query_other_jobs", "True") not in settings:
-        words.append(
+        lines.append(
             "query_other_jobs is not True: qmgr -c 's s query_other_jobs = True' lets nodes and users see jobs"
         )
-    return words
+    return lines
 
 
 def main() -> None:
@@ -194,8 +194,8 @@ def found() -> dict[str, list[str]]:
     node = socket.gethostname()
     absent = missing(tools)
     if absent:
-        words = f"{', '.join(absent)} of Torque not in {tools.place}: vtorque_pbs_qsub_on_nodes must name its qsub"
-        return {"faults": [words], "words": []}
+        problem = f"{', '.join(absent)} of Torque not in {tools.place}: vtorque_pbs_qsub_on_nodes must name its qsub"
+        return {"faults": [problem], "words": []}
     faults = []
     for _name, attempt in ATTEMPTS:
         try:

@@ -13,7 +13,7 @@ from .....module_utils.errors import VTorqueError
 from .....module_utils.node.pool import images
 from .....module_utils.text import format_disk_bytes, printable
 from ...output.json_output import tell
-from ...output.tables import Row, shown, table
+from ...output.tables import Row, cell_text, table
 from .image_facts import facts, moment
 
 
@@ -34,7 +34,7 @@ def show_image(call: argparse.Namespace, pool: pathlib.Path, used: t.Mapping[str
         tell(call, found)
         return 0
     for name, value in {**found, "last_use": moment(found["last_use"], "%Y-%m-%d %H:%M")}.items():
-        print(f"{name:<14} {printable(shown(value))}")
+        print(f"{name:<14} {printable(cell_text(value))}")
     return 0
 
 

@@ -66,7 +66,7 @@ def test_what_is_allowed_is_read_in_its_order() -> None:
     assert base64.b64decode(settings_.content) == b'threads = 4\nname = "it\'s"\n'
     assert found.files[1] == AddedFile("/scratch/input.bin", "644", "AAEC")
     assert found.commands == (Command('echo "$HOME" >/tmp/seen'), Command("mkdir -p '/tmp/a b'"))
-    assert metadata.told(found) == "2 packages, 2 files, 2 commands"
+    assert metadata.describe(found) == "2 packages, 2 files, 2 commands"
     wire = json.loads(json.dumps(form.to_dict(found)))
     assert form.from_dict(Additions, wire) == found
 

@@ -27,7 +27,7 @@ def log(tmp_path: pathlib.Path) -> t.Iterator[t.IO[bytes]]:
 
 def test_lines_of_whoever_writes_them_are_shown_while_it_is_written(log: t.IO[bytes]) -> None:
     reading, writing = os.pipe()
-    with live_log.shown(log, True, writing), os.fdopen(reading, "rb") as seen:
+    with live_log.follow_log(log, True, writing), os.fdopen(reading, "rb") as seen:
         log.write(b"ours\n")
         assert seen.readline() == b"vtorque: ours\n"
         subprocess.run(["echo", "a program's\x1b[2J"], stdout=log, check=True)
@@ -40,7 +40,7 @@ def test_lines_of_whoever_writes_them_are_shown_while_it_is_written(log: t.IO[by
 
 def test_the_last_words_are_shown_too(log: t.IO[bytes], tmp_path: pathlib.Path) -> None:
     with (tmp_path / "shown").open("wb", buffering=0) as target:
-        with live_log.shown(log, True, target.fileno()):
+        with live_log.follow_log(log, True, target.fileno()):
             log.write(b"x" * 10_000 + b"\nlast")
         log.write(b"later\n")
     lines = (tmp_path / "shown").read_text().splitlines()
@@ -48,7 +48,7 @@ def test_the_last_words_are_shown_too(log: t.IO[bytes], tmp_path: pathlib.Path) 
 
 
 def test_nothing_is_shown_that_is_not_wanted(log: t.IO[bytes], tmp_path: pathlib.Path) -> None:
-    with (tmp_path / "shown").open("wb") as target, live_log.shown(log, False, target.fileno()):
+    with (tmp_path / "shown").open("wb") as target, live_log.follow_log(log, False, target.fileno()):
         log.write(b"line\n")
     assert (tmp_path / "shown").read_bytes() == b""
 
@@ -56,7 +56,7 @@ def test_nothing_is_shown_that_is_not_wanted(log: t.IO[bytes], tmp_path: pathlib
 def test_a_reader_who_does_not_read_holds_nobody_up(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_log, "LIVE_LOG_END_S", 0.01)
     reading, writing = os.pipe()
-    with live_log.shown(log, True, writing):
+    with live_log.follow_log(log, True, writing):
         for _line in range(100):
             log.write(b"x" * 4000 + b"\n")  # more than a pipe holds
     assert os.fstat(log.fileno()).st_size > 100 * 4000
@@ -67,7 +67,7 @@ def test_a_reader_who_went_away_is_no_fault(log: t.IO[bytes]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     before = os.fstat(log.fileno()).st_size
-    with live_log.shown(log, True, writing):
+    with live_log.follow_log(log, True, writing):
         log.write(b"line\n")
     os.close(writing)
     assert os.fstat(log.fileno()).st_size == before + len(b"line\n")
@@ -79,6 +79,6 @@ def test_what_cannot_be_shown_is_not(log: t.IO[bytes], monkeypatch: pytest.Monke
 
     monkeypatch.setattr(inotify_simple, "INotify", fails)
     before = os.fstat(log.fileno()).st_size
-    with live_log.shown(log, True):
+    with live_log.follow_log(log, True):
         log.write(b"line\n")
     assert os.fstat(log.fileno()).st_size == before + len(b"line\n")

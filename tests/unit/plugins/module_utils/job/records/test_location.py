@@ -61,32 +61,32 @@ def test_server_says_where_the_record_is(
     site: Site, named: str, state: str, hosts: str, request_: str, words: str
 ) -> None:
     site.job(state, hosts, request_)
-    assert location.words(named, site.policy).startswith(words)
+    assert location.describe(named, site.policy).startswith(words)
 
 
 def test_site_whose_records_stay_on_nodes(site: Site) -> None:
     told = dataclasses.replace(site.policy, record_host=None)
     site.job("C")
-    assert location.words("11", told) == "its record is on t2"
+    assert location.describe("11", told) == "its record is on t2"
     site.job("R")
-    assert location.words("11", told) == "it runs, and its record is on t2"
+    assert location.describe("11", told) == "it runs, and its record is on t2"
 
 
 def test_host_that_gets_no_records_names_both_that_may_have_it(site: Site) -> None:
     told = dataclasses.replace(site.policy, record_host="another-front-end")
     site.job("C")
-    assert location.words("11", told) == "its record is on t2, and on another-front-end once that has got it"
+    assert location.describe("11", told) == "its record is on t2, and on another-front-end once that has got it"
 
 
 def test_what_nobody_knows_is_not_said(site: Site) -> None:
-    assert location.words("11", site.policy) == ""  # no qstat
+    assert location.describe("11", site.policy) == ""  # no qstat
     site.job("C")
     for named in ("12", "11.other", "72[]"):
-        assert location.words(named, site.policy) == ""
+        assert location.describe(named, site.policy) == ""
     (site.place / "server_name").unlink()
-    assert location.words("11", site.policy) == ""
+    assert location.describe("11", site.policy) == ""
     (site.place / "server_name").write_bytes(b"\xff")
-    assert location.words("11", site.policy) == ""
+    assert location.describe("11", site.policy) == ""
 
 
 def test_show_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,9 @@ def test_one_that_lives_is_taken(tmp_path: pathlib.Path, ends: list[int]) -> Non
     early = ssh_stream.take(tmp_path)
     assert early is not None
     assert early.token == "0123"
-    os.write(early.said, b"word")
+    os.write(early.stdin, b"word")
     assert os.read(ends[0], 10) == b"word"
-    for fd in (early.said, early.out, early.err):
+    for fd in (early.stdin, early.out, early.err):
         os.close(fd)
 
 

@@ -100,20 +100,20 @@ def test_all_comes_back_as_it_was(places: Places, times: int) -> None:
         mom_hooks.present(places, NEWER)
         assert mom_hooks.absent(places).changed
         assert tree(places.mom_priv.parent) == was
-        assert not places.kept.exists()
+        assert not places.chained_dir.exists()
         assert not mom_hooks.absent(places).changed
 
 
 def test_the_site_s_hooks_can_be_run_from_where_they_are_kept(places: Places) -> None:
     furnish(places)
     mom_hooks.present(places, TEXT)
-    assert (places.kept / "prologue").read_text() == "#!/bin/sh\necho the site\n"
-    assert stat.S_IMODE((places.kept / "prologue").stat().st_mode) == 0o544
-    assert (places.kept / "epilogue").read_text() == "#!/bin/sh\necho shared\n"
+    assert (places.chained_dir / "prologue").read_text() == "#!/bin/sh\necho the site\n"
+    assert stat.S_IMODE((places.chained_dir / "prologue").stat().st_mode) == 0o544
+    assert (places.chained_dir / "epilogue").read_text() == "#!/bin/sh\necho shared\n"
     # a link to what is ours now would run in a circle
-    assert (places.kept / "prologue.parallel").read_text() == "#!/bin/sh\necho the site\n"
-    assert not (places.kept / "epilogue.parallel").exists()
-    assert not (places.kept / "prologue.user").exists()
+    assert (places.chained_dir / "prologue.parallel").read_text() == "#!/bin/sh\necho the site\n"
+    assert not (places.chained_dir / "epilogue.parallel").exists()
+    assert not (places.chained_dir / "prologue.user").exists()
     assert (places.mom_priv / "prologue.user").exists()
 
 
@@ -126,7 +126,7 @@ def test_links_by_way_of_a_hook_that_is_a_link_itself_do_not_come_back_to_us(pla
     was = tree(places.mom_priv.parent)
     mom_hooks.present(places, TEXT)
     assert (places.mom_priv / "epilogue").read_bytes() == TEXT
-    assert (places.kept / "epilogue.parallel").read_text() == "#!/bin/sh\necho shared\n"
+    assert (places.chained_dir / "epilogue.parallel").read_text() == "#!/bin/sh\necho shared\n"
     mom_hooks.absent(places)
     assert tree(places.mom_priv.parent) == was
 
@@ -135,7 +135,7 @@ def test_a_newer_one_of_ours_is_not_taken_for_the_site_s(places: Places) -> None
     mom_hooks.present(places, TEXT)
     assert mom_hooks.present(places, NEWER).changed
     assert (places.mom_priv / "prologue").read_bytes() == NEWER
-    assert list(places.kept.iterdir()) == []
+    assert list(places.chained_dir.iterdir()) == []
 
 
 def test_wrong_modes_of_ours_are_mended(places: Places) -> None:
@@ -170,9 +170,9 @@ def test_a_run_that_ended_between_keeping_and_putting_is_finished(
 def test_a_hook_that_was_changed_where_it_is_kept_comes_back_changed(places: Places) -> None:
     furnish(places)
     mom_hooks.present(places, TEXT)
-    (places.kept / "prologue").write_text("#!/bin/sh\necho newer\n")
-    (places.kept / "epilogue").unlink()
-    hook(places.kept / "epilogue", "#!/bin/sh\necho no link any more\n")
+    (places.chained_dir / "prologue").write_text("#!/bin/sh\necho newer\n")
+    (places.chained_dir / "epilogue").unlink()
+    hook(places.chained_dir / "epilogue", "#!/bin/sh\necho no link any more\n")
     mom_hooks.absent(places)
     assert (places.mom_priv / "prologue").read_text() == "#!/bin/sh\necho newer\n"
     assert (places.mom_priv / "epilogue").read_text() == "#!/bin/sh\necho no link any more\n"
@@ -189,7 +189,7 @@ def test_a_hook_that_the_site_put_over_ours_stays(places: Places) -> None:
     outcome = mom_hooks.absent(places)
     assert outcome.left == ("prologue",)
     assert (places.mom_priv / "prologue").read_text() == "#!/bin/sh\necho another\n"
-    assert (places.kept / "prologue").read_text() == "#!/bin/sh\necho the site\n"
+    assert (places.chained_dir / "prologue").read_text() == "#!/bin/sh\necho the site\n"
 
 
 @pytest.mark.parametrize("job", ["4711.head.SC", "72-1.head.JB", "9.head.TK"])
@@ -248,9 +248,9 @@ def test_a_directory_that_others_may_write_or_that_is_a_link_is_refused(places: 
     link = places.mom_priv.with_name("link")
     link.symlink_to("mom_priv")
     with pytest.raises(SiteFault, match="is a link to mom_priv"):
-        mom_hooks.present(Places(link, places.kept, places.owner_uid), TEXT)
+        mom_hooks.present(Places(link, places.chained_dir, places.owner_uid), TEXT)
     with pytest.raises(SiteFault, match="no MOM of Torque is here"):
-        mom_hooks.present(Places(places.kept, places.kept, places.owner_uid), TEXT)
+        mom_hooks.present(Places(places.chained_dir, places.chained_dir, places.owner_uid), TEXT)
 
 
 def test_strays_are_named_and_left(places: Places) -> None:
