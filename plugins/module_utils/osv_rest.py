@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """OSv's REST API, as far as a job needs it (OSv: modules/httpserver-api/api-doc/listings, api/{app,env}.cc).
 
-What answers is a guest, in which its user does what he likes: an answer is bounded in time and size, its form is
+What answers is a guest, in which its user does what they like: an answer is bounded in time and size, its form is
 strict, and a redirection is no answer.
 """
 

@@ -54,7 +54,7 @@ options:
     type: path
   config:
     description:
-      - The site's configuration, which says what comes before the user's first login in his guests.
+      - The site's configuration, which says what comes before the user's first login in their guests.
       - The nodes read their own, each for itself.
     type: path
     default: /etc/vtorque/vtorque.yml

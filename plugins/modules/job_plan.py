@@ -16,7 +16,7 @@ description:
   - Asks the batch system for a job, checks its request against the site's policy, and writes the plan of its guests as
     C(plan.json) into O(run_dir), which only root can read.
   - A plan of the same start that decides the same stays, with its keys. All that a plan decides counts, such as a disk
-    of the user's or what he adds to his guests; the keys, which are made anew for each plan, do not.
+    of the user's or what they add to their guests; the keys, which are made anew for each plan, do not.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
   - mikelangelo.vtorque.attributes.job

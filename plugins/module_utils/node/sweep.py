@@ -5,8 +5,8 @@
 
 Whether a start lives is the batch system's word, which is handed in: this wing knows none.  Nobody's word alone is
 enough: a server that was restored knows no job at all.  What somebody is making, what has a job's shell, and what the
-MOM has files of stays, and the rest must be found over twice.  Who only watches guests (he shares the lock) protects
-nothing: he outlives his job when its epilogue is lost, and hears the tombstone.
+MOM has files of stays, and the rest must be found over twice.  Who only watches guests (they share the lock) protects
+nothing: they outlive their job when its epilogue is lost, and hear the tombstone.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _holders(place: pathlib.Path, facts: os.stat_result) -> list[int]:
 def _holds(pid: int, place: pathlib.Path, facts: os.stat_result) -> bool:
     """Return whether this is an ssh of a user's that reads from the FIFO, or what becomes one.
 
-    What he runs with root's rights is not ended for him, whatever he gives it to read.  Of nothing else that others
+    What they run with root's rights is not ended for them, whatever they give it to read.  Of nothing else that others
     have open the facts are asked, which a file system that is away or hostile may never tell.
     """
     process = PROC / str(pid)

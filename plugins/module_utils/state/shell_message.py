@@ -24,7 +24,7 @@ LIMIT = 2000
 
 
 def offer(directory: pathlib.Path, uid: int) -> None:
-    """Let a user say his line.
+    """Let a user say their line.
 
     Args:
         directory: the run directory of the start.

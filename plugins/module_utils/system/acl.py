@@ -27,7 +27,7 @@ def let_use(fd: int, uid: int) -> None:
     """Let one more user read and write, as `let_read`.
 
     Args:
-        fd: of what is no file with a content, which he could fill the disk with.
+        fd: of what is no file with a content, which they could fill the disk with.
         uid: who may.
 
     Raises:

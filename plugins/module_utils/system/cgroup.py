@@ -4,7 +4,7 @@
 """Out of the cgroups of a job: what root does for it must not live by its limits, nor end with it.
 
 A MOM that makes cgroups puts itself into the job's before it runs a prologue: root's hook would live under the user's
-`mem=` and on his cores, its worker would be killed with the job, and a prologue that ran out of memory is a success
+`mem=` and on their cores, its worker would be killed with the job, and a prologue that ran out of memory is a success
 for Torque.  The hook goes to `vtorque`, beside the MOM's `torque`; without systemd's help, which costs a talk over
 D-Bus, and knows nothing of what the MOM has made.  What a hook leaves behind to work for others than the job goes
 to the root of each hierarchy.

@@ -25,7 +25,7 @@ HALF = re.compile(r"\..+\.([0-9]+)")
 def make_directory(path: pathlib.Path, mode: int = 0o711) -> None:
     """Make a directory of root's, and those above it that are missing, whatever the umask is.
 
-    It is never open to more than its mode, not for a moment: who opened it then would keep what he had.
+    It is never open to more than its mode, not for a moment: who opened it then would keep what they had.
     Torque runs `prologue` with umask 0077 (torque.md), and the job's owner must pass through.
 
     Args:

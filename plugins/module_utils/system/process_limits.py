@@ -26,7 +26,7 @@ def step_back(niceness: int) -> None:
 
     Args:
         niceness: 1 to 19. The session's is set only by the process that leads it: an administrator who fills a cache
-            by hand does not send all of his login back.
+            by hand does not send all of their login back.
     """
     os.nice(niceness)
     if os.getsid(0) != os.getpid():

@@ -40,7 +40,7 @@ def hear_again() -> None:
 
 def raise_when_told() -> None:
     """From now on the first such signal raises `Told`, and later ones do nothing: undoing is not interrupted."""
-    signal.set_wakeup_fd(-1)  # a parent's, who would take our signals for his own
+    signal.set_wakeup_fd(-1)  # a parent's, who would take our signals for their own
     for number in ENDING:
         signal.signal(number, _raise)
 

@@ -32,7 +32,7 @@ from ...module_utils.wire.messages import Additions
 class PlanInputs:
     """All that a plan is made of, but for keys, which are new in each.
 
-    What a user adds to his guests is in the job, whose request holds the digest of the file.
+    What a user adds to their guests is in the job, whose request holds the digest of the file.
 
     Attributes:
         job: the batch server's word: with the request and the nodes.
@@ -138,7 +138,7 @@ def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path 
 
 
 def additions_of(job: BatchJob, policy: parameters.Policy) -> Additions:
-    """What the job's user adds to his guests, read again as himself and checked again.
+    """What the job's user adds to their guests, read again as themselves and checked again.
 
     Args:
         job: the batch server's word.

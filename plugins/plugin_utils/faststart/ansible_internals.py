@@ -104,7 +104,7 @@ def list_no_plugins() -> None:
     """Leave out what `PlaybookExecutor.run` loads only to have every plugin's settings at hand: a play gets its own.
 
     Reaches `ansible.plugins.loader`: each of `LOADERS` has a method `all`, which `PlaybookExecutor.run` calls with
-    `class_only=True` alone.  Whoever calls it in another way gets what he asked for.
+    `class_only=True` alone.  Whoever calls it in another way gets what they asked for.
 
     Raises:
         AnsibleChanged: there is no such loader or method.

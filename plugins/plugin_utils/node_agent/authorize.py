@@ -148,7 +148,7 @@ def check_job(part: NodePart, job: BatchJob) -> None:
         known = pwd.getpwnam(owner.user)
     except KeyError:
         raise UserFault(what, f"user {owner.user} is not known on this node") from None
-    # `qsub -W group_list=` lets a job run under another of the user's groups than his first
+    # `qsub -W group_list=` lets a job run under another of the user's groups than their first
     member_of = os.getgrouplist(owner.user, known.pw_gid)
     if known.pw_uid != owner.uid or owner.gid not in member_of:
         raise VTorqueError(

@@ -70,7 +70,7 @@ def ready_guest(plan: JobPlan, node: str, facts: GuestFacts) -> records.ReadyGue
 
 
 def write_access(place: JobPlace, plan: JobPlan, guests: list[tuple[str, GuestFacts]]) -> None:
-    """Write the way to the guests, for the job's user alone: his key, and theirs.
+    """Write the way to the guests, for the job's user alone: their key, and theirs.
 
     Args:
         place: the start of the job.

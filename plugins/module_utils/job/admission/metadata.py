@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user adds to his guests (`-vm metadata=`): the few keys of cloud-config that need no root, read strictly.
+"""What a user adds to their guests (`-vm metadata=`): the few keys of cloud-config that need no root, read strictly.
 
 The same reading for the user at submission and for root when the job starts.  Everything that passes is valid
 cloud-config by cloud-init's own schema.

@@ -135,7 +135,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
 
 
 def _default(key: str, policy: Policy) -> Value | None:
-    """What a request gets that does not say it; a file is the user's to read, so vsub has put it into his request."""
+    """What a request gets that does not say it; a file is the user's to read, so vsub has put it into their request."""
     return None if key in SITE_FILES else t.cast("Value | None", getattr(policy, DEFAULT_OF[key]))
 
 

@@ -85,7 +85,7 @@ class HookCall:
 
     @property
     def uid(self) -> int | None:
-        """The user's, as this node knows him; None when it does not."""
+        """The user's, as this node knows them; None when it does not."""
         try:
             return pwd.getpwnam(self.user).pw_uid
         except KeyError:

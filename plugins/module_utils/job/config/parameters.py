@@ -344,7 +344,7 @@ DEFAULT_OF: dict[str, str] = {
 """For each key of a request the parameter that holds the site's default."""
 
 SITE_FILES = ("disk", "metadata", "vm_prologue", "vm_epilogue")
-"""Keys whose default names a file, which only its user reads: vsub puts it into the request as if he had said it."""
+"""Keys whose default names a file, which only its user reads: vsub puts it into the request as if they had said it."""
 
 BOUNDS_OF: dict[str, tuple[str, str]] = {
     "ram": ("ram_min", "ram_max"),

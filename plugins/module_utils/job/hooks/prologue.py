@@ -52,7 +52,7 @@ class Ending:
     Attributes:
         requeue: Torque is to end this start and queue the job again, held or not; all that makes that safe was read
             back, or follows from the number of this start.
-        message: what the owner is to read in the job's error file; the job's shell tells him the rest.
+        message: what the owner is to read in the job's error file; the job's shell tells them the rest.
         alarm: what an administrator is to hear of it, or "".
         grave: now.
         brake: the job ends although it should have been held, and others of its array would follow it within seconds.
@@ -224,7 +224,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
 def _anothers(case: _Case) -> VTorqueError | None:
     """Return whether the MOM runs this job as somebody else than the server says.
 
-    His home would be in the other's guest.
+    Their home would be in the other's guest.
     """
     if case.job is None or case.job.euser in ("", case.call.user):
         return None

@@ -162,7 +162,7 @@ def _ask(
 
 
 def _become(job: BatchJob) -> list[str]:
-    """The call that becomes the job's user, with his groups, and with the job's own group first."""
+    """The call that becomes the job's user, with their groups, and with the job's own group first."""
     from ..plan.job_plan import owner_of  # with it come keys and more, which few jobs need here
 
     owner = owner_of(job.euser, job.egroup)
@@ -180,7 +180,7 @@ def _environment(job: BatchJob) -> dict[str, str]:
 def _judge(
     script: UserScript, code: int | None, word: t.Mapping[str, t.Any], timeout_s: float
 ) -> tuple[str, VTorqueError | None]:
-    """What the child's word means; it is the user's, so that it can only speak against his own job."""
+    """What the child's word means; it is the user's, so that it can only speak against their own job."""
     what = f"{script.key} {printable(script.path)}"
     if code is None:
         return "not done in time", UserFault(what, f"was not done in {timeout_s:.0f} s", _last(word))

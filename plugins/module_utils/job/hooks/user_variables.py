@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the user gave his job by `-v` and `-V`, for his scripts that hooks start, which have no environment of the job.
+"""What the user gave the job by `-v` and `-V`, for the scripts that hooks start, which have no environment of the job.
 
-The batch server tells Variable_List to the job's owner, from whichever host he asks, and not to an operator: so it is
+The batch server tells Variable_List to the job's owner, from whichever host they ask, and not to an operator: so it is
 the process that has become the user who asks.
 """
 

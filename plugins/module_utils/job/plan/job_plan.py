@@ -182,7 +182,7 @@ def make_plan(
         node_file: content of the file by which the batch system tells the job its nodes; None: there is none.
         timeout_s: seconds that a node has to answer, from the reading of its part.
         find_owner: from the names of user and group to the owner; `owner_of` unless a test says otherwise.
-        additions: the user's own to his guests, checked against the policy (`metadata.py`).
+        additions: the user's own to their guests, checked against the policy (`metadata.py`).
         inputs: the digest of all that it is made of, by which it is taken over; "": nobody will.
 
     Returns:
@@ -326,17 +326,17 @@ def _owner_name(job: BatchJob) -> str:
 
 
 def owner_of(user: str, group: str = "") -> Owner:
-    """The user as this node knows him.
+    """The user as this node knows them.
 
     Args:
-        user: his name, as the batch server says it.
-        group: the group as which the job runs (`-W group_list=`), or "" for his primary one.
+        user: their name, as the batch server says it.
+        group: the group as which the job runs (`-W group_list=`), or "" for their primary one.
 
     Returns:
-        His ids, groups, home and shell, each of a usable form.
+        Their ids, groups, home and shell, each of a usable form.
 
     Raises:
-        UserFault: he is root, or not a member of the group.
+        UserFault: they are root, or not a member of the group.
         SiteFault: this node does not know the user or the group, or its directory tells nonsense.
     """
     if not re.fullmatch(USER_NAME, user):

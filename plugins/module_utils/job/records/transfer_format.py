@@ -12,7 +12,7 @@ ended.  What comes is a node's word: its form is strict, its size bounded, and n
 rsync 3.5 under `rrsync -wo` takes from a hostile node a file of 3 GiB, a link to /etc/shadow by the name of the record,
 and two thousand files more: its sender names files and bounds, and it speaks before the server was asked.  It would
 need a directory of its own and the same checks behind it, and takes 140 ms for what is packed and read here in 0.06 ms.
-Torque returns files as the job's user, who could write his own record; after a failed prologue it returns none.  This
+Torque returns files as the job's user, who could write their own record; after a failed prologue it returns none.  This
 form goes when the batch system carries files of root's.
 """
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file of the user's own that goes to his guest: a path and a digest say which, whoever reads it.
+"""A file of the user's own that goes to their guest: a path and a digest say which, whoever reads it.
 
 Only processes of the user's own uid read it: at submission, and again when the job starts.
 """

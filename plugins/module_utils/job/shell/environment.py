@@ -28,7 +28,7 @@ class JobStart:
         directory: where it starts; empty for the user's home.
         umask: as the batch system set it.
         limits: of resources, as `limits_here` writes them; empty: the guest's own.
-        shell: the user's own `-S`; empty for his login shell.
+        shell: the user's own `-S`; empty for their login shell.
         script: where the script lies, on the node as in the guest; empty when there is none.
         line: what the batch system writes to the standard input of the shell.
         command: `qsub -I -x`: what the shell is to run; else empty.

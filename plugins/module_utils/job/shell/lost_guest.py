@@ -38,7 +38,7 @@ class GuestLost(VTorqueError):
 class LostWatch:
     """Hears when a guest of this start is lost; a context manager.
 
-    The directory is closed to the job's user, so it is the ready record that is watched: root touches it when he has
+    The directory is closed to the job's user, so it is the ready record that is watched: root touches it when it has
     written the other.  Without a watch (a user may have only so many) the word is still found when the connection
     breaks.
 

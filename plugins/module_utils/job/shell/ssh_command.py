@@ -20,7 +20,7 @@ SETPRIV = "/usr/bin/setpriv"
 
 
 def environment(term: str = "", display: str = "") -> dict[str, str]:
-    """What ssh itself runs in: nothing of the user's, but for the kind of his terminal and his display."""
+    """What ssh itself runs in: nothing of the user's, but for the kind of their terminal and their display."""
     clean = dict(USER_TOOL_ENVIRONMENT)
     if term:
         clean["TERM"] = term

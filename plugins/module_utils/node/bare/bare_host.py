@@ -190,7 +190,7 @@ def _write_keys(owner: Owner, settings: NodeSettings, deadline: Deadline) -> Non
 
 
 def _wanted(settings: NodeSettings) -> list[tuple[Owner, list[str]]]:
-    """Each user who is to get in, and his lines."""
+    """Each user who is to get in, and their lines."""
     found: dict[str, tuple[Owner, list[str]]] = {}
     for directory in entries(settings.bare_dir):
         owner, line = owner_of(directory), _content(directory / AUTHORIZED)

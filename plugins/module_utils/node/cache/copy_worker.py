@@ -32,7 +32,7 @@ Log = t.Callable[[str], None]
 def work_off(settings: NodeSettings, log: Log, *, verify: t.Sequence[str] = ()) -> tuple[str, ...]:
     """Do everything that is wanted, the oldest first, until nothing is.
 
-    Whoever works already is waited for: what is wanted now may have come too late for him.
+    Whoever works already is waited for: what is wanted now may have come too late for them.
 
     Args:
         settings: this node's own word.

@@ -132,7 +132,7 @@ def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
 
 
 def _needed(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:
-    """What each guest stands on: kind and image, once; an own image of the user's is looked at by him alone."""
+    """What each guest stands on: kind and image, once; an own image of the user's is looked at by them alone."""
     return sorted({(spec.fs_type, spec.image) for spec in specs if not spec.own_image})
 
 

@@ -29,8 +29,8 @@ class DomainSpec:
         virtiofs: tag and socket of each directory that a virtiofsd of ours shares.
         plan9: tag and directory of each that qemu itself shares, read-only.
         cores: those of the node on which every thread of qemu's stays (`1-3,8`); "": all.
-        data: socket at which a process of the user's serves his own disk.
-        served: socket at which one serves his own image; None: `image` is a file of the site's.
+        data: socket at which a process of the user's serves their own disk.
+        served: socket at which one serves their own image; None: `image` is a file of the site's.
         template: which of the domains it is (`GuestKind.domain`).
     """
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The node speaks with the root of its guests: over a virtio channel, without a network and without a login.
 
-The guest's side is `templates/guest/agent.sh`.  Whoever is root in the guest writes there what he likes, so what is
+The guest's side is `templates/guest/agent.sh`.  Whoever is root in the guest writes there what they like, so what is
 heard is bounded and believed in nothing but that this guest said it.
 """
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A user's own disk in his guest: mounted on /data before the job, and given back whole after it.
+"""A user's own disk in their guest: mounted on /data before the job, and given back whole after it.
 
 The guest's side is `templates/guest/data.sh`.
 """

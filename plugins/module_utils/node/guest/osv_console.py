@@ -16,7 +16,7 @@ from ..state.settings import NodeSettings
 
 
 def hand_over(guest: GuestFile, job_id: str, start: int, settings: NodeSettings) -> None:
-    """Let the job's user, and nobody else but root and qemu, connect to the console of his guest.
+    """Let the job's user, and nobody else but root and qemu, connect to the console of their guest.
 
     The socket lies where other guests have their channel, in a directory of root's; the start's run directory gets a
     link to it, by which the shell finds it.

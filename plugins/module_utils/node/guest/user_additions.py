@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user adds to his guests is made in them: packages by their root, then files and commands by himself.
+"""What a user adds to their guests is made in them: packages by their root, then files and commands by themselves.
 
 It came to the guest in its seed; this is the word to begin.  The guest's side is `templates/guest/additions.sh`.
 """

@@ -84,7 +84,7 @@ class Held:
             return False
         fd, self._fd = self._fd, -1
         word = b""
-        with contextlib.suppress(ConnectionError):  # he was killed with our answer unread
+        with contextlib.suppress(ConnectionError):  # they were killed with our answer unread
             word = os.read(fd, 1)
         os.close(fd)
         return word != _KEEP and not join.has_joined(*self._start)

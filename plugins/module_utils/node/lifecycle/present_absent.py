@@ -224,7 +224,7 @@ def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
     Blame needs proof: an error that names a file is this disk's when the file is this node's own, and the site's when
     it is the pool's; of any other (a user's, one of a server that nobody thought of here) it proves nothing.  One that
     names none is of a file that was open, as a write's on a full disk: whoever reads what is the site's or a user's
-    says so himself (`images.unreadable`), and those errors stay as they are.
+    says so itself (`images.unreadable`), and those errors stay as they are.
     """
     try:
         yield

@@ -71,7 +71,7 @@ def _live(order: Order, answering: int) -> t.NoReturn:
 
 
 def _own_descriptors(order: Order, answering: int) -> int:
-    """The caller waits for the end of his pipes: nothing of his stays open here.  What we say goes to the job's log."""
+    """The caller waits for the end of its pipes: none of them stays open here.  What we say goes to the job's log."""
     nothing = os.open(os.devnull, os.O_RDWR)
     log_descriptor = nothing
     with contextlib.suppress(OSError, VTorqueError):

@@ -46,7 +46,7 @@ TAKEN = {
 }  # fmt: skip
 """What no file of a recipe may be, or lie in, and why."""
 NO_USERS = (
-    "an image has no users: the job's own is made in the guest, with the ids that he has on the node; "
+    "an image has no users: the job's own is made in the guest, with the ids that they have on the node; "
     "what runs as a service brings its system user in its package"
 )
 _ABOUT_USERS = ("user", "users", "group", "groups", "passwords", "chpasswd", "ssh_authorized_keys")

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An image of the user's own, which his guests boot from: what it is, and whether it is the one that was submitted.
+"""An image of the user's own, which their guests boot from: what it is, and whether it is the one that was submitted.
 
-Only processes of his own uid open it: at submission, and on each node again when its guests are made.
+Only processes of their own uid open it: at submission, and on each node again when its guests are made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OwnImage:
 
 @leaves_nothing
 def look(path: str, max_mib: int) -> OwnImage:
-    """What an image of the user's is; for a process of his own uid.
+    """What an image of the user's is; for a process of their own uid.
 
     Args:
         path: absolute.

@@ -100,12 +100,12 @@ def processes(settings: NodeSettings) -> tuple[tuple[int, str], ...]:
     """Every qemu that has a guest's disk open, every virtiofsd and qemu-nbd of ours, with the key of the guest's start.
 
     Nothing that a process says of itself is believed for its own sake: anybody can write any arguments, open what he
-    may not read (O_PATH), and in a mount namespace of his own make any path, which the kernel tells us as it is there.
-    What he cannot choose are his uids, which the kernel tells in our numbers, whatever user namespace he is in.  So:
+    may not read (O_PATH), and in a mount namespace of their own make any path, which the kernel tells as it is there.
+    They cannot choose their uids, which the kernel tells in our numbers, whatever user namespace they are in.  So:
 
     * A qemu is root's or the user's as whom libvirt runs it (`qemu_user.py`), and the program is a qemu: one that
       becomes root for whoever calls it (sudo) keeps its caller's words and descriptors.
-    * virtiofsd and qemu-nbd are the job's user.  He is believed of the guests that are here and are his by root's
+    * virtiofsd and qemu-nbd are the job's user.  They are believed of the guests that are here and are theirs by root's
       record of them, and of no other; without that record they are not found, and end with their qemu.
 
     The descriptors are only read as paths: the files may lie on a file system of the user's, which need not answer.
@@ -118,7 +118,7 @@ def processes(settings: NodeSettings) -> tuple[tuple[int, str], ...]:
     found = []
     for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
-            # first of all: who is root is so already when his words are read
+            # first of all: who is root is so already when their words are read
             uid = _uid(process)
             if uid in known.uids and (key := _key_of(process, uid, known, settings.guests_dir)):
                 found.append((int(process.name), key))
@@ -242,9 +242,9 @@ def _belongs(pid: int, key: str, known: _Known, guests_dir: pathlib.Path) -> boo
 def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     """End what of a start libvirt does not know: a qemu that outlived libvirt's memory of it, virtiofsd, qemu-nbd.
 
-    What is the user's may wait within the kernel for a file server, or for a file system that is a program of his own,
+    What is the user's may wait within the kernel for a file server, or for a file system that is their own program,
     where a signal may not reach it: it is told to end, and does so when it hears that.  Who waited for it would let
-    him hold up the removal, and keep a place for a guest.
+    them hold up the removal, and keep a place for a guest.
 
     Returns:
         The processes that were told to end; has it?
@@ -258,7 +258,7 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
         known = _Known(qemu_user.remembered(settings), _guests_here(settings))
         users = {guest.owner_uid for (start, _name), guest in known.guests.items() if start == key} - known.qemu_uids
         mine = [pid for pid, owner in processes(settings) if owner == key]
-        # the user may have more of his than we may have descriptors: first what he cannot have made
+        # the user may have more of theirs than we may have descriptors: first what they cannot have made
         for pid in sorted(mine, key=lambda pid: _is_of(pid, users)):
             with contextlib.suppress(OSError):  # there are no more descriptors
                 handle = open_process(pid, functools.partial(_belongs, pid, key, known, settings.guests_dir))

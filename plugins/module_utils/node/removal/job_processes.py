@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes of a job that are left on the node itself when the job is over: found by its session or its cgroup.
 
-Never by their user: he may have others here.  That they are the user's is looked at besides, so that nothing of
+Never by their user: they may have others here.  That they are the user's is looked at besides, so that nothing of
 root's, or of anybody else's, is ever ended.  A session and a cgroup cannot be joined by another's process, and their
 numbers are not used again while anybody is in them.  A process is opened (pidfd), checked, and only then signalled.
 """
@@ -144,7 +144,7 @@ def _seen(pid: int, marks: Marks, session: int) -> Seen | None:
     try:
         status = (process / "status").read_text(encoding="utf-8", errors="replace")
         uids = re.search(r"^Uid:\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)$", status, re.MULTILINE)
-        # a program that is run with another's rights is not the user's to end, nor ours to end for him
+        # a program that is run with another's rights is not the user's to end, nor ours to end for them
         if uids is None or set(map(int, uids.groups())) != {marks.uid}:
             return None
         name, _parenthesis, fields = (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")

@@ -66,7 +66,7 @@ def _dangling_links(settings: NodeSettings) -> list[str]:
     removed = []
     for link in entries(settings.run_dir / "shells"):
         shell = _process(link.name)
-        with contextlib.suppress(OSError):  # gone meanwhile; of whom nobody can say that he is, his link stays
+        with contextlib.suppress(OSError):  # gone meanwhile; of whom nobody can say that they are, their link stays
             if shell is None or not link.is_symlink() or _lives(shell):
                 continue
             if not (settings.run_dir / "jobs" / link.readlink().name).exists():
@@ -124,7 +124,7 @@ def _old_stones(settings: NodeSettings) -> list[str]:
 
 
 def _old_locks(settings: NodeSettings) -> list[str]:
-    """Lock files that nobody wanted for a day; who finds his lock taken away meanwhile makes it again (`locks`)."""
+    """Lock files that nobody wanted for a day; who finds their lock taken away meanwhile makes it again (`locks`)."""
     old = time.time() - LOCK_KEPT_S
     removed = []
     for path in entries(settings.run_dir / "locks"):

@@ -24,7 +24,7 @@ FILE = "qemu_user.json"
 def remember(uid: int, settings: NodeSettings) -> None:
     """Keep that guests run as this user; that it cannot be kept stops nothing, for their disks say it too.
 
-    Those before him are kept as well: their guests live on when libvirt is told of another.
+    Those before them are kept as well: their guests live on when libvirt is told of another.
     """
     with contextlib.suppress(VTorqueError):
         known = remembered(settings)

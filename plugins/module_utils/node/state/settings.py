@@ -52,7 +52,7 @@ class NodeSettings:
         confine_guests: hold guests to their own addresses, and to whom they may reach (`nft_rules.py`).
         updates_s: seconds that a guest's security updates may take; 0: none are installed.
         may_reach: whom, besides their job and what they mount.
-        home_via: how the user's home reaches his guests: `nfs`, or `virtiofs` from where this node has it.
+        home_via: how the user's home reaches their guests: `nfs`, or `virtiofs` from where this node has it.
         home_export: the export that stands for /home; None: no home by NFS.
         mounts: what else every guest mounts.
         mount_s: for so many seconds a guest tries to mount something before it gives up.

@@ -42,7 +42,7 @@ class StartOver(VTorqueError):
 class Lock:
     """A lock's file, open: whoever is forked from us holds the lock with us, and it ends with the last of us.
 
-    Its first line names the holder (`records.ProcessId`), its second what he took away before he let go.
+    Its first line names the holder (`records.ProcessId`), its second what they took away before they let go.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -84,7 +84,7 @@ class Lock:
 
     @leaves_nothing
     def current(self) -> bool:
-        """Return whether this is still the file of that name.  Who held it before may have taken it away with him."""
+        """Return whether this is still the file of that name.  Who held it before may have taken it away with them."""
         mine = os.fstat(self._fd)
         try:
             now = self.path.stat(follow_symlinks=False)
@@ -93,7 +93,7 @@ class Lock:
         return (mine.st_dev, mine.st_ino) == (now.st_dev, now.st_ino)
 
     def sign(self, holder: ProcessId, took_away: t.Sequence[str] = ()) -> None:
-        """Say who holds it, and what he took away; a full /run, where nothing can be said, lets nobody off his work.
+        """Say who holds it, and what the holder took away; a full /run, where nothing can be said, ends no work.
 
         Args:
             holder: the process.
@@ -128,7 +128,7 @@ def held(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> t.It
     """Hold a lock alone; it ends with us, however we end.
 
     Yields:
-        What the last holder took away, in his words.
+        What the last holder took away, in their words.
 
     Raises:
         HeldTooLong: somebody else held it until the deadline; says who.

@@ -64,7 +64,7 @@ def make_overlay_on_socket(
 
     Args:
         socket: where it is served.
-        size: of that disk in bytes, by his word alone: no fault of the node's follows from it.
+        size: of that disk in bytes, by their word alone: no fault of the node's follows from it.
         path: the overlay; its directory exists and is root's.
         deadline: of the call.
         taken: by other overlays on the same file system.

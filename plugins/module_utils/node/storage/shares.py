@@ -47,7 +47,7 @@ class Plan:
 
 @leaves_nothing
 def plan(settings: NodeSettings, owner: Owner) -> Plan:
-    """What guests of this user mount: his own home and nobody else's, then what the site wants.
+    """What guests of this user mount: their own home and nobody else's, then what the site wants.
 
     Raises:
         SiteFault: a home or a mount is at a place where none can be.

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A user's own disk or image, handed to his guest by a process that is he: qemu-nbd, over a socket of qemu's alone.
+"""A user's own disk or image, handed to the guest by a process with the user's rights, qemu-nbd, over a socket.
 
-Whatever the file is or becomes meanwhile, it is opened with his rights; root and qemu's user never open it, so that it
-may lie where they may not read.  qemu-nbd holds the locks that QEMU's programs have among each other.
+Only qemu's user may use the socket.  Whatever the file is or becomes meanwhile, it is opened with the user's rights;
+root and qemu's user never open it, so that it may lie where they may not read.  qemu-nbd holds the locks that QEMU's
+programs have among each other.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _LOCKED = "Failed to get "
 
 
 def look(path: str) -> DiskHeader:
-    """What a disk of the user's is; for a process of his own uid.
+    """What a disk of the user's is; for a process of their own uid.
 
     Args:
         path: absolute.

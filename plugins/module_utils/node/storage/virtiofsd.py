@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""virtiofsd as the job's user: what a guest does in a shared directory can be no more than he himself may do there.
+"""virtiofsd as the job's user: what a guest does in a shared directory can be no more than the user may do there.
 
 The one in C wants capabilities; a user namespace in which the user's ids are all there is gives it some that are good
-for nothing that is not his (docs/adr/0023-files-of-users.md).  The one in Rust runs as a plain user and does that by
+for nothing that is not theirs (docs/adr/0023-files-of-users.md).  The one in Rust runs as a plain user and does that by
 itself.
 """
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The hooks in a MOM's `mom_priv`: ours put in the place of the site's, and the site's put back.
 
-What Torque demands of a hook is in torque.md, "Exit codes": a regular file, root's, readable and executable by him, not
+What Torque demands of a hook is in torque.md, "Exit codes": a regular file, root's, which root may read and run, not
 writable by others; a link is followed, and what is missing or a dangling link is passed over.  Nothing of ours may be
 called `prologue.X` there, since any user can have such a file run by root (`qsub -T X`).
 """
