@@ -9,17 +9,19 @@ import contextlib
 import sys
 import typing as t
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.text import Text
+with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.text import Text
+
 
 Advance = t.Callable[[str], None]
 """One more is done; what is being waited for."""
