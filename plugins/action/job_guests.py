@@ -212,7 +212,7 @@ def raise_for(
     """Leave what each node said, and raise what decides.
 
     Raises:
-        VTorqueError: what they prove together (`verdict.gather`).
+        VTorqueError: what they prove together (`verdict.decide.gather`).
     """
     if not errors:
         return

@@ -177,13 +177,13 @@ MAKER_LATE_S = 5.0
 """Bounds: nothing; so long before its deadline a making that has not ended is ended from outside.
 Waits: the worker.
 Why: it must be undone by the deadline."""
-MAKER_GRACE_S = 2.0
-"""Bounds: the maker between the request to end and the end by force.
+BUILDER_GRACE_S = 2.0
+"""Bounds: the builder between the request to end and the end by force.
 Waits: the worker.
 Why: a call of libvirt's returns meanwhile, or does not."""
 GUESTS_RESERVE_S = 8.0
 """Bounds: nothing; so long before the deadline guests that are not ready have failed.
-Waits: the maker.
+Waits: the builder.
 Why: what was begun is undone, and what was seen is told, before the worker ends it."""
 LOCK_SHARE_S = 5.0
 """Bounds: the wait for the lock of a start, shared, once its guests are ready.
@@ -195,23 +195,23 @@ Waits: `vtorque-node`.
 Why: the guests of the new start need the rest."""
 LIBVIRT_CONNECT_S = 10.0
 """Bounds: a connection to libvirt, within the deadline of whoever opens it.
-Waits: the maker, and a removal.
+Waits: the builder, and a removal.
 Why: a daemon that is started on demand takes a second."""
 DISK_SERVER_START_S = 20.0
 """Bounds: the user's way to the file of the job's disk, within the deadline.
-Waits: the maker.
+Waits: the builder.
 Why: a home server that is silent must not use up the time of the start."""
 VIRTIOFSD_START_S = 20.0
 """Bounds: the user's way to a shared directory, within the deadline.
-Waits: the maker.
+Waits: the builder.
 Why: a home server that is silent must not use up the time of the start."""
 STATIC_MAP_S = 10.0
 """Bounds: the site's script that tells the address of a guest, within the deadline.
-Waits: the maker.
+Waits: the builder.
 Why: it may ask a database."""
 SERVER_NAMES_S = 5.0
 """Bounds: the names of the servers that a confined guest may reach, within the deadline.
-Waits: the maker.
+Waits: the builder.
 Why: a resolver tries several servers."""
 BARE_KEYS_S = 10.0
 """Bounds: the wait for the lock on the files that sshd of a bare host reads.

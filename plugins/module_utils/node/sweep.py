@@ -83,7 +83,7 @@ class Said:
     """What is said of one start.
 
     Attributes:
-        key: `records.job_key` of it; "" for what belongs to none.
+        key: `state.layout.job_key` of it; "" for what belongs to none.
         why: in words.
         things: what was removed.
     """

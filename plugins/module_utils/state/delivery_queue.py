@@ -57,7 +57,7 @@ def leave(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> None:
     """Mark a record as one that the front end has not got; one that is marked stays as it is.
 
     Args:
-        key: `records.job_key`.
+        key: `state.layout.job_key`.
         state_dir: holds the spool.
 
     Raises:
@@ -75,7 +75,7 @@ def is_marked(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> bool:
     """Return whether this record waits.
 
     Args:
-        key: `records.job_key`.
+        key: `state.layout.job_key`.
         state_dir: holds the spool.
     """
     return (state_dir / SPOOL / key).is_file()
@@ -115,7 +115,7 @@ def claimed(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> t.Iterator[
     """Be the only one who hands a marked record over.
 
     Args:
-        key: `records.job_key`.
+        key: `state.layout.job_key`.
         state_dir: holds the spool.
 
     Yields:
@@ -141,7 +141,7 @@ def tried(key: str, why: str, state_dir: pathlib.Path = layout.STATE_DIR) -> Non
     """Note that a record was not taken, and when; that this cannot be noted stops nothing.
 
     Args:
-        key: `records.job_key`.
+        key: `state.layout.job_key`.
         why: in one line.
         state_dir: holds the spool.
     """
@@ -160,7 +160,7 @@ def done(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> None:
     """The record waits no more.
 
     Args:
-        key: `records.job_key`.
+        key: `state.layout.job_key`.
         state_dir: holds the spool.
     """
     with contextlib.suppress(OSError):

@@ -65,7 +65,7 @@ class JobPlace:
 
     @property
     def root(self) -> pathlib.Path:
-        """What `records.RUN_DIR` is for this directory."""
+        """What `state.layout.RUN_DIR` is for this directory."""
         return self.run_dir.parents[1]
 
     @leaves_nothing
@@ -149,7 +149,7 @@ class JobAction(ActionBase, metaclass=abc.ABCMeta):
 
 
 def keep(path: pathlib.Path, data: dict[str, t.Any], *, reader_uid: int | None = None) -> None:
-    """Write a mapping as a record of root's (`records.write`)."""
+    """Write a mapping as a record of root's (`system.files.write`)."""
     files.write(path, json.dumps(data, ensure_ascii=True), reader_uid=reader_uid)
 
 

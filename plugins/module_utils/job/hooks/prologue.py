@@ -291,7 +291,7 @@ def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdic
         job = _job_now(case, batch)
         # what is over for the server, or at another start, is not to be held
         if may_be_braked(error, job) and (job is not None or case.job is None):
-            refused = array_brake.refused_before(case.call.job_id, case.start.places.run_dir)
+            refused = array_brake.record_refusal(case.call.job_id, case.start.places.run_dir)
         nodes = None
         if names_node(error):
             try:

@@ -33,7 +33,7 @@ class Retired:
     """What was done.
 
     Attributes:
-        removed: the names of records (`records.job_key`).
+        removed: the names of records (`state.layout.job_key`).
         failed: what could not be done, in words.
         lost: those of the removed that the front end never got.
     """

@@ -41,7 +41,7 @@ def array_of(job_id: str) -> str:
         return ""
 
 
-def refused_before(job_id: str, run_dir: pathlib.Path = layout.RUN_DIR, now: float | None = None) -> int:
+def record_refusal(job_id: str, run_dir: pathlib.Path = layout.RUN_DIR, now: float | None = None) -> int:
     """Note that this member is turned away here, and tell how many others of its array were within a minute.
 
     Args:

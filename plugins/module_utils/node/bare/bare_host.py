@@ -116,7 +116,7 @@ def remove(key: str, settings: NodeSettings, deadline: Deadline) -> tuple[str, .
     work left.
 
     Args:
-        key: `records.job_key` of the start.
+        key: `state.layout.job_key` of the start.
         settings: this node's own word.
         deadline: bounds the wait for the files that sshd reads.
 

@@ -50,11 +50,11 @@ class Order:
 
     @property
     def key(self) -> str:
-        """`records.job_key` of the start."""
+        """`state.layout.job_key` of the start."""
         return job_key(self.part.job_id, self.part.start)
 
 
-class Maker:
+class Builder:
     """A child that makes guests, as its parent sees it.
 
     Attributes:
@@ -113,7 +113,7 @@ def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.No
     """The child's whole life."""
     try:
         os.setpgid(0, 0)
-        # a worker that is killed takes its maker with it: nothing is made behind the back of who cleans up
+        # a worker that is killed takes its builder with it: nothing is made behind the back of who cleans up
         if signals.die_with(worker):
             signals.raise_when_told()
             signals.hear_again()

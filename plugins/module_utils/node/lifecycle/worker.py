@@ -6,7 +6,7 @@
 asked (client.py)  reads the request, waits for the answer, passes on that nobody waits for it any more; ends
 worker             a session of its own; decides what happens, and is never in a call that may not return while
                    guests are made; stays
-maker (builder.py) makes the guests, with everything that has to be imported for it; ends when they are ready
+builder (builder.py) makes the guests, with everything that has to be imported for it; ends when they are ready
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ...state import layout
 from ...system import acl, files, fileserver_probe, log_line, signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
-from ...time_budget import LOCK_SHARE_S, MAKER_GRACE_S, MAKER_LATE_S
+from ...time_budget import LOCK_SHARE_S, BUILDER_GRACE_S, MAKER_LATE_S
 from ...wire import lines
 from ..guest import data_disk, site_scripts
 from ..state import start_lock
 from ..state.settings import NodeSettings
 from . import present_absent
-from .builder import Maker, Order, readable
+from .builder import Builder, Order, readable
 from .handover import Held
 from .monitor import GIVEN_UP, Watching
 
@@ -113,67 +113,69 @@ class _Worker:
             self._answer({"error": error.to_dict()})
             return
         with over:
-            maker, why = self._make(lock, over)
-            made = maker.answer is not None and "guests" in maker.answer
-            if why is None and made and maker.ours:
+            builder, why = self._make(lock, over)
+            made = builder.answer is not None and "guests" in builder.answer
+            if why is None and made and builder.ours:
                 if not self._share(lock):
                     self._answer({"error": start_lock.StartOver(self.settings, self.order.key).to_dict()})
                     return
                 why = start_lock.StartOver(self.settings, self.order.key) if over.over() else None
             if why is None and made:
-                if self._answer(maker.answer):
-                    if maker.ours:
+                if self._answer(builder.answer):
+                    if builder.ours:
                         part = self.order.part
                         self._stay(lock, over, Held(self.answering, part.job_id, part.start, self.settings))
                     return
                 why = VTorqueError("the request was cancelled", "nobody waits for its answer any more")
-            if maker.ours:
-                self._undo(lock, maker, why)
+            if builder.ours:
+                self._undo(lock, builder, why)
             else:
-                self._answer({"error": why.to_dict()} if why else maker.answer)
+                self._answer({"error": why.to_dict()} if why else builder.answer)
 
     # -- while the guests are made
 
-    def _make(self, lock: start_lock.Lock, over: start_lock.OverWatch) -> tuple[Maker, VTorqueError | None]:
-        """Until the maker has ended; with the reason when we ended it."""
-        maker = Maker(self.order, lock)
+    def _make(self, lock: start_lock.Lock, over: start_lock.OverWatch) -> tuple[Builder, VTorqueError | None]:
+        """Until the builder has ended; with the reason when we ended it."""
+        builder = Builder(self.order, lock)
         why: VTorqueError | None = None
         began = time.monotonic()
         wake_at = self.order.deadline.at - MAKER_LATE_S
         while True:
             others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
-            heard = readable((maker.fileno(), *others), max(0.0, wake_at - time.monotonic()))
-            if maker.fileno() in heard and not maker.hear():
+            heard = readable((builder.fileno(), *others), max(0.0, wake_at - time.monotonic()))
+            if builder.fileno() in heard and not builder.hear():
                 break
             if why is None:
-                why = self._reason(over, maker, began)
+                why = self._reason(over, builder, began)
                 if why is not None:
-                    if maker.ours:
+                    if builder.ours:
                         self._bury()
-                    maker.tell_to_end()
-                    wake_at = time.monotonic() + MAKER_GRACE_S
+                    builder.tell_to_end()
+                    wake_at = time.monotonic() + BUILDER_GRACE_S
             elif time.monotonic() >= wake_at:
-                maker.kill()
+                builder.kill()
                 wake_at = float("inf")
-        status = maker.reap()
-        if maker.answer is None and why is None:
+        status = builder.reap()
+        if builder.answer is None and why is None:
             why = VTorqueError(
                 f"the guests of start {self.order.key} were not made",
-                f"the process that made them ended with status {status} at {maker.doing}",
+                f"the process that made them ended with status {status} at {builder.doing}",
             )
-        return maker, why
+        return builder, why
 
-    def _reason(self, over: start_lock.OverWatch, maker: Maker, began: float) -> VTorqueError | None:
+    def _reason(self, over: start_lock.OverWatch, builder: Builder, began: float) -> VTorqueError | None:
         """Why the making must end now; None: it need not."""
         if over.over():
             return start_lock.StartOver(self.settings, self.order.key)
         if self.noted.first_signal():
-            return VTorqueError("the request was cancelled", f"{self.noted.first_signal()} at {maker.doing}")
+            return VTorqueError("the request was cancelled", f"{self.noted.first_signal()} at {builder.doing}")
         if _abandoned(self.answering):
-            return VTorqueError("the request was cancelled", f"nobody waits for its answer any more, at {maker.doing}")
+            return VTorqueError(
+                "the request was cancelled", f"nobody waits for its answer any more, at {builder.doing}"
+            )
         if self.order.deadline.left_s() <= MAKER_LATE_S:
             late = f"the guests of start {self.order.key} were not made in time"
-            passed = f"{time.monotonic() - began:.0f} s had passed at {maker.doing}"
+            passed = f"{time.monotonic() - began:.0f} s had passed at {builder.doing}"
             return fileserver_probe.silent_pool(self.settings.pool, f"{late}: {passed}") or VTorqueError(late, passed)
         return None
 
@@ -188,10 +190,10 @@ class _Worker:
             return False
         return lock.current()
 
-    def _undo(self, lock: start_lock.Lock, maker: Maker, why: VTorqueError | None) -> None:
+    def _undo(self, lock: start_lock.Lock, builder: Builder, why: VTorqueError | None) -> None:
         """Nothing of a start that failed stays, and nobody begins it again."""
         self._bury()
-        error: dict[str, t.Any] = why.to_dict() if why else (maker.answer or {})["error"]
+        error: dict[str, t.Any] = why.to_dict() if why else (builder.answer or {})["error"]
         try:
             removed = present_absent.take_away(self.order.part.job_id, self.order.part.start, self.settings)
             lock.sign(ProcessId.of(os.getpid()), removed)

@@ -28,9 +28,9 @@ with contextlib.suppress(ImportError):  # the roles install it; ansible-test imp
 MAX_RECIPE = 1 << 20
 KEYS = ("packages", "files", "commands")
 FILE_KEYS = ("path", "content", "source", "mode", "owner")
-PLACES = ("/opt-vm", "/usr/local", "/etc")
+ALLOWED_DIRECTORIES = ("/opt-vm", "/usr/local", "/etc")
 """Where a recipe may put files: not where packages have theirs, nor where a guest mounts something over them."""
-TAKEN = {
+RESERVED_PATHS = {
     **dict.fromkeys(
         ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"),
         "accounts are the packages' and the job's",
@@ -290,9 +290,9 @@ def _objection(path: str) -> str:
     """Why a file of a recipe may not be there, or ""."""
     if not path.startswith("/") or posixpath.normpath(path) != path or not path.isprintable() or path.startswith("//"):
         return "is no plain path from the root"
-    if not any(path.startswith(f"{place}/") for place in PLACES):
-        return f"lies outside {', '.join(PLACES)}; applications go to /opt-vm"
+    if not any(path.startswith(f"{place}/") for place in ALLOWED_DIRECTORIES):
+        return f"lies outside {', '.join(ALLOWED_DIRECTORIES)}; applications go to /opt-vm"
     if _HOST_KEY.fullmatch(path):
         return "a host key is each guest's own"
-    found = next((place for place in TAKEN if path == place or path.startswith(f"{place}/")), "")
-    return f"may not be brought: {TAKEN[found]}" if found else ""
+    found = next((place for place in RESERVED_PATHS if path == place or path.startswith(f"{place}/")), "")
+    return f"may not be brought: {RESERVED_PATHS[found]}" if found else ""

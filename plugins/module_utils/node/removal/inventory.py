@@ -46,7 +46,7 @@ class Remain:
         kind: `domain`, `directory`, `slot`, `process`, `network device`, `network rules`, or `ssh access` of a host
             that stays bare.
         name: which one.
-        key: `records.job_key` of the start it belongs to; "" when that cannot be told.
+        key: `state.layout.job_key` of the start it belongs to; "" when that cannot be told.
     """
 
     kind: str

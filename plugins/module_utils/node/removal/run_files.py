@@ -76,7 +76,7 @@ def _dangling_links(settings: NodeSettings) -> list[str]:
 
 
 def _half_files(settings: NodeSettings) -> list[str]:
-    """Files that `records.write` and `shell_links.point` began and a kill cut short: `.<name>.<pid>`."""
+    """Files that `system.files.write` and `state.shell_link.point` began and a kill cut short: `.<name>.<pid>`."""
     recently = time.time() - STONE_KEPT_S
     places = [settings.run_dir, settings.run_dir / "shells", *entries(settings.run_dir / "jobs")]
     places += entries(settings.bare_dir)

@@ -22,7 +22,7 @@ class GuestFile:
 
     Attributes:
         spec_digest: of all that the guest is made of.
-        boot_id: the boot of the node in which it was made (`records.boot_id`); "": it does not say.
+        boot_id: the boot of the node in which it was made (`system.process_id.boot_id`); "": it does not say.
         kind: of `guest_kinds.KINDS`.
     """
 

@@ -39,7 +39,7 @@ def take(
     """Take slots for the guests of a start, the lowest that are free.
 
     Args:
-        key: `records.job_key` of the start.
+        key: `state.layout.job_key` of the start.
         busy: is something of a former guest of this slot still there, although nobody has it?
 
     Raises:

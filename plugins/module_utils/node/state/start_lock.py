@@ -42,7 +42,7 @@ class StartOver(VTorqueError):
 class Lock:
     """A lock's file, open: whoever is forked from us holds the lock with us, and it ends with the last of us.
 
-    Its first line names the holder (`records.ProcessId`), its second what they took away before they let go.
+    Its first line names the holder (`system.process_id.ProcessId`), its second what they took away before they let go.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -207,7 +207,7 @@ def _has_open(pid: int, path: pathlib.Path) -> bool:
 
 @leaves_nothing
 def start_lock(settings: NodeSettings, key: str) -> pathlib.Path:
-    """The lock of one start of a job (`records.job_key`)."""
+    """The lock of one start of a job (`state.layout.job_key`)."""
     return settings.run_dir / "locks" / key
 
 

@@ -119,7 +119,7 @@ def test_node_at_its_worst_answers_before_the_playbook_is_due(left_s: float) -> 
     node = left_s - budget.NODE_ANSWER_MARGIN_S
     failed = node - budget.GUESTS_RESERVE_S
     ended = node - budget.MAKER_LATE_S
-    killed = ended + budget.MAKER_GRACE_S
+    killed = ended + budget.BUILDER_GRACE_S
     given_up = node + budget.WORKER_ANSWER_S
     assert failed < ended < killed < node < given_up <= left_s
     early = left_s - budget.EARLY_ANSWER_MARGIN_S + budget.WORKER_ANSWER_S

@@ -48,7 +48,7 @@ def refuse_others(site: Site) -> None:
     """Two other members of the array were refused here just now."""
     site.run_dir.mkdir(exist_ok=True)
     for member in ("12[2].th", "12[3].th"):
-        array_brake.refused_before(member, site.run_dir)
+        array_brake.record_refusal(member, site.run_dir)
 
 
 def test_node_that_refuses_member_after_member_holds_the_next(site: Site) -> None:

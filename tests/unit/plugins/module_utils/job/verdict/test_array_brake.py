@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict import array_brake
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict.array_brake import (
     array_of,
-    refused_before,
+    record_refusal,
 )
 
 
@@ -42,7 +42,7 @@ def test_array_of_a_member(job_id: str, array: str) -> None:
 def test_other_members_within_a_minute(
     tmp_path: pathlib.Path, refusals: list[tuple[str, float]], counts: list[int]
 ) -> None:
-    assert [refused_before(job_id, tmp_path, 1000.0 + when) for job_id, when in refusals] == counts
+    assert [record_refusal(job_id, tmp_path, 1000.0 + when) for job_id, when in refusals] == counts
 
 
 def test_who_was_first_at_the_file_is_counted(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,12 +55,12 @@ def test_who_was_first_at_the_file_is_counted(tmp_path: pathlib.Path, monkeypatc
         (tmp_path / array_brake.FILE).write_text(f"{time.clock_gettime(time.CLOCK_BOOTTIME):.3f} 72[1].th\n")
 
     monkeypatch.setattr(array_brake.fcntl, "flock", after_another)
-    assert refused_before("72[2].th", tmp_path) == 1
+    assert record_refusal("72[2].th", tmp_path) == 1
 
 
 def test_file_is_roots_alone_and_stays_small(tmp_path: pathlib.Path) -> None:
     for number in range(300):
-        refused_before(f"72[{number}].th", tmp_path, 1000.0 + number)
+        record_refusal(f"72[{number}].th", tmp_path, 1000.0 + number)
     file = tmp_path / array_brake.FILE
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(file.read_text().splitlines()) == 60
@@ -70,14 +70,14 @@ def test_file_is_roots_alone_and_stays_small(tmp_path: pathlib.Path) -> None:
 def test_what_cannot_be_read_counts_nothing(tmp_path: pathlib.Path, content: str) -> None:
     """A clock of an earlier boot among them."""
     (tmp_path / array_brake.FILE).write_text(content, encoding="latin-1")
-    assert refused_before("72[2].th", tmp_path, 1010.0) == (1 if content.startswith("1000.000") else 0)
+    assert record_refusal("72[2].th", tmp_path, 1010.0) == (1 if content.startswith("1000.000") else 0)
 
 
 def test_no_place_to_count_keeps_no_verdict(tmp_path: pathlib.Path) -> None:
-    assert refused_before("72[1].th", tmp_path / "missing", 1.0) == 0
+    assert record_refusal("72[1].th", tmp_path / "missing", 1.0) == 0
     (tmp_path / array_brake.FILE).mkdir()
-    assert refused_before("72[1].th", tmp_path, 1.0) == 0
+    assert record_refusal("72[1].th", tmp_path, 1.0) == 0
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / array_brake.FILE).symlink_to(tmp_path / "elsewhere")
-    assert refused_before("72[1].th", tmp_path / "other", 1.0) == 0
+    assert record_refusal("72[1].th", tmp_path / "other", 1.0) == 0
     assert not (tmp_path / "elsewhere").exists()

@@ -92,11 +92,11 @@ def parent_of(pid: int) -> int:
 
 
 def kill(*whom: str) -> t.Callable[[], None]:
-    """What the maker does to itself and to those above it."""
+    """What the builder does to itself and to those above it."""
 
     def strike() -> None:
-        maker, its_worker = os.getpid(), os.getppid()
-        pids = {"maker": maker, "worker": its_worker, "front": parent_of(its_worker)}
+        builder, its_worker = os.getpid(), os.getppid()
+        pids = {"builder": builder, "worker": its_worker, "front": parent_of(its_worker)}
         for one in whom:
             os.kill(pids[one], signal.SIGKILL)
         signal.pause()  # until the kernel does to us what it did to the worker
@@ -252,7 +252,7 @@ def test_a_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
-    "whom", [("maker",), ("worker",), ("front",), ("worker", "maker"), ("front", "worker", "maker")], ids="+".join
+    "whom", [("builder",), ("worker",), ("front",), ("worker", "builder"), ("front", "worker", "builder")], ids="+".join
 )
 @pytest.mark.parametrize("step", STEPS)
 def test_whoever_is_killed_at_any_step_nothing_is_left(
@@ -313,7 +313,7 @@ def test_a_signal_is_a_cancel(node: Node, number: int) -> None:
 
 def test_a_cancel_does_not_wait_for_a_call_that_never_returns(node: Node) -> None:
     """As libvirt's may be: no signal ends it but KILL."""
-    node.patch.setattr(worker, "MAKER_GRACE_S", 0.1)
+    node.patch.setattr(worker, "BUILDER_GRACE_S", 0.1)
 
     def hang() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -364,7 +364,7 @@ def test_a_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
 
 
 def test_the_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
-    node.patch.setattr(worker, "MAKER_GRACE_S", 0.1)
+    node.patch.setattr(worker, "BUILDER_GRACE_S", 0.1)
     node.reached(build, "wait_ready")  # or not: a busy machine is late before
     error = node.ask(deadline=Deadline.after(worker.MAKER_LATE_S + 2.0)).answer()["error"]
     assert error["what"] == "the guests of start 7.head.1 were not made in time"

@@ -154,7 +154,7 @@ def test_whatever_is_written_is_a_recipe_or_its_faults(data: object) -> None:
     text = yaml.safe_dump(data)
     with contextlib.suppress(recipe.RecipeErrors):
         found = recipe.parse(text, pathlib.Path("/nonexistent/recipe.yml"))
-        assert all(file.path.startswith(recipe.PLACES) for file in found.files)
+        assert all(file.path.startswith(recipe.ALLOWED_DIRECTORIES) for file in found.files)
 
 
 def test_the_digest_is_of_what_is_asked_for(place: pathlib.Path) -> None:
