@@ -125,7 +125,7 @@ def test_a_symlink_to_a_good_prologue_works(system: trial.Trial) -> None:
 def test_a_missing_prologue_is_skipped_without_a_word(system: trial.Trial, dangling: bool) -> None:
     system.remove("n1", "prologue")
     if dangling:
-        system.hook_path("n1", "prologue").symlink_to("/nonexistent")
+        system.hook_path("n1", "prologue").symlink_to(system.log / "missing")
     job_id, shown = system.finish("-l", "nodes=n1")
     assert (shown["exit_status"], system.ran(job_id)[0]) == ("0", "n1:prologue.user")
 

@@ -14,6 +14,7 @@ import inspect
 import pathlib
 import subprocess
 import sys
+import tempfile
 import typing as t
 
 import pytest
@@ -32,11 +33,12 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     begin = f"import sys\nfrom {ansible_internals.__name__} import AnsibleChanged\n"
     begin += f"import {ansible_internals.__name__} as reach\n"
     place = str(PLUGINS.parents[3])
-    return subprocess.run(
-        [sys.executable, "-c", begin + code],
-        env={"PYTHONPATH": place, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as home:  # where Ansible makes directories of its own
+        return subprocess.run(
+            [sys.executable, "-c", begin + code],
+            env={"PYTHONPATH": place, "HOME": home, "LC_ALL": "C.UTF-8"},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
 
 
 def test_forget_collection_lets_ansibles_finder_make_the_packages() -> None:
