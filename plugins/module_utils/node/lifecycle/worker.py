@@ -26,7 +26,7 @@ from ...state import layout
 from ...system import acl, files, fileserver_probe, log_line, signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
-from ...time_budget import LOCK_SHARE_S, BUILDER_GRACE_S, MAKER_LATE_S
+from ...time_budget import BUILDER_GRACE_S, LOCK_SHARE_S, MAKER_LATE_S
 from ...wire import lines
 from ..guest import data_disk, site_scripts
 from ..state import start_lock
