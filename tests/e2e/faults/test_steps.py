@@ -47,7 +47,7 @@ NOT_REACHED = {
     "remove.remove": 1,
     "user_disk._become": 1, "user_disk._waited": 1,
     "virtiofsd._become": 2, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
-    "worker._make": 2, "worker._reason": 1, "worker._undo": 3,
+    "worker._make": 2, "worker._undo": 3,
 }  # fmt: skip
 """By function, how many of its calls may be steps and are not come to (`step_rules.may_be_step`).
 
