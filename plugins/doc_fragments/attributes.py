@@ -76,6 +76,13 @@ requirements:
 """
 
     JOB = r"""
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
 options:
   job_id:
     description:
@@ -96,4 +103,13 @@ notes:
   - Runs in the Ansible process on the mother superior, as root; nothing is sent to a host but where it is said.
   - When it fails, the reason is also left as C(error.json) in O(run_dir), where the job's hook reads it and decides the
     verdict. The first error of a start stays.
+"""
+
+    SITE_CONFIGURATION = r"""
+options:
+  config:
+    description:
+      - The site's configuration.
+    type: path
+    default: /etc/vtorque/vtorque.yml
 """

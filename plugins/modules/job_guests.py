@@ -25,15 +25,12 @@ description:
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
   - mikelangelo.vtorque.attributes.job
+  - mikelangelo.vtorque.attributes.site_configuration
 attributes:
   check_mode:
-    support: full
     details: Reports from the plan and from the last answers of the nodes, which are not asked.
   diff_mode:
-    support: full
     details: Shows the guests of each node.
-  idempotent:
-    support: full
 options:
   state:
     description:
@@ -56,8 +53,6 @@ options:
     description:
       - The site's configuration, which says what comes before the user's first login in his guests.
       - The nodes read their own, each for itself.
-    type: path
-    default: /etc/vtorque/vtorque.yml
 seealso:
   - module: mikelangelo.vtorque.job_plan
   - module: mikelangelo.vtorque.job_record

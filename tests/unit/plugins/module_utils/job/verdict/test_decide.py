@@ -88,7 +88,8 @@ def test_batch_job(error: errors.VTorqueError, start: int, action: str, offline:
     ("error", "offline"),
     [
         (errors.UserFault("img=x"), ""), (errors.ImageFault("img=x"), ""), (BRIDGE, "t1"),
-        (errors.SiteFault("DHCP"), ""), (errors.VTorqueError("guest"), ""), (errors.ImpostorFault("guest"), ""), (LoopFault("it"), ""),
+        (errors.SiteFault("DHCP"), ""), (errors.VTorqueError("guest"), ""), (errors.ImpostorFault("guest"), ""),
+        (LoopFault("it"), ""),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("start", [1, 3])
