@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import json
@@ -108,6 +109,17 @@ def drop(site: Site, *job_ids: str, options: t.Sequence[str] = ()) -> None:
     """The owner takes back jobs that wait or are held."""
     done = site.on("fe", "qdel", *options, *job_ids, user="alice")
     assert done.returncode == 0, done.stderr
+
+
+def end_killed(site: Site, job_id: str, victim: str) -> None:
+    """A job of which a program was killed before it ran: without its hook it ends, else it is held and taken back."""
+    if victim is HOOK:
+        ended = site.end(job_id)
+        # the launcher's shell has a word of its own for it: Killed
+        check_refused(dataclasses.replace(ended, err=ended.err.removeprefix("Killed\n")), "nothing was run")
+    else:
+        check_held(site, job_id)
+        drop(site, job_id)
 
 
 def end_by_term(site: Site, job_id: str) -> Ended:
