@@ -20,8 +20,9 @@ from ...module_utils.job.admission.submission import Site, Submission, asks_for_
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request import pbs_directives, script_text
+from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.qsub_arguments import VM, Arguments
-from ...module_utils.job.request.request import FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
+from ...module_utils.job.request.request import RequestErrors, log_wishes
 from ...module_utils.job.request.value_types import KeyFault, nearest
 from ...module_utils.text import format_mib
 from ...module_utils.wire.messages import FS_TYPES

@@ -16,21 +16,10 @@ from ...frozen import frozen
 from ...text import format_mib
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
+from ..request.keys import ADDITIONS, DISK, FILES, IMAGE, SCRIPTS
 from ..request.pbs_directives import Script
 from ..request.qsub_arguments import VM, Arguments, NodeChunk, mem_mib, read_nodes
-from ..request.request import (
-    ADDITIONS,
-    DISK,
-    FILES,
-    IMAGE,
-    MARKER,
-    PREFIX,
-    SCRIPTS,
-    Request,
-    RequestErrors,
-    is_path,
-    parse,
-)
+from ..request.request import MARKER, PREFIX, Request, RequestErrors, is_path, parse
 from ..request.value_types import BadValue, KeyFault, shown
 from . import metadata, mixed, osv, start_directory
 from .resolve import NOT_AVAILABLE_YET, SITE_DEFAULT, Offers, Resolved, resolve

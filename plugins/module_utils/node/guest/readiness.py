@@ -29,7 +29,8 @@ from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueEr
 from ...system.clock import Deadline, Timings
 from ...system.environment import TOOL_ENVIRONMENT
 from ...system.ssh_options import GUEST_PROBE, option_arguments
-from ..domain.connection import DomainEvent, Domains
+from ..domain.connection import Domains
+from ..domain.events import DomainEvent
 from ..network.addresses import Candidate, Neighbours, usable_address
 from ..system import inotify
 from .console import Console, plain

@@ -31,7 +31,7 @@ from ..guest import user_additions
 from ..guest.console import Console
 from ..guest.osv_probe import OsvProbe
 from ..guest.readiness import Awaited, Probe, SshProbe, wait_ready, write_known_hosts
-from ..network import addresses, nft_rules
+from ..network import addresses, nft_rules, reachable
 from ..pool import images
 from ..seed import seed
 from ..state import slots
@@ -114,7 +114,7 @@ def make(
     shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge)
-    whom = nft_rules.reach(settings, here, _servers(shared), deadline) if settings.confine_guests else None
+    whom = reachable.reach(settings, here, _servers(shared), deadline) if settings.confine_guests else None
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     if whom:

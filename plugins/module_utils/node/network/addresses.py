@@ -27,7 +27,8 @@ from ...frozen import frozen
 from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import STATIC_MAP_S
-from ...wire.messages import MAC, QUOTE_MAC, number_for_mac
+from ...wire.messages import MAC
+from ...wire.unquoted import QUOTE_MAC, number_for_mac
 from ..system import inotify
 from . import iproute, rtnetlink
 
