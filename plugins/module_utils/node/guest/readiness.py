@@ -28,7 +28,7 @@ import typing as t
 from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
 from ...system.clock import Deadline, Timings
 from ...system.environment import TOOL_ENVIRONMENT
-from ...system.ssh_options import GUEST_PROBE, option_arguments
+from ...wire.ssh_options import GUEST_PROBE, option_arguments
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..network.addresses import Candidate, Neighbours, usable_address
