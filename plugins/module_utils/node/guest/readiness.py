@@ -334,7 +334,7 @@ def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Dead
 
 @contextlib.contextmanager
 def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
-    import inotify_simple  # modules that look at guests do without the library
+    inotify_simple = inotify.load_library()
 
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:
