@@ -104,12 +104,3 @@ notes:
   - When it fails, the reason is also left as C(error.json) in O(run_dir), where the job's hook reads it and decides the
     verdict. The first error of a start stays.
 """
-
-    SITE_CONFIGURATION = r"""
-options:
-  config:
-    description:
-      - The site's configuration.
-    type: path
-    default: /etc/vtorque/vtorque.yml
-"""

@@ -25,7 +25,6 @@ description:
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
   - mikelangelo.vtorque.attributes.job
-  - mikelangelo.vtorque.attributes.site_configuration
 attributes:
   check_mode:
     details: Reports from the plan and from the last answers of the nodes, which are not asked.
@@ -53,6 +52,8 @@ options:
     description:
       - The site's configuration, which says what comes before the user's first login in his guests.
       - The nodes read their own, each for itself.
+    type: path
+    default: /etc/vtorque/vtorque.yml
 seealso:
   - module: mikelangelo.vtorque.job_plan
   - module: mikelangelo.vtorque.job_record

@@ -20,13 +20,17 @@ description:
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
   - mikelangelo.vtorque.attributes.job
-  - mikelangelo.vtorque.attributes.site_configuration
 attributes:
   check_mode:
     details: Asks the batch system and makes the plan, but writes nothing.
   diff_mode:
     details: Shows the guests of each node, without keys, and with a digest of all that was decided.
 options:
+  config:
+    description:
+      - The site's configuration.
+    type: path
+    default: /etc/vtorque/vtorque.yml
   nodefile:
     description:
       - The job's node file, which must say what the batch server says.

@@ -301,6 +301,19 @@ def pool_served(site: Site, node: str) -> t.Iterator[str]:
 
 
 @contextlib.contextmanager
+def done_on(site: Site, nodes: t.Iterable[str], undo: str, do: str = "") -> t.Iterator[None]:
+    """Root's lines of shell have been run on these nodes, and what undoes them is run at the end."""
+    names = tuple(nodes)
+    for node in names if do else ():
+        site.root(node, do)
+    try:
+        yield
+    finally:
+        for node in names:
+            site.root(node, undo)
+
+
+@contextlib.contextmanager
 def gates(site: Site, *nodes: str) -> t.Iterator[None]:
     """Jobs wait at a gate of these nodes before their first hook, and the site's own epilogue notes their end."""
     config, hook = "/var/spool/torque/mom_priv/config", "/etc/vtorque/site-hooks/epilogue"
@@ -308,12 +321,9 @@ def gates(site: Site, *nodes: str) -> t.Iterator[None]:
         for path, text in (("/run/lab/presetup", PRESETUP), (hook, OVER)):
             done = site.on(node, "/bin/sh", "-c", f"cat >{path} && chmod 755 {path}", stdin=text)
             assert done.returncode == 0, done.stderr
-        site.root(node, f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; {REREAD}")
-    try:
+    do = f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; {REREAD}"
+    with done_on(site, nodes, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; {REREAD}", do):
         yield
-    finally:
-        for node in nodes:
-            site.root(node, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; {REREAD}")
 
 
 def open_gate(site: Site, node: str) -> None:

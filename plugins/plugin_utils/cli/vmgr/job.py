@@ -26,6 +26,7 @@ from ....module_utils.job.records.timeline_svg import GUEST_PHASES
 from ....module_utils.state import layout
 from ....module_utils.text import format_bytes_short
 from ..output.json_output import add_json, tell
+from ..output.named_file import write_file
 
 HELP = "what happened to a job"
 LAST = 25
@@ -264,13 +265,7 @@ def _report(call: argparse.Namespace, record: JobRecord) -> None:
         name = call.html
         text = report.page(record, headline(record), [_guest_row(guest) for guest in record.guests],
                            phase_figures(record))  # fmt: skip
-    if name == "-":
-        print(text, end="")
-        return
-    try:
-        pathlib.Path(name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserFault(name, error.strerror or str(error)) from error
+    write_file(name, text)
 
 
 def _facts(record: JobRecord) -> dict[str, t.Any]:
