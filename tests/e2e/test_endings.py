@@ -35,7 +35,7 @@ from .trouble import (
     check_message,
     check_nobody_blamed,
     check_offline,
-    deleting,
+    delete_booting,
     drop,
     end_by_term,
     end_killed,
@@ -173,11 +173,7 @@ def test_job_deleted_while_its_guests_boot(site: Site) -> None:
     with never_ready(site, node_fault_retries=3) as request:
         job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
-        with deleting(site, job_id):
-            site.root(SISTER, f"virsh destroy {guest_on(site, SISTER)}")
-        facts = site.wait_state(job_id, "CQH")
-        assert site.left_on_nodes() == []
-    assert (facts["job_state"], facts["start_count"]) == ("C", "1")
+        delete_booting(site, job_id, SISTER)
     assert "RAN" not in site.end(job_id).out
 
 

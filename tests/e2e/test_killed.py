@@ -17,7 +17,7 @@ from .trouble import (
     SUPERIOR,
     WAITS,
     check_nobody_blamed,
-    deleting,
+    delete_booting,
     end_killed,
     guest_on,
     kill,
@@ -80,11 +80,7 @@ def test_job_deleted_while_its_guest_boots(site: Site) -> None:
     with never_ready(site, node_fault_retries=3) as request:
         job_id = site.submit("-vm", request, stdin="echo RAN\n")
         node = booting(site, job_id)
-        with deleting(site, job_id):
-            site.root(node, f"virsh destroy {guest_on(site, node)}")
-        facts = site.wait_state(job_id, "CQH")
-        assert site.left_on_nodes() == []
-    assert (facts["job_state"], facts["start_count"]) == ("C", "1")
+        delete_booting(site, job_id, node)
     assert "RAN" not in site.end(job_id).out
 
 

@@ -122,9 +122,8 @@ def make(
         step("the rules of the network")
         nft_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
 
-    qemu = functools.cache(
-        lambda: domains.capabilities().qemu_ids
-    )  # libvirt is asked where there is something to serve
+    # libvirt is asked where there is something to serve, and once
+    qemu = functools.cache(lambda: domains.capabilities().qemu_ids)
 
     def serving(guest: _Guest) -> Serving:
         return Serving(guest.directory, part.owner, settings, qemu(), deadline, cores)
