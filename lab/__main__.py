@@ -166,18 +166,15 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--user", default="root", help="alice or bob (root)")
     one.add_argument("--cwd", default="", help="start directory (the user's home)")
     one.set_defaults(run=_on)
-    one = commands.add_parser("lose", help="let a node die as by a power cut")
-    one.add_argument("node")
-    one.set_defaults(run=_lose)
-    one = commands.add_parser("back", help="boot a lost node again; its disk is as it was")
-    one.add_argument("node")
-    one.set_defaults(run=_back)
-    one = commands.add_parser("unplug", help="pull a node's cable: it lives on, nothing reaches it, nobody is told")
-    one.add_argument("node")
-    one.set_defaults(run=_unplug)
-    one = commands.add_parser("plug", help="put the cable back")
-    one.add_argument("node")
-    one.set_defaults(run=_plug)
+    for name, run, purpose in (
+        ("lose", _lose, "let a node die as by a power cut"),
+        ("back", _back, "boot a lost node again; its disk is as it was"),
+        ("unplug", _unplug, "pull a node's cable: it lives on, nothing reaches it, nobody is told"),
+        ("plug", _plug, "put the cable back"),
+    ):
+        one = commands.add_parser(name, help=purpose)
+        one.add_argument("node")
+        one.set_defaults(run=run)
     commands.add_parser(
         "sweeps", help="have compute nodes sweep now and every two minutes, as a site's do by systemd"
     ).set_defaults(run=_sweeps)

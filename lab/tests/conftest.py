@@ -1,20 +1,23 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A batch system of two nodes for each file of tests; a file that needs another one has fixtures of these names."""
+"""A batch system of two nodes for each file of tests, or of those that its `SLOTS` names; and labs of a test's own."""
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
 
+from lab import cluster as lab_cluster
+from lab.state import State
 from lab.torque import trial
 
 
 @pytest.fixture(scope="module")
-def cluster() -> t.Iterator[trial.Trial]:
-    made = trial.Trial({"n1": 2, "n2": 2})
+def cluster(request: pytest.FixtureRequest) -> t.Iterator[trial.Trial]:
+    made = trial.Trial(getattr(request.module, "SLOTS", {"n1": 2, "n2": 2}))
     yield made
     made.close()
 
@@ -24,3 +27,11 @@ def system(cluster: trial.Trial) -> t.Iterator[trial.Trial]:
     cluster.fresh()
     yield cluster
     cluster.delete_all()
+
+
+@pytest.fixture
+def other(tmp_path: pathlib.Path) -> t.Iterator[State]:
+    """A lab of the test's own, which it may break."""
+    state = State(tmp_path / "other")
+    yield state
+    lab_cluster.down(state)

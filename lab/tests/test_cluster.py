@@ -70,14 +70,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[State]:
     cluster.down(state)
 
 
-@pytest.fixture
-def other(tmp_path: pathlib.Path) -> t.Iterator[State]:
-    """A lab of the test's own, which it may break."""
-    state = State(tmp_path / "other")
-    yield state
-    cluster.down(state)
-
-
 def test_every_node_has_its_own_name_files_and_identity(lab: State) -> None:
     nodes = ("fe", "cn1", "cn2")
     assert [out(lab, node, "hostname") for node in nodes] == list(nodes)

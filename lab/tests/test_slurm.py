@@ -140,14 +140,6 @@ def no_jobs(request: pytest.FixtureRequest) -> t.Iterator[None]:
             until(lambda: out(state, "fe", "squeue", "-h") == "", "no job is left")
 
 
-@pytest.fixture
-def other(tmp_path: pathlib.Path) -> t.Iterator[State]:
-    """A lab of the test's own, which it may break."""
-    state = State(tmp_path / "other")
-    yield state
-    cluster.down(state)
-
-
 def test_nodes_are_idle_when_up_returns_and_one_has_a_feature_and_a_partition_of_its_own(lab: State) -> None:
     shown = out(lab, "fe", "sinfo", "-h", "-N", "-o", "%N %P %T %f")
     assert sorted(shown.splitlines()) == [

@@ -20,11 +20,7 @@ ON_SUPERIOR = {"prologue", "prologue.user", "epilogue", "epilogue.user"}
 ON_SISTER = {"prologue.parallel", "prologue.user.parallel", "epilogue.parallel", "epilogue.user.parallel"}
 
 
-@pytest.fixture(scope="module")
-def cluster() -> t.Iterator[trial.Trial]:
-    made = trial.Trial({"n1": 2, "n2": 2, "n3": 2})
-    yield made
-    made.close()
+SLOTS = {"n1": 2, "n2": 2, "n3": 2}
 
 
 @pytest.fixture

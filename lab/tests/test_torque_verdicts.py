@@ -13,19 +13,13 @@ import pytest
 
 from lab.torque import hooks, trial
 
-
-@pytest.fixture(scope="module")
-def cluster() -> t.Iterator[trial.Trial]:
-    made = trial.Trial({"n1": 1, "n2": 1, "n3": 1})
-    yield made
-    made.close()
+SLOTS = {"n1": 1, "n2": 1, "n3": 1}
 
 
-@pytest.fixture
-def system(cluster: trial.Trial) -> t.Iterator[trial.Trial]:
-    cluster.fresh()
-    yield cluster
-    cluster.delete_all()
+@pytest.fixture(autouse=True)
+def no_configuration(cluster: trial.Trial) -> t.Iterator[None]:
+    """What a test had a MOM read is not there for the next one."""
+    yield
     for host in cluster.nodes:
         cluster.remove(host, "config")
 

@@ -8,38 +8,32 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
 from ..module_utils.errors import UserFault, VTorqueError
 from ..module_utils.rendering.templates import render
+from ..plugin_utils.play.controller_action import ControllerAction
 
 Entry = t.Dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """`host_files`: templates and files of the controller -> the module, once for all."""
 
-    _supports_check_mode = True
-    _supports_async = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Render, read, and have it placed.
 
         Args:
-            tmp: not used, as Ansible has it.
             task_vars: for the module.
 
         Returns:
             The module's result; a template or a file that is wrong is a failed one.
         """
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         try:
             arguments["entries"] = [each for entry in arguments.get("entries") or [] for each in plain_entries(entry)]
         except VTorqueError as error:
-            return {**result, "failed": True, "msg": str(error)}
-        result.update(self._execute_module("mikelangelo.vtorque.host_files", arguments, task_vars=task_vars))
-        return result
+            return {"failed": True, "msg": str(error)}
+        done: dict[str, t.Any] = self._execute_module("mikelangelo.vtorque.host_files", arguments, task_vars=task_vars)
+        return done
 
 
 def plain_entries(entry: Entry) -> list[Entry]:

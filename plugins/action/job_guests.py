@@ -34,9 +34,7 @@ from ..plugin_utils.play.node_connection import NodeCall, Reply, hear_all, local
 from ..plugin_utils.play.start_files import (
     bare_file,
     guests_file,
-    keep_consoles,
-    keep_updates,
-    keep_use,
+    keep_answer,
     read_bare,
     read_guests,
     read_plan,
@@ -148,8 +146,8 @@ class ActionModule(JobAction):
             if what == "absent":
                 guests_file(place, node).unlink(missing_ok=True)
                 bare_file(place, node).unlink(missing_ok=True)
-                keep_use(place, node, answers[node].used)
-                keep_consoles(place, node, answers[node].consoles)
+                keep_answer(place, layout.StepFile.USED, node, answers[node].used)
+                keep_answer(place, layout.StepFile.CONSOLES, node, answers[node].consoles)
 
         for call in calls:
             call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
@@ -183,7 +181,7 @@ class ActionModule(JobAction):
             def read(node: str, reply: Reply) -> None:
                 part = messages.NodePart.removal(place.job_id, place.start, node, 0.0)
                 answer = read_answer(part, reply.status, reply.output, reply.complaint)
-                keep_updates(place, node, answer.updates)
+                keep_answer(place, layout.StepFile.UPDATES, node, answer.updates)
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
             if broken is None and late:

@@ -9,8 +9,6 @@ import dataclasses
 import hashlib
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
 from ..module_utils.errors import SiteFault, VTorqueError
 from ..module_utils.job.config.parameters import Policy
 from ..module_utils.job.config.policy_file import PATH, PolicyErrors, parse
@@ -18,6 +16,7 @@ from ..module_utils.job.config.policy_writer import policy_text
 from ..module_utils.job.config.role_variables import misspelt
 from ..module_utils.job.request.value_types import KeyFault
 from ..module_utils.time_budget import least_alarm_s
+from ..plugin_utils.play.controller_action import ControllerAction
 
 SPEC: t.Final[dict[str, t.Any]] = {
     "settings": {"type": "dict", "required": True},
@@ -32,25 +31,20 @@ MARK: t.Final = "# made by mikelangelo.vtorque.site_config, sha256 of what stand
 """The beginning of the last line; a file that somebody edited does not bear the right one any more."""
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """`site_config`: settings -> vtorque.yml, by `ansible.builtin.copy`, which knows check mode and diff."""
 
-    _supports_check_mode = True
-    _supports_async = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Check, write, and tell what every parameter is then.
 
         Args:
-            tmp: not used, as Ansible has it.
             task_vars: for the copying.
 
         Returns:
             A result of Ansible; a configuration that is wrong is a failed one, in check mode too.
         """
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _all_args = self.validate_argument_spec(SPEC)
-        args = checked.validated_parameters
+        result: dict[str, t.Any] = {}
+        args = self.check_arguments(SPEC)
         if args["former"] is not None:
             # YAML takes no tagged text of Ansible's, and str() of ansible-core 2.18's is still one
             result["former"] = former("".join([*args["former"]]), args["path"])
@@ -65,21 +59,12 @@ class ActionModule(ActionBase):
         if unread:
             return _refused(result, args["path"], unread)
         if args["write"]:
-            result.update(self._copy(marked(text), args["path"], task_vars or {}))
+            copy = {"content": marked(text), "dest": args["path"], "owner": "root", "group": "root", "mode": "0644"}
+            result.update(self.copy_file(copy, task_vars))
+            result.pop("invocation", None)  # the whole text once more
         result["policy"] = policy
         result["prologalarm"] = alarm_of(policy)
         return result
-
-    def _copy(self, text: str, path: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        task = self._task.copy()
-        task.args = {"content": text, "dest": path, "owner": "root", "group": "root", "mode": "0644"}
-        copy = self._shared_loader_obj.action_loader.get(
-            "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context,
-            loader=self._loader, templar=self._templar, shared_loader_obj=self._shared_loader_obj,
-        )  # fmt: skip
-        done: dict[str, t.Any] = copy.run(task_vars=task_vars)
-        done.pop("invocation", None)  # the whole text once more
-        return done
 
 
 def checked_text(settings: t.Mapping[str, object], path: str) -> tuple[str, dict[str, t.Any]]:

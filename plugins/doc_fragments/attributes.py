@@ -76,6 +76,13 @@ requirements:
 """
 
     JOB = r"""
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
 options:
   job_id:
     description:

@@ -163,7 +163,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.node.pool import images, publish, retire, revision
-from ..module_utils.wire.messages import name_text
+from ..module_utils.wire.unquoted import name_text
 
 SHOWN = ("name", "revision", "distro", "arch", "description", "boot", "format", "disk_sha256", "virtual_bytes")
 

@@ -27,13 +27,9 @@ extends_documentation_fragment:
   - mikelangelo.vtorque.attributes.job
 attributes:
   check_mode:
-    support: full
     details: Reports from the plan and from the last answers of the nodes, which are not asked.
   diff_mode:
-    support: full
     details: Shows the guests of each node.
-  idempotent:
-    support: full
 options:
   state:
     description:

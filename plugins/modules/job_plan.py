@@ -22,24 +22,20 @@ extends_documentation_fragment:
   - mikelangelo.vtorque.attributes.job
 attributes:
   check_mode:
-    support: full
     details: Asks the batch system and makes the plan, but writes nothing.
   diff_mode:
-    support: full
     details: Shows the guests of each node, without keys, and with a digest of all that was decided.
-  idempotent:
-    support: full
 options:
-  nodefile:
-    description:
-      - The job's node file, which must say what the batch server says.
-      - Default is C(aux/<job id>) in the site's C(torque_home).
-    type: path
   config:
     description:
       - The site's configuration.
     type: path
     default: /etc/vtorque/vtorque.yml
+  nodefile:
+    description:
+      - The job's node file, which must say what the batch server says.
+      - Default is C(aux/<job id>) in the site's C(torque_home).
+    type: path
 seealso:
   - module: mikelangelo.vtorque.job_guests
   - module: mikelangelo.vtorque.job_record

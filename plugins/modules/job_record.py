@@ -22,13 +22,8 @@ extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
   - mikelangelo.vtorque.attributes.job
 attributes:
-  check_mode:
-    support: full
   diff_mode:
-    support: full
     details: Shows the names of the files, never what is in them.
-  idempotent:
-    support: full
 options:
   state:
     description:

@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, REREAD, WAITS, changed, check_refused, finish, forge, request, wait_in_guest
+from .trouble import NODES, REREAD, WAITS, changed, check_refused, done_on, finish, forge, request, wait_in_guest
 
 SHARED = {"pbs_exclusive_node_alloc": False, "kill_user_processes_after_job": False, "host_os_core_count": 0}
 CORES = """
@@ -40,13 +40,8 @@ def cores(site: Site, node: str) -> set[str]:
 def without_cgroups(site: Site) -> t.Iterator[None]:
     """The MOMs are of those that make none."""
     config = "/var/spool/torque/mom_priv/config"
-    for node in NODES:
-        site.root(node, f"echo '$lab_cgroups false' >{config}; {REREAD}")
-    try:
+    with done_on(site, NODES, f"rm {config}; {REREAD}", f"echo '$lab_cgroups false' >{config}; {REREAD}"):
         yield
-    finally:
-        for node in NODES:
-            site.root(node, f"rm {config}; {REREAD}")
 
 
 def test_a_guest_stays_on_the_cores_of_its_job_and_our_processes_do_not_live_there(site: Site) -> None:

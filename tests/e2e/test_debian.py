@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from .conftest import CHECKOUT, Ended, Site
-from .trouble import NODES, changed, check_held, drop, edit_disk, file_of, image
+from .trouble import NODES, changed, check_held, drop, edit_disk, feed, file_of, image
 
 SCHEMA = "build/cloud-init/schema-cloud-config-v1.json"
 """Of the distribution's cloud-init; `make prepare-test` brings it."""
@@ -123,8 +123,7 @@ def strong_groups(site: Site) -> t.Iterator[None]:
     try:
         for node in NODES:
             for script, text in ((change, lines), (f"cat >{place}/prologue", SITE)):
-                done = site.on(node, "/bin/sh", "-c", script, stdin=text)
-                assert done.returncode == 0, done.stderr
+                feed(site, node, script, text)
         yield
     finally:
         for node in NODES:

@@ -56,6 +56,14 @@ def bad(done: Result[str]) -> set[str]:
     return {check for check, finding in findings(done).items() if finding["state"] == "bad"}
 
 
+def found_bad(site: Site, node: str, checks: set[str]) -> dict[str, t.Any]:
+    """What a node finds on itself, of which just these checks are bad; by check."""
+    done = doctor(site, node, "--local", "--json")
+    assert done.returncode == 1
+    assert bad(done) == checks
+    return findings(done)
+
+
 def test_site_that_is_well(site: Site) -> None:
     """From the front end every node, on a node that node; a health check gets one line."""
     done = doctor(site, "fe")
@@ -124,10 +132,7 @@ def test_what_an_administrator_has_to_mend(site: Site) -> None:
     site.root("cn1", f"echo '$prologalarm 60' >{MOM_CONFIG}; chmod 400 {hook}")
     try:
         with changed(site, ("cn1",), bridge="br99"):
-            done = doctor(site, "cn1", "--local", "--json")
-            assert done.returncode == 1
-            assert bad(done) == {"alarm", "hooks", "bridge"}
-            found = findings(done)
+            found = found_bad(site, "cn1", {"alarm", "hooks", "bridge"})
             assert "write $prologalarm 300 into" in found["alarm"]["remedy"]
             assert "epilogue cannot be run (mode 0400)" in found["hooks"]["words"]
             assert "play mikelangelo.vtorque.install" in found["hooks"]["remedy"]
@@ -145,10 +150,7 @@ def test_node_whose_disk_is_full_whose_pool_is_away_and_that_has_no_virtualisati
     site.root("cn2", f"{HIDE_KVM}; mount -t tmpfs -o size=1m,mode=755 trouble {POOL}; {FULL}")
     try:
         with changed(site, ("cn2",), hypervisor_default="kvm"):
-            done = doctor(site, "cn2", "--local", "--json")
-            assert done.returncode == 1
-            assert bad(done) == {"disk", "pool", "virtualisation"}
-            found = findings(done)
+            found = found_bad(site, "cn2", {"disk", "pool", "virtualisation"})
             assert STATE in found["disk"]["words"]
             assert "free some space" in found["disk"]["remedy"]
             assert (found["pool"]["words"], found["pool"]["shown"]) == (f"no image in {POOL}", "empty")

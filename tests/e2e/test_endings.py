@@ -9,7 +9,6 @@ cn1 leads and cn2 is the sister, if a test does not say otherwise.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import pathlib
 import re
 import typing as t
@@ -36,10 +35,10 @@ from .trouble import (
     check_message,
     check_nobody_blamed,
     check_offline,
-    check_refused,
-    deleting,
+    delete_booting,
     drop,
     end_by_term,
+    end_killed,
     finish,
     guest_on,
     kill,
@@ -174,11 +173,7 @@ def test_job_deleted_while_its_guests_boot(site: Site) -> None:
     with never_ready(site, node_fault_retries=3) as request:
         job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
-        with deleting(site, job_id):
-            site.root(SISTER, f"virsh destroy {guest_on(site, SISTER)}")
-        facts = site.wait_state(job_id, "CQH")
-        assert site.left_on_nodes() == []
-    assert (facts["job_state"], facts["start_count"]) == ("C", "1")
+        delete_booting(site, job_id, SISTER)
     assert "RAN" not in site.end(job_id).out
 
 
@@ -244,13 +239,7 @@ def test_program_of_the_mother_superior_killed_while_guests_boot(site: Site, vic
         booting(site, job_id)
         kill(site, SUPERIOR, victim)
         site.wait_for("the sister to undo it", lambda: not guest_on(site, SISTER))
-        if victim is HOOK:
-            ended = site.end(job_id)
-            # the launcher's shell has a word of its own for it: Killed
-            check_refused(dataclasses.replace(ended, err=ended.err.removeprefix("Killed\n")), "nothing was run")
-        else:
-            check_held(site, job_id)
-            drop(site, job_id)
+        end_killed(site, job_id, victim)
     check_nobody_blamed(site)
     # what Ansible keeps while it plays is nobody's when it was killed
     assert sweep(site, SUPERIOR).returncode == 0

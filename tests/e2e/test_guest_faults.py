@@ -9,16 +9,8 @@ import contextlib
 
 import pytest
 
+from . import trouble
 from .conftest import Site
-from .trouble import (
-    changed,
-    check_held,
-    check_nobody_blamed,
-    check_refused,
-    drop,
-    image,
-    replace,
-)
 
 NEVER_UP = {
     "panic": "Kernel panic",
@@ -35,48 +27,48 @@ def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
     """Whatever the guest does instead, its job is held with what was seen of it, after the tries the site allows."""
     with contextlib.ExitStack() as stack:
         for name in NEVER_UP:
-            place = stack.enter_context(image(name, fault=name))
+            place = stack.enter_context(trouble.image(name, fault=name))
             if name == "garbage":
-                replace(place / "vmlinuz", b"garbage" * 1000)
-        stack.enter_context(changed(site, timeout=20, node_fault_retries=1))
+                trouble.replace(place / "vmlinuz", b"garbage" * 1000)
+        stack.enter_context(trouble.changed(site, timeout=20, node_fault_retries=1))
         jobs = {name: site.submit("-vm", f"img={name}", stdin="echo RAN\n") for name in NEVER_UP}
         for name, words in NEVER_UP.items():
-            assert check_held(site, jobs[name], words)["start_count"] == "1"
-        drop(site, *jobs.values())
-    check_nobody_blamed(site)
+            assert trouble.check_held(site, jobs[name], words)["start_count"] == "1"
+        trouble.drop(site, *jobs.values())
+    trouble.check_nobody_blamed(site)
 
 
 @pytest.mark.full
 def test_image_that_boots_on_no_node_is_refused(site: Site) -> None:
     """Where the guests of all nodes failed alike it is the image, and it is not tried again."""
-    with image("nowhere", fault="panic"), changed(site, timeout=60):
+    with trouble.image("nowhere", fault="panic"), trouble.changed(site, timeout=60):
         job_id = site.submit("-l", "nodes=2", "-vm", "img=nowhere,vcpus=1,ram=192M", stdin="echo RAN\n")
-        check_refused(
+        trouble.check_refused(
             site.end(job_id), "the image boots on no node: the guests of 2 nodes failed alike", "Kernel panic"
         )
         assert site.facts(job_id)["start_count"] == "1"
-    check_nobody_blamed(site)
+    trouble.check_nobody_blamed(site)
 
 
 @pytest.mark.full
 def test_image_whose_disk_is_garbage_is_refused(site: Site) -> None:
     """Every node would read the same: the job ends at once, and its owner knows which image."""
-    with image("spoilt") as place:
+    with trouble.image("spoilt") as place:
         disk = place / "disk.qcow2"
-        replace(disk, b"?" * disk.stat().st_size)
-        check_refused(site.job("-vm", "img=spoilt", stdin="echo RAN\n"), "spoilt")
-    check_nobody_blamed(site)
+        trouble.replace(disk, b"?" * disk.stat().st_size)
+        trouble.check_refused(site.job("-vm", "img=spoilt", stdin="echo RAN\n"), "spoilt")
+    trouble.check_nobody_blamed(site)
 
 
 def test_somebody_who_answers_in_a_guests_place(site: Site) -> None:
     """Another host key than the one that was made for the guest: held at once, whatever tries the site allows."""
-    with image("impostor", fault="host-key"):
+    with trouble.image("impostor", fault="host-key"):
         job_id = site.submit("-vm", "img=impostor", stdin="echo RAN\n")
-        facts = check_held(site, job_id, "another host key")
+        facts = trouble.check_held(site, job_id, "another host key")
         assert facts["start_count"] == "1"
         assert any("another host key" in site.kept(node, job_id, name="vtorque.log") for node in ("cn1", "cn2"))
         site.wait_for("the record on the front end", lambda: site.kept("fe", job_id))
         shown = site.on("fe", "vmgr", "job", "show", job_id, user="alice").stdout
         assert "held" in shown
         assert "another host key" in shown
-        drop(site, job_id)
+        trouble.drop(site, job_id)

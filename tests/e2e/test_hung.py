@@ -7,71 +7,58 @@ from __future__ import annotations
 
 import pytest
 
+from . import trouble
 from .conftest import Site
-from .trouble import (
-    NODES,
-    PAIR,
-    SISTER,
-    SUPERIOR,
-    WAITS,
-    changed,
-    check_held,
-    check_nobody_blamed,
-    drop,
-    finish,
-    guest_on,
-    pool_served,
-    sweep,
-    wait_in_guest,
-)
 
 LIBVIRT = "$(cat /run/libvirtd.pid)"
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+@pytest.mark.parametrize("node", trouble.NODES, ids=["mother superior", "sister"])
 def test_libvirt_hangs_when_its_job_ends(site: Site, node: str) -> None:
     """The job's status is its script's; what cannot be taken away is taken by the sweep when libvirt answers again."""
-    job_id = site.submit(*PAIR, stdin=WAITS)
-    assert wait_in_guest(site, job_id) == SUPERIOR
+    job_id = site.submit(*trouble.PAIR, stdin=trouble.WAITS)
+    assert trouble.wait_in_guest(site, job_id) == trouble.SUPERIOR
     site.root(node, f"kill -STOP {LIBVIRT}")
     try:
-        ended = finish(site, job_id)
-        other = next(one for one in NODES if one != node)
-        assert guest_on(site, other) == ""
+        ended = trouble.finish(site, job_id)
+        other = next(one for one in trouble.NODES if one != node)
+        assert trouble.guest_on(site, other) == ""
     finally:
         site.root(node, f"kill -CONT {LIBVIRT}")
     assert (ended.exit_status, ended.out) == (0, "up\non\n")
     site.wait_for(
-        "the sweep to have found it over twice", lambda: sweep(site, node).returncode == 0 and not site.left()
+        "the sweep to have found it over twice", lambda: trouble.sweep(site, node).returncode == 0 and not site.left()
     )
 
 
 @pytest.mark.full
 def test_libvirt_hangs_for_a_while_in_the_prologue(site: Site) -> None:
     """Shorter than the deadline: the job waits for it and notices nothing else."""
-    site.root(SUPERIOR, f"kill -STOP {LIBVIRT}")
+    site.root(trouble.SUPERIOR, f"kill -STOP {LIBVIRT}")
     try:
-        job_id = site.submit("-l", f"nodes={SUPERIOR}:ppn=2", stdin="echo on\n")
+        job_id = site.submit("-l", f"nodes={trouble.SUPERIOR}:ppn=2", stdin="echo on\n")
         waits = f"ls -d /run/vtorque/jobs/{job_id}.1"
-        site.wait_for("the prologue", lambda: site.on(SUPERIOR, "/bin/sh", "-c", waits).returncode == 0)
+        site.wait_for("the prologue", lambda: site.on(trouble.SUPERIOR, "/bin/sh", "-c", waits).returncode == 0)
     finally:
-        site.root(SUPERIOR, f"kill -CONT {LIBVIRT}")
+        site.root(trouble.SUPERIOR, f"kill -CONT {LIBVIRT}")
     ended = site.end(job_id)
-    assert (ended.exit_status, ended.out, ended.err, ended.node) == (0, "on\n", "", SUPERIOR)
+    assert (ended.exit_status, ended.out, ended.err, ended.node) == (0, "on\n", "", trouble.SUPERIOR)
 
 
 @pytest.mark.full
 def test_slow_ssh_to_a_sister(site: Site) -> None:
     """Her sshd takes the connection and says nothing for a while: the job is only later."""
     daemon = "$(cat /run/sshd.pid)"
-    site.root(SISTER, f"kill -STOP {daemon}")
+    site.root(trouble.SISTER, f"kill -STOP {daemon}")
     try:
-        job_id = site.submit(*PAIR, stdin="sort -u $PBS_NODEFILE | wc -l\n")
+        job_id = site.submit(*trouble.PAIR, stdin="sort -u $PBS_NODEFILE | wc -l\n")
         asks = "pgrep -f '[s]sh .*cn2'"
-        site.wait_for("the call of the sister", lambda: site.on(SUPERIOR, "/bin/sh", "-c", asks).returncode == 0)
+        site.wait_for(
+            "the call of the sister", lambda: site.on(trouble.SUPERIOR, "/bin/sh", "-c", asks).returncode == 0
+        )
     finally:
-        site.root(SISTER, f"kill -CONT {daemon}")
+        site.root(trouble.SISTER, f"kill -CONT {daemon}")
     ended = site.end(job_id)
     assert (ended.exit_status, ended.out.strip(), ended.err) == (0, "2", "")
     assert site.facts(job_id)["start_count"] == "1"
@@ -100,30 +87,32 @@ def test_slow_dhcp_server(site: Site) -> None:
 @pytest.mark.full
 def test_file_server_of_the_pool_hangs_for_a_while(site: Site) -> None:
     """Shorter than the deadline: the job waits for it and notices nothing else."""
-    with pool_served(site, SUPERIOR) as server:
-        site.root(SUPERIOR, f"kill -STOP {server}")
-        job_id = site.submit("-l", f"nodes={SUPERIOR}:ppn=2", stdin="echo on\n")
+    with trouble.pool_served(site, trouble.SUPERIOR) as server:
+        site.root(trouble.SUPERIOR, f"kill -STOP {server}")
+        job_id = site.submit("-l", f"nodes={trouble.SUPERIOR}:ppn=2", stdin="echo on\n")
         waits = "grep -l fuse /proc/[0-9]*/stack /proc/[0-9]*/wchan || grep -l request_wait_answer /proc/[0-9]*/wchan"
-        site.wait_for("somebody who waits for the pool", lambda: site.on(SUPERIOR, "/bin/sh", "-c", waits).stdout)
-        site.root(SUPERIOR, f"kill -CONT {server}")
+        site.wait_for(
+            "somebody who waits for the pool", lambda: site.on(trouble.SUPERIOR, "/bin/sh", "-c", waits).stdout
+        )
+        site.root(trouble.SUPERIOR, f"kill -CONT {server}")
         ended = site.end(job_id)
-    assert (ended.exit_status, ended.out, ended.err, ended.node) == (0, "on\n", "", SUPERIOR)
+    assert (ended.exit_status, ended.out, ended.err, ended.node) == (0, "on\n", "", trouble.SUPERIOR)
     assert site.facts(job_id)["start_count"] == "1"
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+@pytest.mark.parametrize("node", trouble.NODES, ids=["mother superior", "sister"])
 def test_file_server_of_the_pool_hangs(site: Site, node: str) -> None:
     """Nobody's fault but the site's: told by name, nothing runs, nothing is left although it hangs on."""
-    with pool_served(site, node) as server:
+    with trouble.pool_served(site, node) as server:
         site.root(node, f"kill -STOP {server}")
-        with changed(site, prologue_timeout=60, timeout=50, node_fault_retries=1):
-            job_id = site.submit(*PAIR, stdin="echo RAN\n")
-            facts = check_held(site, job_id, "/opt/vm-images", "no answer", "1 of 1")
+        with trouble.changed(site, prologue_timeout=60, timeout=50, node_fault_retries=1):
+            job_id = site.submit(*trouble.PAIR, stdin="echo RAN\n")
+            facts = trouble.check_held(site, job_id, "/opt/vm-images", "no answer", "1 of 1")
             assert facts["start_count"] == "1"
-            check_nobody_blamed(site)
-            drop(site, job_id)
+            trouble.check_nobody_blamed(site)
+            trouble.drop(site, job_id)
             site.wait_for("nothing to be left", lambda: not site.left(), seen=site.left)
         site.root(node, f"kill -CONT {server}")
-        ended = site.end(site.submit(*PAIR, stdin="sort -u $PBS_NODEFILE | wc -l\n"))
+        ended = site.end(site.submit(*trouble.PAIR, stdin="sort -u $PBS_NODEFILE | wc -l\n"))
     assert (ended.exit_status, ended.out.strip(), ended.err) == (0, "2", "")

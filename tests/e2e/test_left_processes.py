@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, WAITS, changed, finish, wait_in_guest
+from .trouble import NODES, WAITS, changed, done_on, finish, wait_in_guest
 
 CGROUP = "/sys/fs/cgroup/pids/torque"
 LEAVE = "setsid sleep 86400 >/dev/null 2>&1 </dev/null & echo $!"
@@ -38,11 +38,8 @@ def in_cgroup_of(site: Site, job_id: str, pids: dict[str, str]) -> t.Iterator[No
     place = f"{root}/{job_id}"
     for node, pid in pids.items():
         site.root(node, f"mkdir -p {place} && echo {pid} >{place}/cgroup.procs")
-    try:
+    with done_on(site, pids, f"for it in {place} {root}; do [ ! -d $it ] || rmdir $it; done"):
         yield
-    finally:
-        for node in pids:
-            site.root(node, f"for it in {place} {root}; do [ ! -d $it ] || rmdir $it; done")
 
 
 def test_what_the_job_left_is_ended_and_what_else_the_user_has_there_is_not(site: Site) -> None:

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from .conftest import WAYS, Site, cases
-from .trouble import changed, check_held, drop
+from .trouble import changed, check_held, drop, feed
 
 START_WAYS = cases(WAYS, "fast")
 
@@ -94,9 +94,7 @@ def scripts(site: Site, **texts: str) -> t.Iterator[None]:
     try:
         for node in nodes:
             for name, text in texts.items():
-                write = f"mkdir -p {PLACE}; cat >{PLACE}/{name.replace('_', '.')}"
-                done = site.on(node, "/bin/sh", "-c", write, stdin=text)
-                assert done.returncode == 0, done.stderr
+                feed(site, node, f"mkdir -p {PLACE}; cat >{PLACE}/{name.replace('_', '.')}", text)
         yield
     finally:
         for node in nodes:

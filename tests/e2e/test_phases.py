@@ -15,23 +15,8 @@ import typing as t
 
 import pytest
 
+from . import trouble
 from .conftest import Site
-from .trouble import (
-    NODES,
-    PATIENT,
-    SISTER,
-    SUPERIOR,
-    WAITS,
-    changed,
-    check_held,
-    check_nobody_blamed,
-    deleting,
-    drop,
-    finish,
-    guest_on,
-    restart_libvirt,
-    wait_in_guest,
-)
 
 GATES = "/home/alice/gates"
 SCRIPT = """#!/bin/sh
@@ -99,8 +84,8 @@ def at_gates(site: Site, phases: t.Mapping[str, Phase], pair: bool = False) -> t
                 stack.callback(site.root, node, f"rm -f {phase.hook}; rmdir {GUEST_HOOKS} 2>/dev/null || true")
             else:
                 request = ("-vm", f"{phase.key}={site.write(f'{GATES}/script-{node}', script)}")
-            hosts = f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2" if pair else f"nodes={node}:ppn=2"
-            over = "echo up\n" if phase.after else WAITS
+            hosts = f"nodes={trouble.SUPERIOR}:ppn=2+{trouble.SISTER}:ppn=2" if pair else f"nodes={node}:ppn=2"
+            over = "echo up\n" if phase.after else trouble.WAITS
             waiting.append(Waiting(site.submit("-l", hosts, *request, stdin=over), gate))
         for one in waiting:
             here = f"{one.gate}.here"
@@ -131,9 +116,9 @@ def check_over(site: Site, waiting: t.Iterable[Waiting]) -> None:
 )
 def test_jobs_deleted_while_a_script_runs_in_their_guests(site: Site, names: tuple[str, str]) -> None:
     """A prologue is not interrupted, and the job's script is ended as it begins; an epilogue runs to its end."""
-    phases = {node: PHASES[name] for node, name in zip(NODES, names, strict=True)}
+    phases = {node: PHASES[name] for node, name in zip(trouble.NODES, names, strict=True)}
     with at_gates(site, phases) as waiting:
-        with deleting(site, *(one.job_id for one in waiting), options=PATIENT):
+        with trouble.deleting(site, *(one.job_id for one in waiting), options=trouble.PATIENT):
             open_gates(site, waiting)
         check_over(site, waiting)
         for one, phase in zip(waiting, phases.values(), strict=True):
@@ -144,11 +129,11 @@ def test_jobs_deleted_while_a_script_runs_in_their_guests(site: Site, names: tup
 @pytest.mark.full
 def test_job_deleted_in_the_epilogue_and_after_its_end(site: Site) -> None:
     """When the site's own epilogue has its turn, the last one, nothing of the job is there but what is the MOM's."""
-    with at_gates(site, {SUPERIOR: PHASES["the epilogue on the node"]}, pair=True) as waiting:
+    with at_gates(site, {trouble.SUPERIOR: PHASES["the epilogue on the node"]}, pair=True) as waiting:
         (one,) = waiting
         left = [thing for thing in site.left_on_nodes() if not at_work(thing)]
         assert left == []
-        with deleting(site, one.job_id):
+        with trouble.deleting(site, one.job_id):
             open_gates(site, waiting)
         check_over(site, waiting)
         assert site.end(one.job_id).out == "up\n"
@@ -167,13 +152,13 @@ def at_work(thing: str) -> bool:
 @pytest.mark.full
 def test_libvirt_restarts_in_the_prologue(site: Site) -> None:
     """On both nodes, while the site's prologue runs in a guest: the guests live on without it, and go with it."""
-    with at_gates(site, {SUPERIOR: PHASES["the site's prologue in the guest"]}, pair=True) as waiting:
+    with at_gates(site, {trouble.SUPERIOR: PHASES["the site's prologue in the guest"]}, pair=True) as waiting:
         (one,) = waiting
-        for node in NODES:
-            restart_libvirt(site, node)
+        for node in trouble.NODES:
+            trouble.restart_libvirt(site, node)
         open_gates(site, waiting)
-        assert wait_in_guest(site, one.job_id) == SUPERIOR
-        ended = finish(site, one.job_id)
+        assert trouble.wait_in_guest(site, one.job_id) == trouble.SUPERIOR
+        ended = trouble.finish(site, one.job_id)
         assert site.left_on_nodes() == []
         assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
@@ -182,13 +167,13 @@ def test_libvirt_restarts_in_the_prologue(site: Site) -> None:
 def test_job_queued_again_and_job_purged_in_their_prologues(site: Site) -> None:
     """Torque signals no prologue: the first one's job runs; the second one's ends when its MOM finds out."""
     names = ("the site's prologue in the guest", "the user's prologue in the guest")
-    with at_gates(site, {node: PHASES[name] for node, name in zip(NODES, names, strict=True)}) as waiting:
+    with at_gates(site, {node: PHASES[name] for node, name in zip(trouble.NODES, names, strict=True)}) as waiting:
         stays, purged = waiting
         assert site.on("fe", "qrerun", stays.job_id).returncode != 0
         assert site.on("fe", "qdel", "-p", purged.job_id).returncode == 0
         open_gates(site, waiting)
-        assert wait_in_guest(site, stays.job_id) == SUPERIOR
-        ended = finish(site, stays.job_id)
+        assert trouble.wait_in_guest(site, stays.job_id) == trouble.SUPERIOR
+        ended = trouble.finish(site, stays.job_id)
         assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
         site.wait_for("the purged job's node to be clean", lambda: not site.left_on_nodes(), seen=site.left_on_nodes)
 
@@ -196,8 +181,8 @@ def test_job_queued_again_and_job_purged_in_their_prologues(site: Site) -> None:
 @pytest.mark.full
 def test_job_deleted_in_the_prologue_on_its_node(site: Site) -> None:
     """The site's own prologue goes to its end, and nothing of the job runs."""
-    with at_gates(site, {SUPERIOR: PHASES["the prologue on the node"]}, pair=True) as waiting:
-        with deleting(site, waiting[0].job_id, options=PATIENT):
+    with at_gates(site, {trouble.SUPERIOR: PHASES["the prologue on the node"]}, pair=True) as waiting:
+        with trouble.deleting(site, waiting[0].job_id, options=trouble.PATIENT):
             open_gates(site, waiting)
         check_over(site, waiting)
         assert site.end(waiting[0].job_id).out == ""
@@ -211,7 +196,7 @@ def test_job_deleted_in_the_prologue_on_its_node(site: Site) -> None:
 @pytest.mark.parametrize("act", ["queued again", "purged"])
 def test_job_queued_again_or_purged_in_an_epilogue(site: Site, name: str, act: str) -> None:
     """A job that is over is not queued again; one that the server has forgotten has its epilogue all the same."""
-    with at_gates(site, {SUPERIOR: PHASES[name]}, pair=True) as waiting:
+    with at_gates(site, {trouble.SUPERIOR: PHASES[name]}, pair=True) as waiting:
         (one,) = waiting
         if act == "queued again":
             assert site.on("fe", "qrerun", one.job_id).returncode != 0
@@ -225,16 +210,16 @@ def test_job_queued_again_or_purged_in_an_epilogue(site: Site, name: str, act: s
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+@pytest.mark.parametrize("node", trouble.NODES, ids=["mother superior", "sister"])
 def test_guest_is_lost_before_the_script(site: Site, node: str) -> None:
     """No fault of the user's, whose prologue runs, nor of a node: the job is held, with the guest that ended."""
-    phases = {SUPERIOR: PHASES["the user's prologue in the guest"]}
-    with changed(site, node_fault_retries=1), at_gates(site, phases, pair=True) as waiting:
+    phases = {trouble.SUPERIOR: PHASES["the user's prologue in the guest"]}
+    with trouble.changed(site, node_fault_retries=1), at_gates(site, phases, pair=True) as waiting:
         (one,) = waiting
-        guest = guest_on(site, node)
+        guest = trouble.guest_on(site, node)
         site.root(node, f"virsh destroy {guest}")
-        facts = check_held(site, one.job_id, guest)
+        facts = trouble.check_held(site, one.job_id, guest)
         assert site.left_on_nodes() == []
         assert facts["start_count"] == "1"
-        check_nobody_blamed(site)
-        drop(site, one.job_id)
+        trouble.check_nobody_blamed(site)
+        trouble.drop(site, one.job_id)

@@ -7,20 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from . import trouble
 from .conftest import Site
-from .trouble import (
-    CONFIG,
-    NODES,
-    changed,
-    check_held,
-    check_nobody_blamed,
-    check_refused,
-    drop,
-    image,
-    mounted,
-    sweep,
-    write_config,
-)
 
 ORPHAN = "/var/lib/vtorque/guests/99999.fe.1"
 
@@ -28,47 +16,52 @@ ORPHAN = "/var/lib/vtorque/guests/99999.fe.1"
 @pytest.mark.full
 def test_silent_dhcp_server(site: Site) -> None:
     """The guest lives and gets no address: tried as often as the site says, on whatever node."""
-    with image("impatient", fault="impatient"), changed(site, node_fault_retries=2):
+    with trouble.image("impatient", fault="impatient"), trouble.changed(site, node_fault_retries=2):
         site.root("fe", "kill -STOP $(cat /run/dnsmasq.pid)")
         try:
             job_id = site.submit("-vm", "img=impatient", stdin="echo RAN\n")
-            facts = check_held(site, job_id, "DHCP", "2 of 2")
+            facts = trouble.check_held(site, job_id, "DHCP", "2 of 2")
             assert facts["start_count"] == "2"
         finally:
             site.root("fe", "kill -CONT $(cat /run/dnsmasq.pid)")
-        check_nobody_blamed(site)
-        drop(site, job_id)
+        trouble.check_nobody_blamed(site)
+        trouble.drop(site, job_id)
 
 
 @pytest.mark.full
 def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
     """What was waited for, how long, and what was seen on its console."""
-    with image("idle", fault="idle"), changed(site, timeout=40, node_fault_retries=1):
+    with trouble.image("idle", fault="idle"), trouble.changed(site, timeout=40, node_fault_retries=1):
         job_id = site.submit("-vm", "img=idle", stdin="echo RAN\n")
-        check_held(site, job_id, "was not ready within 40 s", "still starting", "1 of 1")
-        check_nobody_blamed(site)
-        node = next(node for node in NODES if site.kept(node, job_id))
+        trouble.check_held(site, job_id, "was not ready within 40 s", "still starting", "1 of 1")
+        trouble.check_nobody_blamed(site)
+        node = next(node for node in trouble.NODES if site.kept(node, job_id))
         assert "still starting" in site.root(node, f"cat /var/lib/vtorque/records/{job_id}.1/*.console.log")
-        drop(site, job_id)
+        trouble.drop(site, job_id)
 
 
 @pytest.mark.full
 def test_pool_that_others_can_write(site: Site) -> None:
     """A node's pool cannot be trusted: whoever can write there chooses what everybody's guests run."""
-    with mounted(site, "cn1", "/opt/vm-images", options="mode=777"), changed(site, node_fault_retries=1):
+    with (
+        trouble.mounted(site, "cn1", "/opt/vm-images", options="mode=777"),
+        trouble.changed(site, node_fault_retries=1),
+    ):
         job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
-        check_held(site, job_id, "/opt/vm-images")
-        check_nobody_blamed(site)
-        drop(site, job_id)
+        trouble.check_held(site, job_id, "/opt/vm-images")
+        trouble.check_nobody_blamed(site)
+        trouble.drop(site, job_id)
 
 
 def test_configuration_that_is_broken(site: Site) -> None:
     """The key that is wrong, and where it stands; what can be read of the rest bounds the tries."""
-    with changed(site, ("cn1",), brigde="br0", node_fault_retries=2):
+    with trouble.changed(site, ("cn1",), brigde="br0", node_fault_retries=2):
         job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
-        facts = check_held(site, job_id, "brigde=br0: no such parameter; did you mean bridge?", "(line 1)", "2 of 2")
+        facts = trouble.check_held(
+            site, job_id, "brigde=br0: no such parameter; did you mean bridge?", "(line 1)", "2 of 2"
+        )
         assert facts["start_count"] == "2"
-        check_nobody_blamed(site)
+        trouble.check_nobody_blamed(site)
     done = site.on("fe", "qrls", job_id, user="alice")
     assert done.returncode == 0, done.stderr
     ended = site.end(job_id)
@@ -78,22 +71,22 @@ def test_configuration_that_is_broken(site: Site) -> None:
 @pytest.mark.full
 def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""
-    text = site.root("cn1", f"cat {CONFIG}")
+    text = site.root("cn1", f"cat {trouble.CONFIG}")
     site.root("cn1", f"mkdir -p {ORPHAN}/vcn1-9")
-    write_config(site, "cn1", "bridge: [br0\n")
+    trouble.write_config(site, "cn1", "bridge: [br0\n")
     try:
-        assert "99999.fe.1: found over" in sweep(site, "cn1").stdout
+        assert "99999.fe.1: found over" in trouble.sweep(site, "cn1").stdout
         job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
-        check_held(site, job_id, "not YAML: line 2, column 1", "3 of 3")
-        site.wait_for("the second look", lambda: "removed  99999.fe.1" in sweep(site, "cn1").stdout)
+        trouble.check_held(site, job_id, "not YAML: line 2, column 1", "3 of 3")
+        site.wait_for("the second look", lambda: "removed  99999.fe.1" in trouble.sweep(site, "cn1").stdout)
         assert site.root("cn1", f"ls -d {ORPHAN} || echo gone") == "gone\n"
-        done = sweep(site, "cn1")
+        done = trouble.sweep(site, "cn1")
         assert (done.returncode, done.stdout.count("\n")) == (1, 1)
         assert "not YAML" in done.stdout
     finally:
-        write_config(site, "cn1", text)
-    check_nobody_blamed(site)
-    drop(site, job_id)
+        trouble.write_config(site, "cn1", text)
+    trouble.check_nobody_blamed(site)
+    trouble.drop(site, job_id)
 
 
 @pytest.mark.full
@@ -102,7 +95,7 @@ def test_home_without_room_hinders_no_job(site: Site) -> None:
     site.root("fe", "mkdir -p -m 1777 /home/public")
     # the tiny guest needs the directory
     options, then = "size=4k,nr_inodes=2,uid=1001,gid=1001,mode=755", "install -d -m 700 -o 1001 /home/alice/.ssh"
-    with mounted(site, "cn1", "/home/alice", options=options, then=then):
+    with trouble.mounted(site, "cn1", "/home/alice", options=options, then=then):
         assert site.on("cn1", "touch", "/home/alice/x", user="alice").returncode != 0
         output = [word for stream in "oe" for word in (f"-{stream}", f"fe:/home/public/quota.{stream}")]
         ended = site.job("-l", "nodes=cn1:ppn=2", *output, stdin="id -un; echo complaint >&2\n")
@@ -114,7 +107,7 @@ def test_home_without_room_hinders_no_job(site: Site) -> None:
 def test_exit_in_the_users_own_files(site: Site) -> None:
     """A shell that ends in its profile ends the job, as on bare metal; one that lets nobody in is told as such."""
     try:
-        with changed(site, home_via="virtiofs"):
+        with trouble.changed(site, home_via="virtiofs"):
             site.write("/home/alice/.profile", "exit 3\n")
             profile = site.job(stdin="echo RAN\n")
             site.write("/home/alice/.bashrc", "exit 3\n")
@@ -122,5 +115,5 @@ def test_exit_in_the_users_own_files(site: Site) -> None:
     finally:
         site.root("fe", "rm -f /home/alice/.profile /home/alice/.bashrc")
     assert (profile.exit_status, profile.out, profile.err) == (3, "", "")
-    check_refused(rc_file, "ended the session before the job began", ".bashrc")
-    check_nobody_blamed(site)
+    trouble.check_refused(rc_file, "ended the session before the job began", ".bashrc")
+    trouble.check_nobody_blamed(site)

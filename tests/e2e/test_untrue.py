@@ -15,22 +15,8 @@ import typing as t
 
 import pytest
 
+from . import trouble
 from .conftest import Site
-from .trouble import (
-    NODES,
-    PAIR,
-    SISTER,
-    SUPERIOR,
-    WAITS,
-    changed,
-    check_nobody_blamed,
-    drop,
-    finish,
-    guest_on,
-    revive,
-    sweep,
-    wait_in_guest,
-)
 
 LIES = {
     "nothing": "true",
@@ -64,63 +50,63 @@ def lying(site: Site, node: str, lie: str) -> t.Iterator[None]:
 @pytest.mark.parametrize("lie", LIES)
 def test_server_that_lies_of_a_job(site: Site, lie: str) -> None:
     """The script runs nowhere, nobody else's guest is made, and no node is blamed for it."""
-    with changed(site, node_fault_retries=1):
-        with lying(site, SUPERIOR, LIES[lie]):
-            job_id = site.submit("-l", f"nodes={SUPERIOR}:ppn=2", stdin="echo RAN\n")
+    with trouble.changed(site, node_fault_retries=1):
+        with lying(site, trouble.SUPERIOR, LIES[lie]):
+            job_id = site.submit("-l", f"nodes={trouble.SUPERIOR}:ppn=2", stdin="echo RAN\n")
             facts = site.wait_state(job_id, "CH")
-            assert guest_on(site, SUPERIOR) == ""
+            assert trouble.guest_on(site, trouble.SUPERIOR) == ""
         text = site.read(facts["Error_Path"].partition(":")[2])
         assert text.startswith("vtorque: "), text
         assert "Traceback" not in text
         assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
-        assert '"guests"' not in site.root(SUPERIOR, f"cat /var/lib/vtorque/records/{job_id}.*/record.json")
+        assert '"guests"' not in site.root(trouble.SUPERIOR, f"cat /var/lib/vtorque/records/{job_id}.*/record.json")
         if facts["job_state"] == "H":
-            drop(site, job_id)
+            trouble.drop(site, job_id)
         else:
             assert facts["exit_status"] != "0"
         site.wait_for("the node to be clean", lambda: not site.left_on_nodes(), seen=site.left_on_nodes)
-    check_nobody_blamed(site)
+    trouble.check_nobody_blamed(site)
 
 
 @pytest.mark.full
 def test_server_from_an_old_backup_knows_no_job(site: Site) -> None:
     """The MOMs end what it does not know, with its guests; a job of after that is as any other."""
     site.root("fe", f"cp -p {STATE} /run/lab/backup")
-    job_id = site.submit(*PAIR, stdin=WAITS)
-    assert wait_in_guest(site, job_id) == SUPERIOR
+    job_id = site.submit(*trouble.PAIR, stdin=trouble.WAITS)
+    assert trouble.wait_in_guest(site, job_id) == trouble.SUPERIOR
     site.root("fe", "kill $(cat /run/lab/server.pid)")
-    site.root("fe", f"mv /run/lab/backup {STATE} && {revive('batch')}")
+    site.root("fe", f"mv /run/lab/backup {STATE} && {trouble.revive('batch')}")
     assert job_id not in site.jobs()
     site.wait_for("both nodes to be clean", lambda: not site.left_on_nodes(), seen=site.left_on_nodes)
-    for node in NODES:
-        assert sweep(site, node).returncode == 0
-    again = site.submit(*PAIR, stdin=WAITS)
-    wait_in_guest(site, again)
-    ended = finish(site, again)
+    for node in trouble.NODES:
+        assert trouble.sweep(site, node).returncode == 0
+    again = site.submit(*trouble.PAIR, stdin=trouble.WAITS)
+    trouble.wait_in_guest(site, again)
+    ended = trouble.finish(site, again)
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
 @pytest.mark.full
 def test_dhcp_server_that_gives_an_address_twice(site: Site) -> None:
     """Another host has the guest's address already, and answers by ssh: nobody is taken for the guest but the guest."""
-    where = ("-l", f"nodes={SUPERIOR}:ppn=2")
+    where = ("-l", f"nodes={trouble.SUPERIOR}:ppn=2")
     first = site.job(*where, stdin="echo RAN\n")
-    address = json.loads(site.kept(SUPERIOR, first.job_id))["guests"][0]["address"]
+    address = json.loads(site.kept(trouble.SUPERIOR, first.job_id))["guests"][0]["address"]
     # whoever has an interface's MAC has its former address again
-    site.root(SISTER, f"ip address add {address}/32 dev br0; ip neighbour flush all")
+    site.root(trouble.SISTER, f"ip address add {address}/32 dev br0; ip neighbour flush all")
     try:
-        with changed(site, node_fault_retries=1):
+        with trouble.changed(site, node_fault_retries=1):
             job_id = site.submit(*where, stdin="echo RAN; hostname\n")
             facts = site.wait_state(job_id, "CH")
     finally:
-        site.root(SISTER, f"ip address del {address}/32 dev br0")
+        site.root(trouble.SISTER, f"ip address del {address}/32 dev br0")
     if facts["job_state"] == "H":  # the other one was heard first
         assert site.read(facts["Error_Path"].partition(":")[2]).startswith("vtorque: ")
         assert site.read(facts["Output_Path"].partition(":")[2]) == ""
-        drop(site, job_id)
+        trouble.drop(site, job_id)
     else:
         ended = site.end(job_id)
         assert (ended.exit_status, ended.out, ended.err) == (0, "RAN\nvcn1-1\n", "")
-    for node in NODES:
+    for node in trouble.NODES:
         site.root(node, "ip neighbour flush all")
-    check_nobody_blamed(site)
+    trouble.check_nobody_blamed(site)

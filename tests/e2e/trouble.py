@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import json
@@ -108,6 +109,29 @@ def drop(site: Site, *job_ids: str, options: t.Sequence[str] = ()) -> None:
     """The owner takes back jobs that wait or are held."""
     done = site.on("fe", "qdel", *options, *job_ids, user="alice")
     assert done.returncode == 0, done.stderr
+
+
+def delete_booting(site: Site, job_id: str, node: str) -> None:
+    """A job is deleted whose guests boot; the one on this node ends, with it the prologue, and nothing is tried again.
+
+    `qdel` returns when the prologue has ended, and then there is nothing of the job.
+    """
+    with deleting(site, job_id):
+        site.root(node, f"virsh destroy {guest_on(site, node)}")
+    facts = site.wait_state(job_id, "CQH")
+    assert site.left_on_nodes() == []
+    assert (facts["job_state"], facts["start_count"]) == ("C", "1")
+
+
+def end_killed(site: Site, job_id: str, victim: str) -> None:
+    """A job of which a program was killed before it ran: without its hook it ends, else it is held and taken back."""
+    if victim is HOOK:
+        ended = site.end(job_id)
+        # the launcher's shell has a word of its own for it: Killed
+        check_refused(dataclasses.replace(ended, err=ended.err.removeprefix("Killed\n")), "nothing was run")
+    else:
+        check_held(site, job_id)
+        drop(site, job_id)
 
 
 def end_by_term(site: Site, job_id: str) -> Ended:
@@ -288,20 +312,35 @@ def pool_served(site: Site, node: str) -> t.Iterator[str]:
         site.root(node, f"kill -CONT {server}; umount {place} && {gone}; umount {behind} && rmdir {behind}")
 
 
+def feed(site: Site, node: str, script: str, text: str) -> None:
+    """Run a line of shell on a node as root, with a text on its standard input."""
+    done = site.on(node, "/bin/sh", "-c", script, stdin=text)
+    assert done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def done_on(site: Site, nodes: t.Iterable[str], undo: str, do: str = "") -> t.Iterator[None]:
+    """Root's lines of shell have been run on these nodes, and what undoes them is run at the end."""
+    names = tuple(nodes)
+    for node in names if do else ():
+        site.root(node, do)
+    try:
+        yield
+    finally:
+        for node in names:
+            site.root(node, undo)
+
+
 @contextlib.contextmanager
 def gates(site: Site, *nodes: str) -> t.Iterator[None]:
     """Jobs wait at a gate of these nodes before their first hook, and the site's own epilogue notes their end."""
     config, hook = "/var/spool/torque/mom_priv/config", "/etc/vtorque/site-hooks/epilogue"
     for node in nodes:
         for path, text in (("/run/lab/presetup", PRESETUP), (hook, OVER)):
-            done = site.on(node, "/bin/sh", "-c", f"cat >{path} && chmod 755 {path}", stdin=text)
-            assert done.returncode == 0, done.stderr
-        site.root(node, f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; {REREAD}")
-    try:
+            feed(site, node, f"cat >{path} && chmod 755 {path}", text)
+    do = f"mkfifo {GATE}; echo '$presetup_prologue /run/lab/presetup' >{config}; {REREAD}"
+    with done_on(site, nodes, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; {REREAD}", do):
         yield
-    finally:
-        for node in nodes:
-            site.root(node, f"rm -f {GATE} {config} {hook} /run/lab/presetup /run/lab/over; {REREAD}")
 
 
 def open_gate(site: Site, node: str) -> None:

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import USELESS_YET
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import KEYS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 
 USAGE_COLUMNS = 10_000

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 MODULE_UTILS = pathlib.Path(__file__).resolve().parents[2] / "plugins/module_utils"
-NO_FORMS = ("form",)
+NO_FORMS = ("form", "ssh_options", "unquoted")
 """Modules of `wire` that define no message."""
 ATTRIBUTE = re.compile(r"([a-z_]+): (.*)")
 

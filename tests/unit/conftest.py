@@ -104,3 +104,16 @@ def image_pool(tmp_path: pathlib.Path) -> ImagePool:
     for path in pool.path.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o444)
     return pool
+
+
+@pytest.fixture
+def placed(tmp_path: pathlib.Path) -> list[str]:
+    """A directory with a file in it, a file, a link to a directory of the site's, a link to nothing, and nothing."""
+    (tmp_path / "directory/inner").mkdir(parents=True)
+    (tmp_path / "directory/inner/file").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/precious").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "site")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    return [str(tmp_path / name) for name in ("directory", "file", "link", "dangling", "missing")]

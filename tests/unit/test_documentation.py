@@ -13,7 +13,7 @@ import re
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import USELESS_YET
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import KEYS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, PROMPTS, Block, blocks, missing
 from ansible_collections.mikelangelo.vtorque.tests.texts.calls import calls, holds
 

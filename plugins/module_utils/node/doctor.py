@@ -25,7 +25,7 @@ from . import sweep
 from .bare import sshd
 from .cache import copy_queue, locations
 from .health import causes
-from .network import nft_rules
+from .network import reachable
 from .pool import images
 from .state.settings import NodeSettings
 from .storage import virtiofsd
@@ -175,7 +175,7 @@ def look_at_sharing(settings: NodeSettings) -> Finding:
             problem = f"NFS server {server}: {error.strerror or error}"
             return Finding("sharing", BAD, BAD, problem, "see /etc/hosts, or vm_nfs_home and mounts in vtorque.yml")
     if settings.confine_guests:
-        nft_rules.reach(settings, "", sorted(servers), Deadline.after(SERVER_NAMES_S))
+        reachable.reach(settings, "", sorted(servers), Deadline.after(SERVER_NAMES_S))
     return Finding("sharing", shown=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
 
 

@@ -22,7 +22,8 @@ from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.vm_job import vm_job_of
 from ...module_utils.job.config import parameters
 from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
-from ...module_utils.job.request.request import ADDITIONS, is_path
+from ...module_utils.job.request.keys import ADDITIONS
+from ...module_utils.job.request.request import is_path
 from ...module_utils.node.pool.images import Image, find, unreadable
 from ...module_utils.wire.messages import Additions
 

@@ -19,7 +19,7 @@ def pool_offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
     Args:
         policy: says where the pool is.
     """
-    from ...module_utils.node.pool import images  # only such a submission pays for it
+    from ...module_utils.node.pool import images  # who only asks for help, or for no guest, pays nothing
 
     arch = (os.uname().machine,)
     try:
@@ -47,7 +47,7 @@ def check_user_disk(path: str) -> None:
     Raises:
         VTorqueError: no job could take it along; the class says whose fault it is.
     """
-    from ...module_utils.node.storage import user_disk  # only such a submission pays for it
+    from ...module_utils.node.storage import user_disk  # 20 ms that only those pay who bring a disk
 
     user_disk.look(path)
 
@@ -62,6 +62,6 @@ def digest_user_image(path: str, policy: Policy) -> str:
     Raises:
         VTorqueError: no guest could boot from it; the class says whose fault it is.
     """
-    from ...module_utils.node.pool import user_image  # only such a submission pays for it
+    from ...module_utils.node.pool import user_image  # only who brings an image pays
 
     return user_image.look(path, policy.image_max).digest

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shlex
@@ -20,8 +21,9 @@ from ...module_utils.job.admission.submission import Site, Submission, asks_for_
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request import pbs_directives, script_text
+from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.qsub_arguments import VM, Arguments
-from ...module_utils.job.request.request import FILES, HYPERVISORS, KEYS, RequestErrors, log_wishes
+from ...module_utils.job.request.request import RequestErrors, log_wishes
 from ...module_utils.job.request.value_types import KeyFault, nearest
 from ...module_utils.text import format_mib
 from ...module_utils.wire.messages import FS_TYPES
@@ -112,7 +114,7 @@ def submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathl
         print(help_text(), end="")
         return 0
     if "--version" in own:
-        from ...module_utils.installed import version
+        from ...module_utils.installed import version  # for who asks alone
 
         print(f"{PROGRAM} {version()}")
         return 0
@@ -130,7 +132,7 @@ def _query(arguments: Arguments) -> Query | None:
         return None
     if asked[-1].value is None:
         raise UserFault("--query", "the expression is missing", "it is a JMESPath expression, as request.ram.value")
-    from .output.json_output import Query  # what argparse and json take is for who asks for it
+    from .output.json_output import Query  # as for `tell`
 
     return Query(asked[-1].value)
 
@@ -172,7 +174,7 @@ def _submit(
 
 
 def _home() -> str:
-    import pwd
+    import pwd  # a job that qsub gets as it is needs no home
 
     return pwd.getpwuid(os.getuid()).pw_dir
 
@@ -221,7 +223,7 @@ def _file(path: str) -> bytes:
 
 def _sizes(call: Call) -> tuple[NodeSize, ...]:
     """The sizes of the nodes that VM jobs may use; empty when the batch server does not say."""
-    from ...module_utils.job.batch.registry import open_batch
+    from ...module_utils.job.batch.registry import open_batch  # a job without guests asks nothing
 
     wanted = {call.policy.vm_node_property} - {None}
     try:
@@ -244,7 +246,7 @@ def _hand_over(
         os.lseek(fd, 0, os.SEEK_SET)
         os.dup2(fd, 0)
     elif neutral is not None or fault:
-        status = _run_qsub(call, arguments) if neutral is None else _with_copy(call, arguments, script.name, neutral)
+        status = _run_qsub(call, arguments, script.name, neutral)
         if status and fault:
             print(f"{PROGRAM}: {fault}", file=sys.stderr)
         return status
@@ -268,33 +270,17 @@ def _with_prefix(call: Call, arguments: Arguments) -> Arguments:
     return arguments.with_front("-C", os.fsdecode(prefix))
 
 
-def _with_copy(call: Call, arguments: Arguments, name: str, neutral: bytes) -> int:
-    """Run qsub over a copy of the same base name, after which it names the job."""
-    import signal
-    import tempfile
+def _run_qsub(call: Call, arguments: Arguments, name: str, neutral: bytes | None) -> int:
+    """Run qsub to its end, over a copy of the script where it is to read another text; return its exit status."""
+    from . import qsub_child  # 10 ms that only those pay who do not become qsub
 
-    def end(number: int, _frame: object) -> t.NoReturn:
-        sys.exit(128 + number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
-    with tempfile.TemporaryDirectory(prefix="vsub.") as directory:
-        copy = pathlib.Path(directory) / pathlib.Path(name).name
-        copy.write_bytes(neutral)
-        return _run_qsub(call, arguments.with_operand(str(copy)))
-
-
-def _run_qsub(call: Call, arguments: Arguments) -> int:
-    """Run qsub to its end; return its exit status, as a shell's for a signal."""
-    import subprocess
-
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        status = subprocess.run([call.qsub, *arguments.words], env=call.environment, check=False).returncode
-    except OSError as error:
-        raise _no_qsub(call, error) from error
-    return status if status >= 0 else 128 - status
+    with contextlib.ExitStack() as stack:
+        if neutral is not None:
+            arguments = arguments.with_operand(str(stack.enter_context(qsub_child.copied(name, neutral))))
+        try:
+            return qsub_child.run([call.qsub, *arguments.words], call.environment)
+        except OSError as error:
+            raise _no_qsub(call, error) from error
 
 
 def _no_qsub(call: Call, error: OSError) -> SiteFault:
@@ -303,7 +289,7 @@ def _no_qsub(call: Call, error: OSError) -> SiteFault:
 
 def help_text() -> str:
     """What `--help` prints."""
-    import textwrap
+    import textwrap  # for who asks alone
 
     usable = [
         f"  {name:<13} {key.meaning}\n{'':<18}{key.kind.allowed}"
@@ -326,13 +312,11 @@ def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> 
     command = [call.qsub, *arguments.words]
     rows = [(key, resolved.values[key]) for key in KEYS if resolved.values[key] is not None]
     if call.as_json:
-        from .output.json_output import tell
-
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document = {"request": request, "shell": resolved.shell, "qsub": command, "notices": submission.notices}
         document["hosts"] = {"vm": submission.vm_hosts, "of": submission.hosts}
         document["adds"] = submission.added
-        tell(call, {**document, "neutral_lines": script.vm_lines})
+        _tell(call, {**document, "neutral_lines": script.vm_lines})
         return 0
     table = [("request", "value", "from")]
     for key, value in rows:
@@ -354,13 +338,17 @@ def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> 
     return 0
 
 
+def _tell(call: Call, document: dict[str, t.Any]) -> None:
+    from .output.json_output import tell  # what argparse and json take is for who asks for it
+
+    tell(call, document)
+
+
 def _dry_run_bare(call: Call) -> int:
     print(f"{PROGRAM}: VM jobs are switched off on this site; the job goes to qsub as it is", file=sys.stderr)
     command = [call.qsub, *_with_prefix(call, call.arguments).words]
     if call.as_json:
-        from .output.json_output import tell
-
-        tell(call, {"request": {}, "qsub": command})
+        _tell(call, {"request": {}, "qsub": command})
     else:
         print(shlex.join(command))
     return 0

@@ -28,8 +28,8 @@ from ...module_utils.job.batch.registry import find_past_job, open_batch
 from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.job.records import archive, delivery, retention, transfer_format
 from ...module_utils.job.records.archive import NeverTaken
-from ...module_utils.state import layout
-from ...module_utils.system import log_line, process_limits
+from ...module_utils.state import layout, log_line
+from ...module_utils.system import process_limits
 from ...module_utils.text import printable
 from ..node_agent.authorize import check_host
 from .output import messages

@@ -37,6 +37,7 @@ from .spawn import EarlyProgram
 
 if t.TYPE_CHECKING:
     from ...module_utils.job.config.parameters import Policy
+    from ...module_utils.job.plan.job_plan import JobPlan
 
 
 class HeadStart:
@@ -158,10 +159,10 @@ class _Planner:
         if pid == 0:
             try:
                 os.close(writing)
-                from ..bridge import planning  # noqa: F401 - before it is needed
+                from ..bridge import planning  # in this process, and before it is needed
 
                 with os.fdopen(reading, "rb") as stream:
-                    _plan_and_ask(node, pickle.load(stream))  # noqa: S301 - our parent's
+                    _plan_and_ask(node, planning.plan_start, pickle.load(stream))  # noqa: S301 - our parent's
             except (VTorqueError, OSError, EOFError):
                 pass  # the playbook tells it
             finally:
@@ -179,9 +180,9 @@ class _Planner:
         _wait(self._pid, EARLY_PLAN_S)
 
 
-def _plan_and_ask(node: EarlyNode, order: _Order) -> None:
-    from ..bridge.planning import plan_start
-
+def _plan_and_ask(
+    node: EarlyNode, plan_start: t.Callable[[BatchJob, Policy, pathlib.Path | None], JobPlan], order: _Order
+) -> None:  # fmt: skip
     plan = plan_start(order.job, order.policy, order.nodefile)
     part = plan.parts[plan.mother_superior]
     asked = dataclasses.replace(part, timeout_s=round(order.until - time.monotonic() - EARLY_ANSWER_MARGIN_S, 3))

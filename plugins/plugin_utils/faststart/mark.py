@@ -54,7 +54,7 @@ def set_to(name: str, mark: str | os.PathLike[str] = MARK) -> None:
     if name:
         import pathlib  # once after each change of the configuration
 
-        from ...module_utils.system import files  # likewise
+        from ...module_utils.system import files  # as above
 
         files.write(pathlib.Path(mark), name)
     else:

@@ -22,7 +22,8 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.job.batch.hook_call import HookCall, HookEnd, Role, hook_began
 from ...module_utils.job.batch.registry import launchers_system, open_hooks
 from ...module_utils.job.hooks.start import Places
-from ...module_utils.system import files, log_line
+from ...module_utils.state import log_line
+from ...module_utils.system import files
 from ...module_utils.system import signals as ending
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SYSLOG_S

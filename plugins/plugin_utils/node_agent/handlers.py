@@ -175,7 +175,7 @@ def _join(job_map: JobMap, call: Call) -> Answer:
     deadline = Deadline.after(job_map.timeout_s)
     settings = settings_of(call.load(), host_name())
     if "bare" in call.before:
-        from ...module_utils.node.bare import bare_host
+        from ...module_utils.node.bare import bare_host  # only such a host pays for it
 
         # another start's keys are its own mother superior's to bring
         if call.before["of"] != [layout.job_key(job_map.job_id, job_map.start)]:
@@ -219,14 +219,14 @@ def _image(order: ImageOrder, call: Call) -> Answer:
 
 def _report(request: ReportRequest, call: Call) -> Answer:
     """How this node is; it tells no secrets, of whoever root lets in."""
-    from ..bridge import examine
+    from ..bridge import examine  # 40 ms that no job pays
 
     report = examine.examine_here(call.load, host_name(), request.timeout_s)
     return {**make_answer(), "report": report.to_dict()}
 
 
 def _decode_report(data: t.Any) -> ReportRequest:
-    from ...module_utils.wire.health_report import request_from_dict
+    from ...module_utils.wire.health_report import request_from_dict  # 10 ms that no job pays
 
     return request_from_dict(data)
 

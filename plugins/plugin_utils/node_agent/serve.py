@@ -59,7 +59,7 @@ def main() -> int:
             if joined["ok"]:
                 _note_neighbours(line, load)
     if answer["ok"] and sys.argv[1:2] == [END_LEFT]:
-        from ..bridge import leftover_processes
+        from ..bridge import leftover_processes  # 4 ms that only the end of a job pays
 
         leftover_processes.end_left_of_sister(sys.argv[2:], load, host_name())
     return 0
@@ -92,7 +92,7 @@ def _note_neighbours(line: bytes, load: LoadPolicy) -> None:
             os.dup2(nothing, number)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         process_limits.step_back(LATER)
-        from ..bridge import exclusive_note
+        from ..bridge import exclusive_note  # nobody waits for this process
 
         job_map: JobMap = decode_request(line, decoders_of(SECOND))[1]
         policy = load()

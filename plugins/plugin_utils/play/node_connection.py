@@ -24,8 +24,8 @@ from ...module_utils.frozen import frozen
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.system.process_limits import WORDS, WORDS_BYTES, leash
-from ...module_utils.system.ssh_options import root_arguments
 from ...module_utils.time_budget import NODE_CALL_END_S
+from ...module_utils.wire.ssh_options import root_arguments
 from .node_socket import EarlyNode
 
 LIMIT = (1 << 20) + 1

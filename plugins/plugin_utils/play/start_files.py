@@ -15,7 +15,7 @@ from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.wire.form import from_dict, to_dict
-from ...module_utils.wire.messages import BareHost, GuestConsole, GuestFacts, GuestUse
+from ...module_utils.wire.messages import BareHost, GuestFacts
 from ...module_utils.wire.update_result import GuestUpdates
 from .action_base import JobPlace, keep
 
@@ -96,34 +96,17 @@ def read_bare(place: JobPlace, plan: JobPlan) -> dict[str, BareHost]:
     return found
 
 
-def keep_use(place: JobPlace, node: str, used: t.Sequence[GuestUse]) -> None:
-    """Keep what a node says that its guests used; the epilogue puts it into the job's record.
+def keep_answer(place: JobPlace, step: layout.StepFile, node: str, facts: t.Sequence[object]) -> None:
+    """Keep what a node says of its guests; the epilogue puts it into the job's record, or beside it.
 
     Args:
         place: the start of the job.
-        node: whose guests they were.
-        used: what it said; nothing: there may be an earlier answer that says more.
+        step: `UPDATES`, `USED` or `CONSOLES`.
+        node: whose guests they are.
+        facts: a dataclass of the wire for each guest; nothing: there may be an earlier answer that says more.
     """
-    if used:
-        keep(place.file(layout.StepFile.USED.of(node)), {"used": [to_dict(one) for one in used]})
-
-
-def keep_consoles(place: JobPlace, node: str, consoles: t.Sequence[GuestConsole]) -> None:
-    """Keep what a node tells of its guests' consoles; the epilogue puts it beside the job's record.
-
-    Args:
-        place: the start of the job.
-        node: whose guests they were.
-        consoles: what it told; nothing: there may be an earlier answer that tells more.
-    """
-    if consoles:
-        keep(place.file(layout.StepFile.CONSOLES.of(node)), {"consoles": [to_dict(one) for one in consoles]})
-
-
-def keep_updates(place: JobPlace, node: str, updates: t.Sequence[GuestUpdates]) -> None:
-    """Keep what a node says of its guests' security updates, where there were any; the job's record tells it."""
-    if updates:
-        keep(place.file(layout.StepFile.UPDATES.of(node)), {"updates": [to_dict(one) for one in updates]})
+    if facts:
+        keep(place.file(step.of(node)), {step.value: [to_dict(one) for one in facts]})
 
 
 @leaves_nothing

@@ -43,6 +43,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.gue
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import overlay, shares, virtiofsd
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.serving import Serving
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline, Timings
@@ -73,10 +74,9 @@ def prepare(
     write_guest_file(directory, GuestFile(slot - 1, slot, name, settings.mac(slot), guest_id, TOKEN, owner.uid, ""))
     host_key = make_key("bench")
     shared = shares.plan(settings, owner)
+    serving = Serving(directory, owner, settings, qemu, Deadline.after(60))
     homes = tuple(
-        (one.tag, virtiofsd.start(one.tag, one.directory, directory, owner, settings, qemu, Deadline.after(60)))
-        for one in shared.shares
-        if one.kind == "virtiofs"
+        (one.tag, virtiofsd.start(one.tag, one.directory, serving)) for one in shared.shares if one.kind == "virtiofs"
     )
     told = seed.Seed(
         name=name, instance_id=guest_id, mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,

@@ -13,7 +13,7 @@ import json
 
 import pytest
 
-from ..conftest import Site
+from ..conftest import Ended, Site
 from ..trouble import (
     HOOK,
     PAIR,
@@ -50,6 +50,17 @@ def alter(site: Site, job_id: str, *words: str) -> int:
     return site.on("fe", "qalter", *words, job_id, user="alice").returncode
 
 
+def check_ran_in_guest(ended: Ended) -> None:
+    """It ran, in a guest of its node."""
+    assert (ended.exit_status, ended.out.splitlines()[0]) == (0, "RAN")
+    assert ended.out.splitlines()[1].startswith(f"v{ended.node}-")
+
+
+def check_small(site: Site, ended: Ended) -> None:
+    """Its guest had the memory that the changed request asks for."""
+    assert json.loads(site.kept(ended.node, ended.job_id))["guests"][0]["ram_mib"] == 256
+
+
 @pytest.mark.full
 def test_changed_while_it_is_held(site: Site, attack: Attack) -> None:
     """Root reads the job as it is at its start: another request is decided like the first, none of them runs bare."""
@@ -79,9 +90,8 @@ def test_changed_while_it_waits_for_nodes(site: Site, attack: Attack) -> None:
     for words, job_id in jobs.items():
         check_refused(site.end(job_id), *REFUSED[words])
     ended = site.end(other)
-    assert (ended.exit_status, ended.out.splitlines()[0]) == (0, "RAN")
-    assert ended.out.splitlines()[1].startswith(f"v{ended.node}-")
-    assert json.loads(site.kept(ended.node, other))["guests"][0]["ram_mib"] == 256
+    check_ran_in_guest(ended)
+    check_small(site, ended)
     assert set(site.nodes().values()) == {WELL}
 
 
@@ -99,9 +109,8 @@ def test_shell_and_variables_changed_while_it_is_held(site: Site, attack: Attack
     on_node, in_guest, in_other = (site.end(job_id) for job_id in (shell, variables, both))
     assert (on_node.exit_status, on_node.out) == (0, f"RAN\n{on_node.node}\n")
     for ended in (in_guest, in_other):
-        assert (ended.exit_status, ended.out.splitlines()[0]) == (0, "RAN")
-        assert ended.out.splitlines()[1].startswith(f"v{ended.node}-")
-    assert json.loads(site.kept(in_other.node, both))["guests"][0]["ram_mib"] == 256
+        check_ran_in_guest(ended)
+    check_small(site, in_other)
     assert set(site.nodes().values()) == {WELL}
 
 

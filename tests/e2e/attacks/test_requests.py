@@ -14,7 +14,7 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import FILES, KEYS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import FILES, KEYS
 
 from ..conftest import Site
 from ..trouble import NODES, check_nobody_blamed, check_refused, drop, encoded, forge, request

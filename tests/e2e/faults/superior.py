@@ -24,7 +24,7 @@ WALKED = (
     "module_utils.state.layout", "module_utils.state.records", "module_utils.state.shell_link",
     "module_utils.state.shell_message",
     "module_utils.system.acl", "module_utils.system.clock", "module_utils.system.files",
-    "module_utils.system.log_line", "module_utils.system.process_id",
+    "module_utils.state.log_line", "module_utils.system.process_id",
     "plugin_utils.hooks.main", "plugin_utils.faststart.head_start", "plugin_utils.play.start_files",
     "plugin_utils.play.shell_access", "plugin_utils.faststart.early_login", "plugin_utils.play.node_connection",
     "action.job_plan", "action.job_guests", "action.job_record",
@@ -36,7 +36,7 @@ PLUGINS = "ansible_collections.mikelangelo.vtorque.plugins"
 SPARED = frozenset({
     # these do what their own calls do, which are steps
     *(f"{PLUGINS}.module_utils.job.hooks.{name}" for name in ("prologue.run", "epilogue.run", "epilogue.run_sister")),
-    *(f"{PLUGINS}.plugin_utils.play.start_files.keep_{name}" for name in ("consoles", "updates", "use")),
+    f"{PLUGINS}.plugin_utils.play.start_files.keep_answer",
     f"{PLUGINS}.plugin_utils.faststart.early_login.begin", f"{PLUGINS}.plugin_utils.play.action_base.JobAction.run",
     # what changes how the same thing ends, and not whether
     "pathlib.Path.chmod", "posix.fchmod", "posix.waitpid", "subprocess.Popen.kill",

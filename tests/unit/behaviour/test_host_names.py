@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import selftest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import job_record
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import console_files, job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import bare_host
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import join
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
@@ -95,8 +95,8 @@ def test_a_record_has_the_consoles_of_a_node(tmp_path: pathlib.Path, asked: str)
     raw = {"guests": [{"rank": 0, "name": "vNode1-1", "node": "Node1"}]}
     record = job_record.JobRecord("7.head", 1, tmp_path, "", raw)
     found = {"vNode1-1": tmp_path / "vNode1-1.console.log"}
-    assert job_record.choose_consoles(record, guest=None, node=asked) == found
-    assert job_record.choose_consoles(record, guest=f"v{asked.partition('.')[0]}-1", node=None) == found
+    assert console_files.choose_consoles(record, guest=None, node=asked) == found
+    assert console_files.choose_consoles(record, guest=f"v{asked.partition('.')[0]}-1", node=None) == found
 
 
 @each_spelling

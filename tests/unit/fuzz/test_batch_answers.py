@@ -17,7 +17,7 @@ import hypothesis.strategies as st
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.inventory import pbs_nodefile
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.mom_files import check_node_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import HOST_NAME
 from hypothesis import given
@@ -62,7 +62,7 @@ def harmless(job: t.Any) -> None:
 @tried
 @given(damaged(JOB))
 def test_any_answer_of_qstat_is_a_job_or_an_error_of_ours(data: bytes) -> None:
-    job = without_crash(lambda: adapter.parse_job(data, "11.th"))
+    job = without_crash(lambda: answers.parse_job(data, "11.th"))
     if job is not None:
         harmless(job)
 
@@ -74,10 +74,10 @@ def test_what_a_job_says_of_itself_comes_out_once_as_data(changes: list[tuple[by
     for tag, text in changes:
         data = put(data, tag, text)
     if not any(tag == b"Job_Id" for tag, _text in changes) and (
-        job := without_crash(lambda: adapter.parse_job(data, "11.th"))
+        job := without_crash(lambda: answers.parse_job(data, "11.th"))
     ):
         harmless(job)
-        before = adapter.parse_job(JOB, "11.th")
+        before = answers.parse_job(JOB, "11.th")
         for tag, name in ((b"Job_Name", "name"), (b"x", "x"), (b"queue", "queue"), (b"euser", "euser")):
             told = [text for changed, text in changes if changed == tag]
             if not told:
@@ -90,7 +90,7 @@ def test_what_a_job_says_of_itself_comes_out_once_as_data(changes: list[tuple[by
 @given(st.one_of(damaged(NODES), st.tuples(st.sampled_from(NODE_TAGS), st.one_of(TEXTS, SLOTS)).map(
     lambda change: put(NODES, *change))))  # fmt: skip
 def test_any_answer_of_pbsnodes_is_nodes_or_an_error_of_ours(data: bytes) -> None:
-    for node in without_crash(lambda: adapter.parse_nodes(data)) or ():
+    for node in without_crash(lambda: answers.parse_nodes(data)) or ():
         assert 0 <= node.slots < 10**6
         assert node.memory_mib >= 0
 
@@ -98,22 +98,22 @@ def test_any_answer_of_pbsnodes_is_nodes_or_an_error_of_ours(data: bytes) -> Non
 @tried
 @given(st.one_of(TEXTS, SLOTS))
 def test_any_exec_host_is_hosts_or_refused(text: str) -> None:
-    hosts = without_crash(lambda: adapter.parse_exec_host(text)) or ()
-    assert len(hosts) <= adapter._MAX_SLOTS
+    hosts = without_crash(lambda: answers.parse_exec_host(text)) or ()
+    assert len(hosts) <= answers._MAX_SLOTS
 
 
 @tried
 @given(st.lists(st.tuples(st.sampled_from(["A", "B_2", "PATH", "X"]), TEXTS), max_size=4), TEXTS)
 def test_variables_come_back_as_they_were(pairs: list[tuple[str, str]], other: str) -> None:
-    adapter.parse_variables(other)
+    answers.parse_variables(other)
     written = (f"{name}={KEPT.sub(BEFORE_IT, value)}" for name, value in pairs)
-    assert adapter.parse_variables(",".join(written)) == dict(pairs)
+    assert answers.parse_variables(",".join(written)) == dict(pairs)
 
 
 @tried
 @given(TEXTS)
 def test_any_walltime_is_seconds_or_refused(text: str) -> None:
-    assert (without_crash(lambda: adapter.parse_walltime(text)) or 0) >= 0
+    assert (without_crash(lambda: answers.parse_walltime(text)) or 0) >= 0
 
 
 @pytest.fixture(scope="module")
@@ -148,4 +148,4 @@ def test_a_node_file_is_the_servers_or_refused(hosts: list[str], lines: list[str
     else:
         assert len("\n".join(lines).split()) == len(hosts)
     with pytest.raises(SiteFault):
-        adapter.parse_exec_host("+".join([*hosts, ""]))
+        answers.parse_exec_host("+".join([*hosts, ""]))

@@ -17,15 +17,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import disk_format, images
 from hypothesis import given
 
+from tests.unit.qcow2_numbers import FIELDS, NUMBERS
+
 from .inputs import damaged, spoiled, told, tried
 
-FIELDS = {
-    4: ">I", 8: ">Q", 16: ">I", 20: ">I", 24: ">Q", 32: ">I", 36: ">I", 40: ">Q", 48: ">Q", 56: ">I", 60: ">I",
-    64: ">Q", 72: ">Q", 80: ">Q", 88: ">Q", 96: ">I", 100: ">I", 104: ">B", 112: ">I", 116: ">I",
-}  # fmt: skip
-"""Where each number of a qcow2's header stands (qcow2.txt); the last two are of its first extension."""
-EDGES = sorted({*range(10), *(value for bit in range(65) for value in ((1 << bit) - 1, 1 << bit, (1 << bit) + 1))})
-NUMBERS = st.one_of(st.sampled_from(EDGES), st.integers(0, (1 << 64) - 1))
 CUTS = st.one_of(st.none(), st.none(), st.none(), st.integers(1, 112))
 CLUSTER = 1 << 16
 RECORD: dict[str, t.Any] = {

@@ -14,7 +14,7 @@ import typing as t
 
 import hypothesis.strategies as st
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import keys, request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import written
 from hypothesis import given
 
@@ -26,7 +26,7 @@ GOOD = {
 }  # fmt: skip
 WORDS = ["2", "4G", "yes", "/home/a", "tiny", "kvm", "gpu:1", "0"]
 ITEMS = st.tuples(
-    st.one_of(st.sampled_from([*request.KEYS, "IMG", "imgs"]), TEXTS),
+    st.one_of(st.sampled_from([*keys.KEYS, "IMG", "imgs"]), TEXTS),
     st.sampled_from(["=", "", " = "]),
     st.one_of(TEXTS, st.sampled_from(WORDS)),
 ).map("".join)

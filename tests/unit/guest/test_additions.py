@@ -22,6 +22,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages 
     Package,
 )
 
+from .busybox_root import BusyboxRoot
+
 UID = 4242
 HOME = "/home/it's alice"
 APPLETS = (
@@ -57,20 +59,14 @@ def base(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-class Guest:
+class Guest(BusyboxRoot):
     def __init__(self, root: pathlib.Path) -> None:
-        self.root = root
-        for name in ("bin", "dev", "etc/vtorque", "proc", "run", "tmp", "usr/lib/vtorque", HOME[1:]):
-            (root / name).mkdir(parents=True)
+        super().__init__(root, ("etc/vtorque", "proc", "run", "tmp", "usr/lib/vtorque", HOME[1:]), APPLETS)
         root.chmod(0o755)
         (root / "tmp").chmod(0o1777)
         os.chown(root / HOME[1:], UID, UID)
-        (root / "dev/null").touch(mode=0o666)
         (root / "dev/null").chmod(0o666)
         (root / "proc/uptime").write_text("5.07 9.11\n")
-        shutil.copy("/bin/busybox", root / "bin/busybox")
-        for name in APPLETS:
-            (root / "bin" / name).symlink_to("busybox")
         (root / "etc/passwd").write_text(f"root:x:0:0::/:/bin/sh\nalice:x:{UID}:{UID}::{HOME}:/bin/false\n")
         (root / "etc/group").write_text(f"root:x:0:\nalice:x:{UID}:\n")
         (root / "etc/vtorque/guest.env").write_text(
@@ -78,10 +74,6 @@ class Guest:
         )
         shutil.copy(templates.COLLECTION_DIR / "guest/additions.sh", root / "usr/lib/vtorque/additions")
         (root / "usr/lib/vtorque/additions").chmod(0o755)
-
-    def program(self, name: str, text: str) -> None:
-        (self.root / "bin" / name).write_text(text)
-        (self.root / "bin" / name).chmod(0o755)
 
     def debian(self, *installed: str) -> None:
         for name, text in (("dpkg-query", DPKG), ("apt-get", APT), ("apt-cache", CACHE)):
@@ -99,11 +91,6 @@ class Guest:
             capture_output=True, text=True, timeout=300, check=False, umask=0o077,
             env={"PBS_JOBID": "7.head", "PBS_NODEFILE": "/aux/7.head", "VTORQUE_RANK": "0", "SECRET": "of root"},
         )  # fmt: skip
-
-    @property
-    def asked(self) -> list[str]:
-        path = self.root / "asked"
-        return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
+from .busybox_root import BusyboxRoot
+
 APPLETS = ("grep", "head", "tr", "wc", "mkdir", "chown", "chmod", "stat", "sleep", "sync", "cat", "rm")
 NOTE = '#!/bin/sh\necho "{} $*" >>/asked\n'
 MOUNT = (
@@ -32,20 +34,14 @@ echo >/proc/mounts
 )
 
 
-class Guest:
+class Guest(BusyboxRoot):
     def __init__(self, root: pathlib.Path) -> None:
-        self.root = root
-        for name in ("bin", "dev", "etc/vtorque", "proc/self", "sys/block/vda", "sys/block/vdc"):
-            (root / name).mkdir(parents=True)
-        (root / "dev/null").touch()
+        super().__init__(root, ("etc/vtorque", "proc/self", "sys/block/vda", "sys/block/vdc"), APPLETS)
         (root / "proc/mounts").write_text("proc /proc proc rw 0 0\n")
         (root / "sys/block/vda/serial").write_text("")
         (root / "sys/block/vdc/serial").write_text("vtorque-data")
         (root / "dev/vdc").write_bytes(bytes(2 << 20))
         (root / "etc/vtorque/guest.env").write_text("VTORQUE_UID=4242\nVTORQUE_GID=4243\n")
-        shutil.copy("/bin/busybox", root / "bin/busybox")
-        for name in APPLETS:
-            (root / "bin" / name).symlink_to("busybox")
         # busybox's own shell would run its own umount, whatever else is there
         told = subprocess.run(["ldd", "/bin/dash"], capture_output=True, text=True, check=True).stdout
         for library in re.findall(r"(/\S+) \(", told):
@@ -57,18 +53,9 @@ class Guest:
         self.program("mkfs.ext4", NOTE.format("mkfs.ext4"))
         shutil.copy(templates.COLLECTION_DIR / "guest/data.sh", root / "program")
 
-    def program(self, name: str, text: str) -> None:
-        (self.root / "bin" / name).write_text(text)
-        (self.root / "bin" / name).chmod(0o755)
-
     def run(self, what: str) -> subprocess.CompletedProcess[str]:
         command = ["/usr/sbin/chroot", self.root, "/bin/sh", "/program", what]
         return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    @property
-    def asked(self) -> list[str]:
-        path = self.root / "asked"
-        return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture

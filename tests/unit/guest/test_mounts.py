@@ -12,6 +12,8 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
+from .busybox_root import BusyboxRoot
+
 MOUNT = """#!/bin/sh
 echo "$@" >>/asked
 read -r up </proc/uptime && echo "$((up + 2))" >/proc/uptime
@@ -21,23 +23,14 @@ HOME = "nfs\tfs:/home/it's alice\t/home/it's alice\thard,nosuid,nodev\n"
 WORKSPACE = "virtiofs\tvtorque1\t/workspace\tnosuid,nodev\n"
 
 
-class Guest:
+class Guest(BusyboxRoot):
     def __init__(self, root: pathlib.Path) -> None:
-        self.root = root
-        for name in ("bin", "dev", "etc/vtorque", "proc", "run"):
-            (root / name).mkdir(parents=True)
-        (root / "dev/null").touch()
+        applets = ("sh", "grep", "mkdir", "sleep", "timeout", "stat", "ln", "rmdir", "sed")
+        super().__init__(root, ("etc/vtorque", "proc", "run"), applets)
         (root / "proc/uptime").write_text("5\n")
-        shutil.copy("/bin/busybox", root / "bin/busybox")
-        for name in ("sh", "grep", "mkdir", "sleep", "timeout", "stat", "ln", "rmdir", "sed"):
-            (root / "bin" / name).symlink_to("busybox")
         self.program("mount", MOUNT)
         self.program("ping", "#!/bin/sh\necho 'PING fs (10.0.0.9): 56 data bytes'\n")
         shutil.copy(templates.COLLECTION_DIR / "guest/mounts.sh", root / "mounts")
-
-    def program(self, name: str, text: str) -> None:
-        (self.root / "bin" / name).write_text(text)
-        (self.root / "bin" / name).chmod(0o755)
 
     def run(self, mounts: str, *, uid: int = 0, seconds: int = 1) -> subprocess.CompletedProcess[str]:
         """The guest's root runs it; the home belongs to root here, as which it passes."""
@@ -53,10 +46,6 @@ class Guest:
             timeout=300,
             check=False,
         )
-
-    @property
-    def asked(self) -> list[str]:
-        return (self.root / "asked").read_text().splitlines()
 
 
 @pytest.fixture

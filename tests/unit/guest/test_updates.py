@@ -13,6 +13,8 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
+from .busybox_root import BusyboxRoot
+
 APPLETS = ("sh", "grep", "sed", "timeout", "head", "tail", "rm", "cat", "sleep", "touch")
 APT = """#!/bin/sh
 echo "apt-get $*" >>/asked
@@ -38,21 +40,11 @@ SECURITY = " 500 http://mirror/security stable-security/main amd64\n     release
 OTHERS = " 500 http://mirror/debian stable/main amd64\n     release v=12,o=Debian,a=stable,n=bookworm,l=Debian\n"
 
 
-class Guest:
+class Guest(BusyboxRoot):
     def __init__(self, root: pathlib.Path) -> None:
-        self.root = root
-        for name in ("bin", "dev", "etc/apt/sources.list.d", "proc", "run"):
-            (root / name).mkdir(parents=True)
-        (root / "dev/null").touch(mode=0o666)
+        super().__init__(root, ("etc/apt/sources.list.d", "proc", "run"), (*APPLETS, "cp"))
         (root / "proc/uptime").write_text("50.07 9.11\n")
-        shutil.copy("/bin/busybox", root / "bin/busybox")
-        for name in (*APPLETS, "cp"):
-            (root / "bin" / name).symlink_to("busybox")
         shutil.copy(templates.COLLECTION_DIR / "guest/updates.sh", root / "updates")
-
-    def program(self, name: str, text: str) -> None:
-        (self.root / "bin" / name).write_text(text)
-        (self.root / "bin" / name).chmod(0o755)
 
     def debian(self, *newer: str, sources: str = SECURITY + OTHERS) -> None:
         for name, text in (("apt-get", APT), ("apt-cache", CACHE), ("dpkg", DPKG)):
@@ -85,9 +77,7 @@ class Guest:
     @property
     def asked(self) -> list[str]:
         """What package managers were asked, without the options that do not matter here."""
-        path = self.root / "asked"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [re.sub(r" (-q|-y|--no-install-recommends|-o \S+)(?= )", "", line) for line in lines]
+        return [re.sub(r" (-q|-y|--no-install-recommends|-o \S+)(?= )", "", line) for line in super().asked]
 
 
 @pytest.fixture

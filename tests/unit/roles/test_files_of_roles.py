@@ -12,7 +12,6 @@ import subprocess
 import sys
 import typing as t
 
-import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 FILES = COLLECTION_DIR.parent / "roles/common/files"
@@ -21,19 +20,6 @@ FILES = COLLECTION_DIR.parent / "roles/common/files"
 def run(program: str, argument: t.Any, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", str(FILES / program), json.dumps(argument), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-@pytest.fixture
-def placed(tmp_path: pathlib.Path) -> list[str]:
-    """A directory with a file in it, a file, a link to a directory of the site's, a link to nothing, and nothing."""
-    (tmp_path / "directory/inner").mkdir(parents=True)
-    (tmp_path / "directory/inner/file").touch()
-    (tmp_path / "file").touch()
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/precious").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "site")
-    (tmp_path / "dangling").symlink_to("nowhere")
-    return [str(tmp_path / name) for name in ("directory", "file", "link", "dangling", "missing")]
 
 
 def test_list_present_counts_a_dangling_link(placed: list[str]) -> None:

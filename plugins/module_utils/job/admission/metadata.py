@@ -20,7 +20,7 @@ from ...frozen import frozen
 from ...wire.messages import ABSOLUTE_PATH, ANY_TEXT, PACKAGE, AddedFile, Additions, Command, Package
 from ..config.parameters import Policy
 from ..request import strict_yaml
-from ..request.request import ADDITIONS
+from ..request.keys import ADDITIONS
 from ..request.strict_yaml import Items, Mapping, NotPlain, Plain, Text
 from ..request.value_types import nearest, shown
 from . import start_directory

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...errors import UserFault
 from ...guest_kinds import OSV, kind_of
 from ..request import osv_script
-from ..request.request import ADDITIONS, DISK, SCRIPTS
+from ..request.keys import ADDITIONS, DISK, SCRIPTS
 from ..request.value_types import KeyFault, shown
 from .resolve import Resolved
 

@@ -11,7 +11,8 @@ import typing as t
 from ...frozen import frozen
 from ..config.consistency import DATA, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
-from ..request.request import IMAGE, KEYS, Request, RequestErrors, is_path
+from ..request.keys import IMAGE, KEYS
+from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, nearest, shown, written
 
 SITE_DEFAULT = "site default"

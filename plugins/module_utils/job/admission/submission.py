@@ -13,30 +13,19 @@ import typing as t
 
 from ...errors import UserFault
 from ...frozen import frozen
-from ...text import format_mib
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
+from ..request.keys import ADDITIONS, DISK, FILES, IMAGE, SCRIPTS
 from ..request.pbs_directives import Script
-from ..request.qsub_arguments import VM, Arguments, NodeChunk, mem_mib, read_nodes
-from ..request.request import (
-    ADDITIONS,
-    DISK,
-    FILES,
-    IMAGE,
-    MARKER,
-    PREFIX,
-    SCRIPTS,
-    Request,
-    RequestErrors,
-    is_path,
-    parse,
-)
+from ..request.qsub_arguments import VM, Arguments, NodeChunk
+from ..request.request import MARKER, PREFIX, Request, RequestErrors, is_path, parse
 from ..request.value_types import BadValue, KeyFault, shown
 from . import metadata, mixed, osv, start_directory
+from .asked import COMMAND_LINE, Asked
+from .node_request import count_hosts, object_to_sizes, raise_sizes, read_nodes_asked
 from .resolve import NOT_AVAILABLE_YET, SITE_DEFAULT, Offers, Resolved, resolve
-from .resources import Demand, NodeSize, demand, too_big
+from .resources import NodeSize, demand, too_big
 
-COMMAND_LINE = "command line"
 OUR_WORD = re.compile(rf"""(^|[\s,;="']){re.escape(PREFIX)}""")
 """Where an attribute begins, or a part of one; not in the name of a host (`stageout=/o@myvtorque:/p`)."""
 
@@ -93,43 +82,6 @@ class Submission:
         return mixed.vm_hosts(self.resolved, self.hosts)
 
 
-@frozen
-class _Asked:
-    """The command line and the script together: the command line wins, as it does for qsub."""
-
-    arguments: Arguments
-    script: Script
-
-    def last(self, name: str) -> tuple[str, str] | None:
-        """The value that counts of an option, and where it stands."""
-        if self.arguments.all(name):
-            return self.arguments.last(name) or "", COMMAND_LINE
-        return self.script.last(name)
-
-    def every(self, name: str) -> t.Iterator[tuple[str, str]]:
-        """Every value of an option, with where it stands."""
-        for directive in self.script.directives:
-            for option in directive.arguments.all(name):
-                yield option.value or "", self.script.origin(directive)
-        for option in self.arguments.all(name):
-            yield option.value or "", COMMAND_LINE
-
-    def resource(self, name: str) -> tuple[str, str] | None:
-        """What `-l` asks for of a resource, and where it stands."""
-        own = self.arguments.resources()
-        if name in own:
-            return own[name], COMMAND_LINE
-        for directive in reversed(self.script.directives):
-            found = directive.arguments.resources()
-            if name in found:
-                return found[name], self.script.origin(directive)
-        return None
-
-    def raised(self, name: str, value: str) -> _Asked:
-        """The same with another value of a resource on the command line."""
-        return dataclasses.replace(self, arguments=self.arguments.with_resource(name, value))
-
-
 def asks_for_vm(arguments: Arguments, script: Script) -> bool:
     """Does the user speak of a VM anywhere?  (Without a word about one the job runs in the site's default.)
 
@@ -163,7 +115,7 @@ def prepare(
     Raises:
         RequestErrors: with everything that speaks against the job.
     """
-    asked = _Asked(arguments, script)
+    asked = Asked(arguments, script)
     request, faults = _request(asked)
     request = _with_files_of_the_site(request, policy, home)
     request, contents, unread = _with_digests(request, site)
@@ -172,26 +124,26 @@ def prepare(
     request, bad_image = _with_image(request, policy, site)
     faults += [*unread, *wrong, *bad_disk, *bad_image, *_too_long(request)]
     faults += _refused(asked, policy, home)
-    nodes = _nodes(asked, faults)
+    nodes = read_nodes_asked(asked, faults)
     known = tuple(site.sizes())
-    faults += _more_than_any_node(asked, nodes, known)
+    faults += object_to_sizes(asked, nodes, known)
     spoilt = {fault.key for fault in faults}
     try:
         resolved = resolve(request, policy, site.offers)
         need = demand(resolved, policy)
         faults += [fault for fault in too_big(need, known) if fault.key not in spoilt]
-        if mixed.KEY not in spoilt and (why := mixed.objection(resolved, _hosts(nodes))):
+        if mixed.KEY not in spoilt and (why := mixed.objection(resolved, count_hosts(nodes))):
             faults.append(KeyFault(mixed.KEY, resolved.word(mixed.KEY), why, resolved.origins[mixed.KEY]))
         faults += [fault for fault in _refused_in_osv(asked, resolved, nodes) if fault.key not in spoilt]
     except RequestErrors as errors:
         faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
     if faults:
         raise RequestErrors(faults, request)
-    asked, notices = _sized(asked, nodes, need, policy)
+    asked, notices = raise_sizes(asked, nodes, need, policy)
     neutral = script.neutral if script.vm_texts else None
     ours = _ours(asked, request.with_log(log), policy)
     notices = (*notices, *_working_directory(asked))
-    return Submission(ours, resolved, notices, neutral, _hosts(nodes), added)
+    return Submission(ours, resolved, notices, neutral, count_hosts(nodes), added)
 
 
 def _explained(fault: KeyFault, site: Site) -> KeyFault:
@@ -200,7 +152,7 @@ def _explained(fault: KeyFault, site: Site) -> KeyFault:
     return next((dataclasses.replace(fault, message=site.broken[n]) for n in names if n in site.broken), fault)
 
 
-def _request(asked: _Asked) -> tuple[Request, list[KeyFault]]:
+def _request(asked: Asked) -> tuple[Request, list[KeyFault]]:
     """What the user asks for, as far as it can be read, and what is wrong with the rest."""
     merged = Request()
     faults: list[KeyFault] = []
@@ -301,7 +253,7 @@ def _too_long(request: Request) -> t.Iterator[KeyFault]:
         yield KeyFault("-vm", "", f"{fault.what}: {fault.why}; {fault.hint}")
 
 
-def _refused(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
+def _refused(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
     """Options of qsub that no VM job can have, or not yet."""
     reasons = {
         "T": "a VM job has no job type: it would choose other hooks than those that start the guest",
@@ -320,7 +272,7 @@ def _refused(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
         yield from _command(asked, policy, home)
 
 
-def _slots_anywhere(asked: _Asked) -> t.Iterator[KeyFault]:
+def _slots_anywhere(asked: Asked) -> t.Iterator[KeyFault]:
     """Cores that are asked for without nodes: no VM job can have them (docs/adr/0017-procs-refused.md)."""
     taken = "is what qsub takes only without -l nodes, which every VM job has"
     reasons = {
@@ -334,18 +286,18 @@ def _slots_anywhere(asked: _Asked) -> t.Iterator[KeyFault]:
             yield KeyFault(name, shown(found[0]), f"{reason}: {hint}", found[1])
 
 
-def _refused_in_osv(asked: _Asked, resolved: Resolved, nodes: tuple[NodeChunk, ...]) -> t.Iterator[KeyFault]:
+def _refused_in_osv(asked: Asked, resolved: Resolved, nodes: tuple[NodeChunk, ...]) -> t.Iterator[KeyFault]:
     """What a job cannot have whose guest is one process, where it is to be one."""
     if not osv.is_osv(resolved):
         return
-    yield from osv.objections(resolved, _hosts(nodes))
+    yield from osv.objections(resolved, count_hosts(nodes))
     interactive = bool(asked.arguments.all("I")) or asked.script.last("I") is not None
     yield from osv.refused_options(resolved, interactive=interactive, directory=asked.last("d"))
     if not interactive:
         yield from osv.script_objections(asked.script.data, asked.script.name)
 
 
-def _command(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
+def _command(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
     """The command of `-I -x` is run by its path in the guest: a file of the home must be there."""
     operands = [asked.arguments.words[index] for index in asked.arguments.operands]
     path = os.path.abspath(operands[0]) if operands else ""  # noqa: PTH100
@@ -355,7 +307,7 @@ def _command(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
         yield KeyFault("-x", shown(operands[0]), "lies in your home, and the guest's is empty on this site")
 
 
-def _start_directory(asked: _Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
+def _start_directory(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
     """Torque starts a job in PBS_O_INITDIR where that is set, which must exist in the guest."""
     places = [("-d", asked.last("d"))]
     for text, where in asked.every("v"):
@@ -370,7 +322,7 @@ def _start_directory(asked: _Asked, policy: Policy, home: str) -> t.Iterator[Key
                 yield KeyFault(key, shown(found[0]), why, found[1])
 
 
-def _working_directory(asked: _Asked) -> t.Iterator[str]:
+def _working_directory(asked: Asked) -> t.Iterator[str]:
     """A word where PBS_O_WORKDIR will not be the directory that it should be."""
     found = asked.last("w")
     try:
@@ -381,81 +333,7 @@ def _working_directory(asked: _Asked) -> t.Iterator[str]:
         yield f"PBS_O_WORKDIR will be {shown(left)}: Torque keeps no more of {shown(path)} in its list of variables"
 
 
-def _nodes(asked: _Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
-    """The node request, `1` when there is none."""
-    found = asked.resource("nodes")
-    if found is None:
-        return (NodeChunk(1, "", (), 0),)
-    chunks = read_nodes(found[0])
-    if chunks is None:
-        faults.append(KeyFault("-l nodes", shown(found[0]), "allowed: a number or a host, and :ppn=N", found[1]))
-        return (NodeChunk(1, "", (), 0),)
-    return chunks
-
-
-def _hosts(nodes: tuple[NodeChunk, ...]) -> int:
-    """How many hosts these are at most; one that is named twice is one."""
-    return sum(chunk.count for chunk in nodes if not chunk.host) + len({chunk.host for chunk in nodes if chunk.host})
-
-
-def _parts(nodes: tuple[NodeChunk, ...], chunk: NodeChunk) -> tuple[NodeChunk, ...]:
-    """All that is asked of the hosts of this part; of a host that is named twice Torque takes the sum."""
-    return tuple(other for other in nodes if other.host == chunk.host) if chunk.host else (chunk,)
-
-
-def _cores(parts: tuple[NodeChunk, ...]) -> int:
-    """Their sum on each host; 0: nothing is said."""
-    return parts[0].ppn if len(parts) == 1 else sum(max(part.ppn, 1) for part in parts)
-
-
-def _more_than_any_node(
-    asked: _Asked, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]
-) -> t.Iterator[KeyFault]:
-    """Sizes that the user gave himself, against the biggest node."""
-    most = max((size.cores for size in known), default=0)
-    found = asked.resource("nodes")
-    ppn = max(_cores(_parts(nodes, chunk)) for chunk in nodes)
-    if known and ppn > most:
-        yield KeyFault("ppn", str(ppn), f"more than any node of this site has ({most})", found[1] if found else "")
-    memory, hosts = asked.resource("mem"), _hosts(nodes)
-    most = max((size.mem_mib for size in known), default=0) * hosts
-    if memory and most and (mem_mib(memory[0]) or 0) > most:
-        whose = f"{hosts} nodes of this site have together" if hosts > 1 else "any node of this site has"
-        yield KeyFault("mem", shown(memory[0]), f"more than {whose} ({format_mib(most)})", memory[1])
-
-
-def _sized(asked: _Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> tuple[_Asked, tuple[str, ...]]:
-    """Add what is absent, raise what is too small, say what was raised."""
-    small = sorted({cores for chunk in nodes if 0 < (cores := _cores(_parts(nodes, chunk))) < need.cores})
-    notices = [f"ppn raised from {ppn} to {need.cores} ({need.cores_sum})" for ppn in small]
-    wanted = tuple(_fit(chunk, _parts(nodes, chunk), need, policy) for chunk in nodes)
-    if wanted != nodes or asked.resource("nodes") is None:
-        asked = asked.raised("nodes", "+".join(map(str, wanted)))
-    hosts = _hosts(nodes)
-    memory = asked.resource("mem")
-    mib = mem_mib(memory[0]) if memory else 0
-    if mib is not None and mib < need.mem_mib * hosts:  # Torque's is that of the whole job
-        asked = asked.raised("mem", f"{need.mem_mib * hosts}mb")
-        if memory:
-            each = f", on each of {hosts} nodes" if hosts > 1 else ""
-            notices.append(f"mem raised from {memory[0]} to {need.mem_mib * hosts}mb ({need.mem_sum}{each})")
-    return asked, tuple(notices)
-
-
-def _fit(chunk: NodeChunk, parts: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> NodeChunk:
-    """A part of the node request with the property that each of its nodes must have, and the cores.
-
-    What a host lacks that several parts name, the first of them gets.
-    """
-    if parts[0] is chunk:
-        others = sum(max(part.ppn, 1) for part in parts[1:])
-        chunk = dataclasses.replace(chunk, ppn=max(chunk.ppn, need.cores - others))
-    if not policy.vm_node_property or policy.vm_node_property in chunk.properties:
-        return chunk
-    return dataclasses.replace(chunk, properties=(*chunk.properties, policy.vm_node_property))
-
-
-def _ours(asked: _Asked, request: Request, policy: Policy) -> Arguments:
+def _ours(asked: Asked, request: Request, policy: Policy) -> Arguments:
     """The arguments of qsub: the user's, and what makes a VM job of it."""
     other = asked.resource("other")
     marks = other[0].split("+") if other and other[0] else []

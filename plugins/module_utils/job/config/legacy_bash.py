@@ -20,23 +20,19 @@ import dataclasses
 import re
 import typing as t
 
+from .bash_words import BashWords, NotPlain
+
 _DECLARE = re.compile(
     r"(?:export|(readonly)|declare|typeset)((?:(?:[ \t]|\\\n)+-[agrx]+)*)(?:[ \t]|\\\n)+(?=[A-Za-z_])"
 )
 """Other options change what is assigned: -i computes it, -u writes it in capitals."""
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _FUNCTION = re.compile(r"(?:function[ \t]+[\w:.-]+[ \t]*(?:\([ \t]*\))?|[\w:.-]+[ \t]*\([ \t]*\))\s*(?=[{(])")
-_HERE = re.compile(r"<<(-?)[ \t]*(['\"]?)([A-Za-z0-9_]+)\2")
 _WORD = re.compile(r"[^\s;&|()<>'\"`$\\#]+")
 _OPENS = frozenset({"if", "while", "until", "for", "case", "select", "{"})
 _CLOSES = frozenset({"fi", "done", "esac", "}"})
 _GOES_ON = frozenset({"then", "else", "elif", "do", "!", "time"})
 _SETS = re.compile(r"(?<![\w$\[{])[A-Za-z_][A-Za-z0-9_]*\+?=")
-GOES_ON_BELOW = "\\\n"
-_ENDS = " \t\n;&|()<>"
-_IN_ITS_PLACE = re.compile(r"[^\s*?\[\\]+")
-"""What bash leaves as it is where it stands without quotes in an array."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,10 +61,6 @@ class Skipped:
     why: str
 
 
-class _NotPlain(Exception):
-    """The value is something that bash would have to work out."""
-
-
 def read(text: str, known: t.Mapping[str, str]) -> tuple[tuple[Assignment, ...], tuple[Skipped, ...]]:
     """Read the assignments of a file.
 
@@ -93,18 +85,14 @@ def _set_once(read: t.Sequence[Assignment]) -> list[Assignment]:
     ]
 
 
-class _Reader:
+class _Reader(BashWords):
     """One pass over the text.  `depth` is how many conditions, loops and functions are open."""
 
     def __init__(self, text: str, known: t.Mapping[str, str]) -> None:
-        self.text = text.replace("\r\n", "\n")
+        super().__init__(text, known)
         self.lines = [0, *(place + 1 for place, character in enumerate(self.text) if character == "\n")]
-        self.place = 0
-        self.known = dict(known)
         self.depth = 0
         self.begun = 0
-        self.here: list[tuple[bool, str]] = []
-        self.subshells = 0
         self.read_only: dict[str, int] = {}
         self.arrays: dict[str, int] = {}
         self.found: list[Assignment] = []
@@ -147,34 +135,6 @@ class _Reader:
             self.depth = max(0, self.depth - 1)
         self.place += 1
 
-    def _blanks(self) -> bool:
-        """To what comes next; is there anything?"""
-        while self.place < len(self.text):
-            character = self.text[self.place]
-            if character == "#":
-                end = self.text.find("\n", self.place)
-                self.place = len(self.text) if end < 0 else end
-            elif character in " \t\r":
-                self.place += 1
-            elif self.text.startswith(GOES_ON_BELOW, self.place):
-                self.place += 2
-            else:
-                return True
-        return False
-
-    def _skip_here(self) -> None:
-        """Over a line's end, and over the here-documents that were announced in it."""
-        self.place += 1
-        for tabs, word in self.here:
-            while self.place < len(self.text):
-                end = self.text.find("\n", self.place)
-                end = len(self.text) if end < 0 else end
-                line = self.text[self.place : end]
-                self.place = end + 1
-                if (line.lstrip("\t") if tabs else line) == word:
-                    break
-        self.here = []
-
     def _statement(self, conditional: bool) -> None:
         if (function := _FUNCTION.match(self.text, self.place)) and not _NAME.match(self.text, self.place):
             self._skip("a function is not run", function.end())
@@ -207,7 +167,7 @@ class _Reader:
         self.place = name.end()
         try:
             return Assignment(name[1], self._value(declared), line)
-        except _NotPlain as error:
+        except NotPlain as error:
             self.place = name.end()
             self._to_end()
             return Assignment(name[1], None, line, str(error))
@@ -224,16 +184,6 @@ class _Reader:
             self.known[one.name] = one.value
         else:
             self.known.pop(one.name, None)
-
-    def _next_word(self) -> bool:
-        while self.place < len(self.text):
-            if self.text.startswith(GOES_ON_BELOW, self.place):
-                self.place += 2
-            elif self.text[self.place] in " \t":
-                self.place += 1
-            else:
-                break
-        return self.place < len(self.text)
 
     def _take(self, one: Assignment, conditional: bool) -> None:
         if self.depth or conditional:
@@ -296,147 +246,3 @@ class _Reader:
         end = self.text.find("\n", start)
         words = " ".join(self.text[start : len(self.text) if end < 0 else end].split())
         self.skipped.append(Skipped(line, words[:60], why))
-
-    # values
-
-    def _value(self, declared: bool) -> str | tuple[str, ...]:
-        if not self.text.startswith("(", self.place):
-            return self._word("{" if declared else "")
-        self.place += 1
-        words: list[str] = []
-        while True:
-            self._blanks()
-            if self.place >= len(self.text):
-                raise _NotPlain("the array has no end")
-            if self.text[self.place] == ")":
-                self.place += 1
-                if self.text[self.place : self.place + 1] not in ("", *" \t\n;&|", *(")" if self.subshells else "")):
-                    raise _NotPlain("something stands behind the array")
-                return tuple(words)
-            if self.text[self.place] == "\n":
-                self.place += 1
-            elif self.text[self.place] in _ENDS or self.text[self.place] == "[":
-                raise _NotPlain("the array is no list of words")
-            else:
-                words.append(self._word("{*?[", in_array=True))
-
-    def _word(self, several: str = "", *, in_array: bool = False) -> str:
-        """One word, its quotes taken off and known variables put in.
-
-        Args:
-            several: the characters of which bash makes several words here.
-            in_array: bash divides what a variable holds.
-        """
-        parts: list[str] = []
-        start = self.place
-        while self.place < len(self.text) and (character := self.text[self.place]) not in _ENDS:
-            if character == "'":
-                end = self.text.find("'", self.place + 1)
-                if end < 0:
-                    raise _NotPlain("a quote has no end")
-                parts.append(self.text[self.place + 1 : end])
-                self.place = end + 1
-            elif character == '"':
-                self.place += 1
-                parts.append(self._quoted())
-            elif character in "$`":
-                parts.append(self._bare_variable(in_array=in_array))
-            elif character == "\\" and self.place + 1 < len(self.text):
-                parts.append(self.text[self.place + 1].strip("\n"))
-                self.place += 2
-            elif character == "~" and (self.place == start or self.text[self.place - 1] in ":="):
-                raise _NotPlain("~ is somebody's home")
-            elif character in several:
-                raise _NotPlain("bash would work out which words it stands for")
-            else:
-                parts.append(character)
-                self.place += 1
-        return "".join(parts)
-
-    def _bare_variable(self, *, in_array: bool) -> str:
-        """A variable without quotes."""
-        if self.text.startswith('$"', self.place):
-            raise _NotPlain("bash would translate it")
-        value = self._variable()
-        if in_array and not _IN_ITS_PLACE.fullmatch(value):
-            raise _NotPlain("bash would divide it into words")
-        return value
-
-    def _quoted(self) -> str:
-        parts: list[str] = []
-        while self.place < len(self.text):
-            character = self.text[self.place]
-            if character == '"':
-                self.place += 1
-                return "".join(parts)
-            if character in "$`":
-                parts.append(self._variable())
-                continue
-            if self.text.startswith(GOES_ON_BELOW, self.place):
-                self.place += 2
-                continue
-            if character == "\\" and self.text[self.place + 1 : self.place + 2] in ("$", "`", '"', "\\"):
-                self.place += 1
-            parts.append(self.text[self.place])
-            self.place += 1
-        raise _NotPlain("a quote has no end")
-
-    def _variable(self) -> str:
-        found = _VARIABLE.match(self.text, self.place)
-        if not found:
-            after = self.text[self.place + 1 : self.place + 2]
-            if self.text[self.place] == "$" and (not after or after in ' \t\n"/:.,'):
-                self.place += 1  # a dollar that stands for itself
-                return "$"
-            raise _NotPlain("bash would have to work it out")
-        name = found[1] or found[2]
-        if name not in self.known:
-            raise _NotPlain(f"it uses {name}, which the file does not say")
-        self.place = found.end()
-        return self.known[name]
-
-    def _to_end(self) -> None:
-        """To the end of a statement: quotes, commands in brackets and here-documents are stepped over."""
-        depth, first_end = 0, -1
-        end = self.text.find("]]", self.place) if self.text.startswith("[[", self.place) else -1
-        self.place = end + 2 if end >= 0 else self.place
-        while self.place < len(self.text):
-            character = self.text[self.place]
-            if character == "\\":
-                self.place += 2
-                continue
-            if character in "'\"`":
-                self._over(character)
-                continue
-            if here := _HERE.match(self.text, self.place):
-                if self.text.startswith("<<<", self.place):
-                    self.place += 3
-                else:
-                    self.here.append((bool(here[1]), here[3]))
-                    self.place = here.end()
-                continue
-            if not depth and (character in "\n;&|" or (character == ")" and self.subshells)):
-                return
-            if character == "\n" and first_end < 0:
-                first_end = self.place
-            if character == "#" and self.text[self.place - 1 : self.place] in (" ", "\t", "\n"):
-                end = self.text.find("\n", self.place)
-                self.place = len(self.text) if end < 0 else end
-                continue
-            depth += (character == "(") - (character == ")" and depth > 0)
-            self.place += 1
-        if depth and first_end >= 0:  # a bracket without an end
-            self.place = first_end
-
-    def _over(self, quote: str) -> None:
-        """Over what is quoted; without an end, over this one character."""
-        place = self.place + 1
-        while place < len(self.text):
-            if self.text[place] == "\\" and quote != "'":
-                place += 2
-                continue
-            if self.text[place] == quote:
-                self.place = place + 1
-                return
-            place += 1
-        self.place += 1

@@ -16,7 +16,7 @@ import typing as t
 from ... import mounts as mounts_of_guests
 from ...frozen import frozen
 from ...wire.messages import ADDRESS
-from ..request.request import KEYS
+from ..request.keys import KEYS
 from ..request.value_types import (
     BadValue,
     Kind,

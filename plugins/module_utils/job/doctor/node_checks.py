@@ -16,9 +16,9 @@ import typing as t
 from ...errors import SiteFault, VTorqueError
 from ...system.environment import TOOL_ENVIRONMENT
 from ...system.process_limits import WORDS, WORDS_BYTES, leash
-from ...system.ssh_options import root_arguments
 from ...time_budget import EPILOGUE_REMOVAL_S, HOOK_RESERVE_S
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
+from ...wire.ssh_options import root_arguments
 from ..batch.api import NOTE_PREFIX, BatchNode, BatchSystem
 from ..batch.hook_call import HookLimits
 from ..batch.host_match import same_host

@@ -24,7 +24,7 @@ from ..batch.api import BatchJob
 from ..batch.registry import open_node
 from ..batch.vm_job import vm_job_of
 from ..config.parameters import Policy
-from ..request.request import ADDITIONS
+from ..request.keys import ADDITIONS
 from ..shell import ssh_command
 from .user_script import PROLOGUE
 

@@ -17,8 +17,8 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import VTorqueError, error_from_dict
 from ...rendering import templates
-from ...state import layout
-from ...system import files, fileserver_probe, log_line, process_id, supervised
+from ...state import layout, log_line
+from ...system import files, fileserver_probe, process_id, supervised
 from ...time_budget import (
     HOOK_END_S,
     HOOK_REMOVAL_LEAST_S,

@@ -46,8 +46,9 @@ from ..batch.api import BatchJob
 from ..batch.registry import open_node
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.parameters import Policy
+from ..request.keys import IMAGE
 from ..request.qsub_arguments import mem_mib
-from ..request.request import IMAGE, Request
+from ..request.request import Request
 from ..request.value_types import shown
 from .ssh_keys import make_key
 

@@ -16,11 +16,11 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
-from ...state import delivery_queue, layout
-from ...system import clock, log_line
+from ...state import delivery_queue, layout, log_line
+from ...system import clock
 from ...system.environment import TOOL_ENVIRONMENT
-from ...system.ssh_options import root_arguments
 from ...text import printable
+from ...wire.ssh_options import root_arguments
 from ..batch.host_match import same_host
 from ..config.parameters import Policy
 from . import transfer_format

@@ -60,18 +60,15 @@ def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = 
             failed.append(f"{verdict.offline} is not set offline: {error}")
         if failed and action == Action.REQUEUE:
             action = Action.HOLD
-    if action == Action.REQUEUE:
+    asking = {Action.REQUEUE: (batch.requeue, "queued again"), Action.HOLD: (batch.hold, "held")}
+    if action in asking:
+        ask, asked = asking[action]
         try:
-            batch.requeue(job_id)
+            ask(job_id)
         except SiteFault as error:
-            failed.append(f"the job cannot be queued again: {error}")
+            failed.append(f"the job cannot be {asked}: {error}")
             return Enforced(Action.REFUSE, offline, tuple(failed))
     if action == Action.HOLD:
-        try:
-            batch.hold(job_id)
-        except SiteFault as error:
-            failed.append(f"the job cannot be held: {error}")
-            return Enforced(Action.REFUSE, offline, tuple(failed))
         with contextlib.suppress(SiteFault):  # a word more; the hold is what counts
             batch.comment(job_id, f"vtorque: held: {reason}")
     return Enforced(action, offline, tuple(failed))

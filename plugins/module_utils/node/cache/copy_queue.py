@@ -252,7 +252,7 @@ def wait(
         StillArriving: there was not time enough; says how far it is.
         VTorqueError: it cannot be done; says why.
     """
-    import inotify_simple  # only who waits needs it, and it is slow to load
+    inotify_simple = inotify.load_library()
 
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as heard:

@@ -11,7 +11,8 @@ import time
 import typing as t
 
 from ...errors import NodeFault, SiteFault, VTorqueError
-from ...system import log_line, process_id
+from ...state import log_line
+from ...system import process_id
 from ...system.clock import Deadline
 from ...wire.messages import FS_TYPES, GuestSpec
 from ..pool import images

@@ -8,8 +8,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import pathlib
-import re
 import threading
 import typing as t
 import xml.etree.ElementTree as ET
@@ -18,58 +16,15 @@ from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
 from ...time_budget import LIBVIRT_CONNECT_S
+from .capabilities import Capabilities, read_qemu_ids
 from .domain_xml import DomainFacts, differences, parse, read_facts
+from .events import DomainEvent, describe_change
+from .library import EventLoop, load_libvirt
 
 KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
 """A daemon that is silent for 15 s has lost us: every call in flight then fails, instead of waiting for ever."""
 _START_HINT = "is libvirtd (or virtqemud) running? journalctl -u libvirtd says more"
 _STATES = ("unknown", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "suspended")
-_EVENTS = ("defined", "undefined", "started", "suspended", "resumed", "stopped", "shutdown", "suspended", "crashed")
-_PAUSE_REASONS = {
-    1: "migration",
-    2: "an I/O error (no room left on the disk?)",
-    3: "a watchdog",
-    5: "a snapshot",
-    6: "a failed API call",
-}
-_STOP_REASONS = {
-    0: "it shut down",
-    1: "it was destroyed",
-    2: "it crashed",
-    3: "it was migrated",
-    4: "it was saved",
-    5: "qemu failed",
-}
-_SHUTDOWN_REASONS = {0: "it shut down", 1: "it shut down or restarted of its own accord", 2: "qemu was told to end"}
-_REASONS = {"suspended": _PAUSE_REASONS, "stopped": _STOP_REASONS, "shutdown": _SHUTDOWN_REASONS}
-
-
-@frozen
-class DomainEvent:
-    """Something happened to a domain.
-
-    Attributes:
-        name: of the domain; "" when it is the connection that was lost.
-        kind: `started`, `suspended`, `resumed`, `stopped`, `shutdown`, `crashed`, `defined`, `undefined` or `lost`.
-        reason: why, for people.
-    """
-
-    name: str
-    kind: str
-    reason: str = ""
-
-
-@frozen
-class Capabilities:
-    """What this node's hypervisor offers.
-
-    Attributes:
-        domains: architecture -> kinds of domain (`kvm`, `qemu`, `test`).
-        qemu_ids: uid and gid as which it runs guests.
-    """
-
-    domains: t.Mapping[str, tuple[str, ...]]
-    qemu_ids: tuple[int, int] = (0, 0)
 
 
 @frozen
@@ -80,52 +35,6 @@ class Outcome:
     before: DomainFacts | None
     after: DomainFacts | None
     differences: tuple[str, ...] = ()
-
-
-def _qemu_ids(root: ET.Element) -> tuple[int, int]:
-    """libvirt's label for the ids of a process is `+uid:+gid`; without one it changes none."""
-    for model in root.iterfind("host/secmodel"):
-        for label in model.iterfind("baselabel"):
-            found = re.fullmatch(r"\+([0-9]+):\+([0-9]+)", (label.text or "").strip())
-            if model.findtext("model") == "dac" and found:
-                return int(found[1]), int(found[2])
-    return 0, 0
-
-
-def _libvirt() -> t.Any:
-    try:
-        import libvirt  # 16 ms; where no guests are made the library need not be there
-    except ImportError as error:
-        raise NodeFault(
-            "libvirt's Python binding is missing",
-            str(error),
-            "install python3-libvirt, and make the venv with --system-site-packages",
-            cause="libvirt",
-        ) from error
-    return libvirt
-
-
-class _EventLoop:
-    """libvirt's own event loop, in a thread, once a process; it must run before a connection is opened."""
-
-    lock = threading.Lock()
-    thread: threading.Thread | None = None
-
-    @classmethod
-    def start(cls, libvirt: t.Any) -> None:
-        with cls.lock:
-            if cls.thread is not None:
-                return
-            # without a handler libvirt prints every error on standard error, which belongs to the job
-            libvirt.registerErrorHandler(lambda _context, _error: None, None)
-            libvirt.virEventRegisterDefaultImpl()
-            cls.thread = threading.Thread(target=cls._run, args=(libvirt,), name="libvirt-events", daemon=True)
-            cls.thread.start()
-
-    @staticmethod
-    def _run(libvirt: t.Any) -> None:
-        while libvirt.virEventRunDefaultImpl() == 0:
-            pass
 
 
 class Domains:
@@ -142,8 +51,8 @@ class Domains:
 
     def __init__(self, uri: str, *, read_only: bool = False, connect_s: float = LIBVIRT_CONNECT_S) -> None:
         self.uri = uri
-        self._libvirt = _libvirt()
-        _EventLoop.start(self._libvirt)
+        self._libvirt = load_libvirt()
+        EventLoop.start(self._libvirt)
         self._connection = self._open(read_only, connect_s)
         self._heard: collections.deque[DomainEvent] = collections.deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -275,7 +184,7 @@ class Domains:
         return Capabilities({
             arch.get("name", ""): tuple(sorted({d.get("type", "") for d in arch.iterfind("domain")}))
             for arch in root.iterfind("guest/arch")
-        }, _qemu_ids(root))  # fmt: skip
+        }, read_qemu_ids(root))  # fmt: skip
 
     # -- what is done
 
@@ -422,8 +331,7 @@ class Domains:
         return tuple(found)
 
     def _on_lifecycle(self, _connection: t.Any, domain: t.Any, event: int, detail: int, _opaque: object) -> None:
-        kind = _EVENTS[event] if 0 <= event < len(_EVENTS) else "unknown"
-        self._tell(DomainEvent(domain.name(), kind, _REASONS.get(kind, {}).get(detail, "")))
+        self._tell(describe_change(domain.name(), event, detail))
 
     def _on_close(self, _connection: t.Any, reason: int, _opaque: object) -> None:
         self._tell(
@@ -461,26 +369,3 @@ class Domains:
 
 def _words(error: t.Any) -> str:
     return " ".join(str(error).split())[:1000]
-
-
-def kvm_usable(
-    arch: str,
-    offered: Capabilities,
-    *,
-    cpuinfo: pathlib.Path = pathlib.Path("/proc/cpuinfo"),
-    device: pathlib.Path = pathlib.Path("/dev/kvm"),
-) -> str:
-    """Why KVM cannot be used for guests of this architecture; "" when it can.
-
-    A `/dev/kvm` alone proves nothing: it may be there, and even make a virtual machine, and still not run an
-    unmodified kernel.  The processor's flag decides, as in `virt-host-validate`.
-    """
-    if arch in ("x86_64", "i686"):
-        flags = set(cpuinfo.read_text(encoding="ascii", errors="replace").split())
-        if not flags & {"vmx", "svm"}:
-            return "the processor shows neither vmx nor svm"
-    if not device.exists():
-        return f"{device} is missing: is the module kvm_intel or kvm_amd loaded?"
-    if "kvm" not in offered.domains.get(arch, ()):
-        return f"libvirt offers no kvm for {arch}"
-    return ""

@@ -28,8 +28,9 @@ import typing as t
 from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
 from ...system.clock import Deadline, Timings
 from ...system.environment import TOOL_ENVIRONMENT
-from ...system.ssh_options import GUEST_PROBE, option_arguments
-from ..domain.connection import DomainEvent, Domains
+from ...wire.ssh_options import GUEST_PROBE, option_arguments
+from ..domain.connection import Domains
+from ..domain.events import DomainEvent
 from ..network.addresses import Candidate, Neighbours, usable_address
 from ..system import inotify
 from .console import Console, plain
@@ -333,7 +334,7 @@ def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Dead
 
 @contextlib.contextmanager
 def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
-    import inotify_simple  # modules that look at guests do without the library
+    inotify_simple = inotify.load_library()
 
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:

@@ -17,7 +17,8 @@ from ...errors import NodeFault, VTorqueError
 from ...system import files
 from ...system.environment import TOOL_ENVIRONMENT
 from ..cache import disk_space
-from ..domain.connection import Capabilities, Domains, kvm_usable
+from ..domain.capabilities import Capabilities, kvm_usable
+from ..domain.connection import Domains
 from ..network import addresses, nft_rules
 from ..pool import images
 from ..state.settings import NodeSettings

@@ -31,7 +31,7 @@ from ..guest import user_additions
 from ..guest.console import Console
 from ..guest.osv_probe import OsvProbe
 from ..guest.readiness import Awaited, Probe, SshProbe, wait_ready, write_known_hosts
-from ..network import addresses, nft_rules
+from ..network import addresses, nft_rules, reachable
 from ..pool import images
 from ..seed import seed
 from ..state import slots
@@ -40,6 +40,7 @@ from ..state.settings import NodeSettings
 from ..storage import overlay as overlays
 from ..storage import shares as sharing
 from ..storage import user_disk, virtiofsd
+from ..storage.serving import Serving
 from ..system import memory
 from ..system.cpus import Cores, written
 
@@ -114,17 +115,24 @@ def make(
     shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge)
-    whom = nft_rules.reach(settings, here, _servers(shared), deadline) if settings.confine_guests else None
+    whom = reachable.reach(settings, here, _servers(shared), deadline) if settings.confine_guests else None
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     if whom:
         step("the rules of the network")
         nft_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
-    _serve_images(guests, part, settings, domains, deadline, cores)
+
+    # libvirt is asked where there is something to serve, and once
+    qemu = functools.cache(lambda: domains.capabilities().qemu_ids)
+
+    def serving(guest: _Guest) -> Serving:
+        return Serving(guest.directory, part.owner, settings, qemu(), deadline, cores)
+
+    _serve_images(guests, serving)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
         _furnish(guest, settings, deadline, step)
-    _share(guests, shared, part, settings, domains, deadline, cores)
-    _serve_disks(guests, part, settings, domains, deadline, cores)
+    _share(guests, shared, serving)
+    _serve_disks(guests, serving)
     starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
     _all_at_once(starts)
     step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
@@ -297,48 +305,30 @@ def _start(
             raise
 
 
-def _share(
-    guests: t.Sequence[_Guest], shared: sharing.Plan, part: NodePart, settings: NodeSettings, domains: Domains,
-    deadline: Deadline, cores: Cores,
-) -> None:  # fmt: skip
+def _share(guests: t.Sequence[_Guest], shared: sharing.Plan, serving: t.Callable[[_Guest], Serving]) -> None:
     """Start what shares this node's directories with the guests; not in threads, which a fork does not survive."""
     shares = [share for share in shared.shares if share.kind == "virtiofs"]
     if not shares:
         return
-    qemu = domains.capabilities().qemu_ids
     for guest in guests:
-        guest.virtiofs = tuple(
-            (one.tag, virtiofsd.start(
-                one.tag, one.directory, guest.directory, part.owner, settings, qemu, deadline, cores=cores
-            ))
-            for one in shares
-        )  # fmt: skip
+        terms = serving(guest)
+        guest.virtiofs = tuple((one.tag, virtiofsd.start(one.tag, one.directory, terms)) for one in shares)
 
 
-def _serve_images(
-    guests: t.Sequence[_Guest], part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline,
-    cores: Cores,
-) -> None:  # fmt: skip
+def _serve_images(guests: t.Sequence[_Guest], serving: t.Callable[[_Guest], Serving]) -> None:
     """Start what hands an image of the user's own to each guest; not in threads either."""
     for guest in guests:
         if guest.spec.own_image:
-            qemu = domains.capabilities().qemu_ids
+            terms = serving(guest)
             with guest.timings.phase("disk"):
-                guest.served = user_disk.serve_image(
-                    guest.spec.image, guest.spec.image_digest, guest.directory, part.owner, settings, qemu, deadline,
-                    cores=cores,
-                )  # fmt: skip
+                guest.served = user_disk.serve_image(guest.spec.image, guest.spec.image_digest, terms)
 
 
-def _serve_disks(
-    guests: t.Sequence[_Guest], part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline,
-    cores: Cores,
-) -> None:  # fmt: skip
+def _serve_disks(guests: t.Sequence[_Guest], serving: t.Callable[[_Guest], Serving]) -> None:
     """Start what hands disks of the user's own to guests; not in threads either."""
     for guest in guests:
         if path := guest.spec.data_disk:
-            qemu = domains.capabilities().qemu_ids
-            guest.data = user_disk.serve(path, guest.directory, part.owner, settings, qemu, deadline, cores=cores)
+            guest.data = user_disk.serve(path, serving(guest))
 
 
 def _some(text: str | None) -> tuple[str, ...]:

@@ -17,9 +17,9 @@ from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...state.layout import job_key
+from ...state.log_line import log_line
 from ...system import signals
 from ...system.clock import Deadline
-from ...system.log_line import log_line
 from ...system.process_id import ProcessId
 from ...wire import lines
 from ...wire.form import to_dict

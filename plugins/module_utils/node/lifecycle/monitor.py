@@ -24,7 +24,8 @@ from ...state.records import LostRecord
 from ...system.signals import Noted
 from ...text import printable
 from ...wire.messages import VERSION, LostGuest, NodePart
-from ..domain.connection import DomainEvent, Domains
+from ..domain.connection import Domains
+from ..domain.events import DomainEvent
 from ..guest.console import Console
 from ..state.settings import NodeSettings
 from ..state.start_lock import OverWatch

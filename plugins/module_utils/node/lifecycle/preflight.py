@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...effects import leaves_nothing
 from ...errors import UserFault
 from ...wire.messages import GuestSpec, NodePart
-from ..domain.connection import Capabilities
+from ..domain.capabilities import Capabilities
 from ..health.causes import check_virtualisation, lack
 from ..network import addresses
 from ..pool import images, user_image

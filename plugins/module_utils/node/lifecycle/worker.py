@@ -22,8 +22,8 @@ import traceback
 import typing as t
 
 from ...errors import NodeFault, VTorqueError
-from ...state import layout
-from ...system import acl, files, fileserver_probe, log_line, signals
+from ...state import layout, log_line
+from ...system import acl, files, fileserver_probe, signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...time_budget import BUILDER_GRACE_S, LOCK_SHARE_S, MAKER_LATE_S

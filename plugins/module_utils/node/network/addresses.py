@@ -27,7 +27,8 @@ from ...frozen import frozen
 from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import STATIC_MAP_S
-from ...wire.messages import MAC, QUOTE_MAC, number_for_mac
+from ...wire.messages import MAC
+from ...wire.unquoted import QUOTE_MAC, number_for_mac
 from ..system import inotify
 from . import iproute, rtnetlink
 
@@ -180,7 +181,7 @@ class Neighbours:
 
 def _watch(leases: t.Sequence[pathlib.Path]) -> t.Any:
     """Watch the directories of lease files: libvirt's helper replaces the file, which a watch on it would not see."""
-    import inotify_simple  # ip_discovery says itself when the library is missing
+    inotify_simple = inotify.load_library()
 
     directories = {file.parent for file in leases if file.parent.is_dir()}
     if not directories:

@@ -12,20 +12,16 @@ go is kept in a set of its own, which whoever takes the rules away puts into wor
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import pathlib
 import re
-import socket
 import subprocess
-import threading
 import typing as t
 
-from ...errors import NodeFault, SiteFault
-from ...system.clock import Deadline
+from ...errors import NodeFault
 from ...system.environment import TOOL_ENVIRONMENT
-from ...time_budget import SERVER_NAMES_S
 from ..state.settings import NodeSettings
+from .reachable import Reach
 
 FAMILY, TABLE, BY_DEVICE, ANSWERED = "bridge", "vtorque", "guests", "answered"
 """Ours, and the maps that lead from a guest's device to the chain of what it sends, and of what DHCP answers it."""
@@ -46,7 +42,6 @@ KEPT = 64
 TOLD = 3
 """So many of them are told when it is gone."""
 _PLACES = f"{{ type ipv4_addr . inet_proto . inet_service; size {KEPT}; flags dynamic; }}"
-_NO_IPV6 = "confined guests speak IPv4 alone"
 
 
 class Guest(t.NamedTuple):
@@ -61,86 +56,6 @@ class Guest(t.NamedTuple):
     device: str
     mac: str
     address: str = ""
-
-
-class Reach(t.NamedTuple):
-    """Whom the guests of a job may speak to, as addresses and networks.
-
-    Attributes:
-        node: this node, which they greet.
-        files: servers of homes and mounts.
-        names, times: servers of names and of the time; (): whoever they are.
-        site: whom the site names besides.
-    """
-
-    node: str
-    files: tuple[str, ...]
-    names: tuple[str, ...]
-    times: tuple[str, ...]
-    site: tuple[str, ...]
-
-
-def reach(settings: NodeSettings, node: str, servers: t.Sequence[str], deadline: Deadline) -> Reach:
-    """Whom guests may speak to, by the site's word.
-
-    Args:
-        settings: this node's own word.
-        node: its address on the bridge; "" where nobody is held yet.
-        servers: of what this job's guests mount; names or addresses.
-        deadline: of the making.
-
-    Raises:
-        SiteFault: one of them has no address, or none of IPv4.
-    """
-    if ":" in node:
-        raise SiteFault(
-            f"bridge {settings.bridge} has no IPv4 address", _NO_IPV6, "give it one, or set confine_guests: false"
-        )
-    wanted = {*servers, *settings.may_reach, *settings.ntp_servers, *filter(None, [settings.name_server])}
-    known = _addresses(sorted(wanted), Deadline.after(deadline.left_s(SERVER_NAMES_S)))
-
-    def of(destinations: t.Iterable[str]) -> tuple[str, ...]:
-        networks = ipaddress.collapse_addresses(
-            ipaddress.IPv4Network(one) for word in destinations for one in known[word]
-        )
-        return tuple(str(network).removesuffix("/32") for network in networks)
-
-    names = of([settings.name_server] if settings.name_server else [])
-    return Reach(node, of(servers), names, of(settings.ntp_servers), of(settings.may_reach))
-
-
-def _addresses(destinations: t.Sequence[str], deadline: Deadline) -> dict[str, tuple[str, ...]]:
-    """The IPv4 networks of names, addresses and networks; a name server that is away holds nobody up."""
-    found: dict[str, tuple[str, ...]] = {}
-    names = []
-    for word in destinations:
-        try:
-            network = ipaddress.ip_network(word.strip("[]"), strict=False)
-        except ValueError:
-            names.append(word)
-            continue
-        if network.version != 4:  # in silence it would be a mount, or a name, that nobody can explain
-            what = f"guests are to reach {word}, an IPv6 address"
-            raise SiteFault(what, _NO_IPV6, "name an IPv4 address, or set confine_guests: false")
-        found[word] = (str(network),)
-
-    def ask() -> None:
-        for name in names:
-            try:
-                answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-            except OSError:
-                continue
-            found[name] = tuple(sorted({str(answer[4][0]) for answer in answers}))
-
-    if names:
-        thread = threading.Thread(target=ask, daemon=True)
-        thread.start()
-        thread.join(deadline.left_s())
-    if missing := [name for name in names if name not in found]:
-        what = f"the address of {missing[0]}"
-        why = "is not known here, and guests are to reach it"
-        raise SiteFault(what, why, "see guest_may_reach and mounts in vtorque.yml, /etc/hosts, and name servers")
-    return found
 
 
 def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:

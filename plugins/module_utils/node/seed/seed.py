@@ -194,9 +194,14 @@ def write_iso(files: t.Mapping[str, str], path: pathlib.Path, mode: int = 0o400)
         raise VTorqueError(f"seed {path}", f"it cannot be written: {error.strerror}") from error
 
 
-def _iso(files: t.Mapping[str, str]) -> bytes:
-    import pycdlib  # 60 ms that only those pay who write a seed
+def _load_pycdlib() -> t.Any:
+    import pycdlib.pycdlibexception  # 60 ms that only those pay who write or read a seed
 
+    return pycdlib
+
+
+def _iso(files: t.Mapping[str, str]) -> bytes:
+    pycdlib = _load_pycdlib()
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=LABEL)
     for number, (name, text) in enumerate(files.items()):
@@ -216,9 +221,7 @@ def read_iso(path: pathlib.Path) -> dict[str, str] | None:
     Raises:
         VTorqueError: it cannot be read, or is no seed.
     """
-    import pycdlib  # as above
-    from pycdlib.pycdlibexception import PyCdlibException  # as above
-
+    pycdlib = _load_pycdlib()
     iso = pycdlib.PyCdlib()
     try:
         with path.open("rb") as file:
@@ -234,5 +237,5 @@ def read_iso(path: pathlib.Path) -> dict[str, str] | None:
             return files
     except FileNotFoundError:
         return None
-    except (OSError, PyCdlibException, UnicodeDecodeError) as error:
+    except (OSError, pycdlib.pycdlibexception.PyCdlibException, UnicodeDecodeError) as error:
         raise VTorqueError(f"seed {path}", f"it cannot be read: {error}") from error

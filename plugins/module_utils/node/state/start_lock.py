@@ -246,7 +246,7 @@ class OverWatch:
     """
 
     def __init__(self, settings: NodeSettings, key: str) -> None:
-        import inotify_simple  # an epilogue looks at locks and does not wait for one: 2.6 ms
+        inotify_simple = inotify.load_library()
 
         self._stone = tombstone(settings, key)
         self._stone.parent.mkdir(mode=0o711, parents=True, exist_ok=True)

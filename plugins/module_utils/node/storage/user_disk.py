@@ -30,10 +30,10 @@ from ...wire.messages import Owner
 from ..pool import user_image
 from ..pool.disk_check import OUT_OF_REACH
 from ..pool.disk_format import DiskHeader, read_header
-from ..state.settings import NodeSettings
 from ..system import memory
 from ..system.cpus import Cores
 from . import qemu_socket
+from .serving import Serving
 
 NAME = "vtorque-disk"
 """Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
@@ -76,20 +76,12 @@ def look(path: str) -> DiskHeader:
     return header
 
 
-def serve(
-    path: str, guest: pathlib.Path, owner: Owner, settings: NodeSettings, qemu: tuple[int, int], deadline: Deadline,
-    *, cores: Cores = (),
-) -> pathlib.Path:  # fmt: skip
+def serve(path: str, serving: Serving) -> pathlib.Path:
     """Hand a disk to one guest, as the user; it ends when the guest's qemu lets go of it.
 
     Args:
         path: of the disk; opened with the user's rights alone.
-        guest: the guest's directory.
-        owner: as whom.
-        settings: this node's own word.
-        qemu: uid and gid of qemu, which alone may connect.
-        deadline: of the making.
-        cores: those of this node on which it stays; (): all.
+        serving: whom, and on which terms.
 
     Returns:
         The socket.
@@ -100,24 +92,16 @@ def serve(
         NodeFault: this node has no qemu-nbd.
     """
     work = _Work(DATA, f"disk {printable(path)}", lambda: look(path), lambda header: _writing(path, header))
-    return _serve(work, guest, owner, settings, qemu, deadline, cores)[0]
+    return _serve(work, serving)[0]
 
 
-def serve_image(
-    path: str, digest: str, guest: pathlib.Path, owner: Owner, settings: NodeSettings, qemu: tuple[int, int],
-    deadline: Deadline, *, cores: Cores = (),
-) -> tuple[pathlib.Path, int]:  # fmt: skip
+def serve_image(path: str, digest: str, serving: Serving) -> tuple[pathlib.Path, int]:
     """Hand an image to one guest to read, as the user; it ends when the guest's qemu lets go of it.
 
     Args:
         path: of the image; opened with the user's rights alone.
         digest: what was submitted (`user_image.py`); "": whatever it is.
-        guest: the guest's directory.
-        owner: as whom.
-        settings: this node's own word.
-        qemu: uid and gid of qemu, which alone may connect.
-        deadline: of the making.
-        cores: those of this node on which it stays; (): all.
+        serving: whom, and on which terms.
 
     Returns:
         The socket, and the size that a guest sees.
@@ -130,13 +114,13 @@ def serve_image(
     what = user_image.what_of(path)
 
     def submitted() -> DiskHeader:
-        found = user_image.look(path, settings.own_images_mib)
+        found = user_image.look(path, serving.settings.own_images_mib)
         if digest not in ("", found.digest):
             raise UserFault(what, "was changed after the job was submitted", "submit it again")
         return found.header
 
     work = _Work(IMAGE, what, submitted, lambda header: _reading(path, header))
-    return _serve(work, guest, owner, settings, qemu, deadline, cores)
+    return _serve(work, serving)
 
 
 @frozen
@@ -167,19 +151,17 @@ def _reading(path: str, header: DiskHeader) -> list[str]:
     return ["--read-only", f"json:{json.dumps(options)}"]
 
 
-def _serve(
-    work: _Work, guest: pathlib.Path, owner: Owner, settings: NodeSettings, qemu: tuple[int, int],
-    deadline: Deadline, cores: Cores,
-) -> tuple[pathlib.Path, int]:  # fmt: skip
+def _serve(work: _Work, serving: Serving) -> tuple[pathlib.Path, int]:
+    guest, settings = serving.guest, serving.settings
     what, log = work.what, guest / f"{work.name}.log"
     if not settings.qemu_nbd.exists():
         raise NodeFault(f"{settings.qemu_nbd} on {settings.node_name}", "is not installed", cause="programs")
     place = guest / f"{work.name}.sock"
-    until = Deadline.after(deadline.left_s(DISK_SERVER_START_S))
-    with qemu_socket.listening(place, qemu) as listening:
+    until = Deadline.after(serving.deadline.left_s(DISK_SERVER_START_S))
+    with qemu_socket.listening(place, serving.qemu) as listening:
         log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
-            child = _Child(work, owner, cores, settings.qemu_nbd)
+            child = _Child(work, serving.owner, serving.cores, settings.qemu_nbd)
             status, size = child.run(f"{NAME}:{guest}/{work.name}", listening.fileno(), log_descriptor, until)
         finally:
             os.close(log_descriptor)

@@ -35,6 +35,7 @@ from ..state.settings import NodeSettings
 from ..system import memory
 from ..system.cpus import Cores
 from . import qemu_socket
+from .serving import Serving
 
 NAME = "vtorque-virtiofsd"
 """Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
@@ -110,21 +111,13 @@ def command(path: pathlib.Path, in_c: bool, fd: int, directory: str, guest: path
             "-o", "log_level=err"]  # fmt: skip
 
 
-def start(
-    tag: str, directory: str, guest: pathlib.Path, owner: Owner, settings: NodeSettings, qemu: tuple[int, int],
-    deadline: Deadline, *, cores: Cores = (),
-) -> pathlib.Path:  # fmt: skip
+def start(tag: str, directory: str, serving: Serving) -> pathlib.Path:
     """Share a directory with one guest, as the user; it ends when the guest's qemu lets go of it.
 
     Args:
         tag: of the share.
         directory: on this node; opened with the user's rights alone.
-        guest: the guest's directory, for the socket and what virtiofsd says.
-        owner: as whom.
-        settings: this node's own word.
-        qemu: uid and gid of qemu, which alone may connect.
-        deadline: of the making.
-        cores: those of this node on which it stays; (): all.
+        serving: whom, and on which terms.
 
     Returns:
         The socket.
@@ -133,14 +126,19 @@ def start(
         SiteFault: the user cannot come to the directory, or in no time.
         NodeFault: virtiofsd is not there, or does not start.
     """
-    path, in_c = _known(settings)
+    path, in_c = _known(serving.settings)
+    guest = serving.guest
     place = guest / f"{tag}.sock"
-    with qemu_socket.listening(place, qemu) as listening:
+    with qemu_socket.listening(place, serving.qemu) as listening:
         log_descriptor = os.open(guest / f"{tag}.log", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
-            child = _Child(owner, directory, listening.fileno(), log_descriptor, confined=in_c, cores=cores)
+            child = _Child(
+                serving.owner, directory, listening.fileno(), log_descriptor, confined=in_c, cores=serving.cores
+            )
             child.run(
-                path, command(path, in_c, 3, directory, guest, tag), Deadline.after(deadline.left_s(VIRTIOFSD_START_S))
+                path,
+                command(path, in_c, 3, directory, guest, tag),
+                Deadline.after(serving.deadline.left_s(VIRTIOFSD_START_S)),
             )
         finally:
             os.close(log_descriptor)

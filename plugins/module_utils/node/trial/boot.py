@@ -26,7 +26,8 @@ from ...errors import ImageFault, NodeFault, VTorqueError
 from ...rendering.templates import render
 from ...state.layout import STATE_DIR
 from ...system.clock import Deadline
-from ..domain.connection import Domains, kvm_usable
+from ..domain.capabilities import kvm_usable
+from ..domain.connection import Domains
 from ..pool.disk_check import QEMU_IMG, run_qemu_img
 from ..pool.images import Boot, Image
 from ..seed.seed import write_iso

@@ -29,9 +29,10 @@ class Query:
         import jmespath.exceptions  # 20 ms that only who asks for it pays
 
         self.text = text
+        self._wrong: type[Exception] = jmespath.exceptions.JMESPathError
         try:
             self._expression = jmespath.compile(text)
-        except jmespath.exceptions.JMESPathError as error:
+        except self._wrong as error:
             raise _fault(text, error) from None
 
     def of(self, data: t.Any) -> t.Any:
@@ -43,11 +44,9 @@ class Query:
         Raises:
             UserFault: it cannot be applied to this.
         """
-        import jmespath.exceptions  # as above
-
         try:
             return self._expression.search(data)
-        except jmespath.exceptions.JMESPathError as error:
+        except self._wrong as error:
             raise _fault(self.text, error) from None
 
 

@@ -10,6 +10,12 @@ import typing as t
 from ....module_utils.errors import UserFault
 
 
+def _load_node_sets() -> t.Any:
+    from ClusterShell import NodeSet  # 20 ms that one node does not pay
+
+    return NodeSet
+
+
 def folded(names: t.Sequence[str]) -> str:
     """Names in one short word.
 
@@ -18,9 +24,8 @@ def folded(names: t.Sequence[str]) -> str:
     """
     if len(names) < 2:
         return "".join(names)
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # 20 ms that one node does not pay
-
-    return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
+    sets = _load_node_sets()
+    return str(sets.NodeSet.fromlist(list(names), resolver=sets.RESOLVER_NOGROUP))
 
 
 def expanded(names: t.Sequence[str]) -> tuple[str, ...]:
@@ -32,14 +37,13 @@ def expanded(names: t.Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserFault: one is no set of nodes, or there is none.
     """
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # as above
-
+    sets = _load_node_sets()
     found: dict[str, None] = {}
     for word in names:
         for part in word.split():
             try:
-                found |= dict.fromkeys(map(str, NodeSet(part.strip(","), resolver=RESOLVER_NOGROUP)))
-            except NodeSetException as error:
+                found |= dict.fromkeys(map(str, sets.NodeSet(part.strip(","), resolver=sets.RESOLVER_NOGROUP)))
+            except sets.NodeSetException as error:
                 raise UserFault(f"nodes {part[:80]!r}", str(error)[:200], "as cn1,cn2 or cn[01-16]") from None
     if not found:
         raise UserFault("no node", "was named")

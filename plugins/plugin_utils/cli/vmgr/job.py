@@ -15,13 +15,14 @@ import typing as t
 from ....module_utils.errors import UserFault
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.config.policy_file import load_usable
+from ....module_utils.job.records import console_files, job_record, location
 from ....module_utils.job.records import html_report as report
-from ....module_utils.job.records import job_record, location
 from ....module_utils.job.records.job_record import JobRecord, NoRecord
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
 from ....module_utils.state import layout
 from ....module_utils.text import format_bytes_short
 from ..output.json_output import add_json, tell
+from ..output.named_file import write_file
 
 with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
     from rich import box
@@ -236,7 +237,7 @@ def phase_figures(record: JobRecord) -> list[tuple[str, float]]:
 
 
 def _log(call: argparse.Namespace, record: JobRecord) -> None:
-    lines = job_record.read_lines(record.directory / layout.LOG)
+    lines = console_files.read_lines(record.directory / layout.LOG)
     if call.json:
         tell(call, list(lines))
         return
@@ -245,16 +246,16 @@ def _log(call: argparse.Namespace, record: JobRecord) -> None:
 
 
 def _console(call: argparse.Namespace, record: JobRecord) -> None:
-    chosen = job_record.choose_consoles(record, guest=call.guest, node=call.node)
+    chosen = console_files.choose_consoles(record, guest=call.guest, node=call.node)
     if call.json:
-        tell(call, {name: list(job_record.read_lines(path)) for name, path in chosen.items()})
+        tell(call, {name: list(console_files.read_lines(path)) for name, path in chosen.items()})
         return
     for name, path in chosen.items():
         if len(chosen) > 1:
             print(f"==> {name} <==")
-        for line in job_record.read_lines(path):
+        for line in console_files.read_lines(path):
             print(line)
-    away = {} if call.guest or call.node else job_record.consoles(record).elsewhere
+    away = {} if call.guest or call.node else console_files.consoles(record).elsewhere
     if away:
         print(f"vmgr: not here: {', '.join(f'{n} (on {node})' for n, node in away.items())}", file=sys.stderr)
 
@@ -266,18 +267,12 @@ def _report(call: argparse.Namespace, record: JobRecord) -> None:
         name = call.html
         text = report.page(record, headline(record), [_guest_row(guest) for guest in record.guests],
                            phase_figures(record))  # fmt: skip
-    if name == "-":
-        print(text, end="")
-        return
-    try:
-        pathlib.Path(name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserFault(name, error.strerror or str(error)) from error
+    write_file(name, text)
 
 
 def _facts(record: JobRecord) -> dict[str, t.Any]:
     """A record for programs: what was written, and what follows from it."""
-    here = job_record.consoles(record).here
+    here = console_files.consoles(record).here
     return {
         **record.raw,
         "job_id": record.job_id,

@@ -20,8 +20,8 @@ class Player:
         self.brought: dict[str, bytes] = {}
         self.copied = copied
 
-    def copy(self, src: str, dest: str, _task_vars: object) -> dict[str, t.Any]:
-        self.brought[dest] = pathlib.Path(src).read_bytes()
+    def copy(self, arguments: dict[str, str], _task_vars: object) -> dict[str, t.Any]:
+        self.brought[arguments["dest"]] = pathlib.Path(arguments["src"]).read_bytes()
         return {"changed": True, **self.copied}
 
     def play(self, *, check: bool = False, **args: str) -> dict[str, t.Any]:
@@ -32,7 +32,7 @@ class Player:
         # the loader's own mark: ansible-core 2.18 gives it no default
         action._load_name = "image_recipe"
         action._early_needs_tmp_path = lambda: False
-        action._copy = self.copy
+        action.copy_file = self.copy
         result: dict[str, t.Any] = action.run(task_vars={})
         return result
 

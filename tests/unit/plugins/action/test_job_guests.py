@@ -172,11 +172,17 @@ USED = {
 }  # fmt: skip
 
 
-def test_what_guests_used_is_kept_for_the_record(run_dir: pathlib.Path) -> None:
-    act(job_guests, run_dir, Node(good(used=[USED])), state="absent", timeout=60)
-    assert json.loads((run_dir / "used.n1.json").read_text()) == {"used": [USED]}
+TOLD = {"name": "vn1-3", "end": "one\ntwo\n"}
+
+
+@pytest.mark.parametrize(("what", "facts"), [("used", USED), ("consoles", TOLD)])
+def test_what_a_node_says_of_its_guests_is_kept_for_the_record(
+    run_dir: pathlib.Path, what: str, facts: dict[str, t.Any]
+) -> None:
+    act(job_guests, run_dir, Node(good(**{what: [facts]})), state="absent", timeout=60)
+    assert json.loads((run_dir / f"{what}.n1.json").read_text()) == {what: [facts]}
     act(job_guests, run_dir, Node(good()), state="absent", timeout=60)  # asked again, it may know less
-    assert json.loads((run_dir / "used.n1.json").read_text()) == {"used": [USED]}
+    assert json.loads((run_dir / f"{what}.n1.json").read_text()) == {what: [facts]}
 
 
 @pytest.mark.parametrize(
@@ -193,16 +199,6 @@ def test_what_guests_used_is_kept_for_the_record(run_dir: pathlib.Path) -> None:
 def test_what_guests_used_is_not_believed_in_another_form(run_dir: pathlib.Path, used: t.Any) -> None:
     assert act(job_guests, run_dir, Node(good(used=used)), state="absent", timeout=60)["failed"]
     assert not (run_dir / "used.n1.json").exists()
-
-
-TOLD = {"name": "vn1-3", "end": "one\ntwo\n"}
-
-
-def test_what_nodes_tell_of_consoles_is_kept_for_the_record(run_dir: pathlib.Path) -> None:
-    act(job_guests, run_dir, Node(good(consoles=[TOLD])), state="absent", timeout=60)
-    assert json.loads((run_dir / "consoles.n1.json").read_text()) == {"consoles": [TOLD]}
-    act(job_guests, run_dir, Node(good()), state="absent", timeout=60)  # asked again, it may know less
-    assert json.loads((run_dir / "consoles.n1.json").read_text()) == {"consoles": [TOLD]}
 
 
 @pytest.mark.parametrize(

@@ -147,19 +147,6 @@ def test_host_files_into_a_directory_that_is_missing_fails(tmp_path: pathlib.Pat
     assert f"{tmp_path}/missing/file: No such file" in result["msg"]
 
 
-@pytest.fixture
-def placed(tmp_path: pathlib.Path) -> list[str]:
-    """A directory with a file in it, a file, a link to a directory of the site's, a link to nothing, and nothing."""
-    (tmp_path / "directory/inner").mkdir(parents=True)
-    (tmp_path / "directory/inner/file").touch()
-    (tmp_path / "file").touch()
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/precious").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "site")
-    (tmp_path / "dangling").symlink_to("nowhere")
-    return [str(tmp_path / name) for name in ("directory", "file", "link", "dangling", "missing")]
-
-
 def test_host_files_removes_what_is_there_and_spares_what_links_lead_to(
     placed: list[str], tmp_path: pathlib.Path, place: Place
 ) -> None:

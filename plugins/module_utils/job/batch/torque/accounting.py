@@ -25,7 +25,7 @@ from ....errors import SiteFault
 from ....wire.messages import JOB_ID, USER_NAME
 from ..api import PastJob, UnknownJob
 from ..host_match import same_host
-from .adapter import parse_exec_host
+from .answers import parse_exec_host
 
 PLACE = "server_priv/accounting"
 RUN_DAYS = 40

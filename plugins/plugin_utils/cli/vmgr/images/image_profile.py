@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import pathlib
 import typing as t
 
 from .....module_utils.errors import UserFault
@@ -19,6 +18,7 @@ from .....module_utils.node.trial.report import report_of
 from .....module_utils.system.clock import Deadline
 from .....module_utils.text import printable
 from ...output.json_output import tell
+from ...output.named_file import write_file
 from ...output.progress import waiting
 from ...output.tables import table
 from .boot_picture import draw
@@ -105,10 +105,4 @@ def _show(name: str, profile: Profile) -> None:
 
 def _draw(file: str, name: str, profile: Profile) -> None:
     text = draw(profile, f"boot of {name}: up after {profile.seconds:.1f} s")
-    if file == "-":
-        print(text, end="")
-        return
-    try:
-        pathlib.Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserFault(file, error.strerror or str(error)) from error
+    write_file(file, text)

@@ -19,8 +19,9 @@ import typing as t
 import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import connection
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.capabilities import Capabilities
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainFacts, read_facts
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.events import DomainEvent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import readiness
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import (
     build,
@@ -131,20 +132,20 @@ class Connection:
     def fileno(self) -> int:
         return int(self._heard.fileno())
 
-    def events(self) -> tuple[connection.DomainEvent, ...]:
+    def events(self) -> tuple[DomainEvent, ...]:
         found = []
         for event in self._heard.read(timeout=0):
             name, _dot, kind = event.name.partition(".")
             if name == "dead" and event.mask & inotify_simple.flags.CREATE:
-                found.append(connection.DomainEvent("", "lost", "libvirt ended"))
+                found.append(DomainEvent("", "lost", "libvirt ended"))
             elif kind == "paused":
-                found.append(connection.DomainEvent(name, "suspended", "an I/O error (no room left on the disk?)"))
+                found.append(DomainEvent(name, "suspended", "an I/O error (no room left on the disk?)"))
             elif kind == "xml" and event.mask & inotify_simple.flags.DELETE:
-                found.append(connection.DomainEvent(name, "stopped", "it was destroyed"))
+                found.append(DomainEvent(name, "stopped", "it was destroyed"))
         return tuple(found)
 
-    def capabilities(self) -> connection.Capabilities:
-        return connection.Capabilities({"x86_64": ("qemu",)}, self.hypervisor.qemu_ids)
+    def capabilities(self) -> Capabilities:
+        return Capabilities({"x86_64": ("qemu",)}, self.hypervisor.qemu_ids)
 
     def list(self, *, ours: bool = True) -> tuple[DomainFacts, ...]:
         return tuple(facts for facts in self.hypervisor.running.values() if facts.mark or not ours)

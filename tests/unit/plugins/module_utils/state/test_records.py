@@ -14,8 +14,8 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import acl, files, log_line
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import log_line, records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import acl, files
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} "
 

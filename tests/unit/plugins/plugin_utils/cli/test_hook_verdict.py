@@ -10,14 +10,7 @@ import signal
 import syslog
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
-    ImageFault,
-    ImpostorFault,
-    NodeFault,
-    SiteFault,
-    UserFault,
-    VTorqueError,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import hook_calls
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.hook_calls import REQUEUE
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.prologue import Ending
@@ -27,8 +20,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import m
 from .hook_site import JOB_ID, USER, Site, readable_by
 
 
-@pytest.mark.parametrize("error", [UserFault("img=x", "no such image"), ImageFault("img=x", "boots nowhere")])
-def test_fault_of_the_job_leaves_a_refusal_for_its_shell(site: Site, error: VTorqueError) -> None:
+@pytest.mark.parametrize(
+    "error", [errors.UserFault("img=x", "no such image"), errors.ImageFault("img=x", "boots nowhere")]
+)
+def test_fault_of_the_job_leaves_a_refusal_for_its_shell(site: Site, error: errors.VTorqueError) -> None:
     site.fail(error)
     done = site.prologue()
     assert (done.returncode, done.stderr) == (0, "")
@@ -52,7 +47,7 @@ def refuse_others(site: Site) -> None:
 
 
 def test_node_that_refuses_member_after_member_holds_the_next(site: Site) -> None:
-    site.fail(ImageFault("img=x", "is no image"))
+    site.fail(errors.ImageFault("img=x", "is no image"))
     refuse_others(site)
     done = site.prologue()
     assert done.returncode == REQUEUE
@@ -64,7 +59,7 @@ def test_node_that_refuses_member_after_member_holds_the_next(site: Site) -> Non
 def test_member_that_cannot_be_held_takes_its_time(site: Site) -> None:
     """The launcher, which hears a status that is neither 0 nor the verdict's, lets it wait."""
     site.deafen("qhold")
-    site.fail(ImageFault("img=x", "is no image"))
+    site.fail(errors.ImageFault("img=x", "is no image"))
     refuse_others(site)
     done = site.prologue()
     assert (done.returncode, done.stderr) == (hook_calls.FAILED, "")
@@ -72,7 +67,7 @@ def test_member_that_cannot_be_held_takes_its_time(site: Site) -> None:
     assert site.refusal()["fault"] == "image"
 
 
-BRIDGE = NodeFault("t1: bridge br0", "is missing on this node", "make it", cause="bridge")
+BRIDGE = errors.NodeFault("t1: bridge br0", "is missing on this node", "make it", cause="bridge")
 
 
 HELD = "the job is held: qrls 12[1].th releases it for 3 more tries"
@@ -86,16 +81,16 @@ NOTE = "vtorque: bridge: bridge br0: is missing on this node (job 12[1].th)"
     [
         (BRIDGE, 1, True, "the job is tried again"),
         (BRIDGE, 3, True, HELD),
-        (NodeFault("t1", "has trouble"), 1, False, "the job is tried again"),
-        (SiteFault("the pool", "cannot be read"), 2, False, "the job is tried again"),
-        (SiteFault("the pool", "cannot be read"), 3, False, HELD),
-        (VTorqueError("guest", "was silent"), 2, False, "the job is tried again"),
-        (VTorqueError("guest", "panic"), 6, False, HELD),
-        (ImpostorFault("guest", "another key"), 1, False, HELD.partition(" for ")[0]),
+        (errors.NodeFault("t1", "has trouble"), 1, False, "the job is tried again"),
+        (errors.SiteFault("the pool", "cannot be read"), 2, False, "the job is tried again"),
+        (errors.SiteFault("the pool", "cannot be read"), 3, False, HELD),
+        (errors.VTorqueError("guest", "was silent"), 2, False, "the job is tried again"),
+        (errors.VTorqueError("guest", "panic"), 6, False, HELD),
+        (errors.ImpostorFault("guest", "another key"), 1, False, HELD.partition(" for ")[0]),
     ],
 )  # fmt: skip
 def test_other_faults_requeue_the_job_or_hold_it(
-    site: Site, error: VTorqueError, start: int, offline: bool, end: str
+    site: Site, error: errors.VTorqueError, start: int, offline: bool, end: str
 ) -> None:
     site.job(start=start)
     site.fail(error)
@@ -222,7 +217,7 @@ def test_start_that_is_over_for_the_server_is_only_refused(site: Site, later: st
     """What runs elsewhere by now is not to be held, and the number of this start bounds nothing any more."""
     site.policy("node_fault_retries: 2\n")
     tail = later.format(place=site.place)
-    site.fail(SiteFault("the pool", "cannot be read"))
+    site.fail(errors.SiteFault("the pool", "cannot be read"))
     first = (
         f"[ ! -e {site.place}/asked-before ] && : >{site.place}/asked-before && exec sed s/HOLDS/n/ {site.place}/job"
     )

@@ -32,8 +32,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.par
     Policy,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_file import PolicyErrors, load
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import (
-    KEYS,
     Request,
     RequestErrors,
     parse,

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import exclusive
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/torque"
@@ -59,7 +59,7 @@ def test_a_mom_whose_files_cannot_be_read_does_not_tell(tmp_path: pathlib.Path) 
 
 
 def test_jobs_of_nodes_as_recorded() -> None:
-    nodes = {node.name: node.jobs for node in adapter.parse_nodes((FIXTURES / "pbsnodes-x.xml").read_bytes())}
+    nodes = {node.name: node.jobs for node in answers.parse_nodes((FIXTURES / "pbsnodes-x.xml").read_bytes())}
     assert nodes == {"t1": {"12[1].th", "12[2].th"}, "t2": set(), "t3": set()}
 
 
@@ -75,4 +75,4 @@ def test_jobs_of_nodes_as_recorded() -> None:
     ],
 )
 def test_slots_of_a_node(text: str, jobs: set[str]) -> None:
-    assert adapter.parse_slots(text) == jobs
+    assert answers.parse_slots(text) == jobs

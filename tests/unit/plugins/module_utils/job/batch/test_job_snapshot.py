@@ -10,7 +10,7 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.adapter import parse_job
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.answers import parse_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/torque"

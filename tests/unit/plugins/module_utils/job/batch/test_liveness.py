@@ -12,11 +12,11 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import liveness
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.mom_files import by_files
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/torque"
-RUNNING = adapter.parse_job((FIXTURES / "qstat-x-f-array-member-running.xml").read_bytes(), "12[1].th")
+RUNNING = answers.parse_job((FIXTURES / "qstat-x-f-array-member-running.xml").read_bytes(), "12[1].th")
 
 
 def job(state: str = "R", start: int = 2, nodes: tuple[str, ...] = ("t2", "t1", "t1")) -> BatchJob:

@@ -11,7 +11,7 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import vm_job
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.adapter import parse_job
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.answers import parse_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/torque"

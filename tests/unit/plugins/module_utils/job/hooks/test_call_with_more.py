@@ -11,7 +11,7 @@ import time
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookCall, Role
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.adapter import parse_job
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.answers import parse_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import epilogue, prologue, start
 

@@ -26,17 +26,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_p
     owner_of,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors, parse
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import (
-    AddedFile,
-    Additions,
-    Command,
-    Group,
-    Owner,
-    Package,
-)
 
-ALICE = Owner(user="alice", uid=1001, gid=1001, group="alice", home="/home/alice", shell="/bin/bash")
+ALICE = messages.Owner(user="alice", uid=1001, gid=1001, group="alice", home="/home/alice", shell="/bin/bash")
 OFFERS = Offers(images=(ImageFacts("debian12@3", "debian", "x86_64"),))
 POLICY = Policy(host_os_core_count=1)
 X = parse([("img=debian12,vcpus=2,ram=1G", "command line")]).with_shell("/bin/zsh").encode()
@@ -138,7 +131,7 @@ def test_a_disk_where_the_site_mounts_something_is_refused() -> None:
 
 
 def test_additions_are_kept_once_and_reach_every_node_with_guests() -> None:
-    added = Additions(commands=(Command("id"),))
+    added = messages.Additions(commands=(messages.Command("id"),))
     job = dataclasses.replace(JOB, slot_hosts=("n1", "n1", "n1", "n2", "n2", "n2", "n3"))
     job = dataclasses.replace(job, x=parse([("img=debian12,vcpus=2,ram=1G,nodes=2", "command line")]).encode())
     plan = make_plan(
@@ -148,7 +141,7 @@ def test_additions_are_kept_once_and_reach_every_node_with_guests() -> None:
     assert plan.to_json().count('"line"') == 1
     again = JobPlan.from_json(plan.to_json())
     assert {node: part.additions for node, part in again.parts.items()} == {
-        "n1": added, "n2": added, "n3": Additions(),
+        "n1": added, "n2": added, "n3": messages.Additions(),
     }  # fmt: skip
     parts = tuple(dataclasses.replace(part, additions=added) for part in plan.node_parts)
     with pytest.raises(FormError, match="additions"):
@@ -180,8 +173,10 @@ def variants(one: t.Any) -> t.Iterator[tuple[str, t.Any]]:
 
 def test_decision_is_all_of_a_plan_but_its_keys_and_the_time() -> None:
     """A field that a plan gets one day counts without anybody's thinking of it."""
-    additions = Additions((Package("gcc"),), (AddedFile("/home/alice/x", "644", "eA=="),), (Command("true"),))
-    owner = dataclasses.replace(ALICE, groups=(Group("chem", 2000),))
+    additions = messages.Additions(
+        (messages.Package("gcc"),), (messages.AddedFile("/home/alice/x", "644", "eA=="),), (messages.Command("true"),)
+    )
+    owner = dataclasses.replace(ALICE, groups=(messages.Group("chem", 2000),))
     job = dataclasses.replace(JOB, slot_hosts=("n1",) * 3 + ("n2",) * 3)
     plan, again = (
         make_plan(
@@ -300,7 +295,7 @@ def test_request_is_decided_again_by_roots_policy() -> None:
 def test_owner_is_asked_for_by_the_servers_names() -> None:
     asked: list[tuple[str, str]] = []
 
-    def find(user: str, group: str) -> Owner:
+    def find(user: str, group: str) -> messages.Owner:
         asked.append((user, group))
         return ALICE
 

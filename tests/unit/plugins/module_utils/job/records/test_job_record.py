@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import typing as t
@@ -16,20 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 
-GUEST = {
-    "rank": 0, "name": "vcn1-1", "node": "cn1", "address": "10.0.0.5", "image": "tiny@1", "vcpus": 1, "ram_mib": 192,
-    "seconds": {"disk": 0.1, "ready": 2.0}, "used": {"cpu_s": 3.5},
-}  # fmt: skip
-
-
-def keep(place: pathlib.Path, key: str, content: t.Any) -> pathlib.Path:
-    """A record as root leaves it."""
-    directory = place / key
-    directory.mkdir(parents=True)
-    text = content if isinstance(content, str) else json.dumps(content)
-    (directory / "record.json").write_text(text)
-    (directory / "record.json").chmod(0o400)
-    return directory
+from .job_records import GUEST, keep
 
 
 @pytest.fixture
@@ -161,43 +147,6 @@ def test_reasons_are_told_once_and_harmless() -> None:
     raw = {"refusal": {**said, "lines": ["try again"]}, "error": said}
     record = job_record.JobRecord("1.head", 1, pathlib.Path("/"), "", raw)
     assert record.reasons == ("no ?[2Jguest: it is gone", "try again")
-
-
-@pytest.fixture
-def with_consoles(place: pathlib.Path) -> job_record.JobRecord:
-    """Guests on two nodes, one of whose consoles is here."""
-    record = {"guests": [GUEST, {**GUEST, "rank": 1, "name": "vcn2-1", "node": "cn2"}]}
-    directory = keep(place, "5.head.1", record)
-    (directory / "vcn1-1.console.log").write_bytes(b"one\x1b[31m\r\n\xff\n")
-    return job_record.find("5", place)
-
-
-def test_consoles_are_chosen_by_guest_or_node(with_consoles: job_record.JobRecord) -> None:
-    chosen = job_record.choose_consoles
-    here = {"vcn1-1": with_consoles.directory / "vcn1-1.console.log"}
-    assert chosen(with_consoles, guest=None, node=None) == here
-    assert chosen(with_consoles, guest="vcn1-1", node=None) == here
-    assert chosen(with_consoles, guest=None, node="cn1.example.org") == here
-    with pytest.raises(UserFault, match=r"vcn2-1.*not on this host.*vmgr job console 5.head on cn2"):
-        chosen(with_consoles, guest=None, node="cn2")
-    with pytest.raises(UserFault, match=r"no console of guest vcn3-1.*vcn1-1, vcn2-1"):
-        chosen(with_consoles, guest="vcn3-1", node=None)
-
-
-def test_lines_are_harmless_and_bounded(with_consoles: job_record.JobRecord) -> None:
-    path = with_consoles.directory / "vcn1-1.console.log"
-    assert list(job_record.read_lines(path)) == ["one?[31m", "\ufffd"]
-    path.write_bytes(b"first\nsecond\nthird\n")
-    assert list(job_record.read_lines(path, limit=10)) == ["... the first 13 bytes are left out", "third"]
-
-
-def test_only_files_are_read(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "link").symlink_to("/etc/passwd")
-    for name in ("link", "none"):
-        with pytest.raises(UserFault):
-            list(job_record.read_lines(tmp_path / name))
-    with pytest.raises(UserFault, match="not a file"):
-        list(job_record.read_lines(pathlib.Path("/dev/null")))
 
 
 def test_of_many_records_only_those_are_read_that_are_shown(

@@ -12,10 +12,9 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import FILES, KEYS
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import (
-    FILES,
     FROM_JOB,
-    KEYS,
     MAX_PART,
     PREFIX,
     Request,

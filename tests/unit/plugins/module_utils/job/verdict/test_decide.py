@@ -9,18 +9,7 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
-    CANCELLED,
-    CAUSES,
-    GuestFault,
-    ImageFault,
-    ImpostorFault,
-    NodeFault,
-    SiteFault,
-    UserFault,
-    VTorqueError,
-    error_from_dict,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, BatchNode
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict.decide import (
@@ -39,7 +28,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering impo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-BRIDGE = NodeFault("t1: bridge br0", "is missing on this node", cause="bridge", node="t1")
+BRIDGE = errors.NodeFault("t1: bridge br0", "is missing on this node", cause="bridge", node="t1")
 
 
 def job_at(start: int, *, interactive: bool = False, hosts: tuple[str, ...] = ("t1",)) -> BatchJob:
@@ -58,7 +47,7 @@ def node(name: str, states: str = "free", note: str = "", *, slots: int = 4, pro
 FREE = tuple(node(f"t{number}") for number in range(1, 6))
 
 
-def verdict_on(error: VTorqueError, start: int = 1, **changes: t.Any) -> Verdict:
+def verdict_on(error: errors.VTorqueError, start: int = 1, **changes: t.Any) -> Verdict:
     """A verdict on a batch job of t1, where all nodes are free."""
     known: dict[str, t.Any] = {"job": job_at(start), "nodes": FREE, "policy": Policy(), "node": "t1", **changes}
     return decide(error, **known)
@@ -67,57 +56,60 @@ def verdict_on(error: VTorqueError, start: int = 1, **changes: t.Any) -> Verdict
 @pytest.mark.parametrize(
     ("error", "start", "action", "offline"),
     [
-        (UserFault("img=x"), 1, "refuse", ""),
-        (UserFault("img=x"), 3, "refuse", ""),
-        (ImageFault("img=x"), 1, "refuse", ""),
-        *((NodeFault("x", cause=cause), 1, "requeue", "t1") for cause in CAUSES),
+        (errors.UserFault("img=x"), 1, "refuse", ""),
+        (errors.UserFault("img=x"), 3, "refuse", ""),
+        (errors.ImageFault("img=x"), 1, "refuse", ""),
+        *((errors.NodeFault("x", cause=cause), 1, "requeue", "t1") for cause in errors.CAUSES),
         (BRIDGE, 2, "requeue", "t1"),
         (BRIDGE, 3, "hold", "t1"),
         (BRIDGE, 4, "requeue", "t1"),
         (BRIDGE, 6, "hold", "t1"),
-        (NodeFault("x"), 1, "requeue", ""),
-        (NodeFault("x"), 3, "hold", ""),
-        (NodeFault("x", cause="disk", node="inventory"), 1, "requeue", ""),
-        (NodeFault("x", cause="disk", node="t2"), 1, "requeue", ""),
-        (SiteFault("DHCP"), 1, "requeue", ""),
-        (SiteFault("DHCP"), 3, "hold", ""),
-        (VTorqueError("guest"), 2, "requeue", ""),
-        (VTorqueError("guest"), 3, "hold", ""),
-        (VTorqueError("guest"), 0, "hold", ""),
-        (ImpostorFault("guest"), 1, "hold", ""),
+        (errors.NodeFault("x"), 1, "requeue", ""),
+        (errors.NodeFault("x"), 3, "hold", ""),
+        (errors.NodeFault("x", cause="disk", node="inventory"), 1, "requeue", ""),
+        (errors.NodeFault("x", cause="disk", node="t2"), 1, "requeue", ""),
+        (errors.SiteFault("DHCP"), 1, "requeue", ""),
+        (errors.SiteFault("DHCP"), 3, "hold", ""),
+        (errors.VTorqueError("guest"), 2, "requeue", ""),
+        (errors.VTorqueError("guest"), 3, "hold", ""),
+        (errors.VTorqueError("guest"), 0, "hold", ""),
+        (errors.ImpostorFault("guest"), 1, "hold", ""),
         (LoopFault("it"), 20, "hold", ""),
     ],
 )
-def test_batch_job(error: VTorqueError, start: int, action: str, offline: str) -> None:
+def test_batch_job(error: errors.VTorqueError, start: int, action: str, offline: str) -> None:
     verdict = verdict_on(error, start)
     assert (verdict.fault, verdict.action, verdict.offline) == (error.fault, action, offline)
     assert bool(verdict.note) == bool(offline)
-    assert verdict.grave == isinstance(error, ImpostorFault)
+    assert verdict.grave == isinstance(error, errors.ImpostorFault)
 
 
 @pytest.mark.parametrize(
     ("error", "offline"),
     [
-        (UserFault("img=x"), ""), (ImageFault("img=x"), ""), (BRIDGE, "t1"), (SiteFault("DHCP"), ""),
-        (VTorqueError("guest"), ""), (ImpostorFault("guest"), ""), (LoopFault("it"), ""),
+        (errors.UserFault("img=x"), ""), (errors.ImageFault("img=x"), ""), (BRIDGE, "t1"),
+        (errors.SiteFault("DHCP"), ""), (errors.VTorqueError("guest"), ""), (errors.ImpostorFault("guest"), ""),
+        (LoopFault("it"), ""),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("start", [1, 3])
-def test_interactive_job_is_always_refused(error: VTorqueError, offline: str, start: int) -> None:
+def test_interactive_job_is_always_refused(error: errors.VTorqueError, offline: str, start: int) -> None:
     """A status other than 0 aborts it; its node may go offline all the same."""
     verdict = verdict_on(error, job=job_at(start, interactive=True))
     assert (verdict.action, verdict.offline) == ("refuse", offline)
 
 
-@pytest.mark.parametrize("error", [BRIDGE, SiteFault("DHCP"), VTorqueError("guest"), ImpostorFault("guest")])
-def test_silent_server_means_a_refusal_and_no_blame(error: VTorqueError) -> None:
+@pytest.mark.parametrize(
+    "error", [BRIDGE, errors.SiteFault("DHCP"), errors.VTorqueError("guest"), errors.ImpostorFault("guest")]
+)
+def test_silent_server_means_a_refusal_and_no_blame(error: errors.VTorqueError) -> None:
     assert verdict_on(error, job=None) == Verdict(error.fault, "refuse")
 
 
 @pytest.mark.parametrize(("retries", "actions"), [(1, "hhhh"), (2, "rhrh"), (3, "rrhr")])
 def test_bound_is_the_sites(retries: int, actions: str) -> None:
     policy = Policy(node_fault_retries=retries)
-    verdicts = [verdict_on(SiteFault("DHCP"), start, policy=policy) for start in (1, 2, 3, 4)]
+    verdicts = [verdict_on(errors.SiteFault("DHCP"), start, policy=policy) for start in (1, 2, 3, 4)]
     assert "".join(verdict.action[0] for verdict in verdicts) == actions
     assert {verdict.of for verdict in verdicts} == {retries}
     assert verdicts[3].tried == (1 if retries == 3 else retries)
@@ -171,16 +163,16 @@ def test_node_with_a_proved_fault(
 
 def test_sister_goes_offline_for_what_it_proved_itself() -> None:
     job = job_at(1, hosts=("t1", "t1", "t3.site"))
-    fault = NodeFault("t3: libvirt", "is dead", cause="libvirt", node="t3")
+    fault = errors.NodeFault("t3: libvirt", "is dead", cause="libvirt", node="t3")
     assert verdict_on(fault, job=job).offline == "t3"
-    assert verdict_on(NodeFault("disk", "is full", cause="disk"), job=job).offline == "t1"
+    assert verdict_on(errors.NodeFault("disk", "is full", cause="disk"), job=job).offline == "t1"
 
 
 @pytest.mark.parametrize(
     ("error", "named"),
-    [(BRIDGE, True), (NodeFault("x"), False), (SiteFault("x"), False), (VTorqueError("x"), False)],
+    [(BRIDGE, True), (errors.NodeFault("x"), False), (errors.SiteFault("x"), False), (errors.VTorqueError("x"), False)],
 )
-def test_only_a_cause_names_a_node(error: VTorqueError, named: bool) -> None:
+def test_only_a_cause_names_a_node(error: errors.VTorqueError, named: bool) -> None:
     assert names_node(error) is named
     if not named:
         assert verdict_on(error, nodes=None).action == "requeue"
@@ -194,29 +186,29 @@ def test_loop_that_is_not_ours_is_found_on_entry(start: int, loop: bool) -> None
     assert LOOP_STARTS == 20
 
 
-LIBVIRT = NodeFault("t2: libvirt", "is dead", cause="libvirt", node="t2")
-PANIC = GuestFault("the kernel of guest v panicked", "no root", "last lines", symptom="panicked")
-ENDED = GuestFault("guest v ended", "off", symptom="ended")
-SILENT = GuestFault("guest v was not ready within 120 s", "silence", symptom="silent")
-UNREACHED = VTorqueError("t2 was not reached", "No route to host")
-STOPPED = VTorqueError(f"t3: {CANCELLED}", "by SIGTERM")
+LIBVIRT = errors.NodeFault("t2: libvirt", "is dead", cause="libvirt", node="t2")
+PANIC = errors.GuestFault("the kernel of guest v panicked", "no root", "last lines", symptom="panicked")
+ENDED = errors.GuestFault("guest v ended", "off", symptom="ended")
+SILENT = errors.GuestFault("guest v was not ready within 120 s", "silence", symptom="silent")
+UNREACHED = errors.VTorqueError("t2 was not reached", "No route to host")
+STOPPED = errors.VTorqueError(f"t3: {errors.CANCELLED}", "by SIGTERM")
 
 
 @pytest.mark.parametrize(
-    ("errors", "more", "fault", "what", "node"),
+    ("by_node", "more", "fault", "what", "node"),
     [
         # one node alone is what it says
         ({"t1": BRIDGE}, {}, "node", "t1: bridge br0", "t1"),
         ({"t2": UNREACHED}, {}, "unclear", "t2 was not reached", ""),
         # what ends the job whatever its nodes are
-        ({"t1": BRIDGE, "t2": UserFault("quota")}, {}, "user", "quota", ""),
-        ({"t1": BRIDGE, "t2": ImageFault("digest")}, {}, "image", "digest", ""),
-        ({"t1": UserFault("quota"), "t2": ImpostorFault("guest")}, {}, "impostor", "guest", ""),
+        ({"t1": BRIDGE, "t2": errors.UserFault("quota")}, {}, "user", "quota", ""),
+        ({"t1": BRIDGE, "t2": errors.ImageFault("digest")}, {}, "image", "digest", ""),
+        ({"t1": errors.UserFault("quota"), "t2": errors.ImpostorFault("guest")}, {}, "impostor", "guest", ""),
         # a node's own proof before the site and what is unclear
-        ({"t1": SiteFault("DHCP"), "t2": LIBVIRT}, {}, "node", "t2: libvirt", "t2"),
-        ({"t1": VTorqueError("odd"), "t2": LIBVIRT}, {}, "node", "t2: libvirt", "t2"),
-        ({"t1": NodeFault("x", node="t1"), "t2": SiteFault("DHCP")}, {}, "site", "DHCP", ""),
-        ({"t1": NodeFault("x", node="t1"), "t2": VTorqueError("odd")}, {}, "node", "x", "t1"),
+        ({"t1": errors.SiteFault("DHCP"), "t2": LIBVIRT}, {}, "node", "t2: libvirt", "t2"),
+        ({"t1": errors.VTorqueError("odd"), "t2": LIBVIRT}, {}, "node", "t2: libvirt", "t2"),
+        ({"t1": errors.NodeFault("x", node="t1"), "t2": errors.SiteFault("DHCP")}, {}, "site", "DHCP", ""),
+        ({"t1": errors.NodeFault("x", node="t1"), "t2": errors.VTorqueError("odd")}, {}, "node", "x", "t1"),
         # several proofs: the first that was told, but a sick mother superior blames nobody else
         ({"t2": LIBVIRT, "t1": BRIDGE}, {}, "node", "t2: libvirt", "t2"),
         ({"t2": LIBVIRT, "t1": BRIDGE}, {"superior": "t1.site"}, "node", "t1: bridge br0", "t1"),
@@ -224,7 +216,7 @@ STOPPED = VTorqueError(f"t3: {CANCELLED}", "by SIGTERM")
         ({"t2": UNREACHED, "t3": UNREACHED}, {"superior": "t1"}, "unclear", "t2 was not reached", ""),
         # nobody proves anything of somebody else
         ({"t3": LIBVIRT}, {}, "node", "t2: libvirt", "t3"),
-        ({"t1": SiteFault("pool"), "t3": LIBVIRT}, {}, "site", "pool", ""),
+        ({"t1": errors.SiteFault("pool"), "t3": LIBVIRT}, {}, "site", "pool", ""),
         # who was told to stop only follows
         ({"t3": STOPPED, "t2": UNREACHED}, {}, "unclear", "t2 was not reached", ""),
         ({"t3": STOPPED}, {}, "unclear", STOPPED.what, ""),
@@ -237,14 +229,14 @@ STOPPED = VTorqueError(f"t3: {CANCELLED}", "by SIGTERM")
         ({"t1": PANIC, "t2": ENDED}, {}, "unclear", PANIC.what, ""),
         ({"t1": PANIC, "t2": PANIC}, {"made": ("t3",)}, "unclear", PANIC.what, ""),
         ({"t1": PANIC, "t2": PANIC, "t3": UNREACHED}, {}, "unclear", PANIC.what, ""),
-        ({"t1": PANIC, "t2": PANIC, "t3": SiteFault("DHCP")}, {}, "site", "DHCP", ""),
-        ({"t1": ImageFault("digest")}, {"made": ("t2",)}, "unclear", "digest", ""),
+        ({"t1": PANIC, "t2": PANIC, "t3": errors.SiteFault("DHCP")}, {}, "site", "DHCP", ""),
+        ({"t1": errors.ImageFault("digest")}, {"made": ("t2",)}, "unclear", "digest", ""),
     ],
 )  # fmt: skip
 def test_several_nodes_make_one_error(
-    errors: dict[str, VTorqueError], more: dict[str, t.Any], fault: str, what: str, node: str
+    by_node: dict[str, errors.VTorqueError], more: dict[str, t.Any], fault: str, what: str, node: str
 ) -> None:
-    found = gather(errors, **more)
+    found = gather(by_node, **more)
     assert (found.fault, getattr(found, "node", "")) == (fault, node)
     assert found.what.startswith(what)
 
@@ -262,19 +254,19 @@ def test_one_node_a_start_is_blamed_and_the_others_are_told_of() -> None:
     assert (
         found.hint == "also failed: t1: bridge br0: is missing on this node; t3: t2 was not reached: No route to host"
     )
-    many = gather({f"t{number}": VTorqueError("x" * 500, hint="look") for number in range(9)})
+    many = gather({f"t{number}": errors.VTorqueError("x" * 500, hint="look") for number in range(9)})
     assert many.hint.startswith("look; also failed: t1: xxx")
     assert many.hint.endswith("...; t2: " + "x" * 157 + "...; t3: " + "x" * 157 + "... and 5 more")
 
 
 def test_guests_symptom_crosses_a_connection() -> None:
-    there = error_from_dict(PANIC.to_dict())
-    assert isinstance(there, GuestFault)
+    there = errors.error_from_dict(PANIC.to_dict())
+    assert isinstance(there, errors.GuestFault)
     assert (there.symptom, there.hint) == ("panicked", "last lines")
-    assert not isinstance(error_from_dict({**PANIC.to_dict(), "symptom": "bored"}), GuestFault)
+    assert not isinstance(errors.error_from_dict({**PANIC.to_dict(), "symptom": "bored"}), errors.GuestFault)
 
 
-REFUSED = ImageFault("image x", "is no image")
+REFUSED = errors.ImageFault("image x", "is no image")
 
 
 @pytest.mark.parametrize(
@@ -284,17 +276,17 @@ REFUSED = ImageFault("image x", "is no image")
         (REFUSED, 1, {}, "refuse"),
         (REFUSED, 2, {}, "hold"),
         (REFUSED, 900, {}, "hold"),
-        (UserFault("vcpus=99"), 900, {}, "refuse"),
-        (SiteFault("DHCP"), 900, {}, "requeue"),
+        (errors.UserFault("vcpus=99"), 900, {}, "refuse"),
+        (errors.SiteFault("DHCP"), 900, {}, "requeue"),
         # a node whose configuration cannot be read knows no start, and refuses the fastest
-        (SiteFault("policy"), 1, {"job": None}, "refuse"),
-        (SiteFault("policy"), 2, {"job": None}, "hold"),
-        (UserFault("x"), 2, {"job": None}, "refuse"),
+        (errors.SiteFault("policy"), 1, {"job": None}, "refuse"),
+        (errors.SiteFault("policy"), 2, {"job": None}, "hold"),
+        (errors.UserFault("x"), 2, {"job": None}, "refuse"),
         (REFUSED, 900, {"job": job_at(1, interactive=True)}, "refuse"),
     ],
 )
 def test_node_that_refuses_member_after_member_of_an_array_holds_the_rest(
-    error: VTorqueError, refused: int, changes: dict[str, t.Any], action: str
+    error: errors.VTorqueError, refused: int, changes: dict[str, t.Any], action: str
 ) -> None:
     verdict = verdict_on(error, refused=refused, **changes)
     assert (verdict.action, verdict.offline) == (action, "")
@@ -307,17 +299,19 @@ def test_node_that_refuses_member_after_member_of_an_array_holds_the_rest(
 
 @pytest.mark.parametrize(
     ("error", "job", "asked"),
-    [(REFUSED, job_at(1), True), (SiteFault("x"), None, True), (SiteFault("x"), job_at(1), False),
-     (UserFault("x"), job_at(1), False), (UserFault("x"), None, False)],
+    [(REFUSED, job_at(1), True), (errors.SiteFault("x"), None, True), (errors.SiteFault("x"), job_at(1), False),
+     (errors.UserFault("x"), job_at(1), False), (errors.UserFault("x"), None, False)],
 )  # fmt: skip
-def test_only_a_refusal_that_is_not_the_owners_counts(error: VTorqueError, job: BatchJob | None, asked: bool) -> None:
+def test_only_a_refusal_that_is_not_the_owners_counts(
+    error: errors.VTorqueError, job: BatchJob | None, asked: bool
+) -> None:
     assert may_be_braked(error, job) is asked
 
 
 def test_advice_never_blames_the_job_for_the_site() -> None:
-    (line,) = advice(SiteFault("DHCP", "no answer"), "t1")
+    (line,) = advice(errors.SiteFault("DHCP", "no answer"), "t1")
     assert line == "this is not a fault of the job: tell the administrator that it failed on t1"
-    assert advice(UserFault("vcpus=99", "at most 4"), "t1") == ()
+    assert advice(errors.UserFault("vcpus=99", "at most 4"), "t1") == ()
 
 
 def test_note_says_cause_words_and_job() -> None:
@@ -330,10 +324,18 @@ NODES = st.lists(st.builds(lambda states, note: (states, note), STATES, NOTES), 
     lambda facts: tuple(node(f"t{number}", *fact) for number, fact in enumerate(facts, 1))
 )
 ERRORS = st.one_of(
-    st.sampled_from([UserFault("x"), ImageFault("x"), SiteFault("x"), VTorqueError("x"), ImpostorFault("x")]),
+    st.sampled_from(
+        [
+            errors.UserFault("x"),
+            errors.ImageFault("x"),
+            errors.SiteFault("x"),
+            errors.VTorqueError("x"),
+            errors.ImpostorFault("x"),
+        ]
+    ),
     st.builds(
-        lambda cause, name: NodeFault("x", cause=cause, node=name),
-        st.sampled_from([*CAUSES, ""]),
+        lambda cause, name: errors.NodeFault("x", cause=cause, node=name),
+        st.sampled_from([*errors.CAUSES, ""]),
         st.sampled_from(["", "t1", "t2", "t3"]),
     ),
 )
@@ -342,7 +344,7 @@ ERRORS = st.one_of(
 @settings(deadline=None, max_examples=500)
 @given(ERRORS, NODES, st.integers(0, 40), st.booleans(), st.integers(1, 5), st.sampled_from(["0", "1", "50 %"]))
 def test_no_verdict_runs_a_job_in_circles_or_takes_a_site_down(
-    error: VTorqueError, nodes: tuple[BatchNode, ...], start: int, interactive: bool, retries: int, brake: str
+    error: errors.VTorqueError, nodes: tuple[BatchNode, ...], start: int, interactive: bool, retries: int, brake: str
 ) -> None:
     job = job_at(start, interactive=interactive, hosts=("t1", "t2"))
     policy = Policy(node_fault_retries=retries, offline_brake=brake)
@@ -351,7 +353,7 @@ def test_no_verdict_runs_a_job_in_circles_or_takes_a_site_down(
         assert not interactive
         assert start % retries != 0
     if verdict.offline:
-        assert isinstance(error, NodeFault)
+        assert isinstance(error, errors.NodeFault)
         assert error.cause
         (bad,) = [one for one in nodes if one.name == verdict.offline]
         assert bad.name == (error.node or "t1")
@@ -360,7 +362,7 @@ def test_no_verdict_runs_a_job_in_circles_or_takes_a_site_down(
         others = [one for one in nodes if one is not bad]
         assert any(one.states <= {"free", "job-exclusive"} for one in others)
         assert sum(one.note == OURS for one in others) < (len(nodes) // 2 if brake == "50 %" else int(brake))
-    elif isinstance(error, NodeFault) and error.cause and error.node != "t3" and verdict.action == "requeue":
+    elif isinstance(error, errors.NodeFault) and error.cause and error.node != "t3" and verdict.action == "requeue":
         assert any(one.name == (error.node or "t1") and one.offline for one in nodes)
 
 
@@ -371,33 +373,33 @@ def test_no_verdict_runs_a_job_in_circles_or_takes_a_site_down(
     st.lists(st.sampled_from(["t5", "t6"]), max_size=2),
 )
 def test_whatever_nodes_say_one_is_blamed_at_most_and_by_itself(
-    errors: dict[str, VTorqueError], superior: str, made: list[str]
+    by_node: dict[str, errors.VTorqueError], superior: str, made: list[str]
 ) -> None:
-    found = gather(errors, superior=superior, made=made)
-    if not isinstance(found, NodeFault) or not found.cause:
+    found = gather(by_node, superior=superior, made=made)
+    if not isinstance(found, errors.NodeFault) or not found.cause:
         return
-    said = errors[found.node]
-    assert isinstance(said, NodeFault)
+    said = by_node[found.node]
+    assert isinstance(said, errors.NodeFault)
     assert said.cause == found.cause
     assert said.node in ("", found.node)
-    assert not any(isinstance(error, (UserFault, ImpostorFault)) for error in errors.values())
-    sick = errors.get(superior)
-    if isinstance(sick, NodeFault) and sick.cause and sick.node in ("", superior):
+    assert not any(isinstance(error, (errors.UserFault, errors.ImpostorFault)) for error in by_node.values())
+    sick = by_node.get(superior)
+    if isinstance(sick, errors.NodeFault) and sick.cause and sick.node in ("", superior):
         assert found.node == superior
 
 
 PAGE = templates.COLLECTION_DIR.parent / "docs/admin/verdicts.md"
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("cause", errors.CAUSES)
 def test_administrators_page_explains_the_note_of_each_cause(cause: str) -> None:
-    assert note_of(NodeFault("x", cause=cause), "t1", "7.th").startswith(f"vtorque: {cause}: ")
+    assert note_of(errors.NodeFault("x", cause=cause), "t1", "7.th").startswith(f"vtorque: {cause}: ")
     assert f"| `vtorque: {cause}:` |" in PAGE.read_text(encoding="utf-8")
 
 
 @settings(deadline=None)
 @given(st.text(max_size=400), st.text(max_size=400))
 def test_note_is_short_printable_and_whole_at_both_ends(what: str, why: str) -> None:
-    note = note_of(NodeFault(what, why, cause="disk"), "t1", "72[1].th")
+    note = note_of(errors.NodeFault(what, why, cause="disk"), "t1", "72[1].th")
     assert re.fullmatch(r"vtorque: disk: [A-Za-z0-9 ._:;,/()%+=@\[\]-]* \(job 72\[1\]\.th\)", note)
     assert len(note) <= 200

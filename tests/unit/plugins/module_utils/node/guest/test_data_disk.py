@@ -6,42 +6,26 @@
 from __future__ import annotations
 
 import pathlib
-import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import data_disk
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
-    GuestFile,
-    write_guest_file,
-)
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.user_disk import LOG
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+
+from .ordered_node import OrderedNode
 
 JOB = "7.head"
 
 
-class Node:
+class Node(OrderedNode):
     """A node with two guests, of which the first may have a disk."""
 
     def __init__(self, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.settings = NodeSettings("n1", 1, state_dir=place / "state", run_dir=place / "run")
-        self.told: dict[str, str] = {}
-        self.done = Done(0, "")
-        monkeypatch.setattr(data_disk, "order_all", self._order_all)
+        super().__init__(place, data_disk, monkeypatch, JOB)
         for rank in (0, 1):
-            kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
-            self.guest(rank).mkdir(parents=True)
-            write_guest_file(self.guest(rank), kept)
-
-    def guest(self, rank: int) -> pathlib.Path:
-        return self.settings.start_dir(JOB, 1) / f"vn1-{rank + 1}"
-
-    def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
-        self.told = {channel.name: script for channel, script in orders}
-        return dict.fromkeys(self.told, self.done)
+            self.add_guest(rank)
 
     def mount(self) -> None:
         data_disk.mount(JOB, 1, self.settings, Deadline.after(60))
@@ -59,7 +43,7 @@ def test_guests_without_a_disk_are_not_asked(node: Node) -> None:
 
 
 def test_the_guest_that_has_one_is_told(node: Node) -> None:
-    (node.guest(0) / LOG).touch()
+    (node.directory(0) / LOG).touch()
     node.mount()
     assert node.told == {"vn1-1": "exec /usr/lib/vtorque/data mount\n"}
     assert data_disk.unmount(JOB, 1, node.settings) == ()
@@ -75,8 +59,8 @@ def test_the_guest_that_has_one_is_told(node: Node) -> None:
     ],
 )
 def test_what_goes_wrong_is_told(node: Node, done: Done, kind: type[VTorqueError], words: str) -> None:
-    (node.guest(0) / LOG).touch()
-    node.done = done
+    (node.directory(0) / LOG).touch()
+    node.done = {"vn1-1": done}
     with pytest.raises(VTorqueError) as caught:
         node.mount()
     assert isinstance(caught.value, UserFault) is (kind is UserFault)

@@ -16,7 +16,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import DomainEvent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.events import DomainEvent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import readiness
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network.addresses import Candidate

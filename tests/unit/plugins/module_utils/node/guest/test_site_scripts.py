@@ -8,45 +8,25 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import subprocess
-import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import site_scripts
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
-    GuestFile,
-    write_guest_file,
-)
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+
+from .ordered_node import OrderedNode
 
 JOB = "7.head"
 
 
-class Site:
+class Site(OrderedNode):
     """A node with guests that run what they are told here, and a site with scripts."""
 
     def __init__(self, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (place / "hooks").mkdir()
         self.place = place
-        self.settings = NodeSettings(
-            "n1", 1, state_dir=place / "state", run_dir=place / "run", guest_hooks_dir=place / "hooks"
-        )
-        self.told: dict[str, str] = {}
-        self.done: dict[str, Done] = {}
-        monkeypatch.setattr(site_scripts, "order_all", self._order_all)
-
-    def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
-        self.told = {channel.name: script for channel, script in orders}
-        return {name: self.done.get(name, Done(0, "")) for name in self.told}
-
-    def guest(self, rank: int, kind: str = "slg") -> GuestFile:
-        kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=kind)
-        directory = self.settings.start_dir(JOB, 1) / kept.name
-        directory.mkdir(parents=True)
-        write_guest_file(directory, kept)
-        return kept
+        super().__init__(place, site_scripts, monkeypatch, JOB, guest_hooks_dir=place / "hooks")
 
     def script(self, name: str, text: str = "#!/bin/sh\nexit 0\n") -> pathlib.Path:
         path = self.place / "hooks" / name
@@ -65,7 +45,7 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 def test_rank_0_and_the_others_have_scripts_of_their_own(site: Site) -> None:
     for rank in (0, 1, 2):
-        site.guest(rank)
+        site.add_guest(rank)
     site.script("prologue")
     site.script("epilogue.parallel")
     site.prologues()
@@ -75,8 +55,8 @@ def test_rank_0_and_the_others_have_scripts_of_their_own(site: Site) -> None:
 
 
 def test_a_guest_without_a_shell_is_ordered_nothing(site: Site) -> None:
-    site.guest(0)
-    site.guest(1, kind="osv")
+    site.add_guest(0)
+    site.add_guest(1, kind="osv")
     site.script("prologue")
     site.script("prologue.parallel")
     site.prologues()
@@ -84,13 +64,13 @@ def test_a_guest_without_a_shell_is_ordered_nothing(site: Site) -> None:
 
 
 def test_a_site_without_scripts_orders_nothing(site: Site) -> None:
-    site.guest(0)
+    site.add_guest(0)
     site.prologues()
     assert site.told == {}
 
 
 def test_a_prologue_that_fails_is_the_sites_fault_and_an_epilogue_is_told(site: Site) -> None:
-    site.guest(0)
+    site.add_guest(0)
     site.script("prologue")
     site.script("epilogue")
     site.done = {"vn1-1": Done(3, "no licence server")}
@@ -105,7 +85,7 @@ def test_a_prologue_that_fails_is_the_sites_fault_and_an_epilogue_is_told(site: 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757])
 def test_a_script_that_others_can_write_is_not_run(site: Site, mode: int) -> None:
-    site.guest(0)
+    site.add_guest(0)
     site.script("prologue").chmod(mode)
     with pytest.raises(SiteFault, match="root alone can write"):
         site.prologues()
@@ -114,7 +94,7 @@ def test_a_script_that_others_can_write_is_not_run(site: Site, mode: int) -> Non
 
 def test_the_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: pathlib.Path) -> None:
     """Under its own `#!` line; any bytes; its status is the order's."""
-    kept = dataclasses.replace(site.guest(0), rank=5)
+    kept = dataclasses.replace(site.add_guest(0), rank=5)
     words = b"$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash} $(umask)"
     script = b'#!/bin/bash\necho "%b"\nexit 9\n' % words
     order = site_scripts.order_of(script, "72[1].head", kept, site.settings)

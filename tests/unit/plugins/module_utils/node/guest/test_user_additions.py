@@ -8,43 +8,27 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import types
-import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import user_additions
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
-    GuestFile,
-    write_guest_file,
-)
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+
+from .ordered_node import OrderedNode
 
 JOB = "72[1].head"
 
 
-class Node:
-    """A node whose guests end as they are told here."""
-
+class Node(OrderedNode):
     def __init__(self, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.settings = NodeSettings("n1", 1, state_dir=place / "state", run_dir=place / "run")
-        self.told: dict[str, str] = {}
-        self.done: dict[str, Done] = {}
-        monkeypatch.setattr(user_additions, "order_all", self._order_all)
-
-    def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
-        self.told = {channel.name: script for channel, script in orders}
-        return {name: self.done.get(name, Done(0, "")) for name in self.told}
+        super().__init__(place, user_additions, monkeypatch, JOB)
 
     def guest(self, rank: int, *, has: bool = True) -> None:
-        kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
-        directory = self.settings.start_dir(JOB, 1) / kept.name
-        directory.mkdir(parents=True)
-        write_guest_file(directory, kept)
+        self.add_guest(rank)
         if has:
-            (directory / user_additions.HAS).touch()
+            (self.directory(rank) / user_additions.HAS).touch()
 
     def make(self, seconds: float = 60) -> None:
         user_additions.make(JOB, 1, self.settings, Deadline.after(seconds))

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import CAUSES, NodeFault, SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import Capabilities
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.capabilities import Capabilities
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import causes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images

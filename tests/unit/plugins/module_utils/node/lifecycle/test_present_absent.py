@@ -28,11 +28,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import qemu_user, slots, start_lock
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import overlay
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key, start_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
+
+from .making_steps import STEPS
 
 if t.TYPE_CHECKING:
     from ..conftest import Node
@@ -229,19 +230,10 @@ def test_the_word_that_a_start_is_over_is_forgotten_when_nobody_can_come_late(no
     assert len(node.present()) == 1
 
 
-STEPS = {
-    "image": (images, "find"),
-    "slot": (slots, "take"),
-    "address of the node": (addresses, "node_address"),
-    "overlay": (overlay, "make_overlay"),
-    "seed": (seed, "write_iso"),
-    "domain XML": (build, "render_xml"),
-    "forgetting old addresses": (addresses, "flush"),
-    "waiting": (build, "wait_ready"),
-}
-
-
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step",
+    ["image", "slot", "address of the node", "overlay", "seed", "domain XML", "forgetting old addresses", "waiting"],
+)
 def test_absent_after_any_prefix_of_present_leaves_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -23,31 +23,15 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle
     present_absent,
     worker,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import slots, start_lock
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import overlay
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
+from .making_steps import STEPS
+
 if t.TYPE_CHECKING:
     from ..conftest import Node
-
-STEPS = {
-    "image": (images, "find"),
-    "slot": (slots, "take"),
-    "guest's directory": (build, "make_directory"),
-    "what it says": (build, "write_guest_file"),
-    "address of the node": (addresses, "node_address"),
-    "overlay": (overlay, "make_overlay"),
-    "seed": (seed, "write_iso"),
-    "domain XML": (build, "render_xml"),
-    "start of the domain": (present_absent, "Domains"),
-    "forgetting old addresses": (addresses, "flush"),
-    "waiting": (build, "wait_ready"),
-}
 
 
 def at(node: Node, step: str, happens: t.Callable[[], None], *, after: bool = False) -> None:

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import subprocess
-import sys
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import iproute
+
+from .kernel import run_in_network
 
 KERNEL = """
 import subprocess
@@ -59,11 +58,7 @@ print("all held")
 
 def test_the_kernels_tables_are_asked_and_changed() -> None:
     """In a network namespace of its own."""
-    done = subprocess.run(
-        ["unshare", "--map-root-user", "--net", sys.executable, "-c", KERNEL],
-        capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    done = run_in_network(KERNEL)
     assert done.stdout == "all held\n", done.stderr
 
 

@@ -14,9 +14,10 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import nft_rules
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network.nft_rules import Guest, Reach
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network.nft_rules import Guest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network.reachable import Reach
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
@@ -353,29 +354,6 @@ def test_guests_that_were_made_before_their_addresses_were_learned_go_too(settin
     nft_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
     assert nft_rules.let_go(["vtq1"], settings) == ("vtq1",)
     assert "vtq" not in shown(settings).replace("vtorque", "")
-
-
-def test_whom_the_site_names_is_found_by_name_address_and_network(settings: NodeSettings) -> None:
-    site = NodeSettings("cn1", 1, may_reach=("10.2.0.0/16", "10.2.7.7", "localhost"))
-    whom = nft_rules.reach(site, "10.77.0.11", ("10.77.0.1",), Deadline.after(20))
-    assert whom == Reach("10.77.0.11", ("10.77.0.1",), (), (), ("10.2.0.0/16", "127.0.0.1"))
-
-
-def test_a_name_without_an_address_is_the_sites_fault() -> None:
-    site = NodeSettings("cn1", 1, may_reach=("nobody.invalid",))
-    with pytest.raises(SiteFault, match=r"the address of nobody\.invalid: is not known here"):
-        nft_rules.reach(site, "10.77.0.11", (), Deadline.after(20))
-
-
-def test_what_is_reached_by_ipv6_alone_is_the_sites_fault() -> None:
-    """Confined guests speak none: a mount that hangs would tell nobody why."""
-    site = NodeSettings("cn1", 1)
-    for node, servers, what in (
-        ("10.77.0.11", ("[fd00::1]",), r"guests are to reach \[fd00::1\], an IPv6 address"),
-        ("fd00::11", (), "bridge br0 has no IPv4 address"),
-    ):
-        with pytest.raises(SiteFault, match=f"{what}: confined guests speak IPv4 alone"):
-            nft_rules.reach(site, node, servers, Deadline.after(20))
 
 
 def test_a_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings: NodeSettings) -> None:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import rtnetlink
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network.rtnetlink import Entry
+
+from .kernel import run_in_network
 
 ENTRY = bytes.fromhex(
     # nlmsghdr: 76 bytes, RTM_NEWNEIGH, NLM_F_MULTI, sequence 1, port 4242
@@ -95,9 +94,5 @@ print("all held")
 
 def test_the_kernels_table_is_heard_and_nothing_is_missed() -> None:
     """In a network namespace of its own; more news than the socket holds is found in the table."""
-    done = subprocess.run(
-        ["unshare", "--map-root-user", "--net", sys.executable, "-c", KERNEL],
-        capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    done = run_in_network(KERNEL)
     assert done.stdout == "all held\n", done.stderr

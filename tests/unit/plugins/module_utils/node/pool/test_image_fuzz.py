@@ -31,6 +31,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import IMAGE_NAME
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import messages
 
+from tests.unit.qcow2_numbers import FIELDS, NUMBERS
+
 from .fuzz import examples
 
 if t.TYPE_CHECKING:
@@ -39,13 +41,6 @@ if t.TYPE_CHECKING:
 ME = os.getuid()
 SOON = 60.0
 SECTOR = 512
-FIELDS = {
-    4: ">I", 8: ">Q", 16: ">I", 20: ">I", 24: ">Q", 32: ">I", 36: ">I", 40: ">Q", 48: ">Q", 56: ">I", 60: ">I",
-    64: ">Q", 72: ">Q", 80: ">Q", 88: ">Q", 96: ">I", 100: ">I", 104: ">B", 112: ">I", 116: ">I",
-}  # fmt: skip
-"""Where each number of a qcow2's header stands (qcow2.txt); the last two are of its first extension."""
-EDGES = sorted({*range(10), *(value for bit in range(65) for value in ((1 << bit) - 1, 1 << bit, (1 << bit) + 1))})
-NUMBERS = st.one_of(st.sampled_from(EDGES), st.integers(0, (1 << 64) - 1))
 SPOILED = st.dictionaries(st.sampled_from(sorted(FIELDS)), NUMBERS, max_size=4)
 MARKS = [
     (0, b"KDMV"), (0, b"COWD"), (0, b"# Disk DescriptorFile\n"), (0, b"\n #x\nversion=1\n"),

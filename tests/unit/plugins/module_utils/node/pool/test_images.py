@@ -10,12 +10,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
-    ImageFault,
-    SiteFault,
-    UserFault,
-    VTorqueError,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 
 if t.TYPE_CHECKING:
@@ -76,7 +71,7 @@ def test_a_file_without_a_record_has_the_format_of_its_name_whatever_it_holds(po
 def test_an_image_that_is_not_there_is_the_users_fault_with_the_nearest_name(
     pool: pathlib.Path, name: str, words: str
 ) -> None:
-    with pytest.raises(UserFault) as caught:
+    with pytest.raises(errors.UserFault) as caught:
         find(name, pool)
     assert words in str(caught.value)
 
@@ -123,9 +118,9 @@ def pipe_for_a_disk(pool: ImagePool) -> None:
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [
-        (writable_pool, SiteFault),
+        (writable_pool, errors.SiteFault),
         *(
-            (spoil, ImageFault)
+            (spoil, errors.ImageFault)
             for spoil in (
                 link_out_of_the_pool, link_of_a_disk, link_of_a_record, link_of_a_kernel, writable_revision,
                 writable_disk, pipe_for_a_disk,
@@ -134,7 +129,7 @@ def pipe_for_a_disk(pool: ImagePool) -> None:
     ],
 )  # fmt: skip
 def test_what_others_could_have_written_or_redirected_is_the_fault_of_the_pool_or_of_the_image(
-    image_pool: ImagePool, spoil: t.Callable[[ImagePool], None], fault: type[VTorqueError]
+    image_pool: ImagePool, spoil: t.Callable[[ImagePool], None], fault: type[errors.VTorqueError]
 ) -> None:
     spoil(image_pool)
     with pytest.raises(fault):
@@ -143,17 +138,17 @@ def test_what_others_could_have_written_or_redirected_is_the_fault_of_the_pool_o
 
 def test_a_plain_image_that_is_a_link_is_refused(pool: pathlib.Path) -> None:
     (pool / "shadow.img").symlink_to("/etc/shadow")
-    with pytest.raises(ImageFault, match="is a link"):
+    with pytest.raises(errors.ImageFault, match="is a link"):
         find("shadow", pool)
 
 
 def test_an_image_of_another_owner_is_refused(pool: pathlib.Path) -> None:
-    with pytest.raises(SiteFault, match="belongs to uid"):
+    with pytest.raises(errors.SiteFault, match="belongs to uid"):
         images.find("tiny", pool, owner_uid=ME + 1)
 
 
 def test_a_pool_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(SiteFault, match="vm_img_dir"):
+    with pytest.raises(errors.SiteFault, match="vm_img_dir"):
         find("tiny", tmp_path / "none")
 
 
@@ -178,14 +173,14 @@ def test_a_pool_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> 
 )
 def test_a_record_that_does_not_hold_is_the_images_fault(image_pool: ImagePool, changes: dict[str, t.Any]) -> None:
     image_pool.add("tiny", 11, **changes)
-    with pytest.raises(ImageFault):
+    with pytest.raises(errors.ImageFault):
         image_pool.find("tiny")
 
 
 def test_a_record_that_is_no_json_is_the_images_fault(image_pool: ImagePool) -> None:
     directory = image_pool.add("tiny", 11)
     (directory / "record.json").write_text("{")
-    with pytest.raises(ImageFault):
+    with pytest.raises(errors.ImageFault):
         image_pool.find("tiny")
 
 
@@ -193,5 +188,5 @@ def test_the_list_shows_good_and_bad_images(image_pool: ImagePool) -> None:
     writable_disk(image_pool)
     found = dict(images.list_images(image_pool.path, owner_uid=ME))
     assert sorted(found) == ["old.img", "plain.qcow2", "tiny@10", "tiny@2", "tiny@9"]
-    assert isinstance(found["tiny@10"], ImageFault)
+    assert isinstance(found["tiny@10"], errors.ImageFault)
     assert isinstance(found["tiny@2"], images.Image)

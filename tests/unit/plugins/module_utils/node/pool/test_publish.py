@@ -20,12 +20,7 @@ import typing as t
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
-    ImageFault,
-    SiteFault,
-    UserFault,
-    VTorqueError,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import checksum, images, revision
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import publish as publishing
 
@@ -120,7 +115,7 @@ def test_a_new_disk_does_not_boot_the_kernel_of_the_old_one(
 ) -> None:
     (tmp_path / "vmlinuz").write_bytes(b"kernel")
     publish(disk=disk, kernel=tmp_path / "vmlinuz")
-    with pytest.raises(UserFault, match="may not fit"):
+    with pytest.raises(errors.UserFault, match="may not fit"):
         publish(disk=disk)
     assert publish(disk=disk, boot="bios").boot.mode == "bios"
 
@@ -154,7 +149,7 @@ def test_a_name_that_misleads_is_refused_and_shown_harmlessly(
     image_pool: ImagePool, publish: Made, disk: pathlib.Path, name: str
 ) -> None:
     before = everything(image_pool)
-    with pytest.raises(UserFault) as caught:
+    with pytest.raises(errors.UserFault) as caught:
         publish(name, disk)
     assert str(caught.value).isascii()
     assert str(caught.value).isprintable()
@@ -164,7 +159,7 @@ def test_a_name_that_misleads_is_refused_and_shown_harmlessly(
 @examples(300)
 @hypothesis.given(name=st.one_of(st.text(max_size=80), st.from_regex(r"[A-Za-z0-9@._/-]{1,70}", fullmatch=True)))
 def test_a_name_that_is_taken_can_be_found_again(image_pool: ImagePool, name: str) -> None:
-    with contextlib.suppress(UserFault):
+    with contextlib.suppress(errors.UserFault):
         revision.check_name(name, image_pool.path)
         found_again(image_pool, name)
 
@@ -205,7 +200,7 @@ def test_what_cannot_be_an_image_changes_nothing(
     image_pool: ImagePool, publish: Made, disk: pathlib.Path, more: dict[str, t.Any], words: str
 ) -> None:
     before = everything(image_pool)
-    with pytest.raises(VTorqueError, match=words):
+    with pytest.raises(errors.VTorqueError, match=words):
         publish(disk=disk, **more)
     assert everything(image_pool) == before
     assert sorted(path.name for path in image_pool.path.iterdir() if path.name.startswith(".")) == []
@@ -218,11 +213,11 @@ def test_a_disk_that_is_none_changes_nothing(image_pool: ImagePool, publish: Mad
         stream.truncate(1 << 43)
     before = everything(image_pool)
     for name, words in (("hostile", "backing file"), ("garbage", "garbage"), ("bomb", "garbage"), ("none", "No such")):
-        with pytest.raises(VTorqueError, match=words):
+        with pytest.raises(errors.VTorqueError, match=words):
             publish(disk=tmp_path / name)
-    with pytest.raises(UserFault, match="in all"):
+    with pytest.raises(errors.UserFault, match="in all"):
         publish(disk=tmp_path / "bomb", format="raw")
-    with pytest.raises(UserFault, match="not in the pool yet"):
+    with pytest.raises(errors.UserFault, match="not in the pool yet"):
         publish()
     assert everything(image_pool) == before
 
@@ -240,7 +235,7 @@ def test_a_disk_that_fails_leaves_the_pool_as_it_was(
     before = everything(image_pool)
     monkeypatch.setattr(checksum, "_write", fail)
     monkeypatch.setattr(checksum, "_cloned", lambda *_files: False)
-    with pytest.raises(SiteFault, match=words) as caught:
+    with pytest.raises(errors.SiteFault, match=words) as caught:
         publish(disk=disk)
     assert os.strerror(number) in str(caught.value)
     assert "nothing was changed" in str(caught.value)
@@ -260,13 +255,13 @@ def test_a_disk_that_is_written_meanwhile_is_refused(
     monkeypatch.setattr(checksum, "_cloned", lambda *_files: False)
     monkeypatch.setattr(checksum, "_copied", write_too)
     before = everything(image_pool)
-    with pytest.raises(UserFault, match="changed while it was copied"):
+    with pytest.raises(errors.UserFault, match="changed while it was copied"):
         publish(disk=disk)
     assert everything(image_pool) == before
 
 
 def test_who_does_not_own_the_pool_may_not_add(image_pool: ImagePool, disk: pathlib.Path) -> None:
-    with pytest.raises(VTorqueError, match="root"):
+    with pytest.raises(errors.VTorqueError, match="root"):
         publishing.publish(revision.Wanted("a", disk, distro="debian"), image_pool.path, owner_uid=ME + 1)
 
 
@@ -321,5 +316,5 @@ def test_damage_is_found(publish: Made, disk: pathlib.Path) -> None:
     content[-1] ^= 1
     image.path.chmod(0o644)
     image.path.write_bytes(content)
-    with pytest.raises(ImageFault, match="is damaged"):
+    with pytest.raises(errors.ImageFault, match="is damaged"):
         checksum.verify(image)

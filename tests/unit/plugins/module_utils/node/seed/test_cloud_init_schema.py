@@ -20,14 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed import FAMILIES, Seed, render
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial import boot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import (
-    AddedFile,
-    Additions,
-    Command,
-    Group,
-    Owner,
-    Package,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,15 +29,17 @@ SCHEMA = COLLECTION_DIR.parent / "build/cloud-init/schema-cloud-config-v1.json"
 LEAST = Seed(
     name="vcn1-1", instance_id="4711.head.1.vcn1-1", mac="52:54:00:0a:00:01", distro="debian", job_id="4711.head",
     token="0123456789abcdef", node_address="10.77.0.11", torque_home="/var/spool/torque",
-    owner=Owner(user="alice", uid=1001, gid=1002, group="chem", home="/home/alice", shell="/bin/bash"),
+    owner=messages.Owner(user="alice", uid=1001, gid=1002, group="chem", home="/home/alice", shell="/bin/bash"),
     host_key=make_key("guest-0@test"),
     authorized_key="ssh-ed25519 " + "A" * 68,
 )  # fmt: skip
 MOST: dict[str, t.Any] = {
-    "owner": dataclasses.replace(LEAST.owner, groups=(Group(gid=77, name="domain users"),)),
+    "owner": dataclasses.replace(LEAST.owner, groups=(messages.Group(gid=77, name="domain users"),)),
     "domain": "hpc.example", "name_servers": ("10.77.0.1",), "search_domains": ("hpc.example",),
     "ntp_servers": ("10.77.0.1", "ntp.example"), "mounts": (Mount("nfs", "nas:/home", "/home"),),
-    "additions": Additions((Package("make"),), (AddedFile("/tmp/x", "644", ""),), (Command("it's $HOME\n"),)),
+    "additions": messages.Additions(
+        (messages.Package("make"),), (messages.AddedFile("/tmp/x", "644", ""),), (messages.Command("it's $HOME\n"),)
+    ),
     "data_disk": True,
 }  # fmt: skip
 

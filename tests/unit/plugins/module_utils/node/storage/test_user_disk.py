@@ -25,6 +25,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.gue
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import user_disk
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.serving import Serving
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import Owner
 
@@ -59,11 +60,13 @@ class Node:
     def serve(self, path: pathlib.Path, **changes: t.Any) -> pathlib.Path:
         guest = self.guest()
         settings = self.settings if not changes else NodeSettings("n1", 1, **changes)
-        return user_disk.serve(str(path), guest, ALICE, settings, (0, 0), Deadline.after(60))
+        return user_disk.serve(str(path), Serving(guest, ALICE, settings, (0, 0), Deadline.after(60)))
 
     def serve_image(self, path: pathlib.Path, digest: str = "") -> tuple[pathlib.Path, int]:
         guest = self.guest()
-        return user_disk.serve_image(str(path), digest, guest, ALICE, self.settings, (0, 0), Deadline.after(60))
+        return user_disk.serve_image(
+            str(path), digest, Serving(guest, ALICE, self.settings, (0, 0), Deadline.after(60))
+        )
 
     @property
     def servers(self) -> list[int]:
@@ -117,7 +120,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_told(node: Node) -> None:
     guest = node.settings.guests_dir / ("7." + "h" * 100) / "vn1-1"
     guest.mkdir(parents=True)
     with pytest.raises(SiteFault, match="its path is longer than 107 bytes"):
-        user_disk.serve(str(disk), guest, ALICE, node.settings, (0, 0), Deadline.after(60))
+        user_disk.serve(str(disk), Serving(guest, ALICE, node.settings, (0, 0), Deadline.after(60)))
     assert node.servers == []
 
 

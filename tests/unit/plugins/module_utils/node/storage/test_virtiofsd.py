@@ -26,6 +26,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.gue
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import virtiofsd
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.serving import Serving
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import Group, Owner
@@ -50,7 +51,7 @@ class Node:
     def start(self, **changes: t.Any) -> pathlib.Path:
         settings = changes.pop("settings", self.settings)
         directory = changes.pop("directory", str(self.home))
-        return virtiofsd.start("vtorque0", directory, self.guest, OWNER, settings, QEMU, Deadline.after(60))
+        return virtiofsd.start("vtorque0", directory, Serving(self.guest, OWNER, settings, QEMU, Deadline.after(60)))
 
     def processes(self) -> list[int]:
         return [pid for pid, key in inventory.processes(self.settings) if key == KEY]

@@ -13,14 +13,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
-    ImageFault,
-    ImpostorFault,
-    NodeFault,
-    SiteFault,
-    UserFault,
-    VTorqueError,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict.decide import names_node
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import copy_queue, copy_worker, verified
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
@@ -121,9 +114,9 @@ def test_a_pool_that_fails_is_the_sites_fault_wherever_it_shows(
     """It ends no job as an image that boots nowhere, takes no node offline, and is no image that the user misspelt."""
     with monkeypatch.context() as patch:
         break_(Broken(patch, number), revision, place)
-        with pytest.raises(VTorqueError, match=os.strerror(number)) as caught:
+        with pytest.raises(errors.VTorqueError, match=os.strerror(number)) as caught:
             node.present(node.part(image="disk" if place == "its list" else IMAGE))
-    assert caught.type is SiteFault
+    assert caught.type is errors.SiteFault
     assert not names_node(caught.value)
 
 
@@ -132,12 +125,12 @@ def test_a_pool_that_fails_where_an_image_was_refused_before_is_the_sites_fault(
     node: Node, monkeypatch: pytest.MonkeyPatch, revision: pathlib.Path, number: int
 ) -> None:
     image = images.find(IMAGE, node.settings.pool)
-    copy_queue.fail(node.settings, copy_queue.Want("sharedfs", IMAGE), ImageFault("it", "is wrong"), image)
+    copy_queue.fail(node.settings, copy_queue.Want("sharedfs", IMAGE), errors.ImageFault("it", "is wrong"), image)
     Broken(monkeypatch, number).by_name(revision / "disk.img", "stat", "lstat")
     for ask in (lambda: copy_queue.refusal(node.settings, image), lambda: verified.is_checked(image, node.settings)):
-        with pytest.raises(VTorqueError) as caught, present_absent.disk_judged(node.settings):
+        with pytest.raises(errors.VTorqueError) as caught, present_absent.disk_judged(node.settings):
             ask()
-        assert caught.type is SiteFault
+        assert caught.type is errors.SiteFault
 
 
 @pytest.mark.parametrize("number", MISSING, ids=errno.errorcode.get)
@@ -147,9 +140,9 @@ def test_what_the_pool_does_not_hold_is_the_images_fault(
 ) -> None:
     with monkeypatch.context() as patch:
         break_(Broken(patch, number), revision, place)
-        with pytest.raises(VTorqueError) as caught:
+        with pytest.raises(errors.VTorqueError) as caught:
             node.present(node.part(image=IMAGE))
-    assert caught.type is ImageFault
+    assert caught.type is errors.ImageFault
 
 
 @pytest.mark.parametrize("number", AWAY, ids=errno.errorcode.get)
@@ -158,10 +151,10 @@ def test_a_pool_that_fails_under_qemu_img_is_no_damaged_image(node: Node, tmp_pa
     tool.write_text(f"#!/bin/sh\necho \"qemu-img: Could not open 'disk.img': {os.strerror(number)}\" >&2\nexit 1\n")
     tool.chmod(0o755)
     image = images.find(IMAGE, node.settings.pool)
-    with pytest.raises(VTorqueError, match=os.strerror(number)) as caught:
+    with pytest.raises(errors.VTorqueError, match=os.strerror(number)) as caught:
         disk_check.blame(image, Deadline.after(60), qemu_img=tool)
     # nobody writes to a base, so a program that says "read-only" of it is not heard as the pool
-    assert caught.type is (ImageFault if number == errno.EROFS else SiteFault)
+    assert caught.type is (errors.ImageFault if number == errno.EROFS else errors.SiteFault)
 
 
 # -- copies on the node
@@ -183,24 +176,24 @@ def test_a_copy_that_cannot_be_read_is_the_fault_of_who_keeps_it(
     node.present(node.part(image=IMAGE, fs_type=fs_type))
     with monkeypatch.context() as patch:
         break_(Broken(patch, number), kept / IMAGE, place)
-        with pytest.raises(VTorqueError, match=os.strerror(number)) as caught:
+        with pytest.raises(errors.VTorqueError, match=os.strerror(number)) as caught:
             node.present(node.part(image=IMAGE, fs_type=fs_type, start=2))
-    assert caught.type is (NodeFault if fs_type == "local" else SiteFault)
+    assert caught.type is (errors.NodeFault if fs_type == "local" else errors.SiteFault)
     assert names_node(caught.value) == (fs_type == "local")
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOENT], ids=errno.errorcode.get)
 def test_what_proves_nothing_of_the_disk_blames_nobody(node: Node, number: int) -> None:
     copy = dataclasses.replace(images.find(IMAGE, node.settings.pool), kept_in="disk")
-    assert images.unreadable(copy, copy.path, error_of(number)).__class__ is VTorqueError
+    assert images.unreadable(copy, copy.path, error_of(number)).__class__ is errors.VTorqueError
 
 
 # -- the node's own disk
 
 
-def judged(node: Node, error: Exception) -> VTorqueError:
+def judged(node: Node, error: Exception) -> errors.VTorqueError:
     """What comes of an error while a node works."""
-    with pytest.raises(VTorqueError) as caught, present_absent.disk_judged(node.settings):
+    with pytest.raises(errors.VTorqueError) as caught, present_absent.disk_judged(node.settings):
         raise error
     return caught.value
 
@@ -213,10 +206,10 @@ def test_what_fails_below_the_nodes_own_directories_is_its_disk(
 ) -> None:
     error: Exception = error_of(number, str(tmp_path / place))
     if wrapped:
-        outer = VTorqueError("it was not written")
+        outer = errors.VTorqueError("it was not written")
         outer.__cause__, error = error, outer
     found = judged(node, error)
-    assert isinstance(found, NodeFault)
+    assert isinstance(found, errors.NodeFault)
     assert found.cause == "disk"
 
 
@@ -233,7 +226,7 @@ def test_a_full_disk_under_an_open_file_names_none_and_is_the_nodes(node: Node, 
 
 
 def test_a_real_full_disk_is_the_nodes(node: Node) -> None:
-    with pytest.raises(NodeFault) as caught, present_absent.disk_judged(node.settings):
+    with pytest.raises(errors.NodeFault) as caught, present_absent.disk_judged(node.settings):
         pathlib.Path("/dev/full").write_bytes(b"x")
     assert caught.value.cause == "disk"
 
@@ -242,29 +235,31 @@ def test_a_real_full_disk_is_the_nodes(node: Node) -> None:
 @pytest.mark.parametrize("path", ["/home/alice/disk.img", "/proc/sys/vm/nr", "statement", "/ramdisk/vtorque/.use"])
 def test_a_file_that_is_not_the_nodes_own_proves_nothing_of_its_disk(node: Node, path: str, number: int) -> None:
     """A user's, of a server that nobody thought of here, or in memory: the note would be taken back at once."""
-    assert judged(node, error_of(number, path)).__class__ is VTorqueError
+    assert judged(node, error_of(number, path)).__class__ is errors.VTorqueError
 
 
 def test_a_connection_in_vain_is_no_disk(node: Node) -> None:
-    assert judged(node, error_of(errno.ETIMEDOUT)).__class__ is VTorqueError
+    assert judged(node, error_of(errno.ETIMEDOUT)).__class__ is errors.VTorqueError
 
 
 @pytest.mark.parametrize("number", [*AWAY, *FULL, errno.EACCES], ids=errno.errorcode.get)
 def test_what_was_forgotten_of_the_pool_is_still_the_sites(node: Node, number: int) -> None:
-    assert judged(node, error_of(number, str(node.settings.pool / IMAGE / "disk.img"))).__class__ is SiteFault
+    assert judged(node, error_of(number, str(node.settings.pool / IMAGE / "disk.img"))).__class__ is errors.SiteFault
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        SiteFault("image pool /pool", "Input/output error"),
-        UserFault("disk /home/a/d.img", "cannot be opened to read and write"),
-        ImageFault("image disk@1", "is cut off"),
-        ImpostorFault("another host key"),
-        NodeFault("qemu-img info", "Input/output error", cause="programs"),
+        errors.SiteFault("image pool /pool", "Input/output error"),
+        errors.UserFault("disk /home/a/d.img", "cannot be opened to read and write"),
+        errors.ImageFault("image disk@1", "is cut off"),
+        errors.ImpostorFault("another host key"),
+        errors.NodeFault("qemu-img info", "Input/output error", cause="programs"),
     ],
     ids=lambda error: error.fault,
 )
-def test_whose_fault_was_said_already_is_not_said_anew(node: Node, tmp_path: pathlib.Path, error: VTorqueError) -> None:
+def test_whose_fault_was_said_already_is_not_said_anew(
+    node: Node, tmp_path: pathlib.Path, error: errors.VTorqueError
+) -> None:
     error.__cause__ = error_of(errno.EIO, str(tmp_path / "state/guests"))
     assert judged(node, error) is error

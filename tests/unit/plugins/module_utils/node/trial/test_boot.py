@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 import yaml
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import DomainEvent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.events import DomainEvent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool.images import Boot, Image
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial import boot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR

@@ -17,6 +17,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.par
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import BAD, WARN, Finding, Report
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import doctor, main
 
+from .run_vmgr import run_vmgr
+
 WELL = (Finding("libvirt"), Finding("disk", shown="71%"))
 ILL = (Finding("libvirt", BAD, BAD, "is dead", "start it"), Finding("note", WARN, "yes", "fan is loud"))
 
@@ -60,11 +62,6 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path, monkeypatch)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    status = main.show(["doctor", *words])
-    return status, capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "compute", "nodes"),
     [
@@ -83,7 +80,7 @@ def test_who_is_examined(
         (site.torque_home / "mom_priv").mkdir(parents=True)
         (site.prefix / "bin").mkdir(parents=True)
         (site.prefix / "bin/vtorque-sweep").touch()
-    status, text = shown(capsys, *words, "--json")
+    status, text = run_vmgr(capsys, "doctor", *words, "--json")
     told = json.loads(text)
     assert [one["node"] for one in (told if isinstance(told, list) else [told])] == nodes
     assert status == (1 if "cn2" in nodes else 0)
@@ -108,12 +105,12 @@ def test_configuration_is_opened_once(
 def test_front_end_with_the_directory_of_a_mom_is_no_node(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     """Torque's own `make install` makes it on every host."""
     (site.torque_home / "mom_priv").mkdir(parents=True)
-    _status, text = shown(capsys, "--json")
+    _status, text = run_vmgr(capsys, "doctor", "--json")
     assert [one["node"] for one in json.loads(text)] == ["fe", "cn1", "cn2", "cn3"]
 
 
 def test_table_and_words(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    status, text = shown(capsys, "--all")
+    status, text = run_vmgr(capsys, "doctor", "--all")
     lines = text.splitlines()
     assert status == 1
     assert [" ".join(line.split()) for line in lines] == [
@@ -130,18 +127,18 @@ def test_table_and_words(site: Site, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_all_is_well(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "--nodes", "cn1,cn3")[1].endswith("\nAll 2 hosts are well.\n")
-    status, text = shown(capsys, "--local")
+    assert run_vmgr(capsys, "doctor", "--nodes", "cn1,cn3")[1].endswith("\nAll 2 hosts are well.\n")
+    status, text = run_vmgr(capsys, "doctor", "--local")
     assert (status, text.splitlines()[-1]) == (0, "cn1 is well.")
 
 
 def test_one_line_for_a_health_check(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "--local", "--brief") == (0, "cn1: ok\n")
+    assert run_vmgr(capsys, "doctor", "--local", "--brief") == (0, "cn1: ok\n")
     assert site.thorough == [False]
-    shown(capsys, "--local")
+    run_vmgr(capsys, "doctor", "--local")
     assert site.thorough == [False, True]
     site.reports["cn1"] = Report("cn1", ILL)
-    assert shown(capsys, "--local", "--brief") == (
+    assert run_vmgr(capsys, "doctor", "--local", "--brief") == (
         1, "cn1: needs attention; libvirt: is dead (start it); note: fan is loud\n",
     )  # fmt: skip
 
@@ -150,20 +147,20 @@ def test_node_that_could_not_be_asked_has_a_status_of_its_own(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
     site.reports["cn3"] = Report("cn3", (Finding("ssh", BAD, "silent", "no answer"),), asked=False)
-    status, text = shown(capsys, "--all")
+    status, text = run_vmgr(capsys, "doctor", "--all")
     assert (status, text.splitlines()[-1]) == (4, "2 of 4 hosts need attention. 1 could not be asked.")
-    assert shown(capsys, "--node", "cn1")[0] == 0
+    assert run_vmgr(capsys, "doctor", "--node", "cn1")[0] == 0
 
 
 def test_silent_batch_server_hides_no_node_that_is_named(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.silent = True
-    assert shown(capsys, "--node", "cn1")[0] == 0
+    assert run_vmgr(capsys, "doctor", "--node", "cn1")[0] == 0
     with pytest.raises(SiteFault, match="pbsnodes"):
         main.show(["doctor", "--all"])
 
 
 def test_part_of_it_can_be_asked_for(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "--all", "--query", "[?!well].node") == (1, '[\n  "cn2"\n]\n')
+    assert run_vmgr(capsys, "doctor", "--all", "--query", "[?!well].node") == (1, '[\n  "cn2"\n]\n')
     with pytest.raises(UserFault, match="--brief"):
         main.show(["doctor", "--brief", "--query", "@"])
 

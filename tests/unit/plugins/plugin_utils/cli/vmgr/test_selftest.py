@@ -17,6 +17,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.par
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import BAD, Finding, Report
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main, selftest
 
+from .run_vmgr import run_vmgr
+
 ALICE = pwd.struct_passwd(("alice", "x", 1001, 1001, "", "/home/alice", "/bin/sh"))
 BOB = pwd.struct_passwd(("bob", "x", 1002, 1002, "", "/home/bob", "/bin/sh"))
 
@@ -85,11 +87,6 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path, monkeypatch)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    status = main.show(["selftest", *words])
-    return status, capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "property_", "where"),
     [
@@ -104,7 +101,7 @@ def test_where_jobs_run(
     site: Site, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], property_: str | None, where: list[str]
 ) -> None:
     site.policy = Policy(vm_node_property=property_)
-    status, text = shown(capsys, *words, "--json")
+    status, text = run_vmgr(capsys, "selftest", *words, "--json")
     assert status == 0
     assert [one["nodes"] for one in json.loads(text)] == [[name] for name in where]
     assert site.kept == where, "directories go"
@@ -117,7 +114,7 @@ def test_whose_job_it_is(
     site: Site, capsys: pytest.CaptureFixture[str], uid: int, words: tuple[str, ...], who: str
 ) -> None:
     site.uid = uid
-    assert shown(capsys, *words, "--image", "debian12", "--queue", "fast")[0] == 0
+    assert run_vmgr(capsys, "selftest", *words, "--image", "debian12", "--queue", "fast")[0] == 0
     assert site.asked == ("img=debian12,vcpus=1,ram=1024M,vms_per_node=1", who, ["-q", "fast"])
 
 
@@ -150,7 +147,7 @@ def test_how_it_ends(
     site: Site, capsys: pytest.CaptureFixture[str], report: Report, expected: int, last: str
 ) -> None:  # fmt: skip
     site.reports["cn1"] = report
-    status, text = shown(capsys, "--each-node")
+    status, text = run_vmgr(capsys, "selftest", "--each-node")
     assert (status, text.splitlines()[-1]) == (expected, last)
 
 

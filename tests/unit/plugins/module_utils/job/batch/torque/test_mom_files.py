@@ -9,11 +9,11 @@ import dataclasses
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter, mom_files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import answers, mom_files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/torque"
-JOB = adapter.parse_job((FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes(), "11.th")
+JOB = answers.parse_job((FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes(), "11.th")
 
 
 @pytest.mark.parametrize(

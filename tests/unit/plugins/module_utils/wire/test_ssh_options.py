@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import node_checks
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import ssh_options
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.ssh_options import KEX_ALGORITHMS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import ssh_options
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.ssh_options import KEX_ALGORITHMS
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
 
 

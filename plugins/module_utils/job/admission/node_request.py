@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The nodes and sizes that a job asks for: read, held against the site's nodes, and raised to what its guests need."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...text import format_mib
+from ..config.parameters import Policy
+from ..request.qsub_arguments import NodeChunk, mem_mib, read_nodes
+from ..request.value_types import KeyFault, shown
+from .asked import Asked
+from .resources import Demand, NodeSize
+
+
+def read_nodes_asked(asked: Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
+    """The node request, `1` when there is none."""
+    found = asked.resource("nodes")
+    if found is None:
+        return (NodeChunk(1, "", (), 0),)
+    chunks = read_nodes(found[0])
+    if chunks is None:
+        faults.append(KeyFault("-l nodes", shown(found[0]), "allowed: a number or a host, and :ppn=N", found[1]))
+        return (NodeChunk(1, "", (), 0),)
+    return chunks
+
+
+def count_hosts(nodes: tuple[NodeChunk, ...]) -> int:
+    """How many hosts these are at most; one that is named twice is one."""
+    return sum(chunk.count for chunk in nodes if not chunk.host) + len({chunk.host for chunk in nodes if chunk.host})
+
+
+def _parts(nodes: tuple[NodeChunk, ...], chunk: NodeChunk) -> tuple[NodeChunk, ...]:
+    """All that is asked of the hosts of this part; of a host that is named twice Torque takes the sum."""
+    return tuple(other for other in nodes if other.host == chunk.host) if chunk.host else (chunk,)
+
+
+def _cores(parts: tuple[NodeChunk, ...]) -> int:
+    """Their sum on each host; 0: nothing is said."""
+    return parts[0].ppn if len(parts) == 1 else sum(max(part.ppn, 1) for part in parts)
+
+
+def object_to_sizes(asked: Asked, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
+    """Sizes that the user gave himself, against the biggest node."""
+    most = max((size.cores for size in known), default=0)
+    found = asked.resource("nodes")
+    ppn = max(_cores(_parts(nodes, chunk)) for chunk in nodes)
+    if known and ppn > most:
+        yield KeyFault("ppn", str(ppn), f"more than any node of this site has ({most})", found[1] if found else "")
+    memory, hosts = asked.resource("mem"), count_hosts(nodes)
+    most = max((size.mem_mib for size in known), default=0) * hosts
+    if memory and most and (mem_mib(memory[0]) or 0) > most:
+        whose = f"{hosts} nodes of this site have together" if hosts > 1 else "any node of this site has"
+        yield KeyFault("mem", shown(memory[0]), f"more than {whose} ({format_mib(most)})", memory[1])
+
+
+def raise_sizes(
+    asked: Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy
+) -> tuple[Asked, tuple[str, ...]]:
+    """Add what is absent, raise what is too small, say what was raised."""
+    small = sorted({cores for chunk in nodes if 0 < (cores := _cores(_parts(nodes, chunk))) < need.cores})
+    notices = [f"ppn raised from {ppn} to {need.cores} ({need.cores_sum})" for ppn in small]
+    wanted = tuple(_fit(chunk, _parts(nodes, chunk), need, policy) for chunk in nodes)
+    if wanted != nodes or asked.resource("nodes") is None:
+        asked = asked.raised("nodes", "+".join(map(str, wanted)))
+    hosts = count_hosts(nodes)
+    memory = asked.resource("mem")
+    mib = mem_mib(memory[0]) if memory else 0
+    if mib is not None and mib < need.mem_mib * hosts:  # Torque's is that of the whole job
+        asked = asked.raised("mem", f"{need.mem_mib * hosts}mb")
+        if memory:
+            each = f", on each of {hosts} nodes" if hosts > 1 else ""
+            notices.append(f"mem raised from {memory[0]} to {need.mem_mib * hosts}mb ({need.mem_sum}{each})")
+    return asked, tuple(notices)
+
+
+def _fit(chunk: NodeChunk, parts: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> NodeChunk:
+    """A part of the node request with the property that each of its nodes must have, and the cores.
+
+    What a host lacks that several parts name, the first of them gets.
+    """
+    if parts[0] is chunk:
+        others = sum(max(part.ppn, 1) for part in parts[1:])
+        chunk = dataclasses.replace(chunk, ppn=max(chunk.ppn, need.cores - others))
+    if not policy.vm_node_property or policy.vm_node_property in chunk.properties:
+        return chunk
+    return dataclasses.replace(chunk, properties=(*chunk.properties, policy.vm_node_property))

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of the keys of `-vm`: how the value of each is read, and what it means."""
+
+from __future__ import annotations
+
+from ...frozen import frozen
+from ...guest_kinds import DISTROS
+from ...wire.messages import FS_TYPES, IMAGE_NAME
+from .value_types import (
+    Kind,
+    boolean,
+    choice,
+    either,
+    number,
+    path,
+    several,
+    size_mib,
+    text,
+)
+
+HYPERVISORS = ("kvm", "skvm", "qemu")
+
+
+@frozen
+class Key:
+    """One key of `-vm`: how its value is read, and what it means, for people."""
+
+    kind: Kind
+    meaning: str
+
+
+_IMAGE = text(IMAGE_NAME, "a name in the image pool (name, name.qcow2, name.img or name@revision)")
+_PCI = text(
+    r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[a-z][a-z0-9_-]{0,31}:[1-9][0-9]{0,2}",
+    "a host device address (0000:3b:00.0) or a class and a number (gpu:1)",
+    lower=True,
+)
+_PATH = r"[^,;\x00-\x1f\x7f\ud800-\udfff]{1,1000}"
+_SCRIPT = text(_PATH, "the path of an executable file, without ',' and ';'")
+_DATA = text(_PATH, "the path of a file, without ',' and ';'")
+_CORES = number(1, 4096)
+
+KEYS: dict[str, Key] = {
+    "img": Key(either(_IMAGE, path("the absolute path of an own image")), "image to boot"),
+    "distro": Key(choice(*DISTROS), "family of the image"),
+    "arch": Key(text(r"[a-z0-9_]{1,16}", "an architecture, such as x86_64 or aarch64", lower=True), "architecture"),
+    "ram": Key(size_mib(16, 2**24), "memory of each guest"),
+    "vcpus": Key(number(1, 4096), "vCPUs of each guest"),
+    "vms_per_node": Key(number(1, 1000), "guests on each node"),
+    "vcpu_pinning": Key(either(boolean(), path("the path of a mapping file")), "pin vCPUs to the job's cores"),
+    "fs_type": Key(choice(*FS_TYPES), "what the guest's overlay stands on"),
+    "disk": Key(_DATA, "disk of your own (vmgr disk create), attached to rank 0 and mounted on /data"),
+    "metadata": Key(_DATA, "YAML file with your additions to each guest: packages of the site's list, files, commands"),
+    "vm_prologue": Key(_SCRIPT, "run in the guest as the user, before the job script"),
+    "vm_epilogue": Key(_SCRIPT, "run in the guest as the user, after the job script"),
+    "vrdma": Key(boolean(zero_is_on=True), "RDMA in the guest"),
+    "iocm": Key(boolean(zero_is_on=True), "cores of their own for virtual I/O"),
+    "unclot": Key(boolean(zero_is_on=True), "shared memory between the job's guests on one host"),
+    "iocm_min_cores": Key(_CORES, "least number of cores for virtual I/O"),
+    "iocm_max_cores": Key(_CORES, "greatest number of cores for virtual I/O"),
+    "unclot_shmem": Key(size_mib(1, 2**24), "shared memory between guests, in MiB"),
+    "hypervisor": Key(choice(*HYPERVISORS), "kvm, skvm, or qemu: software emulation"),
+    "nodes": Key(number(1, 100_000), "the first so many hosts of the job are VM nodes, the others stay bare"),
+    "pci": Key(several(_PCI, separator="+"), "host devices to hand to the guest"),
+}
+"""Every key of `-vm`.  Keys are written in small letters; words take any case, names and paths do not."""
+
+SCRIPTS = ("vm_prologue", "vm_epilogue")
+IMAGE = "img"
+ADDITIONS = "metadata"
+DISK = "disk"
+FILES = (ADDITIONS, *SCRIPTS)
+"""Keys whose file is read again when the job starts: the request says by a digest what must be there then."""

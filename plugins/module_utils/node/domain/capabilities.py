@@ -1,0 +1,59 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What this node's hypervisor offers, by libvirt's words and the kernel's."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import typing as t
+import xml.etree.ElementTree as ET
+
+from ...frozen import frozen
+
+
+@frozen
+class Capabilities:
+    """What this node's hypervisor offers.
+
+    Attributes:
+        domains: architecture -> kinds of domain (`kvm`, `qemu`, `test`).
+        qemu_ids: uid and gid as which it runs guests.
+    """
+
+    domains: t.Mapping[str, tuple[str, ...]]
+    qemu_ids: tuple[int, int] = (0, 0)
+
+
+def read_qemu_ids(root: ET.Element) -> tuple[int, int]:
+    """libvirt's label for the ids of a process is `+uid:+gid`; without one it changes none."""
+    for model in root.iterfind("host/secmodel"):
+        for label in model.iterfind("baselabel"):
+            found = re.fullmatch(r"\+([0-9]+):\+([0-9]+)", (label.text or "").strip())
+            if model.findtext("model") == "dac" and found:
+                return int(found[1]), int(found[2])
+    return 0, 0
+
+
+def kvm_usable(
+    arch: str,
+    offered: Capabilities,
+    *,
+    cpuinfo: pathlib.Path = pathlib.Path("/proc/cpuinfo"),
+    device: pathlib.Path = pathlib.Path("/dev/kvm"),
+) -> str:
+    """Why KVM cannot be used for guests of this architecture; "" when it can.
+
+    A `/dev/kvm` alone proves nothing: it may be there, and even make a virtual machine, and still not run an
+    unmodified kernel.  The processor's flag decides, as in `virt-host-validate`.
+    """
+    if arch in ("x86_64", "i686"):
+        flags = set(cpuinfo.read_text(encoding="ascii", errors="replace").split())
+        if not flags & {"vmx", "svm"}:
+            return "the processor shows neither vmx nor svm"
+    if not device.exists():
+        return f"{device} is missing: is the module kvm_intel or kvm_amd loaded?"
+    if "kvm" not in offered.domains.get(arch, ()):
+        return f"libvirt offers no kvm for {arch}"
+    return ""

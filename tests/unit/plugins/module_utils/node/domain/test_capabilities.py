@@ -1,0 +1,53 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a hypervisor offers, and whether KVM can be used."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.capabilities import (
+    Capabilities,
+    kvm_usable,
+    read_qemu_ids,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import (
+    parse,
+)
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "device", "offered", "words"),
+    [
+        ("x86_64", "fpu vmx sse", True, ("kvm", "qemu"), ""),
+        ("x86_64", "fpu svm sse", True, ("kvm", "qemu"), ""),
+        ("x86_64", "fpu sse", True, ("kvm", "qemu"), "neither vmx nor svm"),
+        ("x86_64", "fpu vmxnet svm_lock", True, ("kvm", "qemu"), "neither vmx nor svm"),
+        ("x86_64", "vmx", False, ("kvm", "qemu"), "is missing"),
+        ("x86_64", "vmx", True, ("qemu",), "offers no kvm"),
+        ("aarch64", "fp asimd", True, ("kvm",), ""),
+    ],
+)
+def test_kvm_is_usable_only_when_processor_device_and_libvirt_agree(
+    tmp_path: pathlib.Path, arch: str, flags: str, device: bool, offered: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
+    if device:
+        (tmp_path / "kvm").touch()
+    why = kvm_usable(arch, Capabilities({arch: offered}), cpuinfo=tmp_path / "cpuinfo", device=tmp_path / "kvm")
+    assert (words in why) if words else (why == "")
+
+
+@pytest.mark.parametrize(
+    ("labels", "ids"),
+    [
+        ("<model>dac</model><baselabel type='kvm'>+64055:+105</baselabel>", (64055, 105)),
+        ("<model>selinux</model><baselabel type='kvm'>+1:+2</baselabel>", (0, 0)),
+        ("<model>dac</model>", (0, 0)),
+    ],
+)
+def test_the_ids_of_qemu_are_those_of_libvirts_label(labels: str, ids: tuple[int, int]) -> None:
+    xml = f"<capabilities><host><secmodel>{labels}</secmodel></host></capabilities>"
+    assert read_qemu_ids(parse(xml)) == ids
