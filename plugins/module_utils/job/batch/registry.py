@@ -23,6 +23,8 @@ if t.TYPE_CHECKING:
 
 SYSTEMS = ("torque",)
 """What `batch_system` in vtorque.yml may say."""
+KNOWN = (*SYSTEMS, "slurm")
+"""All that have a package here; those that are not yet offered, too."""
 VARIABLE = "VTORQUE_BATCH_SYSTEM"
 """By which a launcher names its system to a program that works before it has read vtorque.yml, or without."""
 
@@ -68,7 +70,7 @@ def open_commands(
     """A batch system by the directory of its commands, for a process that may not read the site's configuration.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
         directory: of its commands on this host.
         timeout_s: seconds that any one command may take.
         deadline: when all of them must be done, if there is such a moment.
@@ -77,6 +79,10 @@ def open_commands(
         from .torque.adapter import Torque
 
         return Torque(directory, timeout_s=timeout_s, deadline=deadline)
+    if system == "slurm":
+        from .slurm.adapter import Slurm
+
+        return Slurm(directory, timeout_s=timeout_s, deadline=deadline)
     raise _unknown(system)
 
 
@@ -85,12 +91,16 @@ def open_hooks(system: str) -> HookAdapter:
     """How a system calls hooks.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
     """
     if system == "torque":
         from .torque import hook_calls
 
         return hook_calls
+    if system == "slurm":
+        from .slurm import hook_calls as of_slurm
+
+        return of_slurm
     raise _unknown(system)
 
 
@@ -98,12 +108,16 @@ def open_shell(system: str) -> ShellAdapter:
     """How a system starts the job's shell, and which variables of the job are its own.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
     """
     if system == "torque":
         from .torque import job_shell
 
         return job_shell
+    if system == "slurm":
+        from .slurm import job_shell as of_slurm
+
+        return of_slurm
     raise _unknown(system)
 
 
@@ -111,12 +125,16 @@ def open_node(system: str) -> NodeAdapter:
     """What a system has on a node, whatever its server says.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
     """
     if system == "torque":
         from .torque import mom_files
 
         return mom_files
+    if system == "slurm":
+        from .slurm import node_traces as of_slurm
+
+        return of_slurm
     raise _unknown(system)
 
 
@@ -124,12 +142,16 @@ def open_doctor(system: str) -> DoctorAdapter:
     """What of a system the doctor checks.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
     """
     if system == "torque":
         from .torque import doctor_checks
 
         return doctor_checks
+    if system == "slurm":
+        from .slurm import doctor_checks as of_slurm
+
+        return of_slurm
     raise _unknown(system)
 
 
@@ -155,4 +177,8 @@ def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> Past
         from .torque import accounting
 
         return accounting.past_job(job_id, start, pathlib.Path(policy.torque_home), days=days)
+    if policy.batch_system == "slurm":
+        from .api import UnknownJob
+
+        raise UnknownJob(f"job {job_id}", "Slurm's controller has forgotten it, and its accounting is not read")
     raise _unknown(policy.batch_system)
