@@ -8,6 +8,7 @@ Each function loads one part of a system (`contract.py`); an entry for another s
 
 from __future__ import annotations
 
+import importlib
 import typing as t
 
 from ...effects import leaves_nothing
@@ -15,18 +16,29 @@ from ...errors import SiteFault
 
 if t.TYPE_CHECKING:
     import pathlib
+    import types
 
     from ...system.clock import Deadline
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
     from .contract import DoctorAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .slurm import adapter, doctor_checks, hook_calls, job_shell, node_traces
 
-SYSTEMS = ("torque",)
+    OF_SLURM: tuple[type[BatchSystem], HookAdapter, ShellAdapter, NodeAdapter, DoctorAdapter] = (
+        adapter.Slurm, hook_calls, job_shell, node_traces, doctor_checks,
+    )  # fmt: skip
+    """That a type checker compares them with the contract: `_slurm` opens them by name."""
+
+SYSTEMS = ("torque", "slurm")
 """What `batch_system` in vtorque.yml may say."""
 KNOWN = (*SYSTEMS, "slurm")
 """All that have a package here; those that are not yet offered, too."""
 VARIABLE = "VTORQUE_BATCH_SYSTEM"
 """By which a launcher names its system to a program that works before it has read vtorque.yml, or without."""
+
+
+def _slurm(module: str) -> types.ModuleType:
+    return importlib.import_module(f"{__package__}.slurm.{module}")
 
 
 def _unknown(system: str) -> SiteFault:
@@ -80,9 +92,8 @@ def open_commands(
 
         return Torque(directory, timeout_s=timeout_s, deadline=deadline)
     if system == "slurm":
-        from .slurm.adapter import Slurm
-
-        return Slurm(directory, timeout_s=timeout_s, deadline=deadline)
+        opened: BatchSystem = _slurm("adapter").Slurm(directory, timeout_s=timeout_s, deadline=deadline)
+        return opened
     raise _unknown(system)
 
 
@@ -98,9 +109,7 @@ def open_hooks(system: str) -> HookAdapter:
 
         return hook_calls
     if system == "slurm":
-        from .slurm import hook_calls as of_slurm
-
-        return of_slurm
+        return t.cast("HookAdapter", _slurm("hook_calls"))
     raise _unknown(system)
 
 
@@ -115,9 +124,7 @@ def open_shell(system: str) -> ShellAdapter:
 
         return job_shell
     if system == "slurm":
-        from .slurm import job_shell as of_slurm
-
-        return of_slurm
+        return t.cast("ShellAdapter", _slurm("job_shell"))
     raise _unknown(system)
 
 
@@ -132,9 +139,7 @@ def open_node(system: str) -> NodeAdapter:
 
         return mom_files
     if system == "slurm":
-        from .slurm import node_traces as of_slurm
-
-        return of_slurm
+        return t.cast("NodeAdapter", _slurm("node_traces"))
     raise _unknown(system)
 
 
@@ -149,10 +154,13 @@ def open_doctor(system: str) -> DoctorAdapter:
 
         return doctor_checks
     if system == "slurm":
-        from .slurm import doctor_checks as of_slurm
-
-        return of_slurm
+        return t.cast("DoctorAdapter", _slurm("doctor_checks"))
     raise _unknown(system)
+
+
+def open_slurm_front() -> types.ModuleType:
+    """How a call of sbatch and its script are read: the one front besides `vsub`, and of one system."""
+    return _slurm("front")
 
 
 def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> PastJob:
@@ -178,7 +186,6 @@ def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> Past
 
         return accounting.past_job(job_id, start, pathlib.Path(policy.torque_home), days=days)
     if policy.batch_system == "slurm":
-        from .api import UnknownJob
-
-        raise UnknownJob(f"job {job_id}", "Slurm's controller has forgotten it, and its accounting is not read")
+        found: PastJob = _slurm("adapter").past_job(job_id)
+        return found
     raise _unknown(policy.batch_system)

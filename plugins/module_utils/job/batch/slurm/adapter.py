@@ -21,14 +21,15 @@ from ....errors import SiteFault, UserFault
 from ....system.clock import Deadline
 from ....wire.messages import HOST_NAME
 from ...request.request import MARKER, PREFIX
-from ..api import NOTE_PREFIX, BatchJob, BatchNode, ServerSettings, UnknownJob
+from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
 from ..host_match import same_host
 from . import commands, comment, host_list, ids
 
 NOTE_LENGTH = 200
-AGAIN_AFTER_S = 2
-"""Slurm lets a job wait two minutes after `requeue`.  It must be some seconds: slurmd takes a start in the second of
-the former one's end for that one, and the job fails (measured on 22.05.8)."""
+AGAIN_AFTER_S = 30
+"""Seconds until a job that is queued again may start.  Where that is over when its Epilog has ended, Slurm makes it two
+minutes from then; and a start in the second of the former one's end fails, because slurmd takes it for that one
+(measured on 22.05.8).  So it is longer than what a hook and an Epilog still do."""
 
 STATES = {
     "PENDING": "Q", "REQUEUED": "Q", "REQUEUE_FED": "Q", "RESV_DEL_HOLD": "H", "REQUEUE_HOLD": "H", "SPECIAL_EXIT": "H",
@@ -209,6 +210,18 @@ class Slurm:
 
     def _run(self, *command: str, subject: str = "") -> bytes:
         return commands.run(self.tools, command, subject, timeout_s=self.timeout_s, deadline=self.deadline)
+
+
+def past_job(job_id: str) -> PastJob:
+    """A start of a job that the controller has forgotten: nothing on this host tells of it.
+
+    Args:
+        job_id: of the job.
+
+    Raises:
+        UnknownJob: always; Slurm's accounting is not read.
+    """
+    raise UnknownJob(f"job {job_id}", "Slurm's controller has forgotten it, and its accounting is not read")
 
 
 def one_line(note: str) -> str:

@@ -13,7 +13,6 @@ import base64
 import re
 import zlib
 
-from ....effects import leaves_nothing
 from ....errors import UserFault
 from ...request.request import PREFIX
 
@@ -23,7 +22,6 @@ MAX_REQUEST = 16 * 1024
 """Bytes of JSON: a comment of 1,024 characters can hold 780 KB of one letter, and no request has so many."""
 
 
-@leaves_nothing
 def is_ours(comment: str) -> bool:
     """Does the job's comment say that it wants a virtual machine?"""
     return comment.startswith(PREFIX)
@@ -52,7 +50,6 @@ def pack(request: bytes) -> str:
     raise UserFault("the request is too long to travel in the job", why, "use shorter paths")
 
 
-@leaves_nothing
 def unpack(comment: str) -> bytes | None:
     """The request in a comment.
 

@@ -13,7 +13,6 @@ import itertools
 import re
 import typing as t
 
-from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....text import printable
 from ....wire.messages import HOST_NAME
@@ -27,7 +26,6 @@ _NAMES = re.compile(r"[A-Za-z0-9._-]+|\[[0-9,-]+\]")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
-@leaves_nothing
 def expand(text: str) -> tuple[str, ...]:
     """The hosts that a list names.
 

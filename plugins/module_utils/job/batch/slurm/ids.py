@@ -11,14 +11,12 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ....effects import leaves_nothing
 from ....errors import SiteFault, VTorqueError
 from ....wire.messages import JOB_ID
 
 _NUMBER = r"[1-9][0-9]{0,9}"
 
 
-@leaves_nothing
 def read(number: str, cluster: str) -> str:
     """The id of a job.
 
@@ -35,7 +33,6 @@ def read(number: str, cluster: str) -> str:
     return job_id
 
 
-@leaves_nothing
 def number_of(job_id: str) -> str:
     """The number by which Slurm's commands know a job.
 
@@ -51,7 +48,6 @@ def number_of(job_id: str) -> str:
     return number
 
 
-@leaves_nothing
 def of_environment(environment: t.Mapping[str, str]) -> str:
     """The id of the job that an environment of Slurm's is of.
 

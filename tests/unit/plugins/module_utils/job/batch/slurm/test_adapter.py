@@ -156,7 +156,7 @@ class Recorder(adapter.Slurm):
 def test_job_is_queued_again_without_the_two_minutes_of_slurm() -> None:
     slurm = Recorder(recorded("squeue-running.json"))
     slurm.requeue("4.lab")
-    assert slurm.orders == [("scontrol", "requeue", "4"), ("scontrol", "update", "jobid=4", "StartTime=now+2")]
+    assert slurm.orders == [("scontrol", "requeue", "4"), ("scontrol", "update", "jobid=4", "StartTime=now+30")]
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", "COMPLETED"])
