@@ -53,7 +53,7 @@ lab: ## leave a small cluster running on this machine (BATCH=torque|slurm), and 
 
 down: ## end the cluster of `make lab`
 	@if [ -x build/runtime/bin/python ]; then $(LAB) down; else echo "no lab was ever raised here"; fi
-	@for lab in $(LAB_DIRECTORY)-gw*; do [ ! -e "$$lab" ] || VTORQUE_LAB=$$lab $(LAB) down; done
+	@for lab in $(LAB_DIRECTORY)-gw* $(LAB_DIRECTORY)-slurm; do [ ! -e "$$lab" ] || VTORQUE_LAB=$$lab $(LAB) down; done
 
 .PHONY: test
 test: prepare-test images debian-image ## install what is needed and run checks and tests (FULL=1: all of them, in three times the time)

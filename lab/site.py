@@ -16,6 +16,7 @@ PREFIX = pathlib.Path("/opt/vtorque")
 ETC = pathlib.Path("/etc/vtorque")
 TORQUE_HOME = pathlib.Path("/var/spool/torque")
 HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
+SLURM_HOOKS = ("prolog", "epilog")
 OF_NODES = frozenset({"vtorque-sweep", "vtorque-cache"})
 """Launchers that a front end has no use for.  The lab has no systemd: nothing calls the sweep but hooks and people."""
 SETTINGS = {
@@ -45,7 +46,8 @@ def install(plan: NodePlan) -> None:
         DaemonError: a template is missing or cannot be rendered.
     """
     for name in _templates() - {"hook"} - (OF_NODES if plan.is_front_end else frozenset()):
-        put(PREFIX / "bin" / name, _render(f"launchers/{name}.sh.j2", prefix=str(PREFIX)), 0o755)
+        text = _render(f"launchers/{name}.sh.j2", prefix=str(PREFIX), batch_system=plan.batch)
+        put(PREFIX / "bin" / name, text, 0o755)
     put(ETC / "vtorque.yml", _collection("job.config.policy_writer").policy_text(settings(plan)))
     for place, mode in (
         (ETC / "site-hooks", 0o755), (ETC / "templates", 0o755), (pathlib.Path("/var/lib/vtorque"), 0o711),
@@ -53,6 +55,10 @@ def install(plan: NodePlan) -> None:
     ):  # fmt: skip
         place.mkdir(mode=mode, exist_ok=True)
         place.chmod(mode)
+    if plan.batch == "slurm":  # on the front end, too: slurm.conf is the same on all nodes, and names them
+        for name in SLURM_HOOKS:
+            put(ETC / "slurm" / name, _render(f"batch/slurm/{name}.sh.j2", prefix=str(PREFIX)), 0o755)
+        put(PREFIX / "bin/vsbatch", _render("batch/slurm/vsbatch.sh.j2", prefix=str(PREFIX)), 0o755)
     if plan.batch == "torque" and not plan.is_front_end:
         hook = _render("launchers/hook.sh.j2", prefix=str(PREFIX), site_hooks=str(ETC / "site-hooks"))
         for name in HOOKS:
@@ -77,7 +83,7 @@ def place_drop_ins() -> None:
 def settings(plan: NodePlan) -> dict[str, t.Any]:
     """The configuration of this node."""
     numbered = {} if plan.is_front_end else {"node_number": plan.number}
-    return {**numbered, **SETTINGS}
+    return {"batch_system": plan.batch, **numbered, **SETTINGS}
 
 
 def _templates() -> set[str]:

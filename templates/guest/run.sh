@@ -15,6 +15,7 @@
 # What it says to vtorque-shell is marked with TOKEN, so that nothing a profile or a job prints is mistaken for it.
 set -u
 vt_directory='' vt_umask='' vt_limits='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_x11='' vt_joined='' vt_whole=''
+vt_execute='' vt_arguments=''
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 shell_of_user=${SHELL:-/bin/sh}
 unset TMOUT # of a bash, it ends every read, and with the line of control the job
@@ -51,6 +52,7 @@ receive() { # the job: two lengths, the settings, the script, a last word
     # shellcheck source=/dev/null
     . "$place/job"
     [ "$vt_whole" = yes ] || give_up "the job did not arrive whole"
+    settle_script
     [ -n "$vt_script" ] || return 0
     [ ! -e "$vt_script" ] || rm -f "$vt_script"
     if ! { take "$script" "$vt_script" && chmod 0700 "$vt_script"; } 2>/dev/null; then
@@ -59,6 +61,10 @@ receive() { # the job: two lengths, the settings, the script, a last word
     whole=
     read -r whole
     [ "$whole" = whole ] || give_up "the job's script did not arrive whole"
+}
+
+settle_script() { # one that is executed itself lies in no place that the batch system has in guests
+    [ -z "$vt_execute" ] || vt_script=$place/${vt_script##*/}
 }
 
 signal_session() { # number: to every process of $session, as Torque does it; its own group at once
@@ -91,7 +97,9 @@ control() { # the line of control, until its end
                 signal_session 18
                 ;;
             signal:*[!0-9]* | signal:) ;;
-            signal:*) signal_session "$number" ;;
+            signal:9 | signal:15) signal_session "$number" ;;
+            # what its owner sends to a script that is executed is for it alone
+            signal:*) if [ -n "$vt_execute" ]; then kill "-$number" "$session" 2>/dev/null; else signal_session "$number"; fi ;;
         esac
     done
     # nobody listens any more; twice, for what was born during the first
@@ -181,8 +189,14 @@ case ${1-} in
         echo "$$" >"$place/session"
         echo "$$" >"$place/leader"
         become
+        set -- "$@" HOME="$HOME" USER="$USER" LOGNAME="$LOGNAME" SHELL="$shell"
+        if [ -n "$vt_execute" ]; then
+            settle_script
+            exec </dev/null
+            eval "exec env -i \"\$@\" \"\$vt_script\" $vt_arguments"
+        fi
         # shellcheck disable=SC2086 # no word when empty
-        exec env -i "$@" HOME="$HOME" USER="$USER" LOGNAME="$LOGNAME" SHELL="$shell" "$shell" $login
+        exec env -i "$@" "$shell" $login
         ;;
     session)
         place=$2

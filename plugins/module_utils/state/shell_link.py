@@ -4,6 +4,7 @@
 """The link by which a job's shell finds what root left for this very start, without asking the server.
 
     /run/vtorque/shells/<pid>.<ticks>     to the start's directory, named by the process that becomes the job's shell
+    /run/vtorque/shells/0.<number>        the same, named by the job, where the batch system starts its shell otherwise
 
 The process that runs `prologue` is the one that becomes the job shell (batch), or both have the same parent
 (interactive).
@@ -22,6 +23,16 @@ from ..system.files import make_directory
 from ..system.process_id import ProcessId
 from . import login_fifos
 from .layout import RUN_DIR
+
+
+@leaves_nothing
+def of_job(job_id: str) -> ProcessId:
+    """What stands for the shell of a job that no process of now becomes: process 0, which nobody is, and its number.
+
+    Args:
+        job_id: of the form of a job id.
+    """
+    return ProcessId(0, int(job_id.partition(".")[0].partition("[")[0]))
 
 
 @leaves_nothing

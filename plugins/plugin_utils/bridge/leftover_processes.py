@@ -46,7 +46,7 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
     """
     links = shell_link.links_to(start.directory, start.places.run_dir)
     shells = [ProcessId(*map(int, link.name.split("."))) for link in links]
-    shell = next((one for one in shells if one.pid == call.session), None)
+    shell = next((one for one in shells if call.session and one.pid == call.session), None)
     over = job_processes.ticks_of(hook_call.hook_began())
     seconds = min(LEFT_PROCESSES_END_S, until - time.monotonic())
     node = call.mother_superior or os.uname().nodename

@@ -132,7 +132,10 @@ def _batch(
     script: JobScript, record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch
 ) -> session.End:  # fmt: skip
     joined = os.path.sameopenfile(1, 2)  # of one file: it is open twice
-    message = dataclasses.replace(start, script=script.path, line=script.line, joined=joined).message(script.content)
+    start = dataclasses.replace(start, script=script.path, line=script.line, joined=joined)
+    if not script.by_login_shell:
+        start = dataclasses.replace(start, execute=True, arguments=script.arguments)
+    message = start.message(script.content)
     return session.Conversation(record, directory, "batch", message, watch, early=True).run()
 
 

@@ -125,9 +125,11 @@ def shell_of(environment: t.Mapping[str, str]) -> process_id.ProcessId:
         VTorqueError: it is not named, or is no longer there: nobody may run the job then.
     """
     text = environment.get(SHELL, "")
-    if not re.fullmatch(r"[1-9][0-9]{0,9}\.[0-9]{1,20}", text):
+    if not re.fullmatch(r"(0|[1-9][0-9]{0,9})\.[0-9]{1,20}", text):
         raise VTorqueError(f"{SHELL}={text[:40]!r}", "not <pid>.<start time>, which the hook hands on")
     shell = process_id.ProcessId(*map(int, text.split(".")))
+    if not shell.pid:  # it stands for a job whose shell is none of the hook's processes (`shell_link.of_job`)
+        return shell
     try:
         there = process_id.ProcessId.of(shell.pid)
     except FileNotFoundError:

@@ -117,12 +117,8 @@ def prepare(
     """
     asked = Asked(arguments, script)
     request, faults = _request(asked)
-    request = _with_files_of_the_site(request, policy, home)
-    request, contents, unread = _with_digests(request, site)
-    added, wrong = _additions(request, contents, policy, home)
-    request, bad_disk = _with_disk(request, site)
-    request, bad_image = _with_image(request, policy, site)
-    faults += [*unread, *wrong, *bad_disk, *bad_image, *_too_long(request)]
+    request, added, wrong = complete(request, policy, site, home)
+    faults += wrong
     faults += _refused(asked, policy, home)
     nodes = read_nodes_asked(asked, faults)
     known = tuple(site.sizes())
@@ -144,6 +140,26 @@ def prepare(
     ours = _ours(asked, request.with_log(log), policy)
     notices = (*notices, *_working_directory(asked))
     return Submission(ours, resolved, notices, neutral, count_hosts(nodes), added)
+
+
+def complete(request: Request, policy: Policy, site: Site, home: str) -> tuple[Request, str, list[KeyFault]]:
+    """Add to a request what the site has for who does not say, and what the user's own files hold now.
+
+    Args:
+        request: as it was typed.
+        policy: the site's configuration.
+        site: looks at the user's files.
+        home: the user's home directory.
+
+    Returns:
+        The request; what it adds to guests, in words; what is wrong with it.
+    """
+    request = _with_files_of_the_site(request, policy, home)
+    request, contents, unread = _with_digests(request, site)
+    added, wrong = _additions(request, contents, policy, home)
+    request, bad_disk = _with_disk(request, site)
+    request, bad_image = _with_image(request, policy, site)
+    return request, added, [*unread, *wrong, *bad_disk, *bad_image, *_too_long(request)]
 
 
 def _explained(fault: KeyFault, site: Site) -> KeyFault:

@@ -38,9 +38,11 @@ class JobScript:
         line: what the user's shell in the guest gets on its standard input.
         content: of the script.
         by_login_shell: does a login shell run it?  Else it is executed itself, and gets the job's signals.
+        arguments: with which it is executed; a login shell has them in its line.
     """
 
     path: bytes
     line: bytes
     content: bytes
     by_login_shell: bool = True
+    arguments: tuple[bytes, ...] = ()

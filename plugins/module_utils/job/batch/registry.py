@@ -8,6 +8,7 @@ Each function loads one part of a system (`contract.py`); an entry for another s
 
 from __future__ import annotations
 
+import importlib
 import typing as t
 
 from ...effects import leaves_nothing
@@ -15,16 +16,29 @@ from ...errors import SiteFault
 
 if t.TYPE_CHECKING:
     import pathlib
+    import types
 
     from ...system.clock import Deadline
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
     from .contract import DoctorAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .slurm import adapter, doctor_checks, hook_calls, job_shell, node_traces
 
-SYSTEMS = ("torque",)
+    OF_SLURM: tuple[type[BatchSystem], HookAdapter, ShellAdapter, NodeAdapter, DoctorAdapter] = (
+        adapter.Slurm, hook_calls, job_shell, node_traces, doctor_checks,
+    )  # fmt: skip
+    """That a type checker compares them with the contract: `_slurm` opens them by name."""
+
+SYSTEMS = ("torque", "slurm")
 """What `batch_system` in vtorque.yml may say."""
+KNOWN = (*SYSTEMS, "slurm")
+"""All that have a package here; those that are not yet offered, too."""
 VARIABLE = "VTORQUE_BATCH_SYSTEM"
 """By which a launcher names its system to a program that works before it has read vtorque.yml, or without."""
+
+
+def _slurm(module: str) -> types.ModuleType:
+    return importlib.import_module(f"{__package__}.slurm.{module}")
 
 
 def _unknown(system: str) -> SiteFault:
@@ -68,7 +82,7 @@ def open_commands(
     """A batch system by the directory of its commands, for a process that may not read the site's configuration.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
         directory: of its commands on this host.
         timeout_s: seconds that any one command may take.
         deadline: when all of them must be done, if there is such a moment.
@@ -77,6 +91,9 @@ def open_commands(
         from .torque.adapter import Torque  # a program loads the one system of its site
 
         return Torque(directory, timeout_s=timeout_s, deadline=deadline)
+    if system == "slurm":
+        opened: BatchSystem = _slurm("adapter").Slurm(directory, timeout_s=timeout_s, deadline=deadline)
+        return opened
     raise _unknown(system)
 
 
@@ -85,12 +102,14 @@ def open_hooks(system: str) -> HookAdapter:
     """How a system calls hooks.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
     """
     if system == "torque":
         from .torque import hook_calls  # a program loads the one system of its site
 
         return hook_calls
+    if system == "slurm":
+        return t.cast("HookAdapter", _slurm("hook_calls"))
     raise _unknown(system)
 
 
@@ -98,12 +117,14 @@ def open_shell(system: str) -> ShellAdapter:
     """How a system starts the job's shell, and which variables of the job are its own.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
     """
     if system == "torque":
         from .torque import job_shell  # a program loads the one system of its site
 
         return job_shell
+    if system == "slurm":
+        return t.cast("ShellAdapter", _slurm("job_shell"))
     raise _unknown(system)
 
 
@@ -111,12 +132,14 @@ def open_node(system: str) -> NodeAdapter:
     """What a system has on a node, whatever its server says.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
     """
     if system == "torque":
         from .torque import mom_files  # a program loads the one system of its site
 
         return mom_files
+    if system == "slurm":
+        return t.cast("NodeAdapter", _slurm("node_traces"))
     raise _unknown(system)
 
 
@@ -124,13 +147,20 @@ def open_doctor(system: str) -> DoctorAdapter:
     """What of a system the doctor checks.
 
     Args:
-        system: one of `SYSTEMS`.
+        system: one of `KNOWN`.
     """
     if system == "torque":
         from .torque import doctor_checks  # a program loads the one system of its site
 
         return doctor_checks
+    if system == "slurm":
+        return t.cast("DoctorAdapter", _slurm("doctor_checks"))
     raise _unknown(system)
+
+
+def open_slurm_front() -> types.ModuleType:
+    """How a call of sbatch and its script are read: the one front besides `vsub`, and of one system."""
+    return _slurm("front")
 
 
 def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> PastJob:
@@ -155,4 +185,7 @@ def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> Past
         from .torque import accounting  # a program loads the one system of its site
 
         return accounting.past_job(job_id, start, pathlib.Path(policy.torque_home), days=days)
+    if policy.batch_system == "slurm":
+        found: PastJob = _slurm("adapter").past_job(job_id)
+        return found
     raise _unknown(policy.batch_system)

@@ -113,7 +113,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     Raises:
         VTorqueError: not even a refusal could be left; the job's shell then runs nothing.
     """
-    shell = ProcessId.of(call.parent)
+    shell = ProcessId.of(call.parent) if call.parent else shell_link.of_job(call.job_id)
     # what can be read of a broken configuration is enough to ask the server, and to bound the tries
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
     until = began

@@ -34,6 +34,8 @@ class JobStart:
         command: `qsub -I -x`: what the shell is to run; else empty.
         x11: is the job to have the display that the connection forwards?
         joined: are its standard output and error one file (`qsub -j`)?  Two streams would lose their order on the way.
+        execute: is the script executed itself, with these arguments?  Else a login shell gets the line.
+        arguments: of a script that is executed.
     """
 
     variables: dict[bytes, bytes]
@@ -46,6 +48,8 @@ class JobStart:
     command: bytes = b""
     x11: bool = False
     joined: bool = False
+    execute: bool = False
+    arguments: tuple[bytes, ...] = ()
 
     def settings(self) -> bytes:
         """The text that the guest's side reads (`templates/guest/run.sh`): assignments, then the variables.
@@ -63,6 +67,8 @@ class JobStart:
             b"vt_x11": b"yes" if self.x11 else b"",
             b"vt_joined": b"yes" if self.joined else b"",
         }
+        if self.execute:
+            parts |= {b"vt_execute": b"yes", b"vt_arguments": b" ".join(map(quoted, self.arguments))}
         lines = [name + b"=" + quoted(value) for name, value in parts.items()]
         variables = b" ".join(quoted(name + b"=" + value) for name, value in self.variables.items())
         return b"\n".join([*lines, b"set -- " + variables, b"vt_whole=yes", b""])

@@ -41,3 +41,15 @@ def test_links_go_before_what_they_lead_to(tmp_path: pathlib.Path, monkeypatch: 
     assert shell_link.remove_run(directory, tmp_path) == ("shell link 1.1", "run directory 7.head.1")
     assert seen == [()]
     assert shell_link.remove_run(directory, tmp_path) == ()
+
+
+@pytest.mark.parametrize(("job_id", "name"), [("4711.lab", "0.4711"), ("72[1].head", "0.72")])
+def test_job_whose_shell_is_no_process_of_now_has_a_link_by_its_number(
+    tmp_path: pathlib.Path, job_id: str, name: str
+) -> None:
+    """Two jobs whose hooks have one parent do not take each other's link."""
+    directory = layout.run_directory(job_id, 2, tmp_path)
+    shell_link.point(shell_link.of_job(job_id), directory, tmp_path)
+    shell_link.point(shell_link.of_job("9.lab"), layout.run_directory("9.lab", 1, tmp_path), tmp_path)
+    assert [link.name for link in shell_link.links_to(directory, tmp_path)] == [name]
+    assert not pathlib.Path("/proc/0").exists(), "no process can be mistaken for it"

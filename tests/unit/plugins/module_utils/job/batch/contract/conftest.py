@@ -8,14 +8,15 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import SYSTEMS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import KNOWN
 
 from .material import Material
+from .slurm_material import SlurmMaterial
 from .torque_material import TorqueMaterial
 
-MATERIAL = {"torque": TorqueMaterial}
+MATERIAL = {"torque": TorqueMaterial, "slurm": SlurmMaterial}
 
 
-@pytest.fixture(params=SYSTEMS)
+@pytest.fixture(params=KNOWN)
 def material(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Material:
     return MATERIAL[request.param](tmp_path)

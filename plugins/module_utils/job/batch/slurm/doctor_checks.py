@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of Slurm the doctor checks: the launchers of Prolog and Epilog, and settings that only the site may write."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import stat
+import typing as t
+
+from ....errors import SiteFault
+from ....wire.health_report import BAD, INSTALL, WARN, Finding
+from .adapter import Slurm
+
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ..api import BatchSystem
+
+PLACE = pathlib.Path("/etc/vtorque/slurm")
+LAUNCHERS = ("prolog", "epilog")
+OLDEST = (22, 5)
+"""The first that tells Prolog a job's comment and which start it is."""
+BOOT_S = 300
+"""Seconds that a Prolog may take by default, and a margin."""
+
+
+def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) -> dict[str, t.Callable[[], Finding]]:
+    """The checks of a node that only Slurm has, by their names; see `DoctorAdapter.node_checks`."""
+    # rights are not looked at: munge makes root of each node an administrator
+    return {"hooks": lambda: look_at_hooks(PLACE, owner_uid)}
+
+
+def look_at_hooks(place: pathlib.Path, owner_uid: int = 0) -> Finding:
+    """Are our launchers in place, and root's alone?  `look_at_server` tells whether Slurm calls them.
+
+    Args:
+        place: their directory.
+        owner_uid: whose they must be.
+    """
+    wrong = [f"{name} {why}" for name in LAUNCHERS if (why := _wrong_with(place / name, owner_uid))]
+    if wrong:
+        return Finding("hooks", BAD, BAD, f"in {place}: {', '.join(wrong)}", INSTALL)
+    return Finding("hooks")
+
+
+def _wrong_with(path: pathlib.Path, owner_uid: int) -> str:
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if not stat.S_ISREG(facts.st_mode):
+        return "is no file"
+    if facts.st_uid != owner_uid or facts.st_mode & 0o022:
+        return f"could be changed by others (owner {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o})"
+    return "" if os.access(path, os.X_OK) else f"cannot be run (mode {stat.S_IMODE(facts.st_mode):04o})"
+
+
+def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
+    """Is Slurm set as vTorque needs it?
+
+    Args:
+        batch: is asked.
+        nodes: compute nodes of the site.
+        preface: not used: JSON has none.
+    """
+    try:
+        settings = batch.configuration() if isinstance(batch, Slurm) else {}
+    except SiteFault as error:
+        return Finding("server", WARN, "?", f"it does not tell how it is set: {error}")
+    version = settings.get("SLURM_VERSION", "")
+    if tuple(map(int, re.findall(r"[0-9]+", version)[:2])) < OLDEST:
+        words = f"Slurm {version or '(unknown)'} does not tell Prolog what a job asks for"
+        return Finding("server", BAD, BAD, words, "Slurm 22.05 or newer")
+    flags = settings.get("PrologFlags", "").lower().split(",")
+    if not {"alloc", "contain"} & set(flags):
+        words = "without PrologFlags=Alloc a job's Prolog runs on its first node alone, or not before the job"
+        return Finding("server", BAD, BAD, words, "write PrologFlags=Alloc,Contain into slurm.conf")
+    # a VM job's guests boot in Prolog, and meanwhile its node may register
+    found = re.match(r"[0-9]+", settings.get("BatchStartTimeout", ""))
+    if found and int(found[0]) < BOOT_S:
+        words = (
+            f"BatchStartTimeout is {found[0]} s: a job whose guests boot for longer is taken for lost, and queued again"
+        )
+        return Finding("server", BAD, BAD, words, f"write BatchStartTimeout={BOOT_S} into slurm.conf")
+    for name, launcher in (("Prolog", "prolog"), ("Epilog", "epilog")):
+        if settings.get(name, "(null)") == "(null)":
+            words = f"it calls no {name}, and no job runs in a virtual machine"
+            return Finding("server", BAD, BAD, words, f"write {name}={PLACE / launcher} into slurm.conf")
+    return Finding("server")

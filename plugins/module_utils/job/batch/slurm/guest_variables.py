@@ -1,0 +1,60 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which variables of a job are Slurm's, and what launchers of MPI need to start over ssh instead of by srun.
+
+In a guest are no srun that could reach slurmd and no key of munge: Open MPI 4.1 ends where it takes SLURM_JOB_ID for
+the promise of an srun, and Hydra 4.0 where it cannot execute one (measured).
+"""
+
+from __future__ import annotations
+
+from ....frozen import frozen
+
+NODE_PATHS: tuple[bytes, ...] = (
+    b"TMPDIR", b"SLURM_CONF", b"SLURM_SPOOLDIR", b"SLURM_SRUN_COMM_HOST", b"SLURM_SRUN_COMM_PORT",
+    b"SLURM_STEP_LAUNCHER_PORT", b"SLURM_TASK_PID", b"DISPLAY", b"XAUTHORITY", b"XDG_RUNTIME_DIR",
+    b"DBUS_SESSION_BUS_ADDRESS", b"SSH_AUTH_SOCK",
+)  # fmt: skip
+"""Variables that name paths, sockets, ports or processes of the node or of the front end (sbatch hands all on)."""
+HOST_FILE = b"/var/spool/torque/aux/"
+"""Where guests have a file with a host's name for each slot, by the job's id (templates/guest/join.sh.j2)."""
+HOSTS = b"a host file"
+"""Stands for that file's path."""
+
+
+@frozen
+class LauncherVariable:
+    """One variable for a launcher of MPI.
+
+    Attributes:
+        name: of the variable.
+        value: its value, or `HOSTS`.
+        source: where it is written that the launcher reads it.
+        aliases: other names for the same; who has set one of them has decided.
+    """
+
+    name: bytes
+    value: bytes
+    source: str
+    aliases: tuple[bytes, ...] = ()
+
+
+LAUNCHERS = (
+    LauncherVariable(b"OMPI_MCA_plm", b"^slurm", "Open MPI 4: orte/mca/plm/slurm calls srun, and outranks rsh"),
+    LauncherVariable(b"OMPI_MCA_ras", b"^slurm", "Open MPI 4: orte/mca/ras/slurm reads SLURM_NODELIST, the hosts"),
+    LauncherVariable(b"OMPI_MCA_orte_default_hostfile", HOSTS, "Open MPI 4: orte_hosts(7)"),
+    LauncherVariable(b"PRTE_MCA_plm", b"^slurm", "Open MPI 5: PRRTE's plm/slurm", (b"OMPI_MCA_plm",)),
+    LauncherVariable(b"PRTE_MCA_ras", b"^slurm", "Open MPI 5: PRRTE's ras/slurm", (b"OMPI_MCA_ras",)),
+    LauncherVariable(
+        b"PRTE_MCA_prte_default_hostfile", HOSTS, "Open MPI 5: PRRTE's src/runtime/prte_mca_params.c",
+        (b"OMPI_MCA_prte_default_hostfile", b"OMPI_MCA_orte_default_hostfile"),
+    ),
+    LauncherVariable(b"HYDRA_BOOTSTRAP", b"ssh", "MPICH, MVAPICH: the README of Hydra", (b"HYDRA_LAUNCHER",)),
+    LauncherVariable(b"HYDRA_HOST_FILE", HOSTS, "MPICH, MVAPICH: the README of Hydra"),
+    LauncherVariable(b"I_MPI_HYDRA_BOOTSTRAP", b"ssh", "Intel MPI: its developer reference, Hydra environment"),
+    LauncherVariable(
+        b"I_MPI_HYDRA_HOST_FILE", HOSTS, "Intel MPI: its developer reference, Hydra environment variables",
+        (b"HYDRA_HOST_FILE",),
+    ),
+)  # fmt: skip

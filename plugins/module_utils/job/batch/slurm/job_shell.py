@@ -1,0 +1,184 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How Slurm starts the job's shell, by the script's interpreter line, and what of the job's environment is Slurm's.
+
+    #!/opt/vtorque/bin/vtorque-shell        the first line, which `vsbatch` writes
+    #!/bin/sh                               the user's own, and his script
+
+The kernel starts us with the path of the script and its arguments, in the job's own cgroup, which tells which job this
+is: its environment is the user's to set.  Nobody reads a profile, and the script itself gets the job's signals.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import stat
+import typing as t
+
+from ....errors import VTorqueError
+from ....state import shell_link
+from ..own_job import JobScript, OwnJob
+from . import guest_variables, ids
+
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ..api import BatchJob
+
+NODE_PATHS = guest_variables.NODE_PATHS
+CGROUP = pathlib.Path("/proc/self/cgroup")
+OURS = re.compile(rb"#![^\n]*/vtorque-shell\b[^\n]*\n?")
+"""The interpreter line that `vsbatch` writes before the user's own."""
+PLAIN = b"#!/bin/sh\n"
+SCRIPT_LIMIT = 1 << 26
+"""Bytes of a script; Slurm's own limit is 4 MiB by default (max_script_size)."""
+
+
+def job_id_of(variables: t.Mapping[bytes, bytes]) -> str:
+    """Return the job's id as its environment has it; "" where no job is."""
+    text = {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items() if name.startswith(b"SLURM_")}
+    try:
+        return ids.of_environment(text)
+    except VTorqueError:
+        return ""
+
+
+def own_job(variables: t.Mapping[bytes, bytes]) -> OwnJob | None:
+    """Return the start that this process belongs to, by its cgroup and root's link; None: root noted none."""
+    job_id = job_id_of(variables)
+    if not job_id or _number_here() != ids.number_of(job_id):
+        return None
+    try:
+        target = shell_link.link_of(shell_link.of_job(job_id)).readlink()
+    except OSError:
+        return None
+    return OwnJob(job_id, target.name, None)
+
+
+def _number_here() -> str:
+    """Return the number of the job in whose cgroups this process is, in all that name one; "": in none."""
+    try:
+        text = CGROUP.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = set(re.findall(r"/(?:uid_[0-9]+|[^/\n]*slurmstepd\.scope)/job_([0-9]+)/step_", text))
+    return found.pop() if len(found) == 1 else ""
+
+
+def read_script(arguments: t.Sequence[str]) -> JobScript:
+    """Return the script of a batch job, as its user wrote it.
+
+    Args:
+        arguments: the script's path, and its arguments.
+
+    Raises:
+        VTorqueError: there is none, or it cannot be read.
+    """
+    if not arguments or not arguments[0].startswith("/"):
+        raise VTorqueError("nothing was run", "Slurm named no script", "submit a job with vsbatch")
+    path = pathlib.Path(arguments[0])
+    try:
+        with path.open("rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise VTorqueError("nothing was run", f"{str(path)!r} is not a file")
+            content = stream.read(SCRIPT_LIMIT)
+    except OSError as error:
+        raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
+    content = OURS.sub(b"", content, count=1) if OURS.match(content) else content
+    content = content if content.startswith(b"#!") else PLAIN + content
+    return JobScript(os.fsencode(path), b"", content, by_login_shell=False,
+                     arguments=tuple(map(os.fsencode, arguments[1:])))  # fmt: skip
+
+
+def read_command(arguments: t.Sequence[str]) -> bytes:
+    """Return an empty command: an interactive job of Slurm has none.
+
+    Args:
+        arguments: of the shell.
+
+    Raises:
+        VTorqueError: there are some.
+    """
+    if arguments:
+        raise VTorqueError("nothing was run", "a terminal is not how Slurm starts a script")
+    return b""
+
+
+def start_directory(variables: t.Mapping[bytes, bytes]) -> bytes:
+    """Return where slurmd has started the script (`sbatch --chdir`); empty where no job is."""
+    return os.fsencode(pathlib.Path.cwd()) if job_id_of(variables) else b""
+
+
+def display_of(variables: t.Mapping[bytes, bytes]) -> str:
+    """Return "": `--x11` forwards to the steps of srun alone."""
+    return ""
+
+
+def counts(*, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
+    """Return the variables that count a job's processors and hosts.
+
+    Args:
+        processors: of all guests and bare hosts.
+        hosts: how many of both there are.
+        first: processors of the first guest.
+    """
+    found = {
+        b"SLURM_JOB_NUM_NODES": b"%d" % hosts,
+        b"SLURM_NNODES": b"%d" % hosts,
+        b"SLURM_CPUS_ON_NODE": b"%d" % first,
+    }
+    if processors == first * hosts:
+        found[b"SLURM_JOB_CPUS_PER_NODE"] = b"%d" % first + (b"(x%d)" % hosts if hosts > 1 else b"")
+    return found
+
+
+def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return what MPI's launchers are told besides the job's environment.
+
+    Args:
+        variables: the job's; what it has set, under whichever of the names, is left to it.
+    """
+    job_id = os.fsencode(job_id_of(variables))
+    found: dict[bytes, bytes] = {}
+    for entry in guest_variables.LAUNCHERS:
+        hosts = guest_variables.HOST_FILE + job_id if job_id else b""
+        value = hosts if entry.value == guest_variables.HOSTS else entry.value
+        if value and not any(name in variables for name in (entry.name, *entry.aliases)):
+            found[entry.name] = value
+    return found
+
+
+def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
+    """Return what Slurm says in the job's environment, as far as root knows it.
+
+    Args:
+        job: the batch server's word.
+        policy: the site's.
+    """
+    number, _dot, cluster = job.job_id.partition(".")
+    known = {
+        "SLURM_JOB_ID": number,
+        "SLURM_JOBID": number,
+        "SLURM_CLUSTER_NAME": cluster,
+        "SLURM_JOB_NAME": job.name,
+        "SLURM_JOB_PARTITION": job.queue,
+        "SLURM_JOB_USER": job.euser,
+        "SLURM_JOB_ACCOUNT": job.account,
+        "SLURM_SUBMIT_DIR": job.init_work_dir,
+        "SLURM_NODEID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def is_submitted(name: str) -> bool:
+    """Return whether a variable of root's is one of the submission, so that the user's own value counts over it."""
+    return name.startswith("SLURM_SUBMIT_")
+
+
+def script_path(policy: Policy, name: str) -> str:
+    """Return where a script of this name lies in a guest: in the directory that each guest has for that."""
+    return f"{policy.torque_home}/mom_priv/jobs/{name}"

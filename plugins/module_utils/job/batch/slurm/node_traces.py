@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What slurmd has of jobs on this node, whatever the controller says: the processes of their steps.
+
+`scontrol listpids` asks the steps themselves, on this node alone; it needs neither the controller nor slurmd.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import typing as t
+
+from ....errors import SiteFault, UserFault
+from . import commands, hook_calls, ids
+
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ..api import BatchJob
+
+ASK_S = 5.0
+NO_STEPS = "No job steps exist"
+
+
+def is_node(policy: Policy) -> bool:
+    """Return whether slurmd is installed here, beside the other commands or among those of administrators."""
+    tools = _tools(policy)
+    return any(os.access(place / "slurmd", os.X_OK) for place in (tools, tools.parent / "sbin"))
+
+
+def alive_here(policy: Policy) -> t.Callable[[str], bool]:
+    """Return whether steps of a job live here; see `NodeAdapter.alive_here`."""
+    return lambda job_id: ids.number_of(job_id) in _jobs(policy)
+
+
+def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:
+    """Return the jobs whose steps live here besides this one; see `NodeAdapter.others_here`."""
+    return tuple(f"steps of job {number}" for number in sorted(_jobs(policy) - {ids.number_of(job_id)}, key=int))
+
+
+def runs_users_programs_first(job: BatchJob, policy: Policy) -> bool:
+    """Return whether slurmd runs anything as the user between Prolog and the script: a TaskProlog of the site."""
+    return hook_calls.read_settings().get("taskprolog", ("", ""))[1] not in ("", "(null)")
+
+
+def node_file(policy: Policy, job_id: str) -> pathlib.Path | None:
+    """Return None: Slurm tells a job its nodes by variables."""
+    return None
+
+
+def check_node_file(content: str, hosts: t.Sequence[str]) -> None:
+    """Compare a file that somebody made with what the controller says; see `NodeAdapter.check_node_file`."""
+    if content.split() != list(hosts):
+        raise UserFault("the job's node file is not the batch server's", "Slurm writes none", "use no such file")
+
+
+def _jobs(policy: Policy) -> frozenset[str]:
+    """The numbers of the jobs that have steps here.
+
+    Raises:
+        SiteFault: slurmd's commands do not tell.
+    """
+    try:
+        data = commands.run(_tools(policy), ("scontrol", "listpids"), "", timeout_s=ASK_S, deadline=None)
+    except commands.Refused as error:
+        if NO_STEPS in f"{error.why} {error.hint}":
+            return frozenset()
+        raise
+    lines = data.decode("ascii", errors="replace").splitlines()
+    found = [re.fullmatch(r"-?[0-9]+\s+([0-9]+)\s+\S+\s+\S+\s+\S+\s*", line) for line in lines[1:]]
+    if not lines or None in found:
+        raise SiteFault("scontrol listpids", "what Slurm has here is not known: its answer is of another form")
+    return frozenset(one[1] for one in found if one)
+
+
+def _tools(policy: Policy) -> pathlib.Path:
+    return pathlib.Path(policy.pbs_qsub_on_nodes).parent

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Slurm's material, recorded on 22.05.8 (tests/fixtures/slurm)."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import Role
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+
+from .material import FIXTURES
+
+RECORDED = {
+    Role.BEGIN_FIRST: ("prologue", "prolog-cn1.txt"),
+    Role.BEGIN_OTHER: ("prologue.other", "prolog-cn2.txt"),
+    Role.END_FIRST: ("epilogue", "epilog-cn1.txt"),
+    Role.END_OTHER: ("epilogue", "epilog-cn2.txt"),
+}
+STATE = """\
+case $(cat {place}/state) in
+    silent) exec sleep 60 ;;
+    gone) echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1 ;;
+esac
+"""
+SQUEUE = (
+    STATE
+    + """\
+if [ -e {place}/held ]; then
+    # the same of another job
+    sed 's/"job_id": 1,/"job_id": 4,/' {fixtures}/squeue-held.json
+else
+    cat {fixtures}/squeue-running.json
+fi
+"""
+)
+SINFO = STATE + "exec /usr/bin/python3 -I {place}/bin/nodes.py {fixtures}/sinfo-nodes.json {place}\n"
+NODES = """\
+import json, pathlib, sys
+answer, place = json.load(open(sys.argv[1])), pathlib.Path(sys.argv[2])
+node = answer["nodes"][0]
+node["reason"] = (place / "note").read_text()
+node["state_flags"] = ["DRAIN"] if (place / "offline").exists() else []
+json.dump(answer, sys.stdout)
+"""
+SCONTROL = (
+    """\
+case $1 in
+    listpids)
+        [ ! -e {place}/hidden ] || { echo "scontrol: error: slurm_conf: cannot be read" >&2; exit 1; }
+        [ -e {place}/steps ] || { echo "No job steps exist on this node." >&2; exit 1; }
+        cat {place}/steps
+        exit
+        ;;
+esac
+"""
+    + STATE
+    + """\
+echo "scontrol $*" >>{place}/orders
+case $(cat {place}/state):$* in
+    deaf:*) ;;
+    *:"update nodename="*" state=drain reason="*) : >{place}/offline; printf %s "${4#reason=}" >{place}/note ;;
+    *:"update nodename="*" state=resume") rm -f {place}/offline; : >{place}/note ;;
+    *:"requeuehold "*) : >{place}/held ;;
+esac
+"""
+)
+LISTPIDS = """\
+PID      JOBID    STEPID   LOCALID GLOBALID
+119      4        batch    0       0
+120      4        batch    -       -
+-1       4        extern   0       0
+"""
+
+
+class SlurmMaterial:
+    """See `Material`."""
+
+    system = "slurm"
+    job_id, shown_id = "4.lab", "4"
+    user = "alice"
+    nodes = ("cn1", "cn2")
+    node = "cn1"
+    node_file = ""
+
+    environment: t.ClassVar[dict[bytes, bytes]] = dict(
+        line.split(b"=", 1) for line in (FIXTURES / "slurm/environment.txt").read_bytes().splitlines()
+    )
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.place = place
+        self.policy = Policy(
+            batch_system="slurm", pbs_qsub_on_nodes=str(place / "bin/qsub"), pbs_qsub_on_fe=str(place / "bin/qsub")
+        )
+        (place / "bin").mkdir()
+        for name, text in {"note": "", "orders": "", "state": "well"}.items():
+            (place / name).write_text(text)
+        (place / "bin/nodes.py").write_text(NODES)
+        order = STATE + 'echo "scancel $*" >>{place}/orders\n'
+        for name, text in {
+            "squeue": SQUEUE, "sinfo": SINFO, "scontrol": SCONTROL, "scancel": order, "slurmd": "",
+        }.items():  # fmt: skip
+            text = text.replace("{place}", str(place)).replace("{fixtures}", str(FIXTURES / "slurm"))
+            (place / "bin" / name).write_text("#!/bin/sh\n" + text)
+            (place / "bin" / name).chmod(0o755)
+
+    def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
+        name, file = RECORDED[role]
+        lines = (FIXTURES / "slurm" / file).read_text().splitlines()
+        environment = dict(line.split("=", 1) for line in lines)
+        environment["SLURM_JOB_ID"] = job_id or environment["SLURM_JOB_ID"]
+        environment["SLURM_JOB_USER"] = user or environment["SLURM_JOB_USER"]
+        return [name, "yes"], environment
+
+    def server(self, state: str) -> None:
+        (self.place / "state").write_text(state)
+
+    def write_note(self, note: str) -> None:
+        (self.place / "note").write_text(note)
+
+    def read_orders(self) -> list[str]:
+        return (self.place / "orders").read_text().splitlines()
+
+    def offer_script(self, content: bytes) -> list[str]:
+        path = self.place / "slurm_script"
+        path.write_bytes(b"#!/opt/vtorque/bin/vtorque-shell\n" + content)
+        return [str(path), "one"]
+
+    def leave_traces(self) -> None:
+        (self.place / "steps").write_text(LISTPIDS)
+
+    def hide_traces(self) -> None:
+        (self.place / "hidden").touch()

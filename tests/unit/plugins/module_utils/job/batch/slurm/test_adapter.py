@@ -1,0 +1,175 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Slurm's answers, as recorded on 22.05.8, and what users write in them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, comment
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import is_marked, vm_job_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/slurm"
+
+
+def recorded(name: str) -> bytes:
+    return (FIXTURES / name).read_bytes()
+
+
+def changed(file: str, number: int, facts: dict[str, t.Any]) -> bytes:
+    """A recorded answer with other facts of one job."""
+    answer = json.loads(recorded(file))
+    next(form for form in answer["jobs"] if form["job_id"] == number).update(facts)
+    return json.dumps(answer).encode()
+
+
+def job(file: str, number: int, **facts: t.Any) -> BatchJob:
+    return adapter.parse_job(changed(file, number, facts), f"{number}.lab")
+
+
+def test_job_that_runs_on_two_nodes_has_a_slot_a_processor() -> None:
+    seen = job("squeue-running.json", 4)
+    assert seen.slot_hosts == ("cn1", "cn1", "cn2", "cn2")
+    assert (seen.state, seen.start_count, seen.resource_list["mem"]) == ("R", 1, "4096mb")
+    assert (seen.name, seen.euser, seen.egroup, seen.queue) == ("two", "alice", "alice", "batch")
+    assert not seen.interactive
+    assert not seen.node_exclusive
+
+
+def test_batch_host_is_the_first_of_the_nodes() -> None:
+    assert job("squeue-running.json", 4, batch_host="cn2").nodes == ("cn2", "cn1")
+
+
+def test_core_with_two_processors_gives_both() -> None:
+    assert job("squeue-running.json", 4, cpus=8).slot_hosts == ("cn1",) * 4 + ("cn2",) * 4
+
+
+def test_job_with_a_node_alone_has_all_of_its_processors() -> None:
+    seen = job("squeue-exclusive.json", 5)
+    assert (seen.node_exclusive, seen.slot_hosts, seen.walltime_s) == (True, ("cn1", "cn1"), 300)
+
+
+def test_name_and_comment_with_line_feeds_forge_nothing() -> None:
+    seen = job("squeue-hostile.json", 1)
+    assert (seen.state, seen.euser, seen.job_id) == ("R", "alice", "1.lab")
+    assert seen.name == "n;$(id) b\n   JobId=7 "
+    assert is_marked(seen)
+    with pytest.raises(UserFault, match="cannot be read"):
+        vm_job_of(seen)
+
+
+HOSTILE = ('"}],"jobs":[{"job_id":4', "\\", "\n\n", "\x1b[2J", "x\n JobState=COMPLETED ", "\u00e9\u2028")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("key", ["name", "comment", "account", "command"])
+def test_text_of_a_user_changes_nothing_but_itself(key: str, text: str) -> None:
+    plain, hostile = job("squeue-running.json", 4), job("squeue-running.json", 4, **{key: text})
+    names = ("state", "euser", "slot_hosts", "start_count", "queue", "hold_types")
+    assert [getattr(hostile, name) for name in names] == [getattr(plain, name) for name in names]
+    assert hostile.resource_list["mem"] == plain.resource_list["mem"]
+
+
+def test_request_in_the_comment_is_the_jobs() -> None:
+    wire = Request({"vcpus": 2}, {}).encode().partition(":")[2]
+    data = base64.urlsafe_b64decode(wire + "=" * (-len(wire) % 4))
+    seen = job("squeue-running.json", 4, comment=comment.pack(data))
+    vm_job = vm_job_of(seen)
+    assert vm_job is not None
+    assert vm_job.request.values == {"vcpus": 2}
+    assert is_marked(seen)
+
+
+def test_job_without_our_comment_is_no_vm_job() -> None:
+    seen = job("squeue-running.json", 4, comment="mine")
+    assert vm_job_of(seen) is None
+    assert not is_marked(seen)
+
+
+def test_job_that_its_prolog_held_can_be_released_by_its_owner() -> None:
+    seen = job("squeue-held.json", 1)
+    assert (seen.state, seen.hold_types) == ("E", "u")
+    assert job("squeue-held.json", 2).state == "H"
+
+
+def test_job_that_its_prolog_queued_again_waits_and_is_at_its_next_start() -> None:
+    assert job("squeue-requeued.json", 6).start_count == 2
+    assert job("squeue-exclusive.json", 6).state == "Q"
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (37 << 8, 37), (9, 137), (15, 143)])
+def test_exit_status_is_the_shells(code: int, status: int) -> None:
+    assert job("squeue-exclusive.json", 4, exit_code=code).exit_status == status
+
+
+def test_job_of_another_cluster_is_unknown() -> None:
+    with pytest.raises(UnknownJob):
+        adapter.parse_job(recorded("squeue-running.json"), "4.other")
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"restart_cnt": "1"}, {"job_state": ["RUNNING"]}, {"job_resources": {"nodes": "cn[1-"}}, {"job_resources": [1]}],
+)
+def test_answer_of_another_form_is_a_fault(facts: dict[str, t.Any]) -> None:
+    with pytest.raises(SiteFault):
+        job("squeue-running.json", 4, **facts)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"jobs": 1}', b'{"jobs": [1]}', b'{"jobs": [], "errors": [{}]}'])
+def test_answer_that_is_none_is_a_fault(data: bytes) -> None:
+    with pytest.raises(SiteFault):
+        adapter.parse_job(data, "4.lab")
+
+
+def test_nodes_are_described() -> None:
+    one, other = adapter.parse_nodes(recorded("sinfo-drained.json"))
+    assert (one.name, one.slots, one.states, one.note, one.properties) == ("cn1", 2, {"free"}, "", {"vtorque"})
+    assert other.offline
+    assert other.states == {"offline"}
+    assert other.note == "vtorque: bridge: x (job 7.th)"
+    assert adapter.parse_nodes(recorded("sinfo-nodes.json"))[0].states == {"job-exclusive"}
+
+
+class Recorder(adapter.Slurm):
+    """Answers with a recorded file, and notes its orders."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(pathlib.Path("/nowhere"))
+        self.data, self.orders = data, list[tuple[str, ...]]()
+
+    def _run(self, *command: str, subject: str = "") -> bytes:
+        if command[0] == "squeue":
+            return self.data
+        self.orders.append(command)
+        return b""
+
+
+def test_job_is_queued_again_without_the_two_minutes_of_slurm() -> None:
+    slurm = Recorder(recorded("squeue-running.json"))
+    slurm.requeue("4.lab")
+    assert slurm.orders == [("scontrol", "requeue", "4"), ("scontrol", "update", "jobid=4", "StartTime=now+30")]
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", "COMPLETED"])
+def test_job_that_its_owner_has_cancelled_is_neither_queued_again_nor_held(state: str) -> None:
+    slurm = Recorder(changed("squeue-running.json", 4, {"job_state": state}))
+    for order in (slurm.requeue, slurm.hold):
+        with pytest.raises(SiteFault, match="does not run any more"):
+            order("4.lab")
+    assert slurm.orders == []
+
+
+def test_settings_of_the_controller_are_read() -> None:
+    slurm = Recorder(b"")
+    slurm._run = lambda *_command, **_subject: recorded("config.txt")  # type: ignore[method-assign]
+    settings = slurm.configuration()
+    assert (settings["BatchStartTimeout"], settings["PrologFlags"]) == ("360 sec", "Alloc,Contain")

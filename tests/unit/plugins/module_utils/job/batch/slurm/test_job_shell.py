@@ -1,0 +1,91 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job's shell under Slurm: which start it is of, its script, its variables."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import job_shell
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/slurm"
+ENVIRONMENT = dict(line.split(b"=", 1) for line in (FIXTURES / "environment.txt").read_bytes().splitlines())
+V1 = """\
+9:name=systemd:/
+6:freezer:/slurm_cn1/uid_1001/job_{number}/step_batch
+4:memory:/slurm_cn1/uid_1001/job_{number}/step_batch/task_0
+0::/
+"""
+V2 = "0::/system.slice/cn1_slurmstepd.scope/job_{number}/step_batch/user/task_0\n"
+
+
+@pytest.fixture
+def place(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Root's directory, and a place for what the kernel says of our cgroups."""
+    shell_link.point(shell_link.of_job("4.lab"), tmp_path / "jobs/4.lab.2", tmp_path)
+    link_of = shell_link.link_of
+    monkeypatch.setattr(job_shell.shell_link, "link_of", lambda shell: link_of(shell, tmp_path))
+    monkeypatch.setattr(job_shell, "CGROUP", tmp_path / "cgroup")
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", [V1, V2])
+def test_shell_in_the_cgroup_of_a_job_finds_roots_record(place: pathlib.Path, form: str) -> None:
+    (place / "cgroup").write_text(form.format(number=4))
+    own = job_shell.own_job(ENVIRONMENT)
+    assert own is not None
+    assert (own.job_id, own.run_directory, own.process) == ("4.lab", "4.lab.2", None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", V1.format(number=5), "0::/\n", "0::/user.slice/job_4/x\n", V1.format(number=4) + V2.format(number=5)]
+)
+def test_variable_of_a_user_opens_no_record_of_another_job(place: pathlib.Path, text: str) -> None:
+    (place / "cgroup").write_text(text)
+    assert job_shell.own_job(ENVIRONMENT) is None
+
+
+def test_job_without_roots_record_runs_nothing(place: pathlib.Path) -> None:
+    (place / "cgroup").write_text(V1.format(number=7))
+    assert job_shell.own_job({**ENVIRONMENT, b"SLURM_JOB_ID": b"7"}) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "script"),
+    [
+        (b"#!/opt/vtorque/bin/vtorque-shell\n#!/usr/bin/perl -w\nexit 3;\n", b"#!/usr/bin/perl -w\nexit 3;\n"),
+        (b"#!/opt/vtorque/bin/vtorque-shell\n#SBATCH -n2\nexit 3\n", b"#!/bin/sh\n#SBATCH -n2\nexit 3\n"),
+        (b"#!/bin/bash\nexit 3\n", b"#!/bin/bash\nexit 3\n"),
+    ],
+)
+def test_script_is_the_users_own_from_his_interpreter_line_on(
+    tmp_path: pathlib.Path, content: bytes, script: bytes
+) -> None:
+    (tmp_path / "slurm_script").write_bytes(content)
+    found = job_shell.read_script([str(tmp_path / "slurm_script"), "a b", "c"])
+    assert (found.content, found.arguments, found.by_login_shell) == (script, (b"a b", b"c"), False)
+
+
+@pytest.mark.parametrize("arguments", [[], ["relative"], ["/nowhere/slurm_script"], ["/"]])
+def test_call_without_a_script_runs_nothing(arguments: list[str]) -> None:
+    with pytest.raises(VTorqueError, match="nothing was run"):
+        job_shell.read_script(arguments)
+
+
+def test_launchers_of_mpi_are_kept_from_srun() -> None:
+    found = job_shell.launcher_variables(ENVIRONMENT)
+    assert found[b"OMPI_MCA_plm"] == found[b"OMPI_MCA_ras"] == b"^slurm"
+    assert found[b"HYDRA_HOST_FILE"] == b"/var/spool/torque/aux/4.lab"
+    theirs: dict[bytes, t.Any] = {**ENVIRONMENT, b"HYDRA_LAUNCHER": b"fork"}
+    assert b"HYDRA_BOOTSTRAP" not in job_shell.launcher_variables(theirs)
+
+
+def test_counts_are_those_of_the_guests() -> None:
+    assert job_shell.counts(processors=6, hosts=3, first=2)[b"SLURM_JOB_CPUS_PER_NODE"] == b"2(x3)"
+    assert job_shell.counts(processors=2, hosts=1, first=2)[b"SLURM_JOB_CPUS_PER_NODE"] == b"2"
+    assert b"SLURM_JOB_CPUS_PER_NODE" not in job_shell.counts(processors=5, hosts=2, first=2)

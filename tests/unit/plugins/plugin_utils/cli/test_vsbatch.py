@@ -1,0 +1,196 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vsbatch from where its user stands: what a stand-in for sbatch gets, and what is refused before it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import comment, front
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_writer import policy_text
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsbatch
+
+SBATCH = """#!{python} -I
+import json, os, pathlib, sys
+place = pathlib.Path({place!r})
+words = sys.argv[1:]
+script = next((word for word in words if "/vsbatch." in word), "")
+content = pathlib.Path(script).read_text() if script else ""
+(place / "got.json").write_text(json.dumps([words, content, os.environ.get("ODD", "")]))
+print("Submitted batch job 7")
+sys.exit({status})
+"""
+
+
+class Desk:
+    """A front end with a stand-in for sbatch."""
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.place = place
+        (place / "bin").mkdir()
+        (place / "pool").mkdir()
+        self.policy = {"batch_system": "slurm", "pbs_qsub_on_fe": f"{place}/bin/qsub", "vm_img_dir": f"{place}/none",
+                       "img_default": "tiny", "distro_default": "debian", "vcpus_default": 1, "ram_default": 192,
+                       "host_os_core_count": 1, "host_os_ram_mb": 512, "allow_emulation": True}  # fmt: skip
+        self.answer(0)
+
+    def answer(self, status: int) -> None:
+        program = self.place / "bin/sbatch"
+        program.write_text(SBATCH.format(python=sys.executable, place=str(self.place), status=status))
+        program.chmod(0o755)
+
+    def submit(self, *argv: str, **variables: str) -> int:
+        config = self.place / "vtorque.yml"
+        config.write_text(policy_text(self.policy))
+        caller = {b"PATH": b"/usr/bin", **{name.encode(): value.encode() for name, value in variables.items()}}
+        return vsbatch.submit(argv, caller, config)
+
+    def script(self, text: str, name: str = "job.sh") -> str:
+        (self.place / name).write_text(text)
+        return str(self.place / name)
+
+    def got(self) -> t.Any:
+        path = self.place / "got.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+
+@pytest.fixture
+def desk(tmp_path: pathlib.Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def request_in(words: list[str]) -> dict[str, t.Any]:
+    (option,) = (word for word in words if word.startswith("--comment="))
+    data = comment.unpack(option.removeprefix("--comment="))
+    assert data is not None
+    return dict(json.loads(data)["k"])
+
+
+def test_script_gets_our_interpreter_line_and_everything_else_is_sbatchs(desk: Desk) -> None:
+    script = desk.script("#!/bin/bash\n#SBATCH -t 5\nexit 3\n")
+    assert desk.submit("-p", "fast", "-N2", "--wait", script, "a b", "-vm", "", ODD="a\nb") == 0
+    words, content, odd = desk.got()
+    assert content == "#!/opt/vtorque/bin/vtorque-shell\n#!/bin/bash\n#SBATCH -t 5\nexit 3\n"
+    at = words.index("-p")
+    assert words[at : at + 4] == ["-p", "fast", "-N2", "--wait"]
+    assert words[-3:] == ["a b", "-vm", ""]
+    assert words[-4].endswith("/job.sh")
+    assert odd == "a\nb"
+    assert request_in(words) == {}
+
+
+def test_command_line_wins_over_the_lines_of_the_script(desk: Desk) -> None:
+    script = desk.script("#!/bin/sh\n#VM vcpus=3,ram=1G\n# text\n\n#VM vms_per_node=2\ntrue\n#VM vcpus=9\n")
+    assert desk.submit("-vm", "vcpus=2", "--vm=ram=2G", script) == 0
+    words = desk.got()[0]
+    assert request_in(words) == {"ram": "2048", "vcpus": "2", "vms_per_node": "2"}
+    assert {"--cpus-per-task=5", "--mem=4608M"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "added"),
+    [
+        ([], "", {"--cpus-per-task=2", "--mem=704M"}),
+        (["-n4"], "", {"--mem=704M"}),
+        (["-c", "4"], "", {"--mem=704M"}),
+        (["--ntasks-per-node", "4", "--mem-per-cpu=1G"], "", set()),
+        (["-Hn4"], "", {"--mem=704M"}),
+        ([], "#SBATCH --ntasks=2 --mem=2G", set()),
+        ([], "#SBATCH -c2 # --mem=2G", {"--mem=704M"}),
+    ],
+)
+def test_job_that_asks_for_no_size_asks_for_what_its_guests_need(
+    desk: Desk, options: list[str], line: str, added: set[str]
+) -> None:
+    assert desk.submit(*options, desk.script(f"#!/bin/sh\n{line}\ntrue\n")) == 0
+    words = desk.got()[0]
+    ours = {word for word in words if word.startswith(("--cpus-per-task=", "--mem="))}
+    assert ours == added
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "expected"),
+    [
+        (["-vm", "vcpus=many"], "#!/bin/sh\n", "vcpus=many"),
+        (["-vm", "vcpu=2"], "#!/bin/sh\n", "no such key"),
+        (["-vm", "vcpus=many"], "#!/bin/sh\n#VM ram=x\n", "(job.sh, line 2)"),
+        (["--comment", "mine"], "#!/bin/sh\n", "no other comment"),
+        ([], "#!/bin/sh\n#SBATCH --comment=mine\n", "no other comment"),
+        ([], "echo no line\n", "does not begin with #!"),
+    ],
+)
+def test_request_that_is_wrong_queues_nothing(
+    desk: Desk, capsys: pytest.CaptureFixture[str], options: list[str], text: str, expected: str
+) -> None:
+    assert desk.submit(*options, desk.script(text)) == 2
+    err = capsys.readouterr().err
+    assert expected in err
+    assert "nothing was submitted" in err
+    assert desk.got() is None
+
+
+@pytest.mark.parametrize("words", [["-vm"], ["/nowhere/job.sh"], ["/"], ["--wrap", "true", "/bin/true"]])
+def test_call_that_is_wrong_queues_nothing(desk: Desk, words: list[str]) -> None:
+    assert desk.submit(*words) == 2
+    assert desk.got() is None
+
+
+def test_request_that_does_not_fit_into_a_comment_is_refused(desk: Desk) -> None:
+    with pytest.raises(UserFault, match="too long to travel"):
+        front.comment_of(random.Random(1).randbytes(1024))
+
+
+def test_command_of_wrap_becomes_a_script(desk: Desk) -> None:
+    assert desk.submit("--wrap=echo $HOME") == 0
+    words, content, _odd = desk.got()
+    assert content.endswith("\necho $HOME\n")
+    assert content.startswith("#!/opt/vtorque/bin/vtorque-shell\n#!/bin/sh\n")
+    assert words[-1].endswith("/wrap")
+    assert not any(word.startswith("--wrap") for word in words)
+
+
+def test_status_of_sbatch_is_ours(desk: Desk) -> None:
+    desk.answer(1)
+    assert desk.submit(desk.script("#!/bin/sh\n")) == 1
+
+
+def test_question_goes_to_sbatch_as_it_is(desk: Desk) -> None:
+    assert desk.submit("-V") == 0
+    assert desk.got()[0] == ["-V"]
+
+
+def test_site_with_another_batch_system_is_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.policy["batch_system"] = "torque"
+    assert desk.submit(desk.script("#!/bin/sh\n")) == 2
+    assert "use vsub" in capsys.readouterr().err
+
+
+def test_site_without_sbatch_is_an_administrators_case(desk: Desk) -> None:
+    (desk.place / "bin/sbatch").unlink()
+    assert desk.submit(desk.script("#!/bin/sh\n")) == 3
+
+
+def test_script_on_standard_input_has_sbatchs_name(desk: Desk) -> None:
+    desk.script("#!/bin/sh\nexit 4\n", "in")
+    (desk.place / "vtorque.yml").write_text(policy_text(desk.policy))
+    program = (
+        "import pathlib, sys\n"
+        "from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsbatch\n"
+        f"sys.exit(vsbatch.submit([], {{b'PATH': b'/usr/bin'}}, pathlib.Path({str(desk.place / 'vtorque.yml')!r})))\n"
+    )
+    with (desk.place / "in").open("rb") as stream:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdin=stream, capture_output=True, timeout=60, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    words, content, _odd = desk.got()
+    assert words[-1].endswith("/sbatch")
+    assert content.endswith("#!/bin/sh\nexit 4\n")
