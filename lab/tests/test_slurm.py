@@ -302,16 +302,16 @@ def test_lost_node_comes_back_without_its_job_and_with_what_the_product_has_inst
     cluster.up(other, cluster.Plan(("fe", "cn1"), plan.pool, batch=batch.SLURM))
     number = submit(other, "exec sleep 600", "--no-requeue")
     running(other, number)
-    hook = '#!/bin/sh\necho "$(id -u) $SLURM_JOB_ID ${SLURM_JOB_COMMENT-}" >>/var/log/$(basename $0)\n'
-    for name in ("prolog", "epilog"):
-        path = f"/etc/vtorque/slurm/{name}"
-        out(other, "cn1", "sh", "-c", f"mkdir -p /etc/vtorque/slurm; cat >{path}; chmod 755 {path}", stdin=hook)
     cluster.lose(other, "cn1")
     cluster.bring_back(other, "cn1")
     nothing_is_left(other)
     # the controller has not noticed: so short an absence
     out(other, "fe", "scancel", number)
     assert ended(other, number)["JobState"] == "CANCELLED"
+    # in place of the product's, which slurm.conf of the node that booted again names
+    hook = '#!/bin/sh\necho "$(id -u) $SLURM_JOB_ID ${SLURM_JOB_COMMENT-}" >>/var/log/$(basename $0)\n'
+    for name in ("prolog", "epilog"):
+        out(other, "cn1", "sh", "-c", f"cat >/etc/vtorque/slurm/{name}", stdin=hook)
     done = ended(other, submit(other, "true", "--comment=vtorque:x"))
     assert done["JobState"] == "COMPLETED"
     assert [out(other, "cn1", "tail", "-n", "1", f"/var/log/{name}") for name in ("prolog", "epilog")] == [

@@ -20,7 +20,7 @@ from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.job.admission.resolve import host_matches, resolve
 from ...module_utils.job.admission.resources import demand
 from ...module_utils.job.admission.submission import Site, complete
-from ...module_utils.job.batch.registry import open_slurm_front
+from ...module_utils.job.batch.registry import open_slurm_front, submit_command
 from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request.request import RequestErrors, log_wishes
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
@@ -80,8 +80,7 @@ def _submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy: Policy) -
     if policy.batch_system != "slurm":
         raise UserFault(PROGRAM, f"the batch system of this site is {policy.batch_system}", "use vsub")
     host = os.uname().nodename
-    qsub = policy.pbs_qsub_on_fe if host_matches(policy.regex_fe, host) else policy.pbs_qsub_on_nodes
-    sbatch = pathlib.Path(qsub).with_name("sbatch")
+    sbatch = pathlib.Path(submit_command(policy, front_end=host_matches(policy.regex_fe, host)))
     call = front.read(argv)
     if call.names & front.ASKED:
         print(HELP if "help" in call.names else "", end="")

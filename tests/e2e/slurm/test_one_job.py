@@ -94,6 +94,32 @@ def test_cancel_of_a_job_at_work_runs_its_trap(site: SlurmSite) -> None:
 
 
 @pytest.mark.full
+def test_signal_for_the_batch_script_reaches_it_alone(site: SlurmSite) -> None:
+    script = (
+        "#!/bin/sh\ntrap 'echo trapped' USR1\n(trap 'echo child' USR1; sleep 3) &\necho begun\nwait; wait\nexit 8\n"
+    )
+    number = site.submit_vm(script)
+    output = f"/home/alice/slurm-{number}.out"
+    site.wait_for("the script to begin", lambda: "begun" in site.read(output), seen=lambda: site.facts(number))
+    assert site.on("fe", "scancel", "-b", "-s", "USR1", number, user="alice").returncode == 0
+    ended = site.ended(number)
+    assert (ended.out, ended.code) == ("begun\ntrapped\n", "8:0")
+
+
+@pytest.mark.full
+def test_members_of_an_array_have_guests_of_their_own(site: SlurmSite) -> None:
+    first = site.submit_vm(
+        "#!/bin/sh\necho $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID; exit 1$SLURM_ARRAY_TASK_ID\n", "--array=1-2"
+    )
+    outputs = [f"/home/alice/slurm-{first}_{member}.out" for member in (1, 2)]
+    site.wait_for("both members to end", lambda: all(state in OVER for state in site.jobs().values()))
+    numbers = [site.read(output).split() for output in outputs]
+    assert [member for member, _number in numbers] == ["1", "2"]
+    assert [site.facts(f"{first}_{member}")["ExitCode"] for member in (1, 2)] == ["11:0", "12:0"]
+    assert len({number for _member, number in numbers}) == 2
+
+
+@pytest.mark.full
 def test_cancel_while_guests_boot_leaves_nothing(site: SlurmSite) -> None:
     number = site.submit_vm("#!/bin/sh\necho ran\n")
     site.wait_for_state(number, "RUNNING")

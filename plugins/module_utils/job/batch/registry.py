@@ -158,6 +158,17 @@ def open_doctor(system: str) -> DoctorAdapter:
     raise _unknown(system)
 
 
+def submit_command(policy: Policy, *, front_end: bool) -> str:
+    """The path of the command that takes jobs: the site's qsub, or what another system has beside where that would be.
+
+    Args:
+        policy: the site's.
+        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+    """
+    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
+    return f"{qsub.rpartition('/')[0]}/sbatch" if policy.batch_system == "slurm" else qsub
+
+
 def open_slurm_front() -> types.ModuleType:
     """How a call of sbatch and its script are read: the one front besides `vsub`, and of one system."""
     return _slurm("front")

@@ -14,6 +14,7 @@ from ...wire.health_report import BAD, INSTALL, NONE, WARN, Finding, Report
 from ..admission.resolve import host_matches
 from ..batch.api import NOTE_PREFIX, BatchNode
 from ..batch.host_match import same_host
+from ..batch.registry import submit_command
 from ..config.comparison import differing
 from ..config.parameters import Policy
 from ..verdict.decide import OUT_OF_USE
@@ -23,7 +24,7 @@ NAMED = 5
 
 
 def look_at_qsub(policy: Policy, here: str) -> Finding:
-    """Check that the qsub is there that vsub calls on this host.
+    """Check that the qsub, or sbatch, is there that vsub calls on this host.
 
     Args:
         policy: the site's.
@@ -31,7 +32,7 @@ def look_at_qsub(policy: Policy, here: str) -> Finding:
     """
     front_end = host_matches(policy.regex_fe, here)
     name = "pbs_qsub_on_fe" if front_end else "pbs_qsub_on_nodes"
-    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
+    qsub = submit_command(policy, front_end=front_end)
     if os.access(qsub, os.X_OK):
         return Finding("programs")
     return Finding("programs", BAD, BAD, f"vsub finds no {qsub}: nobody can submit here", f"correct {name}")

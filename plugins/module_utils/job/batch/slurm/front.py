@@ -9,11 +9,11 @@ which options take a value in the next word (sbatch(1) of 22.05; an option that 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
 from ....errors import UserFault
-from ....frozen import frozen
 from ...request.request import Request, RequestErrors, parse
 from ...request.value_types import KeyFault, shown
 from . import comment
@@ -43,7 +43,7 @@ SCRIPT_NAMES = {"stdin": "sbatch", "wrap": "wrap"}
 """By which sbatch calls a job without a file."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Call:
     """A call of vsbatch.
 
@@ -114,7 +114,7 @@ def _of_word(word: str) -> tuple[set[str], bool]:
     return found, False
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Script:
     """A script as its user wrote it.
 

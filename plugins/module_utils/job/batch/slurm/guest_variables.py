@@ -9,7 +9,7 @@ the promise of an srun, and Hydra 4.0 where it cannot execute one (measured).
 
 from __future__ import annotations
 
-from ....frozen import frozen
+import dataclasses
 
 NODE_PATHS: tuple[bytes, ...] = (
     b"TMPDIR", b"SLURM_CONF", b"SLURM_SPOOLDIR", b"SLURM_SRUN_COMM_HOST", b"SLURM_SRUN_COMM_PORT",
@@ -23,7 +23,7 @@ HOSTS = b"a host file"
 """Stands for that file's path."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class LauncherVariable:
     """One variable for a launcher of MPI.
 

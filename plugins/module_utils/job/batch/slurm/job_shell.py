@@ -29,6 +29,11 @@ if t.TYPE_CHECKING:
 
 NODE_PATHS = guest_variables.NODE_PATHS
 CGROUP = pathlib.Path("/proc/self/cgroup")
+OF_JOB = re.compile(
+    r"^[0-9]+:[^:\n]*:/(?:slurm[^/\n]*/uid_[0-9]+|(?:[^/\n]+\.slice/)?[^/\n]*slurmstepd\.scope)/job_([0-9]+)/step_",
+    re.MULTILINE,
+)
+"""A cgroup of a job's step, of version 1 or 2, from the root on: below it users may have some of their own."""
 OURS = re.compile(rb"#![^\n]*/vtorque-shell\b[^\n]*\n?")
 """The interpreter line that `vsbatch` writes before the user's own."""
 PLAIN = b"#!/bin/sh\n"
@@ -63,7 +68,7 @@ def _number_here() -> str:
         text = CGROUP.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    found = set(re.findall(r"/(?:uid_[0-9]+|[^/\n]*slurmstepd\.scope)/job_([0-9]+)/step_", text))
+    found = set(OF_JOB.findall(text))
     return found.pop() if len(found) == 1 else ""
 
 

@@ -186,3 +186,12 @@ def test_the_qsub_that_vsub_calls_on_this_host(tmp_path: pathlib.Path, regex_fe:
     qsub.write_text("#!/bin/sh\n")
     qsub.chmod(0o755)
     assert site_checks.look_at_qsub(policy, "fe").state == "ok"
+
+
+def test_the_sbatch_that_is_called_on_a_site_with_slurm(tmp_path: pathlib.Path) -> None:
+    policy = dataclasses.replace(Policy(), batch_system="slurm", pbs_qsub_on_fe=str(tmp_path / "qsub"))
+    (tmp_path / "qsub").touch(0o755)
+    absent = site_checks.look_at_qsub(policy, "fe")
+    assert (absent.state, absent.words) == ("bad", f"vsub finds no {tmp_path}/sbatch: nobody can submit here")
+    (tmp_path / "sbatch").touch(0o755)
+    assert site_checks.look_at_qsub(policy, "fe").state == "ok"

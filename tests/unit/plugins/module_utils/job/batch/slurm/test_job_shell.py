@@ -43,7 +43,16 @@ def test_shell_in_the_cgroup_of_a_job_finds_roots_record(place: pathlib.Path, fo
 
 
 @pytest.mark.parametrize(
-    "text", ["", V1.format(number=5), "0::/\n", "0::/user.slice/job_4/x\n", V1.format(number=4) + V2.format(number=5)]
+    "text",
+    [
+        "",
+        V1.format(number=5),
+        "0::/\n",
+        "0::/user.slice/job_4/x\n",
+        "0::/user.slice/user-1001.slice/user@1001.service/slurm/uid_1001/job_4/step_batch\n",
+        "0::/user.slice/user-1001.slice/user@1001.service/slurmstepd.scope/job_4/step_batch\n",
+        V1.format(number=4) + V2.format(number=5),
+    ],
 )
 def test_variable_of_a_user_opens_no_record_of_another_job(place: pathlib.Path, text: str) -> None:
     (place / "cgroup").write_text(text)
