@@ -10,9 +10,8 @@ import os
 import time
 import typing as t
 
-from ...errors import NodeFault, SiteFault, VTorqueError
+from ...errors import VTorqueError
 from ...state import log_line
-from ...system import process_id
 from ...system.clock import Deadline
 from ...wire.messages import FS_TYPES, GuestSpec
 from ..pool import images
@@ -46,24 +45,15 @@ def wait_for_copies(
     wanted = [(fs_type, name) for fs_type, name in _needed(specs) if fs_type != POOL or _has_failed(name, settings)]
     if not wanted:
         return
-    from . import copy_queue  # 5 ms that only those pay who stand on copies
-    from .copies import sources_of  # as the queue: only those pay who stand on copies
-    from .locations import cache_of  # as the queue: only those pay who stand on copies
+    from . import standing_copies  # 5 ms that only those pay who stand on copies
 
     until = Deadline.after(max(deadline.left_s() - settings.ready_timeout_s, deadline.left_s() * LEAST_SHARE))
     for fs_type, name in wanted:
         image = images.find(name, settings.pool)
-        if fs_type != POOL:
-            sources_of(image)
-            if cache_of(settings, fs_type).find(image) is not None:
-                continue
-        if (wrong := copy_queue.refusal(settings, image)) is not None:
-            raise wrong
         if fs_type == POOL:
-            continue
-        what = copy_queue.Want(fs_type, image.name)
-        copy_queue.want(settings, what)
-        copy_queue.wait(settings, what, until, _ProgressLog(step).write)
+            standing_copies.refuse_failed(image, settings)
+        else:
+            standing_copies.wait(image, fs_type, settings, until, _ProgressLog(step).write)
 
 
 @contextlib.contextmanager
@@ -82,34 +72,10 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
     if fs_type == POOL:
         yield image
         return
-    from .locations import cache_of  # as the queue: only those pay who stand on copies
+    from . import standing_copies  # as above: only those pay who stand on copies
 
-    cache, copy = cache_of(settings, fs_type), None
-    try:
-        with cache.hold_copies():
-            copy = cache.find(image)
-            if copy is None:
-                raise SiteFault(
-                    f"the copy of image {image.name} on {settings.node_name}", "went while its guest was made",
-                    "the job is tried again",
-                )  # fmt: skip
-            cache.used(image)
-            yield copy
-    except NodeFault:
-        # the next job would meet the same bad part of the disk, whose test looks elsewhere and finds all well
-        if copy is not None and not _can_be_read(copy):
-            cache.remove(image.name, even_used=True)
-        raise
-
-
-def _can_be_read(copy: images.Image) -> bool:
-    from ..pool.disk_check import inspect  # as the queue: only those pay who stand on copies
-
-    try:
-        inspect(copy)
-    except VTorqueError as error:
-        return not isinstance(error, NodeFault)
-    return True
+    with standing_copies.held(image, fs_type, settings) as copy:
+        yield copy
 
 
 def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
@@ -124,12 +90,11 @@ def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
     for fs_type, name in _needed(specs):
         with contextlib.suppress(VTorqueError, OSError):  # it is no reason to end guests that are ready
             image = images.find(name, settings.pool)
-            if not _is_first_use(image, fs_type, settings):
+            if fs_type == POOL and (not image.record or verified.is_checked(image, settings)):
                 continue
-            from . import copy_queue  # as the queue: only those pay who stand on copies
+            from . import standing_copies  # as above: only those pay who stand on copies, or are the first
 
-            if copy_queue.refusal(settings, image) is None:
-                copy_queue.want(settings, copy_queue.Want(fs_type, image.name))
+            standing_copies.want_digest(image, fs_type, settings)
 
 
 def _needed(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:
@@ -140,15 +105,6 @@ def _needed(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:
 def _has_failed(name: str, settings: NodeSettings) -> bool:
     """Return whether there is a note about an image at all.  What it says is `image_wants`' to read."""
     return any((settings.images_dir / "failed" / f"{fs_type}:{name}").exists() for fs_type in FS_TYPES)
-
-
-def _is_first_use(image: images.Image, fs_type: str, settings: NodeSettings) -> bool:
-    if fs_type == POOL:
-        return bool(image.record) and not verified.is_checked(image, settings)
-    from .locations import cache_of  # as the queue: only those pay who stand on copies
-
-    copy = cache_of(settings, fs_type).copy(image.name)
-    return copy is not None and copy.boot_id != process_id.boot_id()
 
 
 class _ProgressLog:
