@@ -84,9 +84,13 @@ class ActionModule(JobAction):
             return self._present(place, plan, parts, before, args["prefix"])
 
     def _present(
-        self, place: JobPlace, plan: JobPlan, parts: dict[str, messages.NodePart], before: dict[str, t.Any],
+        self,
+        place: JobPlace,
+        plan: JobPlan,
+        parts: dict[str, messages.NodePart],
+        before: dict[str, t.Any],
         prefix: str | None,
-    ) -> Outcome:  # fmt: skip
+    ) -> Outcome:
         with contextlib.ExitStack() as stack:
             calls: list[NodeCall] = []
             for some in in_turn(list(parts), ansible_setting("DEFAULT_FORKS", MANY)):
@@ -126,9 +130,13 @@ class ActionModule(JobAction):
         return NodeCall(part.node, local_command(program), begun)
 
     def _ask(
-        self, place: JobPlace, what: str, calls: list[NodeCall], parts: dict[str, messages.NodePart],
+        self,
+        place: JobPlace,
+        what: str,
+        calls: list[NodeCall],
+        parts: dict[str, messages.NodePart],
         made: t.Sequence[str] = (),
-    ) -> dict[str, Answer]:  # fmt: skip
+    ) -> dict[str, Answer]:
         """One line to each, and its answer.
 
         Args:

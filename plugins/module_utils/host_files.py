@@ -80,9 +80,13 @@ class Placing:
         self._check, self._move, self._run = check, move, run
         self._gone = set(gone) if check else set()
         self._kinds: dict[str, t.Callable[[Entry], Change | None]] = {
-            "file": self._file, "directory": self._directory, "link": self._link, "block": self._block,
-            "absent": self._absent, "empty": self._empty,
-        }  # fmt: skip
+            "file": self._file,
+            "directory": self._directory,
+            "link": self._link,
+            "block": self._block,
+            "absent": self._absent,
+            "empty": self._empty,
+        }
 
     def all(self, entries: t.Iterable[Entry]) -> list[Change]:
         """Go through them in their order.
@@ -126,9 +130,14 @@ class Placing:
         return self._written(entry, path, former, content, _mode(entry))
 
     def _written(
-        self, entry: Entry, path: pathlib.Path, former: bytes | None, content: bytes, mode: int,
+        self,
+        entry: Entry,
+        path: pathlib.Path,
+        former: bytes | None,
+        content: bytes,
+        mode: int,
         owner: os.stat_result | None = None,
-    ) -> Change | None:  # fmt: skip
+    ) -> Change | None:
         uid, gid = (owner.st_uid, owner.st_gid) if owner else (os.geteuid(), os.getegid())
         found = path.stat() if former is not None else None
         had = (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) if found is not None else None

@@ -47,9 +47,13 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
         words = [sys.executable, "-I", str(file), *words]
     try:
         process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=environment, start_new_session=True,
-        )  # fmt: skip
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
     except OSError as error:
         return {"rc": MISSING, "stdout": "", "stderr": f"{words[0]}: {error.strerror}"}
     try:

@@ -16,10 +16,29 @@ OPTIONS = r"[A-Za-z0-9_]{1,32}(=[A-Za-z0-9_.:/+-]{1,100})?(,[A-Za-z0-9_]{1,32}(=
 OF_THE_SYSTEM = frozenset(
     f"/{name}"
     for name in (
-        "", "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr",
-        "var", "var/lib", "var/run", "usr/bin", "usr/lib", "usr/sbin",
+        "",
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib32",
+        "lib64",
+        "proc",
+        "root",
+        "run",
+        "sbin",
+        "sys",
+        "usr",
+        "var",
+        "var/lib",
+        "var/run",
+        "usr/bin",
+        "usr/lib",
+        "usr/sbin",
     )
-)  # fmt: skip
+)
 """Where nothing is ever mounted over."""
 BELOW_THE_SYSTEM = ("/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/proc/", "/run/", "/sbin/", "/sys/", "/usr/lib/")
 FORBIDDEN = frozenset({"suid", "dev", "remount", "bind", "rbind", "move"})

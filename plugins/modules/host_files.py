@@ -199,8 +199,11 @@ def main() -> None:
 
 def _diff(change: Change) -> dict[str, str]:
     return {
-        "before_header": change.path, "after_header": change.path, "before": change.before, "after": change.after,
-    }  # fmt: skip
+        "before_header": change.path,
+        "after_header": change.path,
+        "before": change.before,
+        "after": change.after,
+    }
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ def present(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
     disk, kernel, initrd = (pathlib.Path(params[key]) if params[key] else None for key in ("src", "kernel", "initrd"))
     wanted = revision.Wanted(
         disk=disk, kernel=kernel, initrd=initrd, format=params["format"] or "", **{key: params[key] for key in keys}
-    )  # fmt: skip
+    )
     images.believe_pool(pool, owner_uid=owner)
     revision.check_name(wanted.name, pool)
     before = revision.newest(wanted.name, pool, owner_uid=owner)
@@ -205,9 +205,12 @@ def absent(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
 
 def _told(image: images.Image | None, *, changed: bool, before: str, after: str) -> dict[str, t.Any]:
     return {
-        "changed": changed, "image": image.name if image else "", "path": str(image.path) if image else "",
-        "removed": [], "diff": {"before": before, "after": after},
-    }  # fmt: skip
+        "changed": changed,
+        "image": image.name if image else "",
+        "path": str(image.path) if image else "",
+        "removed": [],
+        "diff": {"before": before, "after": after},
+    }
 
 
 def _shown(record: t.Mapping[str, t.Any]) -> str:

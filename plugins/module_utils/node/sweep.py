@@ -123,9 +123,15 @@ class _Judged:
 
 
 def sweep(
-    settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, deadline: Deadline, *,
-    twice_s: float = TWICE_S, mass: int = MASS, any_number: bool = False,
-) -> Swept:  # fmt: skip
+    settings: NodeSettings,
+    is_alive: IsAlive,
+    has_files: HasFiles,
+    deadline: Deadline,
+    *,
+    twice_s: float = TWICE_S,
+    mass: int = MASS,
+    any_number: bool = False,
+) -> Swept:
     """Remove what belongs to no living start.
 
     Args:
@@ -237,9 +243,14 @@ _EARLIER = "it is of an earlier boot of this node"
 
 
 def _judge(
-    start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, suspects: Suspects, twice_s: float,
+    start: Start,
+    settings: NodeSettings,
+    is_alive: IsAlive,
+    has_files: HasFiles,
+    suspects: Suspects,
+    twice_s: float,
     deadline: Deadline,
-) -> _Judged:  # fmt: skip
+) -> _Judged:
     """How a start stands, and why."""
     if deadline.passed:
         return _Judged(start, Standing.LEFT, "no time was left to look at it")

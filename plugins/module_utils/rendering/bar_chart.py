@@ -104,9 +104,7 @@ def draw(rows: t.Sequence[Row], title: str, colours: t.Mapping[str, str]) -> str
     for number, kind in enumerate(kinds):
         line_number, place = divmod(number, a_line)
         x, y = LEFT + LEGEND_X * place, bottom + 16 + LEGEND_ROW * line_number
-        ET.SubElement(
-            svg, "rect", x=f"{x:.0f}", y=str(y), width="12", height="12", fill=colours.get(kind, OTHER)
-        )  # fmt: skip
+        ET.SubElement(svg, "rect", x=f"{x:.0f}", y=str(y), width="12", height="12", fill=colours.get(kind, OTHER))
         _text(svg, x + 17, y + 10, kind or "other")
     return ET.tostring(svg, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -22,7 +22,7 @@ COLLECTION_DIR = pathlib.Path(__file__).resolve().parents[3] / "templates"
 @leaves_nothing
 def render(
     name: str, /, *, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None, **values: t.Any
-) -> str:  # fmt: skip
+) -> str:
     """Render the template `name` (a path below `templates/`).
 
     Escaping is for the format the template writes, told by its name: `.xml.j2` escapes for XML, everywhere

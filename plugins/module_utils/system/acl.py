@@ -40,8 +40,12 @@ def _grant(fd: int, uid: int, rights: int, *, others: int = 0) -> None:
     """The form is the kernel's (linux/posix_acl_xattr.h): a version, then tag, permissions and id of each entry."""
     nobody, owner = 0xFFFFFFFF, stat.S_IMODE(os.fstat(fd).st_mode) >> 6
     entries = (
-        (0x01, owner, nobody), (0x02, rights, uid), (0x04, 0, nobody), (0x10, rights, nobody), (0x20, others, nobody)
-    )  # fmt: skip
+        (0x01, owner, nobody),
+        (0x02, rights, uid),
+        (0x04, 0, nobody),
+        (0x10, rights, nobody),
+        (0x20, others, nobody),
+    )
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
     # by this name, for the descriptor of a socket can only be had as a path (O_PATH)
     try:

@@ -58,14 +58,23 @@ def run(
 
 
 def _run(
-    command: t.Sequence[str | pathlib.Path], timeout_s: float, log: t.IO[bytes], environment: dict[str, str],
-    stdin: bytes, capture: bool,
-) -> tuple[int | None, bytes]:  # fmt: skip
+    command: t.Sequence[str | pathlib.Path],
+    timeout_s: float,
+    log: t.IO[bytes],
+    environment: dict[str, str],
+    stdin: bytes,
+    capture: bool,
+) -> tuple[int | None, bytes]:
     others = _children()
     process = subprocess.Popen(
-        command, env=environment, cwd="/", process_group=0,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE if capture else log, stderr=log,
-    )  # fmt: skip
+        command,
+        env=environment,
+        cwd="/",
+        process_group=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if capture else log,
+        stderr=log,
+    )
     return _await(process, others, timeout_s, stdin)
 
 
@@ -78,9 +87,15 @@ def begin(
         inherited: descriptors that it gets under their numbers.
     """
     return subprocess.Popen(
-        command, env=dict(environment), cwd="/", process_group=0, pass_fds=inherited,
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        command,
+        env=dict(environment),
+        cwd="/",
+        process_group=0,
+        pass_fds=inherited,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def finish(process: subprocess.Popen[bytes], *, timeout_s: float, stdin: bytes) -> int | None:

@@ -21,10 +21,31 @@ STATES = (NONE, OK, WARN, BAD)
 """From good to bad."""
 
 CHECKS = (
-    "policy", "configuration", "collection", "server", "records", "libvirt", "virtualisation", "bridge", "pool",
-    "cache", "disk", "programs", "sharing", "time", "alarm", "hooks", "rights", "names", "ssh", "bare", "sweep",
-    "left", "spool", "note",
-)  # fmt: skip
+    "policy",
+    "configuration",
+    "collection",
+    "server",
+    "records",
+    "libvirt",
+    "virtualisation",
+    "bridge",
+    "pool",
+    "cache",
+    "disk",
+    "programs",
+    "sharing",
+    "time",
+    "alarm",
+    "hooks",
+    "rights",
+    "names",
+    "ssh",
+    "bare",
+    "sweep",
+    "left",
+    "spool",
+    "note",
+)
 """In the order of the table."""
 
 VERSION = 2
@@ -134,18 +155,25 @@ def report_from_dict(node: str, data: t.Any) -> Report:
             raise ValueError("is of another version")
         found = [
             Finding(
-                str(one["check"]), str(one["state"]), _text(one["shown"], _CELL_LENGTH), _text(one["words"]),
+                str(one["check"]),
+                str(one["state"]),
+                _text(one["shown"], _CELL_LENGTH),
+                _text(one["words"]),
                 _text(one["remedy"]),
             )
             for one in data["findings"][: len(CHECKS)]
-        ]  # fmt: skip
+        ]
         if any(one.check not in CHECKS or one.state not in STATES for one in found):
             raise ValueError("names unknown checks")
         settings = {_text(name, 64): _text(data["settings"][name], 64) for name in sorted(data["settings"])[:SETTINGS]}
         return Report(
-            node, tuple(found), _moment(data["began"]), _moment(data["ended"]), settings=settings,
+            node,
+            tuple(found),
+            _moment(data["began"]),
+            _moment(data["ended"]),
+            settings=settings,
             collection=_text(data["collection"], 64),
-        )  # fmt: skip
+        )
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise VTorqueError(f"{node} gave no report", str(error)[:100], "is the same version installed there?") from None
 

@@ -20,10 +20,18 @@ makes one connection for each node.  The first choice of later ones (mlkem768x25
 """
 
 BASE = (
-    "BatchMode=yes", "StrictHostKeyChecking=yes", "UpdateHostKeys=no", "ForwardAgent=no", "ForwardX11=no",
-    "ClearAllForwardings=yes", "PermitLocalCommand=no", "ControlMaster=no", "ControlPath=none", "LogLevel=ERROR",
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "UpdateHostKeys=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "ControlMaster=no",
+    "ControlPath=none",
+    "LogLevel=ERROR",
     f"KexAlgorithms={KEX_ALGORITHMS}",
-)  # fmt: skip
+)
 """No question, a host key that is known, nothing forwarded.  No connection is shared, because a master would outlive
 the hook that began it.  Standard error holds ssh's errors alone, because programs read it and administrators see it."""
 
@@ -31,9 +39,13 @@ NODE = (*BASE, "ServerAliveInterval=5", "ServerAliveCountMax=3")
 """Root to root of another host: a hook has seconds, so a host that is silent for 15 s is given up."""
 
 _GUEST = (
-    *BASE, "GlobalKnownHostsFile=/dev/null", "CheckHostIP=no", "VerifyHostKeyDNS=no", "HostKeyAlgorithms=ssh-ed25519",
+    *BASE,
+    "GlobalKnownHostsFile=/dev/null",
+    "CheckHostIP=no",
+    "VerifyHostKeyDNS=no",
+    "HostKeyAlgorithms=ssh-ed25519",
     "IdentityAgent=none",
-)  # fmt: skip
+)
 """To a guest: only the key that was made for it counts, and it is in a file of its own (`UserKnownHostsFile`)."""
 
 GUEST_PROBE = (*_GUEST, "PreferredAuthentications=none", "IdentityFile=none")
@@ -41,11 +53,24 @@ GUEST_PROBE = (*_GUEST, "PreferredAuthentications=none", "IdentityFile=none")
 any sensible ServerAliveInterval."""
 
 GUEST_LOGIN = (
-    *_GUEST, "IdentitiesOnly=yes", "PreferredAuthentications=publickey", "PubkeyAuthentication=yes",
-    "PasswordAuthentication=no", "KbdInteractiveAuthentication=no", "HostbasedAuthentication=no",
-    "GSSAPIAuthentication=no", "ProxyCommand=none", "CanonicalizeHostname=no", "Compression=no", "EscapeChar=none",
-    "ConnectTimeout=30", "ConnectionAttempts=1", "TCPKeepAlive=yes", "ServerAliveInterval=15", "ServerAliveCountMax=4",
-)  # fmt: skip
+    *_GUEST,
+    "IdentitiesOnly=yes",
+    "PreferredAuthentications=publickey",
+    "PubkeyAuthentication=yes",
+    "PasswordAuthentication=no",
+    "KbdInteractiveAuthentication=no",
+    "HostbasedAuthentication=no",
+    "GSSAPIAuthentication=no",
+    "ProxyCommand=none",
+    "CanonicalizeHostname=no",
+    "Compression=no",
+    "EscapeChar=none",
+    "ConnectTimeout=30",
+    "ConnectionAttempts=1",
+    "TCPKeepAlive=yes",
+    "ServerAliveInterval=15",
+    "ServerAliveCountMax=4",
+)
 """The job's shell, which lasts as long as the job: a guest that swaps or is stopped for 60 s keeps its job."""
 
 X11 = ("ForwardX11=yes", "ForwardX11Trusted=yes", "LogLevel=FATAL")

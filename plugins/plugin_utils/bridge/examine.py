@@ -97,9 +97,12 @@ def pool_default(policy: Policy) -> str | None:
 
 
 def examine_front_end(
-    load: t.Callable[[], Policy], here: str, batch: BatchSystem, known: t.Mapping[str, BatchNode],
+    load: t.Callable[[], Policy],
+    here: str,
+    batch: BatchSystem,
+    known: t.Mapping[str, BatchNode],
     records_dir: pathlib.Path = layout.STATE_DIR / "records",
-) -> Report:  # fmt: skip
+) -> Report:
     """Examine this front end.
 
     Args:
@@ -128,7 +131,7 @@ def examine_front_end(
 
 def judge_together(
     reports: t.Sequence[Report], policy: Policy, here: str, known: t.Mapping[str, BatchNode]
-) -> tuple[Report, ...]:  # fmt: skip
+) -> tuple[Report, ...]:
     """What the reports of nodes say beside each other, beside this host, and beside the batch server.
 
     Args:
@@ -162,9 +165,14 @@ def _policy(load: t.Callable[[], Policy], node: str) -> tuple[Policy, Finding]:
 
 
 def ask_nodes(
-    nodes: t.Sequence[str], *, ssh_timeout_s: float, timeout_s: float = EXAMINATION_S, ssh: str = job_doctor.SSH,
-    prefix: str = "/opt/vtorque", advance: t.Callable[[Report], None] | None = None,
-) -> tuple[Report, ...]:  # fmt: skip
+    nodes: t.Sequence[str],
+    *,
+    ssh_timeout_s: float,
+    timeout_s: float = EXAMINATION_S,
+    ssh: str = job_doctor.SSH,
+    prefix: str = "/opt/vtorque",
+    advance: t.Callable[[Report], None] | None = None,
+) -> tuple[Report, ...]:
     """Let nodes examine themselves, many at once.
 
     Args:
@@ -230,10 +238,14 @@ def call(command: t.Sequence[str], question: bytes, timeout_s: float) -> subproc
     with (
         selectors.DefaultSelector() as selector,
         subprocess.Popen(
-            command, bufsize=0, env=TOOL_ENVIRONMENT,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command,
+            bufsize=0,
+            env=TOOL_ENVIRONMENT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as process,
-    ):  # fmt: skip
+    ):
         try:
             stdin, stdout, stderr = (
                 t.cast("t.IO[bytes]", one) for one in (process.stdin, process.stdout, process.stderr)

@@ -50,8 +50,19 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
     over = job_processes.ticks_of(hook_call.hook_began())
     seconds = min(LEFT_PROCESSES_END_S, until - time.monotonic())
     node = call.mother_superior or os.uname().nodename
-    _end(call.job_id, call.user, start.record_directory, lambda: policy, node, log, session=call.session, shell=shell,
-         over_ticks=over, deadline=Deadline.after(seconds), hook_until=Deadline(until))  # fmt: skip
+    _end(
+        call.job_id,
+        call.user,
+        start.record_directory,
+        lambda: policy,
+        node,
+        log,
+        session=call.session,
+        shell=shell,
+        over_ticks=over,
+        deadline=Deadline.after(seconds),
+        hook_until=Deadline(until),
+    )
 
 
 def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
@@ -65,14 +76,34 @@ def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node
     user, job_id, start = argv
     directory = layout.STATE_DIR / "records" / layout.job_key(job_id, int(start))
     with os.fdopen(os.dup(2), "wb", buffering=0) as log:
-        _end(job_id, user, directory, load, node, log, session=0, shell=None, over_ticks=0,
-             deadline=Deadline.after(LEFT_PROCESSES_END_S))  # fmt: skip
+        _end(
+            job_id,
+            user,
+            directory,
+            load,
+            node,
+            log,
+            session=0,
+            shell=None,
+            over_ticks=0,
+            deadline=Deadline.after(LEFT_PROCESSES_END_S),
+        )
 
 
 def _end(
-    job_id: str, user: str, directory: pathlib.Path, load: t.Callable[[], Policy], node: str, log: t.IO[bytes], *,
-    session: int, shell: ProcessId | None, over_ticks: int, deadline: Deadline, hook_until: Deadline = NEVER,
-) -> None:  # fmt: skip
+    job_id: str,
+    user: str,
+    directory: pathlib.Path,
+    load: t.Callable[[], Policy],
+    node: str,
+    log: t.IO[bytes],
+    *,
+    session: int,
+    shell: ProcessId | None,
+    over_ticks: int,
+    deadline: Deadline,
+    hook_until: Deadline = NEVER,
+) -> None:
     try:
         policy = load()
     except VTorqueError:

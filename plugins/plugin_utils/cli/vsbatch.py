@@ -107,9 +107,11 @@ def _submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy: Policy) -
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in caller.items()}
     wire = request.with_log(log_wishes(variables)).encode().partition(":")[2]
     option = front.comment_of(base64.urlsafe_b64decode(wire + "=" * (-len(wire) % 4)))
-    feature = () if policy.vm_node_property is None or "constraint" in (call.names | script.names) else (
-        f"--constraint={policy.vm_node_property}",
-    )  # fmt: skip
+    feature = (
+        ()
+        if policy.vm_node_property is None or "constraint" in (call.names | script.names)
+        else (f"--constraint={policy.vm_node_property}",)
+    )
     text = front.with_interpreter(script, f"{policy.prefix_nodes}/bin/vtorque-shell")
     return _hand_over(sbatch, (*sizes, *feature, *call.options, option), script.name, text, call.operands[1:], caller)
 
@@ -135,9 +137,13 @@ def _script(call: t.Any, front: t.Any) -> tuple[bytes, str]:
 
 
 def _hand_over(
-    sbatch: pathlib.Path, options: t.Sequence[str], name: str, text: bytes, arguments: t.Sequence[str],
+    sbatch: pathlib.Path,
+    options: t.Sequence[str],
+    name: str,
+    text: bytes,
+    arguments: t.Sequence[str],
     caller: dict[bytes, bytes],
-) -> int:  # fmt: skip
+) -> int:
     """Run sbatch over a copy of the same base name, after which it names the job."""
 
     def end(number: int, _frame: object) -> t.NoReturn:

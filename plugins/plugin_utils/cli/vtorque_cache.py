@@ -92,8 +92,16 @@ def _list(call: argparse.Namespace, settings: NodeSettings) -> int:
             {"images": rows, "held_bytes": sum(row["bytes"] for row in rows), "limit_bytes": limit_bytes(settings)},
         )
         return 0
-    table_rows = [{**row, "bytes": format_bytes(row["bytes"]), "used": _when(row["used"]),
-              "verified": _when(row["verified"]), "guests": " ".join(row["guests"])} for row in rows]  # fmt: skip
+    table_rows = [
+        {
+            **row,
+            "bytes": format_bytes(row["bytes"]),
+            "used": _when(row["used"]),
+            "verified": _when(row["verified"]),
+            "guests": " ".join(row["guests"]),
+        }
+        for row in rows
+    ]
     table(table_rows)
     held = format_bytes(sum(row["bytes"] for row in rows))
     print(f"{held} of {format_bytes(limit_bytes(settings))} (cache_max) under {settings.images_dir}")
@@ -109,10 +117,16 @@ def listing(settings: NodeSettings) -> list[dict[str, t.Any]]:
     cache, now = cache_of(settings), copy_queue.progress(settings)
     guests = cache.in_use()
     rows = [
-        {"image": one.image, "state": one.trouble or "verified", "bytes": one.held_bytes, "used": one.used_at,
-         "verified": one.verified_at, "guests": guests.get(one.image, ())}
+        {
+            "image": one.image,
+            "state": one.trouble or "verified",
+            "bytes": one.held_bytes,
+            "used": one.used_at,
+            "verified": one.verified_at,
+            "guests": guests.get(one.image, ()),
+        }
         for one in cache.copies()
-    ]  # fmt: skip
+    ]
     nothing: dict[str, t.Any] = {"bytes": 0, "used": 0.0, "verified": 0.0, "guests": ()}
     for what in copy_queue.wanted(settings):
         state = str(now).partition(": ")[2] if now is not None and now.want == what else "is waited for"
@@ -162,9 +176,11 @@ def _when(at: float) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=PROGRAM,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="The copies of the pool's images on this node.",
-    )  # fmt: skip
+    )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="fill | list | get | verify | remove")
     verbs.add_parser("fill", help="fetch and verify what is wanted; what the unit does").set_defaults(do=_fill)
     listing_of = verbs.add_parser("list", help="what is here, what is on its way, what failed")

@@ -76,11 +76,13 @@ def answer(stream: t.BinaryIO, environment: t.Mapping[str, str]) -> int:
 
 
 def receive(
-    stream: t.BinaryIO, environment: t.Mapping[str, str], *,
+    stream: t.BinaryIO,
+    environment: t.Mapping[str, str],
+    *,
     load: t.Callable[[], parameters.Policy] = policy_file.load,
     state_dir: pathlib.Path = layout.STATE_DIR,
     run_dir: pathlib.Path = layout.RUN_DIR,
-) -> int:  # fmt: skip
+) -> int:
     """Take a record.
 
     Args:
@@ -154,11 +156,14 @@ def proved_user(announcement: transfer_format.Announcement, connection: str, pol
 
 
 def send(
-    job_id: str, start: int, whole: t.BinaryIO, *,
+    job_id: str,
+    start: int,
+    whole: t.BinaryIO,
+    *,
     load: t.Callable[[], parameters.Policy] = policy_file.load,
     state_dir: pathlib.Path = layout.STATE_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
-) -> int:  # fmt: skip
+) -> int:
     """Announce a record, hand it over when it is whole, and say on standard error, the job's log, what came of it.
 
     What is given up goes to the system log too.

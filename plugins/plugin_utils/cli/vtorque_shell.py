@@ -85,9 +85,10 @@ def _run(arguments: list[str]) -> session.End:
     job_id = system.job_id_of(job)
     if not job_id:
         raise VTorqueError(
-            "nothing was run", "this program is the shell of batch jobs, started by the batch system and not by hand",
+            "nothing was run",
+            "this program is the shell of batch jobs, started by the batch system and not by hand",
             "submit a job with vsub",
-        )  # fmt: skip
+        )
     directory, record = start_record.find(system.own_job(job), job_id)
     if isinstance(record, RefusalRecord):
         raise Refused(record)
@@ -112,9 +113,13 @@ def _run(arguments: list[str]) -> session.End:
 
 
 def _in_osv(
-    system: ShellAdapter, arguments: list[str], record: ReadyRecord, directory: t.Any, job: dict[bytes, bytes],
+    system: ShellAdapter,
+    arguments: list[str],
+    record: ReadyRecord,
+    directory: t.Any,
+    job: dict[bytes, bytes],
     variables: dict[bytes, bytes],
-) -> session.End:  # fmt: skip
+) -> session.End:
     from ...module_utils.job.shell import osv_session  # 3 ms (6 % of what the shell loads) that other jobs do not pay
 
     if os.isatty(0):
@@ -128,9 +133,7 @@ def _in_osv(
         return osv_session.Run(record, directory, watch).run(argv, given)
 
 
-def _batch(
-    script: JobScript, record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch
-) -> session.End:  # fmt: skip
+def _batch(script: JobScript, record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch) -> session.End:
     joined = os.path.sameopenfile(1, 2)  # of one file: it is open twice
     start = dataclasses.replace(start, script=script.path, line=script.line, joined=joined)
     if not script.by_login_shell:

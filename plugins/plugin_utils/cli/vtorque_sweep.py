@@ -91,10 +91,12 @@ def run(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=PROGRAM,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Take from this node what belongs to no living start of a job, and take back the note with which "
         "vTorque set\nthis node offline, when the cause that it names tests good.",
-    )  # fmt: skip
+    )
     parser.add_argument("--boot", action="store_true", help="only what is of an earlier boot; nobody is asked")
     parser.add_argument("--all", action="store_true", help=f"also more than {sweep.MASS} starts at once")
     add_json(parser)

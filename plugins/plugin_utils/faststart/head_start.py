@@ -70,9 +70,7 @@ class HeadStart:
         """
         if self._node is not None and self._player.ready_to_begin():
             self._planner = _Planner.begin(self._node)
-            self._player.begin(
-                {node_socket.VARIABLE: self._node.word}, (self._node.socket, self._node.complaint)
-            )  # fmt: skip
+            self._player.begin({node_socket.VARIABLE: self._node.word}, (self._node.socket, self._node.complaint))
         return self._node
 
     def decide(self, *, wanted: bool) -> None:
@@ -182,7 +180,7 @@ class _Planner:
 
 def _plan_and_ask(
     node: EarlyNode, plan_start: t.Callable[[BatchJob, Policy, pathlib.Path | None], JobPlan], order: _Order
-) -> None:  # fmt: skip
+) -> None:
     plan = plan_start(order.job, order.policy, order.nodefile)
     part = plan.parts[plan.mother_superior]
     asked = dataclasses.replace(part, timeout_s=round(order.until - time.monotonic() - EARLY_ANSWER_MARGIN_S, 3))

@@ -61,9 +61,14 @@ def begin(command: Sequence[str], environment: Mapping[str, str]) -> EarlyProgra
     with theirs:
         try:
             pid = os.posix_spawn(
-                command[0], tuple(command), environment,
-                file_actions=streams, setpgroup=0, setsigmask=(), setsigdef=SIGNALS,
-            )  # fmt: skip
+                command[0],
+                tuple(command),
+                environment,
+                file_actions=streams,
+                setpgroup=0,
+                setsigmask=(),
+                setsigdef=SIGNALS,
+            )
         except OSError:
             ours.close()
             os.close(complaint)

@@ -55,6 +55,11 @@ def sweep_if_needed(run_dir: pathlib.Path, state_dir: pathlib.Path) -> None:
         if something_unheld(run_dir, state_dir):
             # a session of its own: the MOM ends a hook with everything of its session
             subprocess.Popen(
-                supervised.program(PROGRAM), env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                supervised.program(PROGRAM),
+                env=ROOT_ENVIRONMENT,
+                cwd="/",
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )

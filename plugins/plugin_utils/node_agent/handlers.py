@@ -149,7 +149,7 @@ def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answe
 
 def _bare_host(
     part: NodePart, settings: NodeSettings, deadline: Deadline, environment: t.Mapping[str, str]
-) -> BareHost:  # fmt: skip
+) -> BareHost:
     """What a node says of itself that stays bare for this start; it needs no libvirt.
 
     Raises:

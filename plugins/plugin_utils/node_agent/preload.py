@@ -11,8 +11,12 @@ import importlib
 from ...module_utils.node.lifecycle import present_absent
 
 NEEDED = (
-    f"{present_absent.__package__}.build", f"{present_absent.__package__}.preflight", "libvirt", "jinja2", "pycdlib",
-)  # fmt: skip
+    f"{present_absent.__package__}.build",
+    f"{present_absent.__package__}.preflight",
+    "libvirt",
+    "jinja2",
+    "pycdlib",
+)
 """What `present` imports before guests boot; nothing of it starts a thread, which a fork would not survive."""
 
 

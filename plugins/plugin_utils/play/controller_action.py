@@ -59,8 +59,13 @@ class ControllerAction(ActionBase, metaclass=abc.ABCMeta):
         task = self._task.copy()
         task.args = arguments
         module = self._shared_loader_obj.action_loader.get(
-            "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context,
-            loader=self._loader, templar=self._templar, shared_loader_obj=self._shared_loader_obj,
-        )  # fmt: skip
+            "ansible.legacy.copy",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
         done: dict[str, t.Any] = module.run(task_vars=task_vars)
         return done

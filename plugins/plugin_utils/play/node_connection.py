@@ -109,9 +109,13 @@ class NodeCall:
         with theirs:
             try:
                 self._process = subprocess.Popen(
-                    self._command, cwd="/", stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._complaint,
+                    self._command,
+                    cwd="/",
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=self._complaint,
                     env=ROOT_ENVIRONMENT,
-                )  # fmt: skip
+                )
             except OSError as error:
                 self.__exit__()
                 raise VTorqueError(f"vtorque-node on {self.node} was not run", str(error)) from error

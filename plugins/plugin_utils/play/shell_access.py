@@ -87,9 +87,12 @@ def write_access(place: JobPlace, plan: JobPlan, guests: list[tuple[str, GuestFa
 
 @leaves_nothing
 def ready_record(
-    place: JobPlace, plan: JobPlan, guests: list[tuple[str, GuestFacts]], bare: t.Iterable[str],
+    place: JobPlace,
+    plan: JobPlan,
+    guests: list[tuple[str, GuestFacts]],
+    bare: t.Iterable[str],
     shell: process_id.ProcessId,
-) -> records.ReadyRecord:  # fmt: skip
+) -> records.ReadyRecord:
     """The record that lets the job's shell run the job.
 
     Args:

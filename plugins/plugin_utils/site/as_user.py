@@ -58,5 +58,8 @@ def environment(who: pwd.struct_passwd) -> dict[str, str]:
     """
     return {
         **LOGIN_ENVIRONMENT,
-        "HOME": who.pw_dir, "USER": who.pw_name, "LOGNAME": who.pw_name, "SHELL": who.pw_shell or "/bin/sh",
-    }  # fmt: skip
+        "HOME": who.pw_dir,
+        "USER": who.pw_name,
+        "LOGNAME": who.pw_name,
+        "SHELL": who.pw_shell or "/bin/sh",
+    }

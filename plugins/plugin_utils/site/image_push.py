@@ -46,9 +46,15 @@ class Brought:
 
 
 def push(
-    image: str, nodes: t.Sequence[str], *, fs_type: str, ssh_timeout_s: float, prefix: str = "/opt/vtorque",
-    ssh: str = SSH, report: Told = lambda _node, _words: None,
-) -> tuple[Brought, ...]:  # fmt: skip
+    image: str,
+    nodes: t.Sequence[str],
+    *,
+    fs_type: str,
+    ssh_timeout_s: float,
+    prefix: str = "/opt/vtorque",
+    ssh: str = SSH,
+    report: Told = lambda _node, _words: None,
+) -> tuple[Brought, ...]:
     """Have nodes copy an image, many at once, and wait until all have it or cannot.
 
     Args:
@@ -79,7 +85,7 @@ def push(
 
 def _bring(
     node: str, image: str, fs_type: str, command: t.Sequence[str], ssh_timeout_s: float, report: Told
-) -> Brought:  # fmt: skip
+) -> Brought:
     again = False
     while True:
         order = ImageOrder(VERSION, "image", image, fs_type, again, LOOK_S)

@@ -108,14 +108,30 @@ def submit(trial: Trial, vsub: str, request: str, who: pwd.struct_passwd, more: 
         more: further arguments of qsub.
     """
     argv = [
-        vsub, "-N", selftest.NAME, "-o", str(trial.directory / "out"), "-e", str(trial.directory / "err"),
-        "-l", f"nodes={trial.where}", *more, "-vm", request, str(trial.directory / "job.sh"),
-    ]  # fmt: skip
+        vsub,
+        "-N",
+        selftest.NAME,
+        "-o",
+        str(trial.directory / "out"),
+        "-e",
+        str(trial.directory / "err"),
+        "-l",
+        f"nodes={trial.where}",
+        *more,
+        "-vm",
+        request,
+        str(trial.directory / "job.sh"),
+    ]
     try:
         done = subprocess.run(
-            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=VSUB_S, check=False, cwd=who.pw_dir,
+            argv,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=VSUB_S,
+            check=False,
+            cwd=who.pw_dir,
             env=as_user.environment(who),
-        )  # fmt: skip
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         trial.failure = Finding("submitted", BAD, BAD, f"vsub: {error}", "is vTorque installed on this host?")
         return

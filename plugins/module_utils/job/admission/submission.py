@@ -96,9 +96,13 @@ def asks_for_vm(arguments: Arguments, script: Script) -> bool:
 
 
 def prepare(
-    arguments: Arguments, script: Script, policy: Policy, site: Site, home: str,
+    arguments: Arguments,
+    script: Script,
+    policy: Policy,
+    site: Site,
+    home: str,
     log: t.Mapping[str, bool] = types.MappingProxyType({}),
-) -> Submission:  # fmt: skip
+) -> Submission:
     """Decide what qsub gets.
 
     Args:

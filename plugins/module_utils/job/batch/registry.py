@@ -25,8 +25,12 @@ if t.TYPE_CHECKING:
     from .slurm import adapter, doctor_checks, hook_calls, job_shell, node_traces
 
     OF_SLURM: tuple[type[BatchSystem], HookAdapter, ShellAdapter, NodeAdapter, DoctorAdapter] = (
-        adapter.Slurm, hook_calls, job_shell, node_traces, doctor_checks,
-    )  # fmt: skip
+        adapter.Slurm,
+        hook_calls,
+        job_shell,
+        node_traces,
+        doctor_checks,
+    )
     """That a type checker compares them with the contract: `_slurm` opens them by name."""
 
 SYSTEMS = ("torque", "slurm")

@@ -14,11 +14,28 @@ from .parameters import PARAMETERS, Policy
 LENGTH = 12
 EACH_ITS_OWN = frozenset({"node_number"})
 """No two nodes have it alike."""
-MACHINES = frozenset({
-    "allow_emulation", "arch_default", "arp_bin", "bridge", "cache_max", "cache_rate", "dhcp_leases_file",
-    "host_os_core_count", "host_os_ram_mb", "hypervisor_default", "libvirt_uri", "max_vms_per_node", "pbs_qsub_on_fe",
-    "pbs_qsub_on_nodes", "ramdisk_dir", "template_dir", "torque_home", "vm_img_dir",
-})  # fmt: skip
+MACHINES = frozenset(
+    {
+        "allow_emulation",
+        "arch_default",
+        "arp_bin",
+        "bridge",
+        "cache_max",
+        "cache_rate",
+        "dhcp_leases_file",
+        "host_os_core_count",
+        "host_os_ram_mb",
+        "hypervisor_default",
+        "libvirt_uri",
+        "max_vms_per_node",
+        "pbs_qsub_on_fe",
+        "pbs_qsub_on_nodes",
+        "ramdisk_dir",
+        "template_dir",
+        "torque_home",
+        "vm_img_dir",
+    }
+)
 """What a site may have reason to set otherwise for a group of machines."""
 
 

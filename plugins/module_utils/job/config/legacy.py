@@ -25,20 +25,75 @@ CONSTANTS = {"FILESYSTEM_TYPE_SFS": "sharedfs", "FILESYSTEM_TYPE_RD": "ramdisk"}
 """What the original's const.sh said before its configuration was read."""
 
 SAME: tuple[str, ...] = (
-    "DISABLED_HOSTS_LIST", "REGEX_FE", "TORQUE_HOME", "PBS_QSUB_ON_FE", "PBS_QSUB_ON_NODES", "VM_IMG_DIR", "WS_DIR",
-    "RAMDISK_DIR", "VM_NFS_HOME", "VM_NFS_WS", "VM_NFS_OPT", "ARP_BIN", "MAC_PREFIX", "HOST_OS_CORE_COUNT",
-    "HOST_OS_RAM_MB", "PBS_EXCLUSIVE_NODE_ALLOC", "KILL_USER_PROCESSES_AFTER_JOB", "SSH_TIMEOUT", "TIMEOUT",
-    "PROLOGUE_TIMEOUT", "NFS_TIMEOUT", "CUSTOM_IP_MAPPING", "IP_TO_MAC_SCRIPT", "DOMAIN", "NAME_SERVER",
-    "SEARCH_DOMAIN", "NTP_SERVER_1", "NTP_SERVER_2", "SW_PACKAGES_DEBIAN", "SW_PACKAGES_REDHAT",
-    "FILESYSTEM_TYPE_DEFAULT", "IMG_DEFAULT", "DISTRO_DEFAULT", "ARCH_DEFAULT", "VCPUS_DEFAULT",
-    "VCPU_PINNING_DEFAULT", "RAM_DEFAULT", "VMS_PER_NODE_DEFAULT", "DISK_DEFAULT", "HYPERVISOR_DEFAULT",
-    "VRDMA_ENABLED_DEFAULT", "IOCM_ENABLED_DEFAULT", "UNCLOT_ENABLED_DEFAULT", "UNCLOT_SHMEM_DEFAULT",
-    "IOCM_MIN_CORES_DEFAULT", "IOCM_MAX_CORES_DEFAULT", "ENABLE_DEV_MODE", "PARALLEL", "ALLOW_USER_IMAGES",
-    "ABORT_ON_ERROR", "DEBUG_DEFAULT", "TRACE_DEFAULT", "SHOW_LOG_DEFAULT", "PRINT_TO_STDOUT", "LOG_ROTATE",
-    "LOG_FILE", "IOCM_ENABLED", "IOCM_MIN_CORES", "IOCM_MAX_CORES", "IOCM_NODES", "VRDMA_ENABLED", "VRDMA_NODES",
-    "UNCLOT_ENABLED", "SNAP_MONITORING_ENABLED", "SNAP_BIN_DIR", "SNAP_TAG_FORMAT", "DISABLE_MIKELANGELO_HPC_STACK",
+    "DISABLED_HOSTS_LIST",
+    "REGEX_FE",
+    "TORQUE_HOME",
+    "PBS_QSUB_ON_FE",
+    "PBS_QSUB_ON_NODES",
+    "VM_IMG_DIR",
+    "WS_DIR",
+    "RAMDISK_DIR",
+    "VM_NFS_HOME",
+    "VM_NFS_WS",
+    "VM_NFS_OPT",
+    "ARP_BIN",
+    "MAC_PREFIX",
+    "HOST_OS_CORE_COUNT",
+    "HOST_OS_RAM_MB",
+    "PBS_EXCLUSIVE_NODE_ALLOC",
+    "KILL_USER_PROCESSES_AFTER_JOB",
+    "SSH_TIMEOUT",
+    "TIMEOUT",
+    "PROLOGUE_TIMEOUT",
+    "NFS_TIMEOUT",
+    "CUSTOM_IP_MAPPING",
+    "IP_TO_MAC_SCRIPT",
+    "DOMAIN",
+    "NAME_SERVER",
+    "SEARCH_DOMAIN",
+    "NTP_SERVER_1",
+    "NTP_SERVER_2",
+    "SW_PACKAGES_DEBIAN",
+    "SW_PACKAGES_REDHAT",
+    "FILESYSTEM_TYPE_DEFAULT",
+    "IMG_DEFAULT",
+    "DISTRO_DEFAULT",
+    "ARCH_DEFAULT",
+    "VCPUS_DEFAULT",
+    "VCPU_PINNING_DEFAULT",
+    "RAM_DEFAULT",
+    "VMS_PER_NODE_DEFAULT",
+    "DISK_DEFAULT",
+    "HYPERVISOR_DEFAULT",
+    "VRDMA_ENABLED_DEFAULT",
+    "IOCM_ENABLED_DEFAULT",
+    "UNCLOT_ENABLED_DEFAULT",
+    "UNCLOT_SHMEM_DEFAULT",
+    "IOCM_MIN_CORES_DEFAULT",
+    "IOCM_MAX_CORES_DEFAULT",
+    "ENABLE_DEV_MODE",
+    "PARALLEL",
+    "ALLOW_USER_IMAGES",
+    "ABORT_ON_ERROR",
+    "DEBUG_DEFAULT",
+    "TRACE_DEFAULT",
+    "SHOW_LOG_DEFAULT",
+    "PRINT_TO_STDOUT",
+    "LOG_ROTATE",
+    "LOG_FILE",
+    "IOCM_ENABLED",
+    "IOCM_MIN_CORES",
+    "IOCM_MAX_CORES",
+    "IOCM_NODES",
+    "VRDMA_ENABLED",
+    "VRDMA_NODES",
+    "UNCLOT_ENABLED",
+    "SNAP_MONITORING_ENABLED",
+    "SNAP_BIN_DIR",
+    "SNAP_TAG_FORMAT",
+    "DISABLE_MIKELANGELO_HPC_STACK",
     "MAX_VMS_PER_NODE",
-)  # fmt: skip
+)
 """Names that became parameters in small letters; further ones stand in `Parameter.old`."""
 
 NEW_NAMES: dict[str, str] = {
@@ -65,17 +120,40 @@ GONE: dict[str, str] = {
     "VIRSH_OPTS": "virsh is not called",
     **dict.fromkeys(CONSTANTS, "a constant, which is known"),
     **dict.fromkeys(
-        ("CLOUD_INIT_LOG", "SYS_LOG_FILE_RH", "SYS_LOG_FILE_DEBIAN", "PINNING_FILE", "RUID_CACHE_FILE",
-         "ABSOLUTE_PATH_CONFIG", "LIB_LOG4BSH", "SHARED_FS_JOB_DIR", "RAMDISK", "PBS_QSUB", "VRDMA_CONFIGFILE"), _OWN,
+        (
+            "CLOUD_INIT_LOG",
+            "SYS_LOG_FILE_RH",
+            "SYS_LOG_FILE_DEBIAN",
+            "PINNING_FILE",
+            "RUID_CACHE_FILE",
+            "ABSOLUTE_PATH_CONFIG",
+            "LIB_LOG4BSH",
+            "SHARED_FS_JOB_DIR",
+            "RAMDISK",
+            "PBS_QSUB",
+            "VRDMA_CONFIGFILE",
+        ),
+        _OWN,
     ),
     "DEBUG": "a user's own word, for one job: DEBUG=true vsub ...; debug_default is the site's",
     "TRACE": "a user's own word, for one job: TRACE=true vsub ...; trace_default is the site's",
     **dict.fromkeys(("LOG_LEVEL", "MAX_LOG_SIZE", "USE_COLORS", "DATE_FORMAT", "LOG4BSH_CONFIG_FILE"), _LOG),
     **dict.fromkeys(
-        ("IOCM_INTERFACE_NAME", "VRDMA_BRDIGE_ADDRESS", "VRDMA_BRIDGE", "IB_TARGET_PORT", "VRDMA_IB_PORT_MODE",
-         "VRDMA_ROCE_PORT", "VRDMA_NIC_NAME", "HUGE_TABLE_SIZE", "SOCKET0_MEM", "OVS_DIR"), _SKVM,
+        (
+            "IOCM_INTERFACE_NAME",
+            "VRDMA_BRDIGE_ADDRESS",
+            "VRDMA_BRIDGE",
+            "IB_TARGET_PORT",
+            "VRDMA_IB_PORT_MODE",
+            "VRDMA_ROCE_PORT",
+            "VRDMA_NIC_NAME",
+            "HUGE_TABLE_SIZE",
+            "SOCKET0_MEM",
+            "OVS_DIR",
+        ),
+        _SKVM,
     ),
-}  # fmt: skip
+}
 """Names that nothing became, and why."""
 
 _OLD_PACKAGES = {
@@ -252,7 +330,7 @@ def _translated(
 
 def _drop_contradictions(
     settings: dict[str, object], came_from: t.Mapping[str, Assignment], remarks: list[Word]
-) -> None:  # fmt: skip
+) -> None:
     """Leave out, until the rest is good, what does not fit the rest."""
     while True:
         try:

@@ -94,9 +94,14 @@ def _parameter(
 
 
 def _default_of(
-    key: str, default: object, *, kind: Kind | None = None, old: tuple[str, ...] = (), later: str = "",
+    key: str,
+    default: object,
+    *,
+    kind: Kind | None = None,
+    old: tuple[str, ...] = (),
+    later: str = "",
     section: str = "",
-) -> t.Any:  # fmt: skip
+) -> t.Any:
     kind = kind or KEYS[key].kind
     meaning = f"{key} of a request that does not say it: {KEYS[key].meaning}"
     # the original's 0 for on is a habit of its command line; its configuration said true and false
@@ -250,13 +255,17 @@ class Policy:
         several(_WORD), (), "packages that users may name in a file of metadata="
     )
     sw_packages_debian: tuple[str, ...] = _parameter(
-        several(_WORD), ("nfs-common", "openmpi-bin", "libopenmpi-dev", "libmetis5", "libmetis-dev", "9mount"),
-        "what a guest of Debian's family needs", later=_GUEST_PACKAGES,
-    )  # fmt: skip
+        several(_WORD),
+        ("nfs-common", "openmpi-bin", "libopenmpi-dev", "libmetis5", "libmetis-dev", "9mount"),
+        "what a guest of Debian's family needs",
+        later=_GUEST_PACKAGES,
+    )
     sw_packages_redhat: tuple[str, ...] = _parameter(
-        several(_WORD), ("nfs-utils", "openmpi", "openmpi-devel", "metis", "metis-devel"),
-        "what a guest of Red Hat's family needs", later=_GUEST_PACKAGES,
-    )  # fmt: skip
+        several(_WORD),
+        ("nfs-utils", "openmpi", "openmpi-devel", "metis", "metis-devel"),
+        "what a guest of Red Hat's family needs",
+        later=_GUEST_PACKAGES,
+    )
     security_updates: bool = _parameter(
         _FLAG, False, "install security updates in guests before their job, as far as security_updates_timeout lets"
     )

@@ -33,9 +33,13 @@ def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequ
     }
     strange = [name for name in settings_lines if name not in PARAMETERS]
     return render(
-        TEMPLATE, site_dir=None, sections=sections(), said=settings_lines, strange=strange,
+        TEMPLATE,
+        site_dir=None,
+        sections=sections(),
+        said=settings_lines,
+        strange=strange,
         remarks={name: [printable(line) for line in lines] for name, lines in (remarks or {}).items()},
-    )  # fmt: skip
+    )
 
 
 def variables_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequence[str]] | None = None) -> str:

@@ -166,9 +166,12 @@ def reach(node: str, timeout_s: float, ssh: str = SSH) -> str:
     with os.fdopen(os.memfd_create("vtorque-doctor", os.MFD_CLOEXEC), "w+b") as complaint:
         try:
             process = subprocess.Popen(
-                [*ssh_call(node, timeout_s, ssh), "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=complaint, env=TOOL_ENVIRONMENT,
-            )  # fmt: skip
+                [*ssh_call(node, timeout_s, ssh), "true"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=complaint,
+                env=TOOL_ENVIRONMENT,
+            )
         except OSError as error:
             return f"{ssh}: {error.strerror}"
         with process:

@@ -18,9 +18,19 @@ STATUS = 23
 """No shell, no Torque and nothing of ours ends with it by itself."""
 NAME = "vtorque-selftest"
 PROOFS = (
-    "submitted", "ended", "exit status", "output", "errors", "machine", "user", "home", "node file", "ways", "left",
+    "submitted",
+    "ended",
+    "exit status",
+    "output",
+    "errors",
+    "machine",
+    "user",
+    "home",
+    "node file",
+    "ways",
+    "left",
     "record",
-)  # fmt: skip
+)
 """In the order of the table."""
 SMALL_MIB = 1024
 PATH_MAX = 4096

@@ -49,8 +49,13 @@ def look_at_records(policy: Policy, here: str, directory: pathlib.Path, owner_ui
     """
     host = policy.record_host
     if host is None:
-        return Finding("records", NONE, "-", "no front end keeps records of jobs: vmgr job works on nodes alone",
-                       "record_host in vtorque.yml, if that is not meant")  # fmt: skip
+        return Finding(
+            "records",
+            NONE,
+            "-",
+            "no front end keeps records of jobs: vmgr job works on nodes alone",
+            "record_host in vtorque.yml, if that is not meant",
+        )
     if not same_host(host, here):
         return Finding("records", shown=host)
     try:

@@ -83,8 +83,10 @@ class Player:
         # Python tries by a file whether it may write where temporary ones go, and that is /tmp without a word
         return {
             **ROOT_ENVIRONMENT,
-            "ANSIBLE_CONFIG": str(self.settings), "VTORQUE_HOOK": str(os.getpid()), "TMPDIR": str(self._run_dir / HOME),
-        }  # fmt: skip
+            "ANSIBLE_CONFIG": str(self.settings),
+            "VTORQUE_HOOK": str(os.getpid()),
+            "TMPDIR": str(self._run_dir / HOME),
+        }
 
     def _tidy(self, pid: int) -> None:
         """What Ansible would have removed itself: its temporary files, in a directory with its number."""

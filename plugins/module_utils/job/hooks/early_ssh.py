@@ -60,9 +60,13 @@ def begin(record: ReadyRecord, directory: pathlib.Path, owner: Owner) -> None:
     login_fifos.end(directory)  # of an earlier try
     token = os.urandom(16).hex()
     become = [
-        ssh_command.SETPRIV, f"--reuid={owner.uid}", f"--regid={owner.gid}", "--clear-groups", "--inh-caps=-all",
+        ssh_command.SETPRIV,
+        f"--reuid={owner.uid}",
+        f"--regid={owner.gid}",
+        "--clear-groups",
+        "--inh-caps=-all",
         "--no-new-privs",
-    ]  # fmt: skip
+    ]
     with contextlib.ExitStack() as stack:
         # without a writer there is nothing to read, and no end of it, until one was there and is gone (fifo_open of
         # the kernel); and with ssh for a reader too, what it writes waits for the shell
@@ -70,9 +74,14 @@ def begin(record: ReadyRecord, directory: pathlib.Path, owner: Owner) -> None:
         stdin, out, err = (_fifo(directory / name, way, owner.uid, stack) for name, way in ways)
         # the MOM ends a hook with everything of its session
         subprocess.Popen(
-            [*become, *ssh_command.ssh(record, directory, ["batch", token])], env=ssh_command.environment(), cwd="/",
-            start_new_session=True, stdin=stdin, stdout=out, stderr=err,
-        )  # fmt: skip
+            [*become, *ssh_command.ssh(record, directory, ["batch", token])],
+            env=ssh_command.environment(),
+            cwd="/",
+            start_new_session=True,
+            stdin=stdin,
+            stdout=out,
+            stderr=err,
+        )
     files.write(directory / layout.EARLY, json.dumps({"token": token}), reader_uid=owner.uid)
 
 

@@ -104,9 +104,13 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
             # a session of its own: the MOM ends a hook with everything of its session
             process = subprocess.Popen(
                 [*places.record, "--send", call.job_id, str(number)],
-                env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True,
-                stdin=subprocess.PIPE, stdout=log, stderr=log,
-            )  # fmt: skip
+                env=ROOT_ENVIRONMENT,
+                cwd="/",
+                start_new_session=True,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
     try:
         yield
     finally:
@@ -183,9 +187,7 @@ def _play(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> VTorq
     return playbook.play(start, "epilogue", until=until, log=log, plain=not policy.fast_start)
 
 
-def _close_record(
-    call: HookCall, start: Start, began: float, left: VTorqueError | None, log: t.IO[bytes]
-) -> None:  # fmt: skip
+def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None, log: t.IO[bytes]) -> None:
     """Add to the job's record how it ended; a record that cannot be read is begun anew."""
     known: dict[str, t.Any] = {"user": call.user}
     with contextlib.suppress(VTorqueError):
@@ -284,5 +286,10 @@ def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
         stdin.seek(0)
         subprocess.Popen(
             [*start.places.node, END_LEFT, user, start.job_id, str(start.number)],
-            env=ROOT_ENVIRONMENT, cwd="/", start_new_session=True, stdin=stdin, stdout=log, stderr=log,
-        )  # fmt: skip
+            env=ROOT_ENVIRONMENT,
+            cwd="/",
+            start_new_session=True,
+            stdin=stdin,
+            stdout=log,
+            stderr=log,
+        )

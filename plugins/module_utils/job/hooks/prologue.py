@@ -38,9 +38,15 @@ from .live_log import follow_log
 from .start import Places, Start
 
 FORMER = (
-    *layout.SHELL_FILES, layout.REFUSAL, layout.VERDICT, layout.ERROR, layout.LOST, layout.PLAN, layout.ASKED,
+    *layout.SHELL_FILES,
+    layout.REFUSAL,
+    layout.VERDICT,
+    layout.ERROR,
+    layout.LOST,
+    layout.PLAN,
+    layout.ASKED,
     *(f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE)),
-)  # fmt: skip
+)
 """What a former start of this number may have left; the last two say how its scripts ended."""
 PAUSES_S = (0.5, 1.0, 2.0)
 
@@ -211,8 +217,16 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
                 log, f"the batch server's command wrote text before its answer, which was not read: {case.job.preface}"
             )
         case.head_start.hand_over()
-        error = playbook.play(start, "prologue", until=case.until, log=log, shell=case.shell, player=case.player,
-                              detail=debug, pool=pathlib.Path(policy.vm_img_dir))  # fmt: skip
+        error = playbook.play(
+            start,
+            "prologue",
+            until=case.until,
+            log=log,
+            shell=case.shell,
+            player=case.player,
+            detail=debug,
+            pool=pathlib.Path(policy.vm_img_dir),
+        )
         if error is None and not (start.directory / layout.READY).exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
@@ -343,9 +357,13 @@ def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | Non
 def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: Enforced, lines: tuple[str, ...]) -> None:
     """Into the job's log, and for its record; that it cannot be written changes no verdict."""
     data = {
-        "fault": verdict.fault, "action": enforced.action, "try": verdict.tried, "of": verdict.of,
-        "node": enforced.offline, "note": verdict.note if enforced.offline else "",
-    }  # fmt: skip
+        "fault": verdict.fault,
+        "action": enforced.action,
+        "try": verdict.tried,
+        "of": verdict.of,
+        "node": enforced.offline,
+        "note": verdict.note if enforced.offline else "",
+    }
     with case.start.open_any_log(case.call.uid) as log:
         try:
             files.write(case.start.directory / layout.VERDICT, json.dumps(data))

@@ -37,8 +37,13 @@ def read(key: str, path: str, digest: str, owner: Owner, *, limit: int, become: 
     what = f"{key} {shown(path)}"
     command = [
         *(_become(owner) if become is None else become),
-        DD, f"if={path}", "iflag=nonblock,fullblock", f"bs={limit + 1}", "count=1", "status=none",
-    ]  # fmt: skip
+        DD,
+        f"if={path}",
+        "iflag=nonblock,fullblock",
+        f"bs={limit + 1}",
+        "count=1",
+        "status=none",
+    ]
     with os.fdopen(os.memfd_create("said"), "w+b") as answer_file:
         status, content = supervised.run(command, timeout_s=USER_FILE_READ_S, log=answer_file, capture=True)
         answer_file.seek(0)
@@ -57,6 +62,11 @@ def read(key: str, path: str, digest: str, owner: Owner, *, limit: int, become: 
 def _become(owner: Owner) -> list[str]:
     groups = ",".join(str(gid) for gid in (owner.gid, *(group.gid for group in owner.groups)))
     return [
-        SETPRIV, f"--reuid={owner.uid}", f"--regid={owner.gid}", f"--groups={groups}", "--inh-caps=-all",
-        "--no-new-privs", "--pdeathsig=KILL",
-    ]  # fmt: skip
+        SETPRIV,
+        f"--reuid={owner.uid}",
+        f"--regid={owner.gid}",
+        f"--groups={groups}",
+        "--inh-caps=-all",
+        "--no-new-privs",
+        "--pdeathsig=KILL",
+    ]

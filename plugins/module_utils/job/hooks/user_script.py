@@ -167,9 +167,14 @@ def _become(job: BatchJob) -> list[str]:
 
     owner = owner_of(job.euser, job.egroup)
     return [
-        SETPRIV, f"--reuid={owner.uid}", f"--regid={owner.gid}", "--init-groups", "--inh-caps=-all", "--no-new-privs",
+        SETPRIV,
+        f"--reuid={owner.uid}",
+        f"--regid={owner.gid}",
+        "--init-groups",
+        "--inh-caps=-all",
+        "--no-new-privs",
         "--pdeathsig=KILL",
-    ]  # fmt: skip
+    ]
 
 
 def _environment(job: BatchJob) -> dict[str, str]:

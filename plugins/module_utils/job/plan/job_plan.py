@@ -368,8 +368,15 @@ def owner_of(user: str, group: str = "") -> Owner:
     ):
         if not re.fullmatch(form, value):
             raise SiteFault(f"user {user}", f"{what} {shown(value)!r} in the directory is of no usable form")
-    return Owner(user=user, uid=entry.pw_uid, gid=gid, group=name, home=entry.pw_dir, shell=shell,
-                 groups=_supplementary(member_of, gid, name))  # fmt: skip
+    return Owner(
+        user=user,
+        uid=entry.pw_uid,
+        gid=gid,
+        group=name,
+        home=entry.pw_dir,
+        shell=shell,
+        groups=_supplementary(member_of, gid, name),
+    )
 
 
 def _supplementary(member_of: t.Sequence[int], gid: int, group: str) -> tuple[Group, ...]:

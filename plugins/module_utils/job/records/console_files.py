@@ -62,18 +62,17 @@ def choose_consoles(record: JobRecord, *, guest: str | None, node: str | None) -
         return (guest is None or name.lower() == guest.lower()) and (node is None or same_host(its_node, node))
 
     nodes = {one.name: one.node for one in record.guests}
-    found = {
-        name: path for name, path in known.here.items() if wanted(name, nodes.get(name) or node_of_guest(name))
-    }  # fmt: skip
+    found = {name: path for name, path in known.here.items() if wanted(name, nodes.get(name) or node_of_guest(name))}
     if found:
         return found
     away = {name: place for name, place in known.elsewhere.items() if wanted(name, place)}
     if away:
         places = ", ".join(sorted(set(away.values())))
         raise UserFault(
-            f"the console of {', '.join(sorted(away))}", "is not on this host, or its guest still runs",
+            f"the console of {', '.join(sorted(away))}",
+            "is not on this host, or its guest still runs",
             f"once the job has ended: vmgr job console {record.job_id} on {places}",
-        )  # fmt: skip
+        )
     asked = f" of guest {guest}" if guest else f" of node {node}" if node else ""
     has = ", ".join(sorted({*known.here, *known.elsewhere})) or "none"
     raise UserFault(f"job {record.job_id}", f"no console{asked} was kept", f"guests of this start: {has}")

@@ -66,11 +66,15 @@ def front_end(policy: Policy) -> str | None:
 
 
 def send(
-    job_id: str, start: int, host: str, policy: Policy, *,
+    job_id: str,
+    start: int,
+    host: str,
+    policy: Policy,
+    *,
     whole: t.BinaryIO | None = None,
     state_dir: pathlib.Path = layout.STATE_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
-) -> Told:  # fmt: skip
+) -> Told:
     """Announce a record, and hand it over when it is whole; until it is taken it is marked as waiting.
 
     Args:
@@ -108,9 +112,12 @@ def _try(
     try:
         with subprocess.Popen(
             [*ssh, *root_arguments(host, policy.ssh_timeout), f"{policy.prefix}/bin/{PROGRAM}"],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd="/",
             env=TOOL_ENVIRONMENT,
-        ) as process:  # fmt: skip
+        ) as process:
             try:
                 why = _talk(process, job_id, start, whole, state_dir)
             except BaseException:
@@ -137,11 +144,13 @@ def _talk(process: subprocess.Popen[bytes], job_id: str, start: int, whole: t.Bi
 
 
 def send_waiting(
-    policy: Policy, deadline: clock.Deadline, *,
+    policy: Policy,
+    deadline: clock.Deadline,
+    *,
     state_dir: pathlib.Path = layout.STATE_DIR,
     run_dir: pathlib.Path = layout.RUN_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
-) -> tuple[Told, ...]:  # fmt: skip
+) -> tuple[Told, ...]:
     """Try once more what waits and is due, the oldest first, until the front end turns out to be away.
 
     Args:

@@ -11,12 +11,25 @@ import typing as t
 from . import timeline_svg
 from .job_record import JobRecord
 
-STYLE = "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}" \
-    "td,th{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}"  # fmt: skip
+STYLE = (
+    "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}"
+    "td,th{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}"
+)
 GUEST_HEADINGS = (
-    "guest", "node", "image", "address", "vcpus", "ram", "cpu used", "ram peak", "read", "written", "received", "sent",
+    "guest",
+    "node",
+    "image",
+    "address",
+    "vcpus",
+    "ram",
+    "cpu used",
+    "ram peak",
+    "read",
+    "written",
+    "received",
+    "sent",
     "updates",
-)  # fmt: skip
+)
 
 
 def picture(record: JobRecord, title: str) -> str:

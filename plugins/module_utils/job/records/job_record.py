@@ -239,9 +239,10 @@ def _named(named: str, directory: pathlib.Path) -> list[tuple[str, int, pathlib.
             found.append((job_id, start, path))
     if not found:
         raise NoRecord(
-            f"job {named}", f"no record of it in {directory}",
+            f"job {named}",
+            f"no record of it in {directory}",
             "records are kept where the job's first node was, on the front end where the site has one, and for a time",
-        )  # fmt: skip
+        )
     return sorted(found, key=lambda one: (*_numbers_of(one[0]), one[1]))
 
 

@@ -138,9 +138,18 @@ def _fact(value: object, where: str) -> None:
 
 _FACTS = _mapping(_fact)
 _GUEST = _object(
-    rank=_count, name=_text, node=_text, address=_text, mac=_text, image=_text, vcpus=_count, ram_mib=_count,
-    seconds=_mapping(_figure), used=_mapping(_figure), updates=_FACTS,
-)  # fmt: skip
+    rank=_count,
+    name=_text,
+    node=_text,
+    address=_text,
+    mac=_text,
+    image=_text,
+    vcpus=_count,
+    ram_mib=_count,
+    seconds=_mapping(_figure),
+    used=_mapping(_figure),
+    updates=_FACTS,
+)
 FORM: dict[str, Check] = {
     "version": _count,
     "job_id": _text,

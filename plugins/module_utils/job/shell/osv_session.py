@@ -31,9 +31,16 @@ ASK_S = 5.0
 """Between two questions whether the program is over: the console says it sooner, unless it never will."""
 PATIENCE_S = 15.0
 """For the launcher's last word, once the API says that its thread is over."""
-HARMLESS = frozenset({
-    signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
-})  # fmt: skip
+HARMLESS = frozenset(
+    {
+        signal.SIGCONT,
+        signal.SIGURG,
+        signal.SIGWINCH,
+        signal.SIGTSTP,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+    }
+)
 """What does not end a process by itself; a guest of OSv hears of no signal."""
 NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -61,9 +68,10 @@ def variables_for(variables: t.Mapping[bytes, bytes], user: str) -> dict[bytes, 
         user: whose job it is, which no login says there.
     """
     good = {
-        name: value for name, value in variables.items()
+        name: value
+        for name, value in variables.items()
         if NAME.fullmatch(name) and value and not name.startswith(b"LD_")
-    }  # fmt: skip
+    }
     return {**good, b"USER": user.encode(), b"LOGNAME": user.encode()}
 
 
@@ -85,9 +93,16 @@ class Run:
     """
 
     def __init__(
-        self, record: ReadyRecord, directory: pathlib.Path, watch: LostWatch, *, rest: Rest | None = None,
-        write: t.Callable[[int, bytes], None] | None = None, ask_s: float = ASK_S, patience_s: float = PATIENCE_S,
-    ) -> None:  # fmt: skip
+        self,
+        record: ReadyRecord,
+        directory: pathlib.Path,
+        watch: LostWatch,
+        *,
+        rest: Rest | None = None,
+        write: t.Callable[[int, bytes], None] | None = None,
+        ask_s: float = ASK_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         guest = record.guests[0]
         self._guest = f"guest {guest.name} ({guest.address})"
         self._path = directory / CONSOLE

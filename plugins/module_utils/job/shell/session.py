@@ -127,9 +127,16 @@ class Conversation:
     """
 
     def __init__(
-        self, record: ReadyRecord, directory: pathlib.Path, verb: str, stdin: bytes, watch: LostWatch,
-        write: t.Callable[[int, bytes], None] | None = None, *, early: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        record: ReadyRecord,
+        directory: pathlib.Path,
+        verb: str,
+        stdin: bytes,
+        watch: LostWatch,
+        write: t.Callable[[int, bytes], None] | None = None,
+        *,
+        early: bool = False,
+    ) -> None:
         self._record = record
         self._directory = directory
         self._verb = verb
@@ -363,9 +370,15 @@ def session(
         raise lost
     with contextlib.suppress(subprocess.TimeoutExpired):  # a guest that hangs has not said how the session ended
         asked = subprocess.run(
-            ssh_command.command(record, directory, ["status", place]), env=ssh_command.environment(), cwd="/",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False,
-        )  # fmt: skip
+            ssh_command.command(record, directory, ["status", place]),
+            env=ssh_command.environment(),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
         if b"exit 255" in asked.stdout.split(b"\n"):
             return 255
     raise ConnectionLost(f"the connection to guest {record.guests[0].name} was lost", "the session is over")

@@ -58,9 +58,15 @@ class OwnLine:
         self.token = os.urandom(16).hex()  # as `secrets` has it, which loads OpenSSL
         # a session of its own: a TERM for the job's session must not end the connection
         self._process = subprocess.Popen(
-            call(self.token), env=ssh_command.environment(), cwd="/", start_new_session=True, restore_signals=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            call(self.token),
+            env=ssh_command.environment(),
+            cwd="/",
+            start_new_session=True,
+            restore_signals=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         streams = (self._process.stdin, self._process.stdout, self._process.stderr)
         self._streams = tuple(t.cast("t.IO[bytes]", stream) for stream in streams)
         self.stdin, self.out, self.err = (stream.fileno() for stream in self._streams)

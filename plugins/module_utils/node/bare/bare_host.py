@@ -250,9 +250,13 @@ def fragment(job_map: JobMap, owner: Owner, directory: pathlib.Path, settings: N
         SiteFault: the site's template is wrong.
     """
     return render(
-        TEMPLATE, site_dir=settings.template_dir, hosts=job_map.hosts, user=owner.user, directory=str(directory),
+        TEMPLATE,
+        site_dir=settings.template_dir,
+        hosts=job_map.hosts,
+        user=owner.user,
+        directory=str(directory),
         names=names_by(job_map.hosts, settings.domain),
-    )  # fmt: skip
+    )
 
 
 def authorized_line(job_map: JobMap, key: str) -> str:

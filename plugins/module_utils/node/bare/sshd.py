@@ -82,9 +82,13 @@ def _settings_of_sshd(user: str, address: str, settings: NodeSettings, deadline:
     try:
         done = subprocess.run(
             [str(settings.sshd), "-T", "-C", f"user={user},host={settings.node_name},addr={address}"],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=deadline.left_s(SSHD_SETTINGS_S), check=False,
-            cwd="/", env=TOOL_ENVIRONMENT,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=deadline.left_s(SSHD_SETTINGS_S),
+            check=False,
+            cwd="/",
+            env=TOOL_ENVIRONMENT,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SiteFault(what, f"cannot be asked: {error}", "a host that stays bare needs OpenSSH's sshd") from error
     if done.returncode != 0:

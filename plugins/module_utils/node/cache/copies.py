@@ -81,9 +81,10 @@ def sources_of(image: Image) -> tuple[Source, ...]:
     """
     if not image.record:
         raise UserFault(
-            f"img={image.name}", "has no record with a digest, by which a copy could be checked",
+            f"img={image.name}",
+            "has no record with a digest, by which a copy could be checked",
             "fs_type=sharedfs, or an image that was added by vmgr image add",
-        )  # fmt: skip
+        )
     boot = t.cast("t.Mapping[str, t.Any]", image.record["boot"])
     found = [(image.path, str(image.record["disk_sha256"]))]
     for part, path in (("kernel", image.boot.kernel), ("initrd", image.boot.initrd)):
@@ -101,9 +102,13 @@ def facts_of(path: pathlib.Path) -> dict[str, int]:
     # a link, or what others may write, has no facts that count
     mode = 0 if stat.S_ISREG(facts.st_mode) and not facts.st_mode & 0o022 else facts.st_mode
     return {
-        "ino": facts.st_ino, "size": facts.st_size, "mtime_ns": facts.st_mtime_ns, "ctime_ns": facts.st_ctime_ns,
-        "uid": facts.st_uid, "odd": mode,
-    }  # fmt: skip
+        "ino": facts.st_ino,
+        "size": facts.st_size,
+        "mtime_ns": facts.st_mtime_ns,
+        "ctime_ns": facts.st_ctime_ns,
+        "uid": facts.st_uid,
+        "odd": mode,
+    }
 
 
 class Cache:
@@ -249,9 +254,10 @@ class Cache:
         total = sum(source.size for source in sources_of(image))
         if total > limit_bytes:
             raise SiteFault(
-                f"image {image.name}", f"has {format_bytes(total)}, {self.place} may hold {format_bytes(limit_bytes)}",
+                f"image {image.name}",
+                f"has {format_bytes(total)}, {self.place} may hold {format_bytes(limit_bytes)}",
                 "raise cache_max in vtorque.yml, or fs_type=sharedfs",
-            )  # fmt: skip
+            )
         with self._use(fcntl.LOCK_EX):
             self._drop_parts(except_for=self.part(image))
             here = _held_bytes(self.part(image))

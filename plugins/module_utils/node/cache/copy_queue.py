@@ -116,10 +116,14 @@ def see_to_it(settings: NodeSettings) -> None:
     with contextlib.suppress(OSError):
         # a session of its own: the MOM ends a hook with everything of its session; it leaves the job's cgroup itself
         subprocess.Popen(
-            [sys.executable, "-I", "-m", PROGRAM, "fill"], cwd="/", start_new_session=True,
+            [sys.executable, "-I", "-m", PROGRAM, "fill"],
+            cwd="/",
+            start_new_session=True,
             env=ROOT_ENVIRONMENT,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
 
 def wanted(settings: NodeSettings) -> tuple[Want, ...]:
@@ -266,7 +270,7 @@ def wait(
                     f"image {what.image} is still arriving on {settings.node_name}",
                     f"nobody fetches it: is {UNIT} active there?" if idle else _words(settings, what),
                     "the job is tried again; vmgr image push brings an image to the nodes ahead of time",
-                )  # fmt: skip
+                )
             see_to_it(settings)
             heard.read(timeout=int(1000 * until.left_s(LOOK_S)) + 1)
     error = failure(settings, what)

@@ -42,9 +42,12 @@ class Pace:
     """
 
     def __init__(
-        self, mib_s: int | None, *, clock: t.Callable[[], float] = time.monotonic,
+        self,
+        mib_s: int | None,
+        *,
+        clock: t.Callable[[], float] = time.monotonic,
         rest: t.Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._bytes_s = mib_s << 20 if mib_s else None
         self._clock, self._rest = clock, rest
         self._due = clock()
@@ -126,9 +129,11 @@ def _grow(image: Image, part: pathlib.Path, pace: Pace, tell: Tell) -> dict[str,
         if isinstance(error, VTorqueError) and broken_disk(error) is None:
             raise
         raise NodeFault(
-            f"the copy of image {image.name} under {part.parent}", str(error), "free some space, or see to the disk",
+            f"the copy of image {image.name} under {part.parent}",
+            str(error),
+            "free some space, or see to the disk",
             cause="disk",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _copy(image: Image, source: Source, target: pathlib.Path, pace: Pace, progress: _Progress) -> str:
@@ -174,7 +179,7 @@ def _right(image: Image, source: Source, digest: str) -> str:
             f"image {image.name}",
             f"{source.path.name} has sha256 {digest[:16]}..., its record says {source.sha256[:16]}...",
             "it is not what was published: publish it again as a new revision",
-        )  # fmt: skip
+        )
     return digest
 
 

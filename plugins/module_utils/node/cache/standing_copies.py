@@ -71,9 +71,10 @@ def held(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iterato
             copy = cache.find(image)
             if copy is None:
                 raise SiteFault(
-                    f"the copy of image {image.name} on {settings.node_name}", "went while its guest was made",
+                    f"the copy of image {image.name} on {settings.node_name}",
+                    "went while its guest was made",
                     "the job is tried again",
-                )  # fmt: skip
+                )
             cache.used(image)
             yield copy
     except NodeFault:

@@ -181,10 +181,13 @@ class Domains:
         """What the hypervisor offers."""
         with self._asking("its capabilities"):
             root = ET.fromstring(self._connection.getCapabilities())  # noqa: S314 - libvirt's own words
-        return Capabilities({
-            arch.get("name", ""): tuple(sorted({d.get("type", "") for d in arch.iterfind("domain")}))
-            for arch in root.iterfind("guest/arch")
-        }, read_qemu_ids(root))  # fmt: skip
+        return Capabilities(
+            {
+                arch.get("name", ""): tuple(sorted({d.get("type", "") for d in arch.iterfind("domain")}))
+                for arch in root.iterfind("guest/arch")
+            },
+            read_qemu_ids(root),
+        )
 
     # -- what is done
 
@@ -225,9 +228,10 @@ class Domains:
             except self._libvirt.libvirtError as error:
                 # no memory controller; a driver that has none; or the guest has ended, which others find out
                 if error.get_error_code() in (
-                    self._libvirt.VIR_ERR_OPERATION_INVALID, self._libvirt.VIR_ERR_NO_SUPPORT,
+                    self._libvirt.VIR_ERR_OPERATION_INVALID,
+                    self._libvirt.VIR_ERR_NO_SUPPORT,
                     self._libvirt.VIR_ERR_NO_DOMAIN,
-                ):  # fmt: skip
+                ):
                     return False
                 raise
         return True

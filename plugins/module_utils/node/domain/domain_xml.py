@@ -17,8 +17,22 @@ from ...rendering.templates import SITE_DIR, render
 
 NAMESPACE = "urn:mikelangelo:vtorque:guest:1"
 """Of the metadata element that makes a domain one of ours."""
-_SIZES = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 10**6, "M": 1 << 20, "MiB": 1 << 20,
-          "GB": 10**9, "G": 1 << 30, "GiB": 1 << 30, "TB": 10**12, "T": 1 << 40, "TiB": 1 << 40}  # fmt: skip
+_SIZES = {
+    "b": 1,
+    "bytes": 1,
+    "KB": 1000,
+    "k": 1024,
+    "KiB": 1024,
+    "MB": 10**6,
+    "M": 1 << 20,
+    "MiB": 1 << 20,
+    "GB": 10**9,
+    "G": 1 << 30,
+    "GiB": 1 << 30,
+    "TB": 10**12,
+    "T": 1 << 40,
+    "TiB": 1 << 40,
+}
 
 
 @frozen
@@ -107,7 +121,7 @@ class DomainFacts:
 @leaves_nothing
 def render_xml(
     spec: DomainSpec, *, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None
-) -> str:  # fmt: skip
+) -> str:
     """The domain XML of a guest, from the site's template or ours.
 
     Raises:

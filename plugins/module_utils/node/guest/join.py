@@ -104,8 +104,12 @@ def script_of(job_map: JobMap, settings: NodeSettings) -> str:
         SiteFault: the site's template is wrong.
     """
     return render(
-        TEMPLATE, site_dir=settings.template_dir, compiled=settings.compiled_dir,
-        hosts=job_map.hosts, job_id=job_map.job_id,
+        TEMPLATE,
+        site_dir=settings.template_dir,
+        compiled=settings.compiled_dir,
+        hosts=job_map.hosts,
+        job_id=job_map.job_id,
         names=names_by(job_map.hosts, settings.domain),
-        torque_home=str(settings.torque_home), job_key=job_map.job_key,
-    )  # fmt: skip
+        torque_home=str(settings.torque_home),
+        job_key=job_map.job_key,
+    )

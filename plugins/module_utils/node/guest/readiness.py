@@ -103,14 +103,19 @@ class SshProbe:
         self.address = address
         self.deadline = Deadline.after(timeout_s + 1.0)
         options = (
-            *GUEST_PROBE, f"UserKnownHostsFile={known_hosts}", "HostKeyAlias=vtorque-guest",
+            *GUEST_PROBE,
+            f"UserKnownHostsFile={known_hosts}",
+            "HostKeyAlias=vtorque-guest",
             f"ConnectTimeout={max(1, int(timeout_s))}",
-        )  # fmt: skip
+        )
         argv = [str(ssh), "-F", "none", "-T", *option_arguments(options)]
         self.process = subprocess.Popen(
-            [*argv, "-l", PROBE_USER, "--", address, "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, env=TOOL_ENVIRONMENT,
-        )  # fmt: skip
+            [*argv, "-l", PROBE_USER, "--", address, "true"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=TOOL_ENVIRONMENT,
+        )
         self.received = b""
         os.set_blocking(self.fileno(), False)
 
@@ -272,9 +277,13 @@ class _Watch:
 
 
 def wait_ready(
-    guests: t.Sequence[Awaited], domains: Domains, neighbours: Neighbours, deadline: Deadline, *,
+    guests: t.Sequence[Awaited],
+    domains: Domains,
+    neighbours: Neighbours,
+    deadline: Deadline,
+    *,
     probe_s: float = 5.0,
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """Wait until every guest is ready.
 
     Args:

@@ -137,9 +137,11 @@ def check_disk(settings: NodeSettings) -> None:
         disk = shutil.disk_usage(place)
     except (VTorqueError, OSError) as error:
         raise NodeFault(
-            f"the disk of {settings.state_dir} on {settings.node_name}", str(error),
-            "free some space, or see to the disk", cause="disk",
-        ) from error  # fmt: skip
+            f"the disk of {settings.state_dir} on {settings.node_name}",
+            str(error),
+            "free some space, or see to the disk",
+            cause="disk",
+        ) from error
     wanted = max([LEAST_ROOM_BYTES, *(size for size in _sizes(settings.pool) if size <= disk.total)])
     promised = disk_space.taken_by_guests(place).promised_bytes
     if wanted + promised > disk.free:
@@ -186,9 +188,13 @@ def check_programs(settings: NodeSettings) -> None:
     ):
         try:
             done = subprocess.run(
-                [str(program), option], timeout=PROGRAM_S, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                [str(program), option],
+                timeout=PROGRAM_S,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
                 env=TOOL_ENVIRONMENT,
-            )  # fmt: skip
+            )
             why = f"{option} ended with status {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:
             why = f"{option} gave no answer within {PROGRAM_S:.0f} s"

@@ -192,9 +192,17 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
     guests = []
     for spec, slot in zip(part.guests, given, strict=True):
         guest_file = GuestFile(
-            spec.rank, slot, settings.guest_name(slot), settings.mac(slot), NEW_UUID.read_text("ascii").strip(),
-            secrets.token_hex(16), part.owner.uid, _digest(spec, part), boot, kind_of(spec.distro).name,
-        )  # fmt: skip
+            spec.rank,
+            slot,
+            settings.guest_name(slot),
+            settings.mac(slot),
+            NEW_UUID.read_text("ascii").strip(),
+            secrets.token_hex(16),
+            part.owner.uid,
+            _digest(spec, part),
+            boot,
+            kind_of(spec.distro).name,
+        )
         directory = settings.start_dir(part.job_id, part.start) / guest_file.name
         make_directory(directory)
         write_guest_file(directory, guest_file)
@@ -250,23 +258,41 @@ def _put_overlay(guest: _Guest, settings: NodeSettings, deadline: Deadline) -> N
 
 
 def _start(
-    guest: _Guest, part: NodePart, settings: NodeSettings, domains: Domains, step: Step, here: str,
-    shared: sharing.Plan, cores: Cores,
-) -> None:  # fmt: skip
+    guest: _Guest,
+    part: NodePart,
+    settings: NodeSettings,
+    domains: Domains,
+    step: Step,
+    here: str,
+    shared: sharing.Plan,
+    cores: Cores,
+) -> None:
     """Seed and domain; the guest boots from here on."""
     directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
     step(f"the seed of {guest_file.name}")
     with guest.timings.phase("seed"):
         seed_content = seed.Seed(
-            name=guest_file.name, instance_id=guest_file.uuid, mac=guest_file.mac, distro=spec.distro,
+            name=guest_file.name,
+            instance_id=guest_file.uuid,
+            mac=guest_file.mac,
+            distro=spec.distro,
             job_id=part.job_id,
-            token=guest_file.token, node_address=here, torque_home=str(settings.torque_home), owner=part.owner,
-            host_key=spec.host_key, authorized_key=spec.authorized_key,
-            domain=settings.domain or "", name_servers=_some(settings.name_server),
-            search_domains=_some(settings.search_domain), ntp_servers=settings.ntp_servers,
-            mounts=shared.mounts, mount_s=settings.mount_s, additions=part.additions,
-            data_disk=guest.data is not None, vcpus=spec.vcpus,
-        )  # fmt: skip
+            token=guest_file.token,
+            node_address=here,
+            torque_home=str(settings.torque_home),
+            owner=part.owner,
+            host_key=spec.host_key,
+            authorized_key=spec.authorized_key,
+            domain=settings.domain or "",
+            name_servers=_some(settings.name_server),
+            search_domains=_some(settings.search_domain),
+            ntp_servers=settings.ntp_servers,
+            mounts=shared.mounts,
+            mount_s=settings.mount_s,
+            additions=part.additions,
+            data_disk=guest.data is not None,
+            vcpus=spec.vcpus,
+        )
         if part.additions.any:
             (directory / user_additions.HAS).touch(mode=0o600)
         seed.write_iso(seed.render(seed_content, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
@@ -277,19 +303,42 @@ def _start(
         (directory / "console.log").touch(mode=0o600)
         xml = render_xml(
             DomainSpec(
-                name=guest_file.name, uuid=guest_file.uuid, job_id=part.job_id, start=part.start, owner=part.owner.user,
-                rank=spec.rank, node=settings.node_name, hypervisor=spec.hypervisor, arch=spec.arch,
-                ram_mib=spec.ram_mib, vcpus=spec.vcpus, disk=directory / "disk.qcow2", image=image.path,
-                image_format=image.format, seed=directory / "seed.iso", console=directory / "console.log",
-                agent=settings.agent_socket(guest_file.slot), bridge=settings.bridge,
-                tap=settings.tap_name(guest_file.slot), mac=guest_file.mac, boot_mode=boot.mode, kernel=boot.kernel,
-                initrd=boot.initrd, cmdline=boot.cmdline, nvram=directory / "nvram.fd",
-                network_filter=settings.network_filter, virtiofs=guest.virtiofs, cores=written(cores),
+                name=guest_file.name,
+                uuid=guest_file.uuid,
+                job_id=part.job_id,
+                start=part.start,
+                owner=part.owner.user,
+                rank=spec.rank,
+                node=settings.node_name,
+                hypervisor=spec.hypervisor,
+                arch=spec.arch,
+                ram_mib=spec.ram_mib,
+                vcpus=spec.vcpus,
+                disk=directory / "disk.qcow2",
+                image=image.path,
+                image_format=image.format,
+                seed=directory / "seed.iso",
+                console=directory / "console.log",
+                agent=settings.agent_socket(guest_file.slot),
+                bridge=settings.bridge,
+                tap=settings.tap_name(guest_file.slot),
+                mac=guest_file.mac,
+                boot_mode=boot.mode,
+                kernel=boot.kernel,
+                initrd=boot.initrd,
+                cmdline=boot.cmdline,
+                nvram=directory / "nvram.fd",
+                network_filter=settings.network_filter,
+                virtiofs=guest.virtiofs,
+                cores=written(cores),
                 plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
-                data=guest.data, served=guest.served and guest.served[0], template=kind_of(spec.distro).domain,
+                data=guest.data,
+                served=guest.served and guest.served[0],
+                template=kind_of(spec.distro).domain,
             ),
-            site_dir=settings.template_dir, compiled=settings.compiled_dir,
-        )  # fmt: skip
+            site_dir=settings.template_dir,
+            compiled=settings.compiled_dir,
+        )
         files.write(directory / "domain.xml", xml)
         step(f"the start of {guest_file.name} by libvirt")
         try:
@@ -356,7 +405,7 @@ def _awaited(guest: _Guest, count: int, settings: NodeSettings, deadline: Deadli
     if kind_of(guest.spec.distro).linux:
         ask: t.Callable[[str, float], Probe] = functools.partial(
             SshProbe, settings.ssh, guest.directory / "known_hosts"
-        )  # fmt: skip
+        )
     else:
         ask = functools.partial(OsvProbe, guest.guest_file.token)
     return Awaited(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected)

@@ -29,9 +29,15 @@ CHUNK = 1 << 16
 
 
 def present(
-    part: NodePart, settings: NodeSettings, deadline: Deadline, *, caller: int | None = None,
-    tell: t.Sequence[str] = (), hold: Hold | None = None, cores: Cores = (),
-) -> tuple[GuestFacts, ...]:  # fmt: skip
+    part: NodePart,
+    settings: NodeSettings,
+    deadline: Deadline,
+    *,
+    caller: int | None = None,
+    tell: t.Sequence[str] = (),
+    hold: Hold | None = None,
+    cores: Cores = (),
+) -> tuple[GuestFacts, ...]:
     """Have this node's guests of a start made by a worker, which stays with them.
 
     Args:
@@ -73,9 +79,7 @@ def present(
     return found
 
 
-def _wait(
-    order: Order, pid: int, hearing: int, noted: signals.Noted, caller: int | None
-) -> tuple[bytes | None, bool]:  # fmt: skip
+def _wait(order: Order, pid: int, hearing: int, noted: signals.Noted, caller: int | None) -> tuple[bytes | None, bool]:
     """The worker's answer, None when it ended without one; and whether it was told to end."""
     poll = select.poll()
     poll.register(hearing, select.POLLIN)

@@ -58,9 +58,13 @@ class Telling:
                 message_file.seek(0)
                 # anything that is written, by it or by what it calls, goes to one place
                 self._process = subprocess.Popen(
-                    self._command, stdin=message_file, stdout=heard, stderr=heard, cwd="/",
+                    self._command,
+                    stdin=message_file,
+                    stdout=heard,
+                    stderr=heard,
+                    cwd="/",
                     env=ROOT_ENVIRONMENT,
-                )  # fmt: skip
+                )
                 leash(self._process.pid, WORDS)
                 self._answer = os.dup(heard.fileno())
             self._ended = ProcessHandle(self._process.pid)

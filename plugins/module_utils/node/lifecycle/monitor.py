@@ -272,9 +272,15 @@ class Watching:
         if self._telling is None:
             part = self._part
             lost = LostGuest(
-                VERSION, "lost", part.job_id, part.start, part.node, name, printable(reason)[:REASON_LIMIT],
+                VERSION,
+                "lost",
+                part.job_id,
+                part.start,
+                part.node,
+                name,
+                printable(reason)[:REASON_LIMIT],
                 printable(last_lines)[-WORDS_LIMIT:],
-            )  # fmt: skip
+            )
             self._telling = Telling(self._tell, lost, self._log)
 
     @staticmethod

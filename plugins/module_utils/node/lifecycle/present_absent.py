@@ -111,7 +111,7 @@ def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[Gu
 
 def absent(
     job_id: str, start: int, settings: NodeSettings, deadline: Deadline, *, bare: bool = False
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """See to it that nothing of a start is left on this node; from now on `present` refuses it.
 
     Args:
@@ -135,9 +135,12 @@ def absent(
         return bare_host.absent(job_id, start, settings, deadline)
     with disk_judged(settings):
         return end_start(
-            settings, key, deadline, lambda domains: _last_look(job_id, start, settings, domains),
+            settings,
+            key,
+            deadline,
+            lambda domains: _last_look(job_id, start, settings, domains),
             meanwhile=lambda: Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)),
-        )  # fmt: skip
+        )
 
 
 def is_bare(job_id: str, start: int, settings: NodeSettings, *, planned: bool = False) -> bool:
@@ -184,9 +187,13 @@ def _seen_without_libvirt(settings: NodeSettings, known: VTorqueError) -> tuple[
 
 
 def left(
-    settings: NodeSettings, job_id: str | None = None, start: int | None = None, *,
-    connect_s: float = LIBVIRT_CONNECT_S, bare: bool = False,
-) -> tuple[str, ...]:  # fmt: skip
+    settings: NodeSettings,
+    job_id: str | None = None,
+    start: int | None = None,
+    *,
+    connect_s: float = LIBVIRT_CONNECT_S,
+    bare: bool = False,
+) -> tuple[str, ...]:
     """What of vTorque's guests is here, as words; that libvirt does not answer, or a disk, is one of them.
 
     Args:

@@ -238,7 +238,7 @@ class _Worker:
                 self._end_politely()
             removed = present_absent.take_away(
                 self.order.part.job_id, self.order.part.start, self.settings, watching.domains
-            )  # fmt: skip
+            )
             lock.sign(ProcessId.of(os.getpid()), removed)
             log(f"worker {os.getpid()} took away: {', '.join(removed) or 'nothing'}")
         except VTorqueError as error:

@@ -266,10 +266,15 @@ def ask_static_map(script: pathlib.Path, node: str, guests_per_node: int, guest:
             if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & 0o022:
                 raise SiteFault(str(path), "can be written by others than root: not run", "see ip_to_mac_script")
         done = subprocess.run(
-            [str(script), node, str(guests_per_node), str(guest)], capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=deadline.left_s(STATIC_MAP_S), check=False,
+            [str(script), node, str(guests_per_node), str(guest)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=deadline.left_s(STATIC_MAP_S),
+            check=False,
             env=TOOL_ENVIRONMENT,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired as error:
         raise SiteFault(
             what, f"gave no answer within {error.timeout:.0f} s", "see ip_to_mac_script in vtorque.yml"
@@ -326,9 +331,10 @@ def _not_found(mac: str, bridge: str | None, timeout_s: float, leases: t.Sequenc
     others = len(bridge_members(bridge)) if bridge else 0
     seen = f"; {others} interfaces are at {bridge}" if bridge else ""
     return SiteFault(
-        f"no address of {mac} came to light within {timeout_s:.0f} s", f"looked at {', '.join(looked)}{seen}",
+        f"no address of {mac} came to light within {timeout_s:.0f} s",
+        f"looked at {', '.join(looked)}{seen}",
         "a guest is seen when it speaks to this node, or when the DHCP server's leases can be read here",
-    )  # fmt: skip
+    )
 
 
 def bridge_members(bridge: str) -> tuple[str, ...]:

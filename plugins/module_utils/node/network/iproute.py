@@ -82,9 +82,15 @@ def _read_rows(*arguments: str) -> list[dict[str, t.Any]]:
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            ["ip", *arguments], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
-            timeout=ANSWER_S, check=False, env=TOOL_ENVIRONMENT,
-        )  # fmt: skip
+            ["ip", *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=ANSWER_S,
+            check=False,
+            env=TOOL_ENVIRONMENT,
+        )
     except subprocess.TimeoutExpired as error:
         raise _failure(arguments, f"gave no answer within {ANSWER_S:.0f} s") from error
     except OSError as error:

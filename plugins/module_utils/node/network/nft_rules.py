@@ -323,9 +323,14 @@ def _nft(text: str, settings: NodeSettings, *arguments: str) -> str:
     """One command, or a text of several: all of it or nothing."""
     try:
         done = subprocess.run(
-            [str(settings.nft), *(arguments or ("-f", "-"))], input=f"{text}\n", capture_output=True, text=True,
-            timeout=ASKED_S, check=False, env=TOOL_ENVIRONMENT,
-        )  # fmt: skip
+            [str(settings.nft), *(arguments or ("-f", "-"))],
+            input=f"{text}\n",
+            capture_output=True,
+            text=True,
+            timeout=ASKED_S,
+            check=False,
+            env=TOOL_ENVIRONMENT,
+        )
         why = "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"status {done.returncode}"
     except subprocess.TimeoutExpired:
         why = f"gave no answer within {ASKED_S:.0f} s"
@@ -333,7 +338,9 @@ def _nft(text: str, settings: NodeSettings, *arguments: str) -> str:
         why = error.strerror or str(error)
     if why:
         raise NodeFault(
-            f"the packet filter of {settings.node_name} ({settings.nft})", why,
-            "install nftables, or set confine_guests: false", cause="programs",
-        )  # fmt: skip
+            f"the packet filter of {settings.node_name} ({settings.nft})",
+            why,
+            "install nftables, or set confine_guests: false",
+            cause="programs",
+        )
     return done.stdout

@@ -142,9 +142,10 @@ def verify(image: Image, advance: Advance = nobody_looks) -> bool:
             raise ImageFault(f"image {image.name}", f"{path.name}: {error.strerror or error}") from error
         if wanted and found != wanted:
             raise ImageFault(
-                f"image {image.name}", f"{path.name} is damaged: sha256 {found}, its record says {wanted}",
+                f"image {image.name}",
+                f"{path.name} is damaged: sha256 {found}, its record says {wanted}",
                 "add it again as a new revision, and delete this one",
-            )  # fmt: skip
+            )
         known = known or bool(wanted)
     return known
 

@@ -71,14 +71,16 @@ def look(stream: t.BinaryIO, what: str, *, format: str = "", max_bytes: int = 0)
         raise ImageFault(what, f"is {header.format}, not {format}", hint)
     if not format and header.format == "raw" and not header.partitioned:
         raise ImageFault(
-            what, "is no qcow2, and no disk with a table of partitions: garbage, or a bare file system",
+            what,
+            "is no qcow2, and no disk with a table of partitions: garbage, or a bare file system",
             "if it is a disk nonetheless, say so: raw",
-        )  # fmt: skip
+        )
     if max_bytes and header.virtual_bytes > max_bytes:
         raise ImageFault(
-            what, f"is a disk of {header.virtual_bytes >> 20} MiB; the site allows {max_bytes >> 20} MiB",
+            what,
+            f"is a disk of {header.virtual_bytes >> 20} MiB; the site allows {max_bytes >> 20} MiB",
             "image_max in vtorque.yml",
-        )  # fmt: skip
+        )
     return header
 
 
@@ -165,9 +167,13 @@ def _whole(what: str, facts: t.Mapping[str, t.Any]) -> None:
 
 
 def run_qemu_img(
-    argv: t.Sequence[str | pathlib.Path], deadline: Deadline, fault: type[VTorqueError], *,
-    good: t.Collection[int] = (0,), longest_s: float = INFO_S,
-) -> str:  # fmt: skip
+    argv: t.Sequence[str | pathlib.Path],
+    deadline: Deadline,
+    fault: type[VTorqueError],
+    *,
+    good: t.Collection[int] = (0,),
+    longest_s: float = INFO_S,
+) -> str:
     """Call qemu-img, with bounds on its memory and processor time.
 
     Args:
@@ -189,9 +195,12 @@ def run_qemu_img(
     with _unseen("stdout") as out, _unseen("stderr") as errors:
         try:
             process = subprocess.Popen(
-                list(map(str, argv)), env=TOOL_ENVIRONMENT,
-                stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
-            )  # fmt: skip
+                list(map(str, argv)),
+                env=TOOL_ENVIRONMENT,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
+            )
         except FileNotFoundError as error:
             raise NodeFault(f"{argv[0]} is missing", str(error), "install qemu-utils", cause="programs") from error
         except OSError as error:

@@ -130,9 +130,10 @@ def refuse_foreign(head: bytes, end: bytes, what: str) -> None:
         kind = "VMDK"
     if kind:
         raise ImageFault(
-            what, f"is a disk in the format {kind}, which may name other files: images are qcow2 or raw",
+            what,
+            f"is a disk in the format {kind}, which may name other files: images are qcow2 or raw",
             f"convert it: qemu-img convert -f {_CONVERT_AS.get(kind, kind.lower())} -O qcow2 FILE NEW.qcow2",
-        )  # fmt: skip
+        )
     packed = next((name for at, mark, name in _PACKED if head[at : at + len(mark)] == mark), "")
     if packed:
         raise ImageFault(what, f"is packed ({packed})", "unpack it first")

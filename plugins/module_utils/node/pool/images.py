@@ -242,9 +242,10 @@ def list_names(pool: pathlib.Path) -> tuple[str, ...]:
     except OSError as error:
         raise SiteFault(f"image pool {pool}", error.strerror or str(error), "see vm_img_dir in vtorque.yml") from error
     return tuple(
-        entry for entry in entries
+        entry
+        for entry in entries
         if re.fullmatch(IMAGE_NAME, entry) and ("@" in entry or pathlib.PurePath(entry).suffix in PLAIN_SUFFIXES)
-    )  # fmt: skip
+    )
 
 
 def list_images(pool: pathlib.Path, *, owner_uid: int = 0) -> tuple[tuple[str, Image | VTorqueError], ...]:
@@ -331,9 +332,15 @@ def _with_record(directory: pathlib.Path, owner_uid: int) -> Image:
     for part in parts.values():
         _trusted_file(part, owner_uid)
     return Image(
-        directory.name, disk, record["format"], Boot(boot["mode"], cmdline=boot.get("cmdline", ""), **parts),
-        record["distro"], record["arch"], record["virtual_bytes"], record,
-    )  # fmt: skip
+        directory.name,
+        disk,
+        record["format"],
+        Boot(boot["mode"], cmdline=boot.get("cmdline", ""), **parts),
+        record["distro"],
+        record["arch"],
+        record["virtual_bytes"],
+        record,
+    )
 
 
 def check_form(what: str, record: t.Mapping[str, t.Any]) -> None:
@@ -369,8 +376,13 @@ def _check_boot(what: str, boot: object) -> None:
         raise ImageFault(what, f"boot: mode is one of {', '.join(BOOT_MODES)}")
     if (boot["mode"] == "kernel") != bool(boot.get("kernel")):
         raise ImageFault(what, "boot: a kernel belongs to mode kernel, and to no other")
-    for key, form in (("kernel", _FILE_NAME), ("initrd", _FILE_NAME), ("cmdline", rf"[^\x00-\x1f\x7f]{{0,{CMDLINE}}}"),
-                      ("kernel_sha256", r"[0-9a-f]{64}"), ("initrd_sha256", r"[0-9a-f]{64}")):  # fmt: skip
+    for key, form in (
+        ("kernel", _FILE_NAME),
+        ("initrd", _FILE_NAME),
+        ("cmdline", rf"[^\x00-\x1f\x7f]{{0,{CMDLINE}}}"),
+        ("kernel_sha256", r"[0-9a-f]{64}"),
+        ("initrd_sha256", r"[0-9a-f]{64}"),
+    ):
         value = boot.get(key) or ""
         if not isinstance(value, str) or (value and not re.fullmatch(form, value)):
             raise ImageFault(what, f"boot: {key} is not of the form demanded")

@@ -31,9 +31,15 @@ BOOT_PARTS = {"kernel": "vmlinuz", "initrd": "initrd"}
 
 
 def publish(
-    wanted: Wanted, pool: pathlib.Path, *, advance: Advance = nobody_looks, max_bytes: int = 0, owner_uid: int = 0,
-    qemu_img: pathlib.Path = disk_check.QEMU_IMG, trial: Trial | None = None,
-) -> Image:  # fmt: skip
+    wanted: Wanted,
+    pool: pathlib.Path,
+    *,
+    advance: Advance = nobody_looks,
+    max_bytes: int = 0,
+    owner_uid: int = 0,
+    qemu_img: pathlib.Path = disk_check.QEMU_IMG,
+    trial: Trial | None = None,
+) -> Image:
     """Put the next revision of an image into the pool.
 
     Args:
@@ -80,10 +86,15 @@ def _staged(stage: pathlib.Path, record: t.Mapping[str, t.Any]) -> Image:
     boot = record["boot"]
     parts = {key: stage / boot[key] for key in BOOT_PARTS if key in boot}
     return Image(
-        record["name"], stage / record["disk"], record["format"],
+        record["name"],
+        stage / record["disk"],
+        record["format"],
         images.Boot(boot["mode"], parts.get("kernel"), parts.get("initrd"), boot.get("cmdline", "")),
-        record["distro"], record["arch"], record["virtual_bytes"], record,
-    )  # fmt: skip
+        record["distro"],
+        record["arch"],
+        record["virtual_bytes"],
+        record,
+    )
 
 
 def foreseen(wanted: Wanted, before: Image | None, *, max_bytes: int = 0) -> dict[str, t.Any]:
@@ -113,9 +124,14 @@ def _look(stream: t.BinaryIO, wanted: Wanted, max_bytes: int) -> DiskHeader:
 
 
 def _bring_disk(
-    wanted: Wanted, stage: pathlib.Path, record: dict[str, t.Any], pool: pathlib.Path, advance: Advance, max_bytes: int,
+    wanted: Wanted,
+    stage: pathlib.Path,
+    record: dict[str, t.Any],
+    pool: pathlib.Path,
+    advance: Advance,
+    max_bytes: int,
     qemu_img: pathlib.Path,
-) -> None:  # fmt: skip
+) -> None:
     path = t.cast("pathlib.Path", wanted.disk)
     with open_source(path) as stream:
         header = _look(stream, wanted, max_bytes)
@@ -129,10 +145,15 @@ def _bring_disk(
         disk_check.prove(disk, header, Deadline.after(CHECK_S), qemu_img=qemu_img)
     except ImageFault as error:
         raise ImageFault(f"{path}", f"{error.what}: {error.why}", error.hint) from error
-    record.update({
-        "format": header.format, "disk": disk.name, "disk_sha256": found, "disk_bytes": size,
-        "virtual_bytes": header.virtual_bytes,
-    })  # fmt: skip
+    record.update(
+        {
+            "format": header.format,
+            "disk": disk.name,
+            "disk_sha256": found,
+            "disk_bytes": size,
+            "virtual_bytes": header.virtual_bytes,
+        }
+    )
 
 
 def _bare(stream: t.BinaryIO, wanted: Wanted) -> str:

@@ -35,15 +35,13 @@ RESERVED_PATHS = {
         ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"),
         "accounts are the packages' and the job's",
     ),
-    **dict.fromkeys(
-        ("/etc/machine-id", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf"), "it is each guest's own"
-    ),
+    **dict.fromkeys(("/etc/machine-id", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf"), "it is each guest's own"),
     "/etc/fstab": "the site's `mounts` say what guests mount",
     "/etc/cloud": "it is what makes the image boot fast, and from its seed alone",
     "/etc/vtorque": "vTorque writes there in the guest",
     "/etc/sudoers": "nobody has root's power in a guest",
     "/etc/sudoers.d": "nobody has root's power in a guest",
-}  # fmt: skip
+}
 """What no file of a recipe may be, or lie in, and why."""
 NO_USERS = (
     "an image has no users: the job's own is made in the guest, with the ids that they have on the node; "
@@ -247,8 +245,11 @@ class _Reader:
             self.fault(known["owner"], f"{path}: owner {values['owner']}", "files of an image are root's")
         mode = values.get("mode", MODE) or ""
         if not _MODE.fullmatch(mode) or int(mode, 8) & 0o022:
-            self.fault(known["mode"], f"{path}: mode {mode}",
-                       "three octal digits, and nobody but root may write (0644, 0755, 0600)")  # fmt: skip
+            self.fault(
+                known["mode"],
+                f"{path}: mode {mode}",
+                "three octal digits, and nobody but root may write (0644, 0755, 0600)",
+            )
         content, source = values.get("content"), values.get("source")
         if ("content" in known) == ("source" in known):
             self.fault(node, path, "has either content or a source")

@@ -111,9 +111,11 @@ def same(wanted: Wanted, before: Image, *, advance: Advance = nobody_looks) -> b
     there = before.record["boot"]
     if (record["boot"]["mode"], record["boot"].get("cmdline", "")) != (there["mode"], there.get("cmdline", "")):
         return False
-    files = ((wanted.disk, before.record.get("disk_sha256"), before.path),
-             (wanted.kernel, there.get("kernel_sha256"), before.boot.kernel),
-             (wanted.initrd, there.get("initrd_sha256"), before.boot.initrd))  # fmt: skip
+    files = (
+        (wanted.disk, before.record.get("disk_sha256"), before.path),
+        (wanted.kernel, there.get("kernel_sha256"), before.boot.kernel),
+        (wanted.initrd, there.get("initrd_sha256"), before.boot.initrd),
+    )
     if wanted.disk and bool(wanted.initrd) != bool(before.boot.initrd):
         return False
     return all(path is None or _holds(path, known, present, advance) for path, known, present in files)
@@ -192,9 +194,10 @@ def _boot(wanted: Wanted, before: Image | None) -> dict[str, str]:
     old = dict(before.record["boot"]) if before else {"mode": "bios"}
     if wanted.disk and old["mode"] == "kernel" and wanted.boot is None:
         raise UserFault(
-            f"image {wanted.name}", "boots by a kernel beside its disk, which a new disk may not fit",
+            f"image {wanted.name}",
+            "boots by a kernel beside its disk, which a new disk may not fit",
             "give the kernel of the new disk, or say boot by bios or uefi",
-        )  # fmt: skip
+        )
     mode = wanted.boot or old["mode"]
     if mode == "kernel":
         if wanted.disk or before is None:

@@ -67,8 +67,9 @@ def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:
     """
     found = [
         Remain("domain", facts.name, job_key(facts.mark.job_id, facts.mark.start))
-        for facts in domains.list() if facts.mark
-    ]  # fmt: skip
+        for facts in domains.list()
+        if facts.mark
+    ]
     return (*found, *remains_without_libvirt(settings))
 
 

@@ -47,7 +47,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     macs: set[str] = set()
     there = [
         facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
-    ]  # fmt: skip
+    ]
     if there:
         owner = next(
             (guest_file.owner_uid for path in entries(directory) if (guest_file := read_guest_file(path))), None

@@ -34,13 +34,31 @@ _MACS = ("macaddress", "mac_address", "hwaddress")
 _TEXTS = {
     META_DATA: ("instance-id", "local-hostname", "hostname"),
     NETWORK_CONFIG: (
-        "address", "addresses", "gateway", "gateway4", "gateway6", "to", "via", "name", "set-name", "search",
-        "dns_nameservers", "dns_search",
+        "address",
+        "addresses",
+        "gateway",
+        "gateway4",
+        "gateway6",
+        "to",
+        "via",
+        "name",
+        "set-name",
+        "search",
+        "dns_nameservers",
+        "dns_search",
     ),
     USER_DATA: (
-        "hostname", "fqdn", "name", "password", "passwd", "hashed_passwd", "plain_text_passwd", "path", "content",
+        "hostname",
+        "fqdn",
+        "name",
+        "password",
+        "passwd",
+        "hashed_passwd",
+        "plain_text_passwd",
+        "path",
+        "content",
     ),
-}  # fmt: skip
+}
 """Keys whose values are texts to cloud-init: a number or a flag there is what YAML made of a text without quotes."""
 _COMMANDS = ("bootcmd", "runcmd")
 _MODES = ("permissions",)

@@ -140,7 +140,7 @@ def _check(thing: t.Any) -> None:
 @leaves_nothing
 def render(
     seed: Seed, site_dir: pathlib.Path | None = SITE_DIR, compiled: pathlib.Path | None = None
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """The files of the seed, by name.
 
     Args:

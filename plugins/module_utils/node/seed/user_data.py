@@ -15,9 +15,16 @@ import re
 from ...errors import VTorqueError
 
 HEADERS = (
-    "#cloud-config", "#cloud-config-archive", "#cloud-config-jsonp", "#cloud-boothook", "#include", "#include-once",
-    "#part-handler", "#!", "## template: jinja",
-)  # fmt: skip
+    "#cloud-config",
+    "#cloud-config-archive",
+    "#cloud-config-jsonp",
+    "#cloud-boothook",
+    "#include",
+    "#include-once",
+    "#part-handler",
+    "#!",
+    "## template: jinja",
+)
 """How user data begins, in any case (INCLUSION_TYPES_MAP in cloudinit/handlers/__init__.py, 18.5 to 26.2)."""
 TEMPLATE = "## template: jinja"
 MIME_WITHIN = 4096

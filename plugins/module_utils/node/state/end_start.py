@@ -19,9 +19,13 @@ _With = t.TypeVar("_With")
 
 
 def end_start(
-    settings: NodeSettings, key: str, deadline: Deadline, last_look: t.Callable[[_With], tuple[str, ...]], *,
+    settings: NodeSettings,
+    key: str,
+    deadline: Deadline,
+    last_look: t.Callable[[_With], tuple[str, ...]],
+    *,
     meanwhile: t.Callable[[], contextlib.AbstractContextManager[_With]],
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """Say that a start is over, wait for whoever works for it to take it away, and take away what is left.
 
     Who works on the start or watches its guests hears the tombstone, takes them away and ends; what was killed left

@@ -177,9 +177,10 @@ class NodeSettings:
         """
         if self.node_number is None:
             raise SiteFault(
-                "node_number is not set", "without it two nodes could give out the same MAC address",
+                "node_number is not set",
+                "without it two nodes could give out the same MAC address",
                 f"give {self.node_name} a number of its own in vtorque.yml",
-            )  # fmt: skip
+            )
         return f"{self.mac_prefix}:{self.node_number >> 8:02x}:{self.node_number & 0xFF:02x}:{slot:02x}"
 
     def guest_name(self, slot: int) -> str:

@@ -54,7 +54,7 @@ def take(
                 f"{count} more guests on {settings.node_name}",
                 f"it bears {settings.max_guests}, and has {len(now)}: {owners}",
                 "see max_vms_per_node in vtorque.yml; what belongs to no job is taken away by vtorque-sweep",
-            )  # fmt: skip
+            )
         candidates = (slot for slot in range(1, MAX_SLOT + 1) if slot not in now and not busy(slot))
         free = list(itertools.islice(candidates, count))
         if len(free) < count:

@@ -73,9 +73,12 @@ class Lock:
             # flock(2) knows no deadline; flock(1) locks the same open file for us, and has one
             done = subprocess.run(
                 [str(settings.flock), "-s" if shared else "-x", "-w", f"{deadline.left_s():.3f}", str(self._fd)],
-                pass_fds=[self._fd], timeout=deadline.left_s() + 5.0, stdin=subprocess.DEVNULL, capture_output=True,
+                pass_fds=[self._fd],
+                timeout=deadline.left_s() + 5.0,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
                 check=False,
-            )  # fmt: skip
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise late from error
         if done.returncode != 0:

@@ -18,9 +18,13 @@ from ..pool.images import Image
 
 
 def make_overlay(
-    image: Image, path: pathlib.Path, deadline: Deadline, *, taken: Taken = NOTHING_TAKEN,
+    image: Image,
+    path: pathlib.Path,
+    deadline: Deadline,
+    *,
+    taken: Taken = NOTHING_TAKEN,
     qemu_img: pathlib.Path = QEMU_IMG,
-) -> int:  # fmt: skip
+) -> int:
     """Make the disk of one guest: an empty overlay over the image, on the node's own disk.
 
     Args:
@@ -41,9 +45,11 @@ def make_overlay(
     free = shutil.disk_usage(path.parent).free
     if size > free + taken.held_bytes:
         raise NodeFault(
-            _no_room(path.parent), f"{size >> 20} MiB are needed; {free >> 20} MiB are free", "free some space",
+            _no_room(path.parent),
+            f"{size >> 20} MiB are needed; {free >> 20} MiB are free",
+            "free some space",
             cause="disk",
-        )  # fmt: skip
+        )
     _fits_beside(taken, size, path.parent)
     _make_file(path)
     argv: list[str | pathlib.Path] = [qemu_img, "create", "-q", "-f", "qcow2", "-b", image.path]
@@ -57,9 +63,14 @@ def make_overlay(
 
 
 def make_overlay_on_socket(
-    socket: pathlib.Path, size: int, path: pathlib.Path, deadline: Deadline, *, taken: Taken = NOTHING_TAKEN,
+    socket: pathlib.Path,
+    size: int,
+    path: pathlib.Path,
+    deadline: Deadline,
+    *,
+    taken: Taken = NOTHING_TAKEN,
     qemu_img: pathlib.Path = QEMU_IMG,
-) -> None:  # fmt: skip
+) -> None:
     """Make the disk of one guest over an image of its user's, which nobody but the user reads.
 
     Args:

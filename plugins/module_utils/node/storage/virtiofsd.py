@@ -57,16 +57,22 @@ def program(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
         if path.exists():
             try:
                 done = subprocess.run(
-                    [str(path), "--version"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL, check=True,
+                    [str(path), "--version"],
+                    capture_output=True,
+                    timeout=10,
+                    stdin=subprocess.DEVNULL,
+                    check=True,
                     env=TOOL_ENVIRONMENT,
-                )  # fmt: skip
+                )
             except (OSError, subprocess.SubprocessError) as error:
                 raise NodeFault(f"{path} on {settings.node_name}", str(error), cause="programs") from error
             return path, b"virtiofsd version" in done.stdout + done.stderr
     raise NodeFault(
-        f"virtiofsd on {settings.node_name}", "is not installed, and the site shares directories by it",
-        "install the package virtiofsd, or qemu-system-common of Debian 12", cause="programs",
-    )  # fmt: skip
+        f"virtiofsd on {settings.node_name}",
+        "is not installed, and the site shares directories by it",
+        "install the package virtiofsd, or qemu-system-common of Debian 12",
+        cause="programs",
+    )
 
 
 def _known(settings: NodeSettings) -> tuple[pathlib.Path, bool]:
@@ -102,13 +108,33 @@ def command(path: pathlib.Path, in_c: bool, fd: int, directory: str, guest: path
     """
     first = f"{NAME}:{guest}/{tag}"
     if not in_c:
-        return [first, f"--fd={fd}", "--shared-dir", directory, "--sandbox", "namespace", "--rlimit-nofile", "0",
-                "--log-level", "error"]  # fmt: skip
+        return [
+            first,
+            f"--fd={fd}",
+            "--shared-dir",
+            directory,
+            "--sandbox",
+            "namespace",
+            "--rlimit-nofile",
+            "0",
+            "--log-level",
+            "error",
+        ]
     # not its own namespaces: they need a new /proc, which the kernel refuses where the node's is covered anywhere, as
     # in containers; libfuse's options end at a comma that is not escaped
     source = directory.replace("\\", "\\\\").replace(",", "\\,")
-    return [first, f"--fd={fd}", "-f", "--rlimit-nofile=0", "-o", f"source={source}", "-o", "sandbox=chroot",
-            "-o", "log_level=err"]  # fmt: skip
+    return [
+        first,
+        f"--fd={fd}",
+        "-f",
+        "--rlimit-nofile=0",
+        "-o",
+        f"source={source}",
+        "-o",
+        "sandbox=chroot",
+        "-o",
+        "log_level=err",
+    ]
 
 
 def start(tag: str, directory: str, serving: Serving) -> pathlib.Path:

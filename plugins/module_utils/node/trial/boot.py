@@ -82,9 +82,14 @@ class _Asked(t.NamedTuple):
 
 
 def boot(
-    image: Image, uri: str, deadline: Deadline, *, allow_emulation: bool, tell: t.Callable[[str], None],
+    image: Image,
+    uri: str,
+    deadline: Deadline,
+    *,
+    allow_emulation: bool,
+    tell: t.Callable[[str], None],
     places: pathlib.Path = STATE_DIR,
-) -> Seen:  # fmt: skip
+) -> Seen:
     """Boot an image once; neither it nor anything else on this host is changed.
 
     Args:
@@ -166,7 +171,7 @@ def _held(place: pathlib.Path) -> t.Iterator[None]:
 
 def _prepare(
     image: Image, domains: Domains, place: pathlib.Path, deadline: Deadline, *, allow_emulation: bool
-) -> _Asked:  # fmt: skip
+) -> _Asked:
     offered = domains.capabilities()
     arch = image.arch or "x86_64"
     emulated = kvm_usable(arch, offered)
@@ -186,9 +191,15 @@ def _prepare(
     write_iso(_seed(token), place / "seed.iso")
     (place / "console.log").touch(mode=0o600)
     spec = TrialDomain(
-        name=f"vtorque-trial-{token}", hypervisor="qemu" if emulated else "kvm", arch=arch, place=place,
-        image=image.path, image_format=image.format, boot=image.boot, network=True,
-    )  # fmt: skip
+        name=f"vtorque-trial-{token}",
+        hypervisor="qemu" if emulated else "kvm",
+        arch=arch,
+        place=place,
+        image=image.path,
+        image_format=image.format,
+        boot=image.boot,
+        network=True,
+    )
     return _Asked(token, emulated, spec)
 
 
@@ -221,9 +232,13 @@ def _xml(spec: TrialDomain) -> str:
 
 
 def _watch(
-    domains: Domains, asked: _Asked, console: TrialConsole, began: float, deadline: Deadline,
+    domains: Domains,
+    asked: _Asked,
+    console: TrialConsole,
+    began: float,
+    deadline: Deadline,
     tell: t.Callable[[str], None],
-) -> Seen:  # fmt: skip
+) -> Seen:
     """Until it has told everything, ended, or its time is over."""
     poll = select.poll()
     poll.register(domains.fileno(), select.POLLIN)
@@ -240,9 +255,15 @@ def _watch(
         poll.poll(deadline.left_s(LOOK_S) * 1000)
         ended = _ended(domains, asked.spec.name)
     return Seen(
-        now_s if up_s is None else up_s, ended, tuple(console.lines), console.stage, console.last_words(),
-        console.nothing_to_boot, console.panic or "", console.login,
-    )  # fmt: skip
+        now_s if up_s is None else up_s,
+        ended,
+        tuple(console.lines),
+        console.stage,
+        console.last_words(),
+        console.nothing_to_boot,
+        console.panic or "",
+        console.login,
+    )
 
 
 def _far(console: TrialConsole) -> str:

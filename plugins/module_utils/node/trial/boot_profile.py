@@ -13,8 +13,14 @@ from ...errors import ImageFault
 from .report import Cost, Report, Seen
 
 FIRMWARE, KERNEL, INITRAMFS, UDEV, NETWORK, SSH, OTHERS = (
-    "firmware", "kernel", "initramfs", "udev", "network", "ssh", "others",
-)  # fmt: skip
+    "firmware",
+    "kernel",
+    "initramfs",
+    "udev",
+    "network",
+    "ssh",
+    "others",
+)
 STAGES = {
     "cloud-init-local.service": "cloud-init local",
     "cloud-init-main.service": "cloud-init main",

@@ -205,9 +205,10 @@ def _cloud_init(seen: Seen) -> list[TrialFinding]:
         if "cloud-init" in seen.stage:
             problem, remedy = "is there, and did not take its seed", "NoCloud must be in its datasource_list"
         else:
-            problem, remedy = "told nothing: it is not there, is switched off, or does not look for a NoCloud seed", (
-                "install cloud-init, with datasource_list: [NoCloud, None]"
-            )  # fmt: skip
+            problem, remedy = (
+                "told nothing: it is not there, is switched off, or does not look for a NoCloud seed",
+                ("install cloud-init, with datasource_list: [NoCloud, None]"),
+            )
         return [TrialFinding("cloud-init", BAD, problem, remedy)]
     # "/usr/bin/cloud-init 22.4.2"
     version = (seen.value("cloud-init") or "").rpartition(" ")[2]

@@ -79,9 +79,7 @@ def add_json(parser: argparse.ArgumentParser, purpose: str = "for programs", gro
         group: where `--json` excludes others.
     """
     (group or parser).add_argument("--json", action="store_true", help=purpose)
-    parser.add_argument(
-        FLAG, action=_Ask, metavar="EXPRESSION", help="what this JMESPath expression finds in the JSON"
-    )  # fmt: skip
+    parser.add_argument(FLAG, action=_Ask, metavar="EXPRESSION", help="what this JMESPath expression finds in the JSON")
 
 
 class Asked(t.Protocol):

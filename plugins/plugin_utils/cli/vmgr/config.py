@@ -72,9 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def verb(name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
         return verbs.add_parser(
-            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog,
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+        )
 
     show = verb("show", "every parameter, its value, and whether the site has set it", SHOW_EPILOG)
     show.add_argument("names", metavar="NAME", nargs="*", help="these parameters alone")

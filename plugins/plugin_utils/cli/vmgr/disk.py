@@ -92,9 +92,12 @@ def create(path: str, size: str, kind: str) -> None:
         raise UserFault(what, f"cannot be made: {error.strerror}") from error
     try:
         done = subprocess.run(
-            [QEMU_IMG, "create", "-q", "-f", kind, path, f"{mib}M"], capture_output=True, text=True, check=False,
+            [QEMU_IMG, "create", "-q", "-f", kind, path, f"{mib}M"],
+            capture_output=True,
+            text=True,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         why = done.stderr.strip() if done.returncode else ""
     except OSError as error:
         why = str(error)

@@ -58,13 +58,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     add_json(parser, group=how)
     how.add_argument(
-        "--brief", action="store_true",
+        "--brief",
+        action="store_true",
         help="one line a node, without a table; with --local the batch server is asked little",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--timeout", type=float, metavar="S", default=examine.EXAMINATION_S,
+        "--timeout",
+        type=float,
+        metavar="S",
+        default=examine.EXAMINATION_S,
         help="seconds for the examination of a node (%(default).0f)",
-    )  # fmt: skip
+    )
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
@@ -131,9 +135,12 @@ def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> 
         reports.append(examine.examine_front_end(load, here, batch, known))
     with counted("asking nodes", len(names), wanted=not (call.json or call.brief)) as advance:
         asked = examine.ask_nodes(
-            names, ssh_timeout_s=float(policy.ssh_timeout), timeout_s=call.timeout, prefix=policy.prefix_nodes,
+            names,
+            ssh_timeout_s=float(policy.ssh_timeout),
+            timeout_s=call.timeout,
+            prefix=policy.prefix_nodes,
             advance=lambda report: advance(report.node),
-        )  # fmt: skip
+        )
     return [*reports, *examine.judge_together(asked, policy, here, known)]
 
 

@@ -88,9 +88,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def verb(name: str, summary: str, epilog: str, *, named: str | None = None) -> argparse.ArgumentParser:
         own: argparse.ArgumentParser = job.add_parser(
-            name, help=summary, description=summary[:1].upper() + summary[1:] + ".", epilog=epilog,
+            name,
+            help=summary,
+            description=summary[:1].upper() + summary[1:] + ".",
+            epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+        )
         own.add_argument("job", metavar="JOB", nargs=named, help="number or id of the job")
         if name != "list":
             own.add_argument("--start", type=int, metavar="N", help="this start of the job, not the newest")
@@ -158,12 +161,19 @@ def _list(call: argparse.Namespace, place: pathlib.Path) -> None:
         return
     rows = [
         (
-            record.job_id, str(record.start), record.user or "-", record.name or "-", _when(record.began),
-            _lasted(record), str(len(record.guests)) if record.guests else "-", ",".join(record.nodes) or "-",
-            record.state, "-" if record.exit_status is None else str(record.exit_status),
+            record.job_id,
+            str(record.start),
+            record.user or "-",
+            record.name or "-",
+            _when(record.began),
+            _lasted(record),
+            str(len(record.guests)) if record.guests else "-",
+            ",".join(record.nodes) or "-",
+            record.state,
+            "-" if record.exit_status is None else str(record.exit_status),
         )
         for record in found
-    ]  # fmt: skip
+    ]
     _table(("job", "start", "user", "name", "began", "took", "guests", "nodes", "state", "status"), rows, "RLLLLRRLLR")
     if more:
         print(f"{more} older ones were not looked at: vmgr job list --last 0")
@@ -185,10 +195,24 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
     if record.guests:
         print()
         _table(
-            ("guest", "node", "image", "address", "vcpus", "ram", "cpu used", "ram peak", "read", "written",
-             "received", "sent", "updates"),
-            [_guest_row(guest) for guest in record.guests], "LLLLRRRRRRRRL",
-        )  # fmt: skip
+            (
+                "guest",
+                "node",
+                "image",
+                "address",
+                "vcpus",
+                "ram",
+                "cpu used",
+                "ram peak",
+                "read",
+                "written",
+                "received",
+                "sent",
+                "updates",
+            ),
+            [_guest_row(guest) for guest in record.guests],
+            "LLLLRRRRRRRRL",
+        )
         for guest in record.guests:
             if guest.updates_words:
                 print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
@@ -265,8 +289,9 @@ def _report(call: argparse.Namespace, record: JobRecord) -> None:
         name, text = call.svg, report.picture(record, headline(record))
     else:
         name = call.html
-        text = report.page(record, headline(record), [_guest_row(guest) for guest in record.guests],
-                           phase_figures(record))  # fmt: skip
+        text = report.page(
+            record, headline(record), [_guest_row(guest) for guest in record.guests], phase_figures(record)
+        )
     write_file(name, text)
 
 
@@ -287,14 +312,19 @@ def _facts(record: JobRecord) -> dict[str, t.Any]:
 def _guest_row(guest: job_record.Guest) -> tuple[str, ...]:
     used = guest.used
     return (
-        guest.name or "-", guest.node or "-", guest.image or "-", guest.address or "-",
+        guest.name or "-",
+        guest.node or "-",
+        guest.image or "-",
+        guest.address or "-",
         "-" if guest.vcpus is None else str(guest.vcpus),
         "-" if guest.ram_mib is None else format_bytes_short(guest.ram_mib * 2**20),
         duration(used["cpu_s"]) if "cpu_s" in used else "-",
-        *(format_bytes_short(used[key]) if used.get(key, -1) >= 0 else "-" for key in
-          ("ram_peak_bytes", "read_bytes", "written_bytes", "received_bytes", "sent_bytes")),
+        *(
+            format_bytes_short(used[key]) if used.get(key, -1) >= 0 else "-"
+            for key in ("ram_peak_bytes", "read_bytes", "written_bytes", "received_bytes", "sent_bytes")
+        ),
         guest.updates or "-",
-    )  # fmt: skip
+    )
 
 
 def duration(seconds: float) -> str:

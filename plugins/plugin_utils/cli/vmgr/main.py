@@ -102,9 +102,14 @@ def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
             options[f"{subject} {verb}"] = _options(parser)
             choices.update(_choices(parser))
     return {
-        "subjects": SUBJECTS, "verbs": verbs, "options": options, "vm_img_dir": vm_img_dir, "records_dir": records_dir,
-        "parameters": tuple(PARAMETERS), "choices": choices,
-    }  # fmt: skip
+        "subjects": SUBJECTS,
+        "verbs": verbs,
+        "options": options,
+        "vm_img_dir": vm_img_dir,
+        "records_dir": records_dir,
+        "parameters": tuple(PARAMETERS),
+        "choices": choices,
+    }
 
 
 def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -178,7 +178,7 @@ def _vsub(policy: Policy) -> str:
 
 def _expected(
     trial: selftest_call.Trial, policy: Policy, here: str, who: pwd.struct_passwd, nodes: t.Sequence[BatchNode]
-) -> selftest.Expected:  # fmt: skip
+) -> selftest.Expected:
     first = trial.job.nodes[0] if trial.job and trial.job.nodes else ""
     keeps = any(same_host(host, here) for host in (policy.record_host, first) if host)
     return selftest.Expected(
@@ -217,9 +217,13 @@ def _facts(trial: selftest_call.Trial, report: Report, record: job_record.JobRec
         for one in report.findings
     ]
     return {
-        "job_id": trial.job_id, "nodes": report.node.split(","), "proven": report.well, "in_time": report.asked,
-        "findings": findings, "seconds": dict(_figures(record)),
-    }  # fmt: skip
+        "job_id": trial.job_id,
+        "nodes": report.node.split(","),
+        "proven": report.well,
+        "in_time": report.asked,
+        "findings": findings,
+        "seconds": dict(_figures(record)),
+    }
 
 
 def _figures(record: job_record.JobRecord | None) -> list[tuple[str, float]]:

@@ -32,12 +32,31 @@ minutes from then; and a start in the second of the former one's end fails, beca
 (measured on 22.05.8).  So it is longer than what a hook and an Epilog still do."""
 
 STATES = {
-    "PENDING": "Q", "REQUEUED": "Q", "REQUEUE_FED": "Q", "RESV_DEL_HOLD": "H", "REQUEUE_HOLD": "H", "SPECIAL_EXIT": "H",
-    "RUNNING": "R", "CONFIGURING": "R", "RESIZING": "R", "SIGNALING": "R",
-    "SUSPENDED": "S", "STOPPED": "S", "COMPLETING": "E", "STAGE_OUT": "E",
-    "COMPLETED": "C", "CANCELLED": "C", "FAILED": "C", "TIMEOUT": "C", "NODE_FAIL": "C", "PREEMPTED": "C",
-    "BOOT_FAIL": "C", "DEADLINE": "C", "OUT_OF_MEMORY": "C", "REVOKED": "C",
-}  # fmt: skip
+    "PENDING": "Q",
+    "REQUEUED": "Q",
+    "REQUEUE_FED": "Q",
+    "RESV_DEL_HOLD": "H",
+    "REQUEUE_HOLD": "H",
+    "SPECIAL_EXIT": "H",
+    "RUNNING": "R",
+    "CONFIGURING": "R",
+    "RESIZING": "R",
+    "SIGNALING": "R",
+    "SUSPENDED": "S",
+    "STOPPED": "S",
+    "COMPLETING": "E",
+    "STAGE_OUT": "E",
+    "COMPLETED": "C",
+    "CANCELLED": "C",
+    "FAILED": "C",
+    "TIMEOUT": "C",
+    "NODE_FAIL": "C",
+    "PREEMPTED": "C",
+    "BOOT_FAIL": "C",
+    "DEADLINE": "C",
+    "OUT_OF_MEMORY": "C",
+    "REVOKED": "C",
+}
 """Letters of `BatchJob.state`."""
 HOLDS = {"JobHeldUser": "u", "JobHeldAdmin": "s"}
 """Reasons of a held job, and the letters of `BatchJob.hold_types`; its owner may release the first."""

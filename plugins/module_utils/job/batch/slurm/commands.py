@@ -57,9 +57,14 @@ def run(
     try:
         # a group of its own: whatever a site's wrapper started ends with it
         process = subprocess.Popen(
-            [str(tools / tool), *command[1:]], env=TOOL_ENVIRONMENT, cwd="/", process_group=0,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            [str(tools / tool), *command[1:]],
+            env=TOOL_ENVIRONMENT,
+            cwd="/",
+            process_group=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     except OSError as error:
         raise SiteFault(str(tools / tool), f"cannot be run: {error.strerror}", "see pbs_qsub_on_nodes") from error
     with process:

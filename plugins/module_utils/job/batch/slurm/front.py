@@ -24,16 +24,44 @@ SHORT_FLAGS = frozenset("HhIkOQsVvW")
 """Letters of options without a value, or with one that can only stand in the same word."""
 FLAGS = frozenset(
     {
-        "contiguous", "exclusive", "get-user-env", "help", "hold", "ignore-pbs", "nice", "no-kill", "no-requeue",
-        "overcommit", "oversubscribe", "parsable", "propagate", "quiet", "reboot", "requeue", "share", "spread-job",
-        "test-only", "usage", "use-min-nodes", "verbose", "version", "wait",
+        "contiguous",
+        "exclusive",
+        "get-user-env",
+        "help",
+        "hold",
+        "ignore-pbs",
+        "nice",
+        "no-kill",
+        "no-requeue",
+        "overcommit",
+        "oversubscribe",
+        "parsable",
+        "propagate",
+        "quiet",
+        "reboot",
+        "requeue",
+        "share",
+        "spread-job",
+        "test-only",
+        "usage",
+        "use-min-nodes",
+        "verbose",
+        "version",
+        "wait",
     }
-)  # fmt: skip
+)
 """The same by their long names."""
 LONG = {
-    "J": "job-name", "n": "ntasks", "c": "cpus-per-task", "N": "nodes", "h": "help", "V": "version", "I": "immediate",
-    "D": "chdir", "C": "constraint",
-}  # fmt: skip
+    "J": "job-name",
+    "n": "ntasks",
+    "c": "cpus-per-task",
+    "N": "nodes",
+    "h": "help",
+    "V": "version",
+    "I": "immediate",
+    "D": "chdir",
+    "C": "constraint",
+}
 """Long names of the letters that matter here."""
 ASKED = frozenset({"help", "usage", "version"})
 """Questions to sbatch, which submits nothing for them."""

@@ -12,10 +12,19 @@ from __future__ import annotations
 import dataclasses
 
 NODE_PATHS: tuple[bytes, ...] = (
-    b"TMPDIR", b"SLURM_CONF", b"SLURM_SPOOLDIR", b"SLURM_SRUN_COMM_HOST", b"SLURM_SRUN_COMM_PORT",
-    b"SLURM_STEP_LAUNCHER_PORT", b"SLURM_TASK_PID", b"DISPLAY", b"XAUTHORITY", b"XDG_RUNTIME_DIR",
-    b"DBUS_SESSION_BUS_ADDRESS", b"SSH_AUTH_SOCK",
-)  # fmt: skip
+    b"TMPDIR",
+    b"SLURM_CONF",
+    b"SLURM_SPOOLDIR",
+    b"SLURM_SRUN_COMM_HOST",
+    b"SLURM_SRUN_COMM_PORT",
+    b"SLURM_STEP_LAUNCHER_PORT",
+    b"SLURM_TASK_PID",
+    b"DISPLAY",
+    b"XAUTHORITY",
+    b"XDG_RUNTIME_DIR",
+    b"DBUS_SESSION_BUS_ADDRESS",
+    b"SSH_AUTH_SOCK",
+)
 """Variables that name paths, sockets, ports or processes of the node or of the front end (sbatch hands all on)."""
 HOST_FILE = b"/var/spool/torque/aux/"
 """Where guests have a file with a host's name for each slot, by the job's id (templates/guest/join.sh.j2)."""
@@ -47,14 +56,18 @@ LAUNCHERS = (
     LauncherVariable(b"PRTE_MCA_plm", b"^slurm", "Open MPI 5: PRRTE's plm/slurm", (b"OMPI_MCA_plm",)),
     LauncherVariable(b"PRTE_MCA_ras", b"^slurm", "Open MPI 5: PRRTE's ras/slurm", (b"OMPI_MCA_ras",)),
     LauncherVariable(
-        b"PRTE_MCA_prte_default_hostfile", HOSTS, "Open MPI 5: PRRTE's src/runtime/prte_mca_params.c",
+        b"PRTE_MCA_prte_default_hostfile",
+        HOSTS,
+        "Open MPI 5: PRRTE's src/runtime/prte_mca_params.c",
         (b"OMPI_MCA_prte_default_hostfile", b"OMPI_MCA_orte_default_hostfile"),
     ),
     LauncherVariable(b"HYDRA_BOOTSTRAP", b"ssh", "MPICH, MVAPICH: the README of Hydra", (b"HYDRA_LAUNCHER",)),
     LauncherVariable(b"HYDRA_HOST_FILE", HOSTS, "MPICH, MVAPICH: the README of Hydra"),
     LauncherVariable(b"I_MPI_HYDRA_BOOTSTRAP", b"ssh", "Intel MPI: its developer reference, Hydra environment"),
     LauncherVariable(
-        b"I_MPI_HYDRA_HOST_FILE", HOSTS, "Intel MPI: its developer reference, Hydra environment variables",
+        b"I_MPI_HYDRA_HOST_FILE",
+        HOSTS,
+        "Intel MPI: its developer reference, Hydra environment variables",
         (b"HYDRA_HOST_FILE",),
     ),
-)  # fmt: skip
+)

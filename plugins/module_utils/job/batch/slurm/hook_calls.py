@@ -74,11 +74,17 @@ def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> H
     else:
         role = Role.END_FIRST if first else Role.END_OTHER
     return HookCall(
-        role, comment.is_ours(environment.get("SLURM_JOB_COMMENT", "")) or not BEGINS[name], 0, nodes[0], job_id, user,
+        role,
+        comment.is_ours(environment.get("SLURM_JOB_COMMENT", "")) or not BEGINS[name],
+        0,
+        nodes[0],
+        job_id,
+        user,
         None if BEGINS[name] else _status(environment.get("SLURM_JOB_EXIT_CODE2", "")),
         # an Epilog of a start that was requeued counts the next one already: each up to it is over
-        start=int(restarts) + 1, nodes=nodes,
-    )  # fmt: skip
+        start=int(restarts) + 1,
+        nodes=nodes,
+    )
 
 
 def _status(text: str) -> int | None:

@@ -93,8 +93,9 @@ def read_script(arguments: t.Sequence[str]) -> JobScript:
         raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
     content = OURS.sub(b"", content, count=1) if OURS.match(content) else content
     content = content if content.startswith(b"#!") else PLAIN + content
-    return JobScript(os.fsencode(path), b"", content, by_login_shell=False,
-                     arguments=tuple(map(os.fsencode, arguments[1:])))  # fmt: skip
+    return JobScript(
+        os.fsencode(path), b"", content, by_login_shell=False, arguments=tuple(map(os.fsencode, arguments[1:]))
+    )
 
 
 def read_command(arguments: t.Sequence[str]) -> bytes:

@@ -190,10 +190,14 @@ class Torque:
             # a group of its own, so that whatever a site's wrapper started dies with it, but not a session of its
             # own: the MOM kills a late prologue by session, and this must go too
             process = subprocess.Popen(
-                command, env=TOOL_ENVIRONMENT,  # they find their server in Torque's own files
-                cwd="/", process_group=0,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
+                command,
+                env=TOOL_ENVIRONMENT,  # they find their server in Torque's own files
+                cwd="/",
+                process_group=0,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         except OSError as error:
             raise SiteFault(command[0], f"cannot be run: {error.strerror}", "see PBS_QSUB_ON_NODES") from error
         with process:

@@ -20,10 +20,30 @@ from ....wire.messages import HOST_NAME
 from ..api import BatchJob, BatchNode, UnknownJob
 
 _READ_ONCE = {
-    "Job_Id", "Job_Name", "Job_Owner", "Account_Name", "euser", "egroup", "exec_host", "job_state", "queue", "x",
-    "jobtype", "start_count", "session_id", "substate", "interactive", "init_work_dir", "Hold_Types", "submit_args",
-    "Variable_List", "Resource_List", "exit_status", "comment", "node_exclusive",
-}  # fmt: skip
+    "Job_Id",
+    "Job_Name",
+    "Job_Owner",
+    "Account_Name",
+    "euser",
+    "egroup",
+    "exec_host",
+    "job_state",
+    "queue",
+    "x",
+    "jobtype",
+    "start_count",
+    "session_id",
+    "substate",
+    "interactive",
+    "init_work_dir",
+    "Hold_Types",
+    "submit_args",
+    "Variable_List",
+    "Resource_List",
+    "exit_status",
+    "comment",
+    "node_exclusive",
+}
 _SLOTS = re.compile(rf"(?P<host>{HOST_NAME})/(?P<slots>[0-9]{{1,6}}(-[0-9]{{1,6}})?(,[0-9]{{1,6}}(-[0-9]{{1,6}})?)*)")
 _MAX_SLOTS = 1 << 20
 _FIRST_TAG = re.compile(r"^[ \t\ufeff]*<", re.MULTILINE)

@@ -23,8 +23,9 @@ from ....errors import SiteFault
 from .mom_files import SUFFIXES
 
 HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
-OTHERS = frozenset({*HOOKS, "prologue.user", "prologue.user.parallel", "epilogue.user", "epilogue.user.parallel",
-                    "epilogue.precancel"})  # fmt: skip
+OTHERS = frozenset(
+    {*HOOKS, "prologue.user", "prologue.user.parallel", "epilogue.user", "epilogue.user.parallel", "epilogue.precancel"}
+)
 """Names that Torque itself looks for; each other `prologue.X` is root's program for whoever says `qsub -T X`."""
 OURS = b"plugin_utils.cli.hook"
 MODE = 0o500

@@ -62,9 +62,15 @@ def run(tools: Tools, name: str, *arguments: str) -> tuple[int, str, str]:
     program = tools.place / name
     try:
         done = subprocess.run(
-            [str(program), *arguments], capture_output=True, text=True, errors="replace", timeout=tools.timeout_s,
-            stdin=subprocess.DEVNULL, check=False, env=ENVIRONMENT,
-        )  # fmt: skip
+            [str(program), *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=tools.timeout_s,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            env=ENVIRONMENT,
+        )
     except subprocess.TimeoutExpired:
         raise Silent(f"{program} {' '.join(arguments)}: no answer in {tools.timeout_s:.0f} s") from None
     except OSError as error:
@@ -146,8 +152,10 @@ def try_hold(tools: Tools, _node: str) -> None:
 
 
 ATTEMPTS: tuple[tuple[str, t.Callable[[Tools, str], None]], ...] = (
-    ("qstat -f", try_qstat), ("pbsnodes -N", try_note), ("qhold", try_hold),
-)  # fmt: skip
+    ("qstat -f", try_qstat),
+    ("pbsnodes -N", try_note),
+    ("qhold", try_hold),
+)
 """What hooks and the sweep do, and how each is tried."""
 
 

@@ -10,11 +10,20 @@ from .....module_utils.rendering.bar_chart import Bar, Row
 from .....module_utils.rendering.bar_chart import draw as draw_rows
 
 _PALETTE = (
-    "#7f7f7f", "#4c6a92", "#3f8f9f", "#a3b84c",
+    "#7f7f7f",
+    "#4c6a92",
+    "#3f8f9f",
+    "#a3b84c",
     # the stages of cloud-init, from light to dark
-    "#e0b0a8", "#d98c82", "#b5524a", "#8a3a34", "#6a2a26",
-    "#c98a2b", "#8d5a97", "#c2b280",
-)  # fmt: skip
+    "#e0b0a8",
+    "#d98c82",
+    "#b5524a",
+    "#8a3a34",
+    "#6a2a26",
+    "#c98a2b",
+    "#8d5a97",
+    "#c2b280",
+)
 
 
 def draw(profile: Profile, title: str) -> str:

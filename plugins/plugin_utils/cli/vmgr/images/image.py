@@ -82,9 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def verb(name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
         own: argparse.ArgumentParser = verbs.add_parser(
-            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog,
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+        )
         add_json(own)
         return own
 

@@ -34,9 +34,10 @@ def add(call: argparse.Namespace, configuration: Configuration) -> int:
     revision.check_name(call.name, pool)
     wanted = _wanted(call)
     given = {
-        "distro": call.distro or image_facts.distro_of(call.name), "description": call.description or "",
+        "distro": call.distro or image_facts.distro_of(call.name),
+        "description": call.description or "",
         "boot": call.boot or (None if call.kernel else "bios"),
-    }  # fmt: skip
+    }
     return _publish(call, configuration, revision.Wanted(**{**wanted, **given}))
 
 
@@ -57,10 +58,17 @@ def update(call: argparse.Namespace, configuration: Configuration) -> int:
 def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
     paths = {key: pathlib.Path(value) for key in ("kernel", "initrd") if (value := getattr(call, key))}
     return {
-        "name": call.name, "disk": pathlib.Path(call.file) if call.file else None, "format": call.format or "",
-        "distro": call.distro, "arch": call.arch, "description": call.description, "boot": call.boot,
-        "cmdline": call.cmdline, "made": f"vmgr image {call.verb}", **paths,
-    }  # fmt: skip
+        "name": call.name,
+        "disk": pathlib.Path(call.file) if call.file else None,
+        "format": call.format or "",
+        "distro": call.distro,
+        "arch": call.arch,
+        "description": call.description,
+        "boot": call.boot,
+        "cmdline": call.cmdline,
+        "made": f"vmgr image {call.verb}",
+        **paths,
+    }
 
 
 def _publish(call: argparse.Namespace, configuration: Configuration, wanted: revision.Wanted) -> int:

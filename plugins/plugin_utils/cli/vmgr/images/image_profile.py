@@ -76,9 +76,12 @@ def run(call: argparse.Namespace, settings: NodeSettings) -> int:
         raise UserFault(f"image {image.name}", f"a guest of {image.distro} has no cloud-init that could report")
     with waiting(wanted=not call.json) as say, ended_in_order():
         seen = boot.boot(
-            image, settings.libvirt_uri, Deadline.after(call.boot_timeout), allow_emulation=settings.allow_emulation,
+            image,
+            settings.libvirt_uri,
+            Deadline.after(call.boot_timeout),
+            allow_emulation=settings.allow_emulation,
             tell=say,
-        )  # fmt: skip
+        )
     profile = boot_profile.profile_of(seen, report_of(seen))
     if call.svg is not None:
         _draw(call.svg, image.name, profile)
@@ -91,11 +94,18 @@ def run(call: argparse.Namespace, settings: NodeSettings) -> int:
 
 def _show(name: str, profile: Profile) -> None:
     print(f"{name}: up after {profile.seconds:.1f} s")
-    table([
-        {"phase": span.phase, "what": printable(span.what), "from": f"{span.begin_s:.2f}", "to": f"{span.end_s:.2f}",
-         "seconds": f"{span.seconds:.2f}"}
-        for span in profile.spans
-    ])  # fmt: skip
+    table(
+        [
+            {
+                "phase": span.phase,
+                "what": printable(span.what),
+                "from": f"{span.begin_s:.2f}",
+                "to": f"{span.end_s:.2f}",
+                "seconds": f"{span.seconds:.2f}",
+            }
+            for span in profile.spans
+        ]
+    )
     advised = [cost for cost in profile.costs if cost.advice][:SHOWN_ADVICE]
     for cost in advised:
         print(f"{printable(cost.what)} ({cost.seconds:.1f} s): {cost.advice}")

@@ -84,9 +84,13 @@ def run(call: argparse.Namespace, configuration: Configuration) -> int:
             say(f"{have} of {len(nodes)} nodes have {image.name}; {node}: {text}")
 
         brought = push(
-            image.name, nodes, fs_type=call.fs_type, ssh_timeout_s=float(policy.ssh_timeout),
-            prefix=policy.prefix_nodes, report=report,
-        )  # fmt: skip
+            image.name,
+            nodes,
+            fs_type=call.fs_type,
+            ssh_timeout_s=float(policy.ssh_timeout),
+            prefix=policy.prefix_nodes,
+            report=report,
+        )
     if call.json:
         tell(call, [{"image": image.name, **dataclasses.asdict(one)} for one in brought])
     else:

@@ -96,9 +96,12 @@ class Trial:
         try:
             with waiting(wanted=not self.call.json) as say, ended_in_order():
                 seen = boot.boot(
-                    image, self.settings.libvirt_uri, Deadline.after(self.call.boot_timeout),
-                    allow_emulation=self.settings.allow_emulation, tell=say,
-                )  # fmt: skip
+                    image,
+                    self.settings.libvirt_uri,
+                    Deadline.after(self.call.boot_timeout),
+                    allow_emulation=self.settings.allow_emulation,
+                    tell=say,
+                )
         except boot.NotTried as error:
             self.not_tried = f"{error.why} ({error.hint})" if error.hint else error.why
             return
