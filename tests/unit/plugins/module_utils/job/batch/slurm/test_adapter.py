@@ -13,7 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, comment
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers, comment
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import is_marked, vm_job_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 
@@ -32,7 +32,7 @@ def changed(file: str, number: int, facts: dict[str, t.Any]) -> bytes:
 
 
 def job(file: str, number: int, **facts: t.Any) -> BatchJob:
-    return adapter.parse_job(changed(file, number, facts), f"{number}.lab")
+    return answers.parse_job(changed(file, number, facts), f"{number}.lab")
 
 
 def test_job_that_runs_on_two_nodes_has_a_slot_a_processor() -> None:
@@ -112,7 +112,7 @@ def test_exit_status_is_the_shells(code: int, status: int) -> None:
 
 def test_job_of_another_cluster_is_unknown() -> None:
     with pytest.raises(UnknownJob):
-        adapter.parse_job(recorded("squeue-running.json"), "4.other")
+        answers.parse_job(recorded("squeue-running.json"), "4.other")
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,16 @@ def test_answer_of_another_form_is_a_fault(facts: dict[str, t.Any]) -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"jobs": 1}', b'{"jobs": [1]}', b'{"jobs": [], "errors": [{}]}'])
 def test_answer_that_is_none_is_a_fault(data: bytes) -> None:
     with pytest.raises(SiteFault):
-        adapter.parse_job(data, "4.lab")
+        answers.parse_job(data, "4.lab")
 
 
 def test_nodes_are_described() -> None:
-    one, other = adapter.parse_nodes(recorded("sinfo-drained.json"))
+    one, other = answers.parse_nodes(recorded("sinfo-drained.json"))
     assert (one.name, one.slots, one.states, one.note, one.properties) == ("cn1", 2, {"free"}, "", {"vtorque"})
     assert other.offline
     assert other.states == {"offline"}
     assert other.note == "vtorque: bridge: x (job 7.th)"
-    assert adapter.parse_nodes(recorded("sinfo-nodes.json"))[0].states == {"job-exclusive"}
+    assert answers.parse_nodes(recorded("sinfo-nodes.json"))[0].states == {"job-exclusive"}
 
 
 class Recorder(adapter.Slurm):
