@@ -132,6 +132,11 @@ class Console:
         """The last lines of the console, in one line."""
         return " | ".join([*self.tail, *filter(None, [plain(self._rest.decode("utf-8", "replace"))[:300]])])[-1500:]
 
+    def describe_end(self) -> str:
+        """Return a sentence with the last lines of the console; "" where it is silent."""
+        last_lines = self.last_words()
+        return f"last lines of the console: {last_lines}" if last_lines else ""
+
     def close(self) -> None:
         """Close the file; the next `read` opens what is there then."""
         if self._fd is not None:

@@ -204,7 +204,7 @@ class _Watch:
             raise fault(f"guest {self.guest.name} could not become ready", console.failed)
         if console.panic is not None:
             what = f"the kernel of guest {self.guest.name} panicked"
-            raise GuestFault(what, console.panic, _last_lines(console), symptom="panicked")
+            raise GuestFault(what, console.panic, console.describe_end(), symptom="panicked")
         if console.ready_address is None:
             return
         claimed = usable_address(console.ready_address)
@@ -386,16 +386,11 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
     )
 
 
-def _last_lines(console: Console) -> str:
-    last_lines = console.last_words()
-    return f"last lines of the console: {last_lines}" if last_lines else ""
-
-
 def _late(waiting: t.Sequence[_Watch], waited_s: float) -> VTorqueError:
     names = ", ".join(watch.guest.name for watch in waiting)
     what = f"guest {names} was not ready within {waited_s:.0f} s"
     why = " / ".join(f"{watch.guest.name}: {watch.describe()}" for watch in waiting)
-    hint = _last_lines(waiting[0].guest.console)
+    hint = waiting[0].guest.console.describe_end()
     # a silent guest blames nobody; one that lives and is not reached has a site around it
     silent = all(watch.guest.console.bytes_seen == 0 for watch in waiting)
     return GuestFault(what, why, hint, symptom="silent") if silent else SiteFault(what, why, hint)

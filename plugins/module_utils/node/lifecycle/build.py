@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import json
 import pathlib
 import secrets
@@ -35,7 +34,7 @@ from ..network import addresses, nft_rules, reachable
 from ..pool import images
 from ..seed import seed
 from ..state import slots
-from ..state.guest_file import GuestFile, read_guest_file, write_guest_file
+from ..state.guest_file import GuestFile, digest_of, read_guest_file, write_guest_file
 from ..state.settings import NodeSettings
 from ..storage import overlay as overlays
 from ..storage import shares as sharing
@@ -87,7 +86,7 @@ def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[Gu
         with contextlib.suppress(FileNotFoundError):
             ready = from_dict(GuestFacts, files.read_json(path / "facts.json"))
             found[(guest_file.rank, guest_file.spec_digest)] = ready
-    wanted = {(spec.rank, _digest(spec, part)) for spec in part.guests}
+    wanted = {(spec.rank, digest_of(spec, part)) for spec in part.guests}
     return tuple(found[key] for key in sorted(found)) if set(found) == wanted else ()
 
 
@@ -115,7 +114,7 @@ def make(
     shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge)
-    whom = reachable.reach(settings, here, _servers(shared), deadline) if settings.confine_guests else None
+    whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     if whom:
@@ -168,11 +167,6 @@ def _on_bridge(guest: _Guest, settings: NodeSettings, address: str = "") -> nft_
     return nft_rules.Guest(settings.tap_name(guest.guest_file.slot), guest.guest_file.mac, address)
 
 
-def _servers(shared: sharing.Plan) -> list[str]:
-    """Whose directories the guests mount."""
-    return sorted({mount.source.partition(":/")[0] for mount in shared.mounts if mount.kind == "nfs"})
-
-
 def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_Guest]:
     """Slots, names and directories of all guests, before the first is made: each is told of all."""
     found = {spec.image: _image_of(spec, settings) for spec in part.guests}
@@ -199,7 +193,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             NEW_UUID.read_text("ascii").strip(),
             secrets.token_hex(16),
             part.owner.uid,
-            _digest(spec, part),
+            digest_of(spec, part),
             boot,
             kind_of(spec.distro).name,
         )
@@ -215,12 +209,6 @@ def _image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:
     if spec.own_image:
         return images.Image(spec.image, pathlib.Path(spec.image), "raw", images.Boot())
     return images.find(spec.image, settings.pool)
-
-
-def _digest(spec: GuestSpec, part: NodePart) -> str:
-    """Of all that a guest is made of; keys are part of it."""
-    text = json.dumps([to_dict(spec), to_dict(part.owner), to_dict(part.additions)], sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
@@ -284,8 +272,8 @@ def _start(
             host_key=spec.host_key,
             authorized_key=spec.authorized_key,
             domain=settings.domain or "",
-            name_servers=_some(settings.name_server),
-            search_domains=_some(settings.search_domain),
+            name_servers=tuple(filter(None, [settings.name_server])),
+            search_domains=tuple(filter(None, [settings.search_domain])),
             ntp_servers=settings.ntp_servers,
             mounts=shared.mounts,
             mount_s=settings.mount_s,
@@ -378,10 +366,6 @@ def _serve_disks(guests: t.Sequence[_Guest], serving: t.Callable[[_Guest], Servi
     for guest in guests:
         if path := guest.spec.data_disk:
             guest.data = user_disk.serve(path, serving(guest))
-
-
-def _some(text: str | None) -> tuple[str, ...]:
-    return (text,) if text else ()
 
 
 def _own_kernel(image: images.Image, directory: pathlib.Path) -> images.Boot:

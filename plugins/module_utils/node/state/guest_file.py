@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import pathlib
 
 from ...effects import leaves_nothing
@@ -12,6 +14,8 @@ from ...errors import VTorqueError
 from ...frozen import frozen
 from ...guest_kinds import SLG
 from ...system import files
+from ...wire.form import to_dict
+from ...wire.messages import GuestSpec, NodePart
 
 FILE = "guest.json"
 
@@ -36,6 +40,13 @@ class GuestFile:
     spec_digest: str
     boot_id: str = ""
     kind: str = SLG.name
+
+
+@leaves_nothing
+def digest_of(spec: GuestSpec, part: NodePart) -> str:
+    """Return the digest of all that a guest is made of; keys are part of it."""
+    text = json.dumps([to_dict(spec), to_dict(part.owner), to_dict(part.additions)], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def write_guest_file(directory: pathlib.Path, guest_file: GuestFile) -> None:

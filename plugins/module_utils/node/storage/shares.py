@@ -44,6 +44,11 @@ class Plan:
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
 
+    @property
+    def file_servers(self) -> list[str]:
+        """The hosts of whose exports guests mount something, sorted."""
+        return sorted({mount.source.partition(":/")[0] for mount in self.mounts if mount.kind == "nfs"})
+
 
 @leaves_nothing
 def plan(settings: NodeSettings, owner: Owner) -> Plan:
