@@ -16,7 +16,7 @@ if t.TYPE_CHECKING:
 
     from ...wire.health_report import Finding
     from ..config.parameters import Policy
-    from .api import BatchJob, BatchSystem
+    from .api import BatchJob, BatchSystem, PastJob
     from .hook_call import HookCall, HookEnd, HookLimits
     from .own_job import JobScript, OwnJob
 
@@ -197,3 +197,10 @@ class ShellAdapter(t.Protocol):
 
     def script_path(self, policy: Policy, name: str) -> str:
         """Return where a script of this name lies in a guest, as the job's own script does on its node."""
+
+
+class HistoryAdapter(t.Protocol):
+    """What a batch system wrote down of jobs that its server has forgotten."""
+
+    def past_job(self, job_id: str, start: int, policy: Policy, *, days: int) -> PastJob:
+        """Return a start of a job; see `registry.find_past_job`."""

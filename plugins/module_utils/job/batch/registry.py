@@ -3,50 +3,73 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The batch systems that vTorque knows, opened by name: the one place that imports `job/batch/<system>`.
 
-Each function loads one part of a system (`contract.py`); an entry for another system joins in each of them.
+A program loads the part that it needs, of the one system of its site: `PARTS` names the module of each.
 """
 
 from __future__ import annotations
 
 import importlib
+import pathlib
 import typing as t
 
 from ...effects import leaves_nothing
 from ...errors import SiteFault
 
 if t.TYPE_CHECKING:
-    import pathlib
     import types
 
     from ...system.clock import Deadline
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
-    from .contract import DoctorAdapter, HookAdapter, NodeAdapter, ShellAdapter
-    from .slurm import adapter, doctor_checks, hook_calls, job_shell, node_traces
+    from .contract import DoctorAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .slurm import adapter as slurm_adapter
+    from .slurm import doctor_checks as slurm_doctor
+    from .slurm import hook_calls as slurm_hooks
+    from .slurm import job_shell as slurm_shell
+    from .slurm import node_traces as slurm_node
+    from .torque import accounting as torque_history
+    from .torque import doctor_checks as torque_doctor
+    from .torque import hook_calls as torque_hooks
+    from .torque import job_shell as torque_shell
+    from .torque import mom_files as torque_node
 
-    OF_SLURM: tuple[type[BatchSystem], HookAdapter, ShellAdapter, NodeAdapter, DoctorAdapter] = (
-        adapter.Slurm,
-        hook_calls,
-        job_shell,
-        node_traces,
-        doctor_checks,
-    )
-    """That a type checker compares them with the contract: `_slurm` opens them by name."""
+    # a type checker compares the modules with the contract here: at work they are opened by name
+    _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter)
+    _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks)
+    _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell)
+    _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node)
+    _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor)
 
-SYSTEMS = ("torque", "slurm")
+PARTS: t.Final[dict[str, dict[str, str]]] = {
+    "torque": {
+        "batch": "adapter",
+        "hooks": "hook_calls",
+        "shell": "job_shell",
+        "node": "mom_files",
+        "doctor": "doctor_checks",
+        "history": "accounting",
+    },
+    "slurm": {
+        "batch": "adapter",
+        "hooks": "hook_calls",
+        "shell": "job_shell",
+        "node": "node_traces",
+        "doctor": "doctor_checks",
+        "history": "adapter",
+        "front": "front",
+    },
+}
+"""By system, the module of each part of the contract (`contract.py`)."""
+SYSTEMS = tuple(PARTS)
 """What `batch_system` in vtorque.yml may say."""
-KNOWN = (*SYSTEMS, "slurm")
-"""All that have a package here; those that are not yet offered, too."""
 VARIABLE = "VTORQUE_BATCH_SYSTEM"
 """By which a launcher names its system to a program that works before it has read vtorque.yml, or without."""
 
 
-def _slurm(module: str) -> types.ModuleType:
-    return importlib.import_module(f"{__package__}.slurm.{module}")
-
-
-def _unknown(system: str) -> SiteFault:
-    return SiteFault(f"batch_system {system[:40]!r}", f"vTorque knows {', '.join(SYSTEMS)}")
+def _open(system: str, part: str) -> t.Any:
+    if system not in PARTS:
+        raise SiteFault(f"batch_system {system[:40]!r}", f"vTorque knows {', '.join(SYSTEMS)}")
+    return importlib.import_module(f"{__package__}.{system}.{PARTS[system][part]}")
 
 
 @leaves_nothing
@@ -74,8 +97,6 @@ def open_batch(
     Returns:
         Ready to be asked; nothing was asked yet.
     """
-    import pathlib  # loaded already wherever this is asked for
-
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
     return open_commands(policy.batch_system, pathlib.Path(qsub).parent, timeout_s=timeout_s, deadline=deadline)
 
@@ -86,19 +107,13 @@ def open_commands(
     """A batch system by the directory of its commands, for a process that may not read the site's configuration.
 
     Args:
-        system: one of `KNOWN`.
+        system: one of `SYSTEMS`.
         directory: of its commands on this host.
         timeout_s: seconds that any one command may take.
         deadline: when all of them must be done, if there is such a moment.
     """
-    if system == "torque":
-        from .torque.adapter import Torque  # a program loads the one system of its site
-
-        return Torque(directory, timeout_s=timeout_s, deadline=deadline)
-    if system == "slurm":
-        opened: BatchSystem = _slurm("adapter").Slurm(directory, timeout_s=timeout_s, deadline=deadline)
-        return opened
-    raise _unknown(system)
+    batch: BatchSystem = _open(system, "batch").ADAPTER(directory, timeout_s=timeout_s, deadline=deadline)
+    return batch
 
 
 @leaves_nothing
@@ -106,60 +121,40 @@ def open_hooks(system: str) -> HookAdapter:
     """How a system calls hooks.
 
     Args:
-        system: one of `KNOWN`.
+        system: one of `SYSTEMS`.
     """
-    if system == "torque":
-        from .torque import hook_calls  # a program loads the one system of its site
-
-        return hook_calls
-    if system == "slurm":
-        return t.cast("HookAdapter", _slurm("hook_calls"))
-    raise _unknown(system)
+    opened: HookAdapter = _open(system, "hooks")
+    return opened
 
 
 def open_shell(system: str) -> ShellAdapter:
     """How a system starts the job's shell, and which variables of the job are its own.
 
     Args:
-        system: one of `KNOWN`.
+        system: one of `SYSTEMS`.
     """
-    if system == "torque":
-        from .torque import job_shell  # a program loads the one system of its site
-
-        return job_shell
-    if system == "slurm":
-        return t.cast("ShellAdapter", _slurm("job_shell"))
-    raise _unknown(system)
+    opened: ShellAdapter = _open(system, "shell")
+    return opened
 
 
 def open_node(system: str) -> NodeAdapter:
     """What a system has on a node, whatever its server says.
 
     Args:
-        system: one of `KNOWN`.
+        system: one of `SYSTEMS`.
     """
-    if system == "torque":
-        from .torque import mom_files  # a program loads the one system of its site
-
-        return mom_files
-    if system == "slurm":
-        return t.cast("NodeAdapter", _slurm("node_traces"))
-    raise _unknown(system)
+    opened: NodeAdapter = _open(system, "node")
+    return opened
 
 
 def open_doctor(system: str) -> DoctorAdapter:
     """What of a system the doctor checks.
 
     Args:
-        system: one of `KNOWN`.
+        system: one of `SYSTEMS`.
     """
-    if system == "torque":
-        from .torque import doctor_checks  # a program loads the one system of its site
-
-        return doctor_checks
-    if system == "slurm":
-        return t.cast("DoctorAdapter", _slurm("doctor_checks"))
-    raise _unknown(system)
+    opened: DoctorAdapter = _open(system, "doctor")
+    return opened
 
 
 def submit_command(policy: Policy, *, front_end: bool) -> str:
@@ -175,7 +170,8 @@ def submit_command(policy: Policy, *, front_end: bool) -> str:
 
 def open_slurm_front() -> types.ModuleType:
     """How a call of sbatch and its script are read: the one front besides `vsub`, and of one system."""
-    return _slurm("front")
+    front: types.ModuleType = _open("slurm", "front")
+    return front
 
 
 def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> PastJob:
@@ -194,13 +190,5 @@ def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> Past
         UnknownJob: nothing is written down of it on this host.
         SiteFault: what is written down is not there just now, cannot be believed, or tells nothing clear.
     """
-    if policy.batch_system == "torque":
-        import pathlib  # loaded already wherever this is asked for
-
-        from .torque import accounting  # a program loads the one system of its site
-
-        return accounting.past_job(job_id, start, pathlib.Path(policy.torque_home), days=days)
-    if policy.batch_system == "slurm":
-        found: PastJob = _slurm("adapter").past_job(job_id)
-        return found
-    raise _unknown(policy.batch_system)
+    history: HistoryAdapter = _open(policy.batch_system, "history")
+    return history.past_job(job_id, start, policy, days=days)

@@ -12,17 +12,22 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
+import typing as t
 
 from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....system.clock import Deadline
 from ....wire.messages import HOST_NAME
-from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
+from ..api import BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
 from ..host_match import same_host
+from ..shared import node_note
 from . import commands, ids
 from .answers import parse_job, parse_jobs, parse_nodes
 
-NOTE_LENGTH = 200
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ..api import BatchSystem
+
 AGAIN_AFTER_S = 30
 """Seconds until a job that is queued again may start.  Where that is over when its Epilog has ended, Slurm makes it two
 minutes from then; and a start in the second of the former one's end fails, because slurmd takes it for that one
@@ -88,23 +93,14 @@ class Slurm:
     def offline(self, node: str, note: str) -> BatchNode:
         """Drain a node, with our note for its reason; see `BatchSystem.offline`.
 
-        Slurm has no "set if unset": the look comes immediately before, and the reason is read back.
-
         Raises:
             SiteFault: see `BatchSystem.offline`.
         """
-        text = one_line(note)
-        seen = self.node(node)
-        if (seen.note or seen.offline) and not seen.note.startswith(NOTE_PREFIX):
-            return seen
-        if not (seen.offline and seen.note == text):
-            self._order("update", f"nodename={seen.name}", "state=drain", f"reason={text}", subject=seen.name)
-            seen = self.node(seen.name)
-            if not seen.offline or seen.note != text:
-                raise SiteFault(
-                    f"node {seen.name} is not drained", f"scontrol was asked to; its reason is {seen.note!r}"
-                )
-        return seen
+
+        def order(name: str, text: str) -> None:
+            self._order("update", f"nodename={name}", "state=drain", f"reason={text}", subject=name)
+
+        return node_note.set_offline(self, node, note, order, "scontrol")
 
     def clear(self, node: str, note: str) -> bool:
         """Take back `offline` with this very note; anything else is left alone, and False returned.
@@ -112,14 +108,11 @@ class Slurm:
         Raises:
             SiteFault: see `BatchSystem.clear`.
         """
-        seen = self.node(node)
-        if seen.note != one_line(note):
-            return False
-        self._order("update", f"nodename={seen.name}", "state=resume", subject=seen.name)
-        seen = self.node(seen.name)
-        if seen.offline or seen.note:
-            raise SiteFault(f"node {seen.name} is still drained", f"scontrol was asked to; its reason is {seen.note!r}")
-        return True
+
+        def order(name: str) -> None:
+            self._order("update", f"nodename={name}", "state=resume", subject=name)
+
+        return node_note.clear(self, node, note, order, "scontrol")
 
     def hold(self, job_id: str) -> None:
         """`scontrol requeuehold` of a job that was started: its owner can release it.
@@ -181,7 +174,7 @@ class Slurm:
             SiteFault: see `BatchSystem.comment`.
         """
         number = ids.number_of(job_id)
-        plain = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+@\[\]-]", " ", text).split())[:NOTE_LENGTH]
+        plain = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+@\[\]-]", " ", text).split())[: node_note.NOTE_LENGTH]
         self._order("update", f"jobid={number}", f"admincomment={plain}", subject=job_id)
 
     def _order(self, *arguments: str, subject: str) -> None:
@@ -191,22 +184,23 @@ class Slurm:
         return commands.run(self.tools, command, subject, timeout_s=self.timeout_s, deadline=self.deadline)
 
 
-def past_job(job_id: str) -> PastJob:
+ADAPTER: type[BatchSystem] = Slurm
+"""What the registry opens."""
+
+
+def past_job(job_id: str, start: int, policy: Policy, *, days: int) -> PastJob:
     """A start of a job that the controller has forgotten: nothing on this host tells of it.
 
     Args:
         job_id: of the job.
+        start: not used, as all that follow; see `HistoryAdapter`.
+        policy: of the site.
+        days: how long ago it may have ended.
 
     Raises:
         UnknownJob: always; Slurm's accounting is not read.
     """
     raise UnknownJob(f"job {job_id}", "Slurm's controller has forgotten it, and its accounting is not read")
-
-
-def one_line(note: str) -> str:
-    """A note as a node's reason: ours by its prefix, one line, without what scontrol reads as the end of a word."""
-    text = note if note.startswith(NOTE_PREFIX) else NOTE_PREFIX + note
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:NOTE_LENGTH].rstrip()
 
 
 def _demand_node(name: str) -> None:

@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import pathlib
 import re
-import signal
-import subprocess
 import typing as t
 
 from ....errors import SiteFault
-from ....system.environment import TOOL_ENVIRONMENT
 from ....text import printable
 from ..api import UnknownJob
+from ..shared.server_command import Refused, first_line, run_command
 
 if t.TYPE_CHECKING:
     from ....system.clock import Deadline
@@ -25,8 +21,7 @@ UNKNOWN_JOB = "Invalid job id specified"
 GONE = re.compile(r"Unable to contact|timed out|connect failure|Connection refused", re.IGNORECASE)
 
 
-class Refused(SiteFault):
-    """The controller answered, and did not do it."""
+SERVER = "Slurm's controller"
 
 
 def run(
@@ -49,42 +44,12 @@ def run(
         Refused: it answered, and did not do it.
         SiteFault: it did not answer.
     """
-    tool = command[0]
-    if deadline is not None:
-        timeout_s = deadline.left_s(timeout_s)
-    if timeout_s <= 0:
-        raise SiteFault(tool, "no time is left to ask Slurm's controller")
-    try:
-        # a group of its own: whatever a site's wrapper started ends with it
-        process = subprocess.Popen(
-            [str(tools / tool), *command[1:]],
-            env=TOOL_ENVIRONMENT,
-            cwd="/",
-            process_group=0,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-    except OSError as error:
-        raise SiteFault(str(tools / tool), f"cannot be run: {error.strerror}", "see pbs_qsub_on_nodes") from error
-    with process:
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-        except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise SiteFault(tool, f"Slurm's controller did not answer within {timeout_s:.3g} s") from error
-            raise
-    if process.returncode == 0:
-        return out
-    raise _failure(tool, subject, process.returncode, err.decode(errors="replace"))
-
-
-def _failure(tool: str, subject: str, status: int, text: str) -> SiteFault:
-    if UNKNOWN_JOB in text:
-        return UnknownJob(f"job {subject}", "Slurm's controller does not know it")
-    first = printable(next((line.strip() for line in text.splitlines() if line.strip()), ""))[:200]
-    if GONE.search(text):
-        return SiteFault(tool, "Slurm's controller cannot be reached", first)
-    return Refused(f"{tool} {subject}".strip(), f"status {status}: {first or 'no text'}")
+    answer = run_command(tools, command, server=SERVER, timeout_s=timeout_s, deadline=deadline)
+    if answer.status == 0:
+        return answer.out
+    if UNKNOWN_JOB in answer.err:
+        raise UnknownJob(f"job {subject}", f"{SERVER} does not know it")
+    first = printable(first_line(answer.err))
+    if GONE.search(answer.err):
+        raise SiteFault(command[0], f"{SERVER} cannot be reached", first)
+    raise Refused(f"{command[0]} {subject}".strip(), f"status {answer.status}: {first or 'no text'}")

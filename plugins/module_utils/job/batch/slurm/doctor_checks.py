@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
-import stat
 import typing as t
 
 from ....errors import SiteFault
 from ....wire.health_report import BAD, INSTALL, WARN, Finding
+from ..shared.hook_program import why_unsafe
 from .adapter import Slurm
 
 if t.TYPE_CHECKING:
@@ -40,24 +39,10 @@ def look_at_hooks(place: pathlib.Path, owner_uid: int = 0) -> Finding:
         place: their directory.
         owner_uid: whose they must be.
     """
-    wrong = [f"{name} {why}" for name in LAUNCHERS if (why := _wrong_with(place / name, owner_uid))]
+    wrong = [f"{name} {why}" for name in LAUNCHERS if (why := why_unsafe(place / name, owner_uid))]
     if wrong:
         return Finding("hooks", BAD, BAD, f"in {place}: {', '.join(wrong)}", INSTALL)
     return Finding("hooks")
-
-
-def _wrong_with(path: pathlib.Path, owner_uid: int) -> str:
-    try:
-        facts = path.stat()
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    if not stat.S_ISREG(facts.st_mode):
-        return "is no file"
-    if facts.st_uid != owner_uid or facts.st_mode & 0o022:
-        return f"could be changed by others (owner {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o})"
-    return "" if os.access(path, os.X_OK) else f"cannot be run (mode {stat.S_IMODE(facts.st_mode):04o})"
 
 
 def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:

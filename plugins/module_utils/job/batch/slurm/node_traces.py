@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ....errors import SiteFault, UserFault
+from ..shared.server_command import Refused
 from . import commands, hook_calls, ids
 
 if t.TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _jobs(policy: Policy) -> frozenset[str]:
     """
     try:
         data = commands.run(_tools(policy), ("scontrol", "listpids"), "", timeout_s=ASK_S, deadline=None)
-    except commands.Refused as error:
+    except Refused as error:
         if NO_STEPS in f"{error.why} {error.hint}":
             return frozenset()
         raise

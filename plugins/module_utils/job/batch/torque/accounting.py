@@ -27,6 +27,9 @@ from ..api import PastJob, UnknownJob
 from ..host_match import same_host
 from .answers import parse_exec_host
 
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+
 PLACE = "server_priv/accounting"
 RUN_DAYS = 40
 """A start is looked for so many days before its record may have ended: jobs run for days."""
@@ -34,9 +37,7 @@ MOST_STARTS = 1000
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
-def past_job(
-    job_id: str, start: int, torque_home: pathlib.Path, *, days: int, today: datetime.date | None = None
-) -> PastJob:
+def past_job(job_id: str, start: int, policy: Policy, *, days: int, today: datetime.date | None = None) -> PastJob:
     """What is written down of a start of a job.
 
     start_count counts starts that did not reach the MOM, too, and they have no line: after such a one the lines tell
@@ -45,7 +46,7 @@ def past_job(
     Args:
         job_id: as the server names it.
         start: Torque's start_count then; 0: it was not known, and the last one is meant.
-        torque_home: of the server.
+        policy: says where the server's files are.
         days: how long ago it may have ended.
         today: the day up to which is looked; None: today.
 
@@ -59,6 +60,7 @@ def past_job(
     if not re.fullmatch(JOB_ID, job_id):
         raise SiteFault(f"job id {job_id[:80]!r}", "not of the form of a job id")
     what = f"start {start} of job {job_id}"
+    torque_home = pathlib.Path(policy.torque_home)
     lines = (text for path in _files(torque_home, days + RUN_DAYS, today) for text in _starts(path, job_id))
     texts = list(itertools.islice(lines, MOST_STARTS + 1))
     if len(texts) < max(start, 1):

@@ -6,31 +6,24 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import re
-import signal
-import subprocess
 import typing as t
 
 from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....system.clock import Deadline
-from ....system.environment import TOOL_ENVIRONMENT
 from ....wire.messages import HOST_NAME, JOB_ID
-from ..api import NOTE_PREFIX, BatchJob, BatchNode, UnknownJob
+from ..api import BatchJob, BatchNode, UnknownJob
+from ..shared import node_note
+from ..shared.server_command import Answer, Refused, first_line, run_command
 from .answers import parse_job, parse_jobs, parse_nodes
 
 if t.TYPE_CHECKING:
-    from ..api import ServerSettings
+    from ..api import BatchSystem, ServerSettings
 
 UNKNOWN_JOB = 153
 SERVER_GONE = 111
-NOTE_LENGTH = 200
-
-
-class Refused(SiteFault):
-    """The server answered, and did not do it."""
 
 
 class Torque:
@@ -101,23 +94,13 @@ class Torque:
     def offline(self, node: str, note: str) -> BatchNode:
         """Keep new jobs away, with our note; see `BatchSystem.offline`.
 
-        Torque has no "set if unset": between our look and our word an administrator may write a note, which
-        ours would replace.  The look comes immediately before, and the note is read back.
-
         Raises:
             SiteFault: see `BatchSystem.offline`.
         """
-        text = one_line(note)
-        seen = self.node(node)
-        ours = seen.note.startswith(NOTE_PREFIX)
-        if (seen.note or seen.offline) and not ours:
-            return seen
-        if not (seen.offline and seen.note == text):
-            self._run("pbsnodes", "-o", "-N", text, seen.name)
-            seen = self.node(seen.name)
-            if not seen.offline or seen.note != text:
-                raise SiteFault(f"node {seen.name} is not offline", f"pbsnodes -o was told; its note is {seen.note!r}")
-        return seen
+        command = ("pbsnodes", "-o", "-N")
+        return node_note.set_offline(
+            self, node, note, lambda name, text: self._run(*command, text, name), "pbsnodes -o"
+        )
 
     def clear(self, node: str, note: str) -> bool:
         """Take back `offline` with this very note; anything else is left alone, and False returned.
@@ -125,14 +108,9 @@ class Torque:
         Raises:
             SiteFault: see `BatchSystem.clear`.
         """
-        seen = self.node(node)
-        if seen.note != one_line(note):
-            return False
-        self._run("pbsnodes", "-c", "-N", "", seen.name)
-        seen = self.node(seen.name)
-        if seen.offline or seen.note:
-            raise SiteFault(f"node {seen.name} is still offline", f"pbsnodes -c was told; its note is {seen.note!r}")
-        return True
+        return node_note.clear(
+            self, node, note, lambda name: self._run("pbsnodes", "-c", "-N", "", name), "pbsnodes -c"
+        )
 
     def hold(self, job_id: str) -> None:
         """`qhold -h u`: the owner can release it with qrls; works for operators, also from root's prologue.
@@ -178,58 +156,28 @@ class Torque:
             SiteFault: see `BatchSystem.comment`.
         """
         _demand(JOB_ID, job_id, "job id")
-        words = " ".join(re.sub(r"[^A-Za-z0-9 ._:;/()%+@\[\]-]", " ", text).split())[:NOTE_LENGTH]
-        self._run("qalter", "-W", f"comment={words}", job_id)
+        plain = " ".join(re.sub(r"[^A-Za-z0-9 ._:;/()%+@\[\]-]", " ", text).split())[: node_note.NOTE_LENGTH]
+        self._run("qalter", "-W", f"comment={plain}", job_id)
 
     def _run(self, tool: str, *arguments: str) -> bytes:
-        command = [str(self.tools / tool), *arguments]
-        timeout_s = self.timeout_s if self.deadline is None else self.deadline.left_s(self.timeout_s)
-        if timeout_s <= 0:
-            raise SiteFault(tool, "no time is left to ask the batch server")
-        try:
-            # a group of its own, so that whatever a site's wrapper started dies with it, but not a session of its
-            # own: the MOM kills a late prologue by session, and this must go too
-            process = subprocess.Popen(
-                command,
-                env=TOOL_ENVIRONMENT,  # they find their server in Torque's own files
-                cwd="/",
-                process_group=0,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        except OSError as error:
-            raise SiteFault(command[0], f"cannot be run: {error.strerror}", "see PBS_QSUB_ON_NODES") from error
-        with process:
-            try:
-                out, words = process.communicate(timeout=timeout_s)
-            except BaseException as error:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                if isinstance(error, subprocess.TimeoutExpired):
-                    raise SiteFault(tool, f"the batch server did not answer within {timeout_s:.3g} s") from error
-                raise
-        if process.returncode == 0:
-            return out
-        raise _failure(tool, arguments[-1], process.returncode, words.decode(errors="replace"))
+        answer = run_command(
+            self.tools, (tool, *arguments), server="the batch server", timeout_s=self.timeout_s, deadline=self.deadline
+        )
+        if answer.status == 0:
+            return answer.out
+        raise _failure(tool, arguments[-1], answer)
 
 
-def _failure(tool: str, subject: str, status: int, words: str) -> SiteFault:
-    if status == UNKNOWN_JOB and tool in ("qstat", "qhold", "qalter"):
+ADAPTER: type[BatchSystem] = Torque
+"""What the registry opens."""
+
+
+def _failure(tool: str, subject: str, answer: Answer) -> SiteFault:
+    if answer.status == UNKNOWN_JOB and tool in ("qstat", "qhold", "qalter"):
         return UnknownJob(f"job {subject}", "the batch server does not know it")
-    said = next((line.strip() for line in words.splitlines() if line.strip()), "")
-    if status == SERVER_GONE:
-        return SiteFault(tool, "the batch server cannot be reached", said[:200])
-    return Refused(f"{tool} {subject}", f"status {status}: {said[:200] or 'no words'}")
-
-
-def one_line(note: str) -> str:
-    """A note as it is given to pbsnodes: ours by its prefix, one line, no longer than people read.
-
-    Torque lists notes in lines and takes a lone `n` for "clear"; the prefix rules that out.
-    """
-    text = note if note.startswith(NOTE_PREFIX) else NOTE_PREFIX + note
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:NOTE_LENGTH].rstrip()
+    if answer.status == SERVER_GONE:
+        return SiteFault(tool, "the batch server cannot be reached", first_line(answer.err))
+    return Refused(f"{tool} {subject}", f"status {answer.status}: {first_line(answer.err) or 'no words'}")
 
 
 def _demand(pattern: str, text: str, what: str) -> None:

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import pathlib
-import stat
 import typing as t
 
 from ....errors import SiteFault
 from ....rendering import templates
 from ....wire.health_report import BAD, INSTALL, OK, WARN, Finding
+from ..shared.hook_program import why_unsafe
 from . import permissions
 from .mom_hooks import HOOKS, OURS, others
 from .server_settings import lets_root
@@ -73,20 +73,12 @@ def _words(path: pathlib.Path) -> list[str]:
 
 
 def _wrong_with(path: pathlib.Path, owner_uid: int) -> str:
+    if wrong := why_unsafe(path, owner_uid):
+        return wrong
     try:
-        facts = path.stat()
-        ours = stat.S_ISREG(facts.st_mode) and OURS in path.read_bytes()[:65_536]
-    except FileNotFoundError:
-        return "is missing"
+        return "" if OURS in path.read_bytes()[:65_536] else "is not vTorque's"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if not stat.S_ISREG(facts.st_mode):
-        return "is no file"
-    if facts.st_uid != owner_uid or facts.st_mode & 0o022:
-        return f"could be changed by others (owner {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o})"
-    if facts.st_mode & 0o500 != 0o500:
-        return f"cannot be run (mode {stat.S_IMODE(facts.st_mode):04o})"
-    return "" if ours else "is not vTorque's"
 
 
 def look_at_rights(tools: pathlib.Path, node: str) -> Finding:

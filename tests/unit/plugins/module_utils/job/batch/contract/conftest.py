@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import KNOWN
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import SYSTEMS
 
 from .material import Material
 from .slurm_material import SlurmMaterial
@@ -17,6 +17,6 @@ from .torque_material import TorqueMaterial
 MATERIAL = {"torque": TorqueMaterial, "slurm": SlurmMaterial}
 
 
-@pytest.fixture(params=KNOWN)
+@pytest.fixture(params=SYSTEMS)
 def material(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Material:
     return MATERIAL[request.param](tmp_path)

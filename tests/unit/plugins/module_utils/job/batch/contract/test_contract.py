@@ -1,11 +1,12 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every batch system's adapter keeps of the contract (docs/adr/0026-contract-of-a-batch-system.md)."""
+"""What every batch system's adapter keeps of the contract (docs/adr/0028-contract-of-a-batch-system.md)."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import time
 import typing as t
@@ -297,3 +298,15 @@ def test_checks_of_the_doctor_are_listed_and_answer(material: Material, thorough
         assert isinstance(finding, Finding)
         assert finding.check == name
         assert finding.state != "ok", "nothing is installed here"
+
+
+def test_job_that_nobody_wrote_down_is_unknown(material: Material) -> None:
+    with pytest.raises(UnknownJob):
+        registry.find_past_job(material.policy, material.job_id, 1, days=1)
+
+
+def test_command_that_is_not_there_is_a_fault_with_the_parameter_to_mend(material: Material) -> None:
+    tools = pathlib.Path("/nowhere")
+    with pytest.raises(SiteFault, match="cannot be run") as raised:
+        registry.open_commands(material.system, tools).job(material.job_id)
+    assert "pbs_qsub_on_nodes" in raised.value.hint

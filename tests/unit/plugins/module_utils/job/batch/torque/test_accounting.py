@@ -14,6 +14,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import PastJob, UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import accounting
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.accounting import RUN_DAYS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
 TODAY = datetime.date(2026, 11, 22)
 DAYS = 180
@@ -43,7 +44,7 @@ class Server:
         return self.write("S", job_id, text, ago)
 
     def past(self, job_id: str = "7.head", start: int = 1, days: int = DAYS) -> PastJob:
-        return accounting.past_job(job_id, start, self.home, days=days, today=TODAY)
+        return accounting.past_job(job_id, start, Policy(torque_home=str(self.home)), days=days, today=TODAY)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_host_without_the_servers_files_knows_nothing(tmp_path: pathlib.Path, na
     if named is not None:
         (tmp_path / "server_name").write_text(f"{named}\n")
     with pytest.raises(UnknownJob):
-        accounting.past_job("7.head", 1, tmp_path, days=DAYS)
+        accounting.past_job("7.head", 1, Policy(torque_home=str(tmp_path)), days=DAYS)
 
 
 @pytest.mark.parametrize("why", ["named", "one of several", "a place to mount", "a link"])
@@ -104,7 +105,7 @@ def test_servers_host_without_its_files_waits_for_them(tmp_path: pathlib.Path, w
     else:
         (tmp_path / "server_priv").symlink_to(tmp_path / "away")
     with pytest.raises(SiteFault, match="mounted") as raised:
-        accounting.past_job("7.head", 1, tmp_path, days=DAYS)
+        accounting.past_job("7.head", 1, Policy(torque_home=str(tmp_path)), days=DAYS)
     assert not isinstance(raised.value, UnknownJob)
 
 
