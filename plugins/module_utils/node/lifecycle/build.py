@@ -233,7 +233,7 @@ def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: St
         with wait_for_copy.base_of(guest.image, guest.spec.fs_type, settings) as base:
             guest.image = base
             _put_overlay(guest, settings, deadline)
-            guest.boot = _own_kernel(guest.image, guest.directory)
+            guest.boot = images.copy_boot(guest.image, guest.directory)
 
 
 def _put_overlay(guest: _Guest, settings: NodeSettings, deadline: Deadline) -> None:
@@ -256,82 +256,25 @@ def _start(
     cores: Cores,
 ) -> None:
     """Seed and domain; the guest boots from here on."""
-    directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
+    directory, guest_file = guest.directory, guest.guest_file
     step(f"the seed of {guest_file.name}")
     with guest.timings.phase("seed"):
-        seed_content = seed.Seed(
-            name=guest_file.name,
-            instance_id=guest_file.uuid,
-            mac=guest_file.mac,
-            distro=spec.distro,
-            job_id=part.job_id,
-            token=guest_file.token,
-            node_address=here,
-            torque_home=str(settings.torque_home),
-            owner=part.owner,
-            host_key=spec.host_key,
-            authorized_key=spec.authorized_key,
-            domain=settings.domain or "",
-            name_servers=tuple(filter(None, [settings.name_server])),
-            search_domains=tuple(filter(None, [settings.search_domain])),
-            ntp_servers=settings.ntp_servers,
-            mounts=shared.mounts,
-            mount_s=settings.mount_s,
-            additions=part.additions,
-            data_disk=guest.data is not None,
-            vcpus=spec.vcpus,
-        )
+        content = _seed_of(guest, part, settings, here, shared)
         if part.additions.any:
             (directory / user_additions.HAS).touch(mode=0o600)
-        seed.write_iso(seed.render(seed_content, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
-        write_known_hosts(directory / "known_hosts", spec.host_key.public)
+        seed.write_iso(seed.render(content, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
+        write_known_hosts(directory / "known_hosts", guest.spec.host_key.public)
     step(f"the start of {guest_file.name}")
     with guest.timings.phase("start"):
         settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         (directory / "console.log").touch(mode=0o600)
-        xml = render_xml(
-            DomainSpec(
-                name=guest_file.name,
-                uuid=guest_file.uuid,
-                job_id=part.job_id,
-                start=part.start,
-                owner=part.owner.user,
-                rank=spec.rank,
-                node=settings.node_name,
-                hypervisor=spec.hypervisor,
-                arch=spec.arch,
-                ram_mib=spec.ram_mib,
-                vcpus=spec.vcpus,
-                disk=directory / "disk.qcow2",
-                image=image.path,
-                image_format=image.format,
-                seed=directory / "seed.iso",
-                console=directory / "console.log",
-                agent=settings.agent_socket(guest_file.slot),
-                bridge=settings.bridge,
-                tap=settings.tap_name(guest_file.slot),
-                mac=guest_file.mac,
-                boot_mode=boot.mode,
-                kernel=boot.kernel,
-                initrd=boot.initrd,
-                cmdline=boot.cmdline,
-                nvram=directory / "nvram.fd",
-                network_filter=settings.network_filter,
-                virtiofs=guest.virtiofs,
-                cores=written(cores),
-                plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
-                data=guest.data,
-                served=guest.served and guest.served[0],
-                template=kind_of(spec.distro).domain,
-            ),
-            site_dir=settings.template_dir,
-            compiled=settings.compiled_dir,
-        )
+        domain = _domain_of(guest, part, settings, shared, cores)
+        xml = render_xml(domain, site_dir=settings.template_dir, compiled=settings.compiled_dir)
         files.write(directory / "domain.xml", xml)
         step(f"the start of {guest_file.name} by libvirt")
         try:
             domains.create(xml)
-            domains.limit_memory(guest_file.name, memory.limit_mib(spec, settings.host_ram_mib))
+            domains.limit_memory(guest_file.name, memory.limit_mib(guest.spec, settings.host_ram_mib))
         except VTorqueError as error:
             # a guest that cannot start because what serves it has ended proves nothing of this node
             if guest.served and str(guest.served[0]) in str(error):
@@ -340,6 +283,72 @@ def _start(
                 if virtiofsd.is_missed(str(error), socket) and (log_tail := virtiofsd.last_words(directory, tag)):
                     raise SiteFault(f"virtiofsd of {guest_file.name} has ended", log_tail) from None
             raise
+
+
+def _seed_of(guest: _Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
+    """Return what cloud-init of the guest is told."""
+    guest_file, spec = guest.guest_file, guest.spec
+    return seed.Seed(
+        name=guest_file.name,
+        instance_id=guest_file.uuid,
+        mac=guest_file.mac,
+        distro=spec.distro,
+        job_id=part.job_id,
+        token=guest_file.token,
+        node_address=here,
+        torque_home=str(settings.torque_home),
+        owner=part.owner,
+        host_key=spec.host_key,
+        authorized_key=spec.authorized_key,
+        domain=settings.domain or "",
+        name_servers=tuple(filter(None, [settings.name_server])),
+        search_domains=tuple(filter(None, [settings.search_domain])),
+        ntp_servers=settings.ntp_servers,
+        mounts=shared.mounts,
+        mount_s=settings.mount_s,
+        additions=part.additions,
+        data_disk=guest.data is not None,
+        vcpus=spec.vcpus,
+    )
+
+
+def _domain_of(guest: _Guest, part: NodePart, settings: NodeSettings, shared: sharing.Plan, cores: Cores) -> DomainSpec:
+    """Return what libvirt is told of the guest."""
+    directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
+    return DomainSpec(
+        name=guest_file.name,
+        uuid=guest_file.uuid,
+        job_id=part.job_id,
+        start=part.start,
+        owner=part.owner.user,
+        rank=spec.rank,
+        node=settings.node_name,
+        hypervisor=spec.hypervisor,
+        arch=spec.arch,
+        ram_mib=spec.ram_mib,
+        vcpus=spec.vcpus,
+        disk=directory / "disk.qcow2",
+        image=image.path,
+        image_format=image.format,
+        seed=directory / "seed.iso",
+        console=directory / "console.log",
+        agent=settings.agent_socket(guest_file.slot),
+        bridge=settings.bridge,
+        tap=settings.tap_name(guest_file.slot),
+        mac=guest_file.mac,
+        boot_mode=boot.mode,
+        kernel=boot.kernel,
+        initrd=boot.initrd,
+        cmdline=boot.cmdline,
+        nvram=directory / "nvram.fd",
+        network_filter=settings.network_filter,
+        virtiofs=guest.virtiofs,
+        cores=written(cores),
+        plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
+        data=guest.data,
+        served=guest.served and guest.served[0],
+        template=kind_of(spec.distro).domain,
+    )
 
 
 def _share(guests: t.Sequence[_Guest], shared: sharing.Plan, serving: t.Callable[[_Guest], Serving]) -> None:
@@ -366,16 +375,6 @@ def _serve_disks(guests: t.Sequence[_Guest], serving: t.Callable[[_Guest], Servi
     for guest in guests:
         if path := guest.spec.data_disk:
             guest.data = user_disk.serve(path, serving(guest))
-
-
-def _own_kernel(image: images.Image, directory: pathlib.Path) -> images.Boot:
-    """Copies of kernel and initrd: libvirt chowns the files that a domain boots from, and knows no exception."""
-    kernel, initrd = image.boot.kernel, image.boot.initrd
-    if kernel is not None:
-        kernel = images.copy_file(image, kernel, directory / "vmlinuz")
-    if initrd is not None:
-        initrd = images.copy_file(image, initrd, directory / "initrd")
-    return dataclasses.replace(image.boot, kernel=kernel, initrd=initrd)
 
 
 def _awaited(guest: _Guest, count: int, settings: NodeSettings, deadline: Deadline) -> Awaited:

@@ -231,6 +231,16 @@ def copy_file(image: Image, path: pathlib.Path, target: pathlib.Path) -> pathlib
     return target
 
 
+def copy_boot(image: Image, directory: pathlib.Path) -> Boot:
+    """Copy kernel and initrd into a guest's directory: libvirt chowns what a domain boots from; see `copy_file`."""
+    kernel, initrd = image.boot.kernel, image.boot.initrd
+    return dataclasses.replace(
+        image.boot,
+        kernel=kernel and copy_file(image, kernel, directory / "vmlinuz"),
+        initrd=initrd and copy_file(image, initrd, directory / "initrd"),
+    )
+
+
 def list_names(pool: pathlib.Path) -> tuple[str, ...]:
     """Names of what is in the pool, revisions apart, unchecked; names out of form are no images.
 

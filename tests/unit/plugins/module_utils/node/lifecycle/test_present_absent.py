@@ -165,7 +165,7 @@ def test_kernel_and_initrd_are_copies_because_libvirt_chowns_them(node: Node, tm
     (tmp_path / "vmlinuz").write_bytes(b"kernel")
     boot = images.Boot("kernel", tmp_path / "vmlinuz", None, "quiet")
     (tmp_path / "guest").mkdir()
-    own = build._own_kernel(images.Image("i@1", tmp_path / "d", "qcow2", boot), tmp_path / "guest")
+    own = images.copy_boot(images.Image("i@1", tmp_path / "d", "qcow2", boot), tmp_path / "guest")
     assert own == images.Boot("kernel", tmp_path / "guest" / "vmlinuz", None, "quiet")
     assert (tmp_path / "guest" / "vmlinuz").read_bytes() == b"kernel"
 
