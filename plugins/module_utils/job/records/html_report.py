@@ -9,26 +9,11 @@ import html
 import typing as t
 
 from . import timeline_svg
-from .job_record import JobRecord
+from .job_record import GUEST_HEADINGS, JobRecord
 
 STYLE = (
     "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}"
     "td,th{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}"
-)
-GUEST_HEADINGS = (
-    "guest",
-    "node",
-    "image",
-    "address",
-    "vcpus",
-    "ram",
-    "cpu used",
-    "ram peak",
-    "read",
-    "written",
-    "received",
-    "sent",
-    "updates",
 )
 
 

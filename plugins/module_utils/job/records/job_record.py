@@ -23,6 +23,22 @@ from . import schema
 
 RECORDS = layout.STATE_DIR / "records"
 _NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\])?(?:\.([A-Za-z0-9.-]{1,254}))?")
+GUEST_HEADINGS = (
+    "guest",
+    "node",
+    "image",
+    "address",
+    "vcpus",
+    "ram",
+    "cpu used",
+    "ram peak",
+    "read",
+    "written",
+    "received",
+    "sent",
+    "updates",
+)
+"""Columns of a table of guests, in a terminal or on a page."""
 
 
 class NoRecord(UserFault):

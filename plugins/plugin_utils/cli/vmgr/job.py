@@ -17,7 +17,7 @@ from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.job.records import console_files, job_record, location
 from ....module_utils.job.records import html_report as report
-from ....module_utils.job.records.job_record import JobRecord, NoRecord
+from ....module_utils.job.records.job_record import GUEST_HEADINGS, JobRecord, NoRecord
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
 from ....module_utils.state import layout
 from ....module_utils.text import format_bytes_short
@@ -195,21 +195,7 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
     if record.guests:
         print()
         _table(
-            (
-                "guest",
-                "node",
-                "image",
-                "address",
-                "vcpus",
-                "ram",
-                "cpu used",
-                "ram peak",
-                "read",
-                "written",
-                "received",
-                "sent",
-                "updates",
-            ),
+            GUEST_HEADINGS,
             [_guest_row(guest) for guest in record.guests],
             "LLLLRRRRRRRRL",
         )
