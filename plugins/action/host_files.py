@@ -9,10 +9,21 @@ import pathlib
 import typing as t
 
 from ..module_utils.errors import UserFault, VTorqueError
+from ..module_utils.host_files import ENTRY, EXCLUDE, OF_CONTROLLER
 from ..module_utils.rendering.templates import render
 from ..plugin_utils.play.controller_action import ControllerAction
 
 Entry = t.Dict[str, t.Any]
+SPEC: t.Final[dict[str, t.Any]] = {
+    "entries": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": ENTRY,
+        "mutually_exclusive": EXCLUDE,
+    },
+    "gone": {"type": "list", "elements": "path", "default": []},
+}
 
 
 class ActionModule(ControllerAction):
@@ -27,6 +38,7 @@ class ActionModule(ControllerAction):
         Returns:
             The module's result; a template or a file that is wrong is a failed one.
         """
+        self.check_arguments(SPEC)
         arguments = dict(self._task.args)
         try:
             arguments["entries"] = [each for entry in arguments.get("entries") or [] for each in plain_entries(entry)]
@@ -49,16 +61,16 @@ def plain_entries(entry: Entry) -> list[Entry]:
         UserFault: a file is not there.
         SiteFault: a template has a fault.
     """
-    values: list[str | None] = [*entry["each"]] if "each" in entry else [None]
+    values: list[str | None] = [None] if entry.get("each") is None else [*entry["each"]]
     return [_plain(entry, word) for word in values]
 
 
 def _plain(entry: Entry, word: str | None) -> Entry:
-    plain = {key: value for key, value in entry.items() if key not in ("each", "template", "values", "source")}
+    plain = {key: value for key, value in entry.items() if key not in OF_CONTROLLER}
     plain["path"] = _with(entry["path"], word)
-    if "template" in entry:
-        plain["content"] = render(_with(entry["template"], word), site_dir=None, **entry.get("values", {}))
-    elif "source" in entry:
+    if entry.get("template") is not None:
+        plain["content"] = render(_with(entry["template"], word), site_dir=None, **(entry.get("values") or {}))
+    elif entry.get("source") is not None:
         plain["content"] = _read(pathlib.Path(_with(entry["source"], word)))
     return plain
 

@@ -24,6 +24,22 @@ KILLED_S = 5
 """For what was killed to be gone."""
 
 
+KINDS: t.Dict[str, type] = {"argv": list, "stdin": str, "environment": dict, "program": str, "must": bool}
+"""What a question may say, and of which type."""
+
+
+def fault_of(question: object) -> str:
+    """Return what is wrong with the form of a question; "": nothing."""
+    if not isinstance(question, dict):
+        return "it is no dictionary"
+    if strange := sorted(set(question) - set(KINDS)):
+        return f"it has {', '.join(map(str, strange))}; allowed: {', '.join(KINDS)}"
+    for name, kind in KINDS.items():
+        if name in question and not isinstance(question[name], kind):
+            return f"{name} is no {kind.__name__}"
+    return "" if question.get("argv") or question.get("program") else "it has neither argv nor a program"
+
+
 def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict[str, t.Any]:
     """Run one command to its end.
 
@@ -54,8 +70,8 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
             env=environment,
             start_new_session=True,
         )
-    except OSError as error:
-        return {"rc": MISSING, "stdout": "", "stderr": f"{words[0]}: {error.strerror}"}
+    except (OSError, ValueError) as error:  # the second: a zero byte in a word
+        return {"rc": MISSING, "stdout": "", "stderr": f"{words[0]}: {getattr(error, 'strerror', None) or error}"}
     try:
         out, errors = process.communicate(question.get("stdin", "").encode(), timeout=limit_s)
     except subprocess.TimeoutExpired:

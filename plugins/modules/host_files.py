@@ -21,7 +21,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: What comes later in the list counts what comes earlier as done.
+    details: What comes later in the list counts as done what comes earlier.
   diff_mode:
     support: full
   idempotent:
@@ -53,7 +53,7 @@ options:
         default: file
       content:
         description:
-          - The text.
+          - The text. Only one of this, O(entries[].template) and O(entries[].source) can be given.
         type: str
         default: ""
       template:
@@ -83,8 +83,8 @@ options:
         default: ""
       mode:
         description:
-          - Of a file or a directory, in octal digits. Default is V(0755) for a directory and V(0644) for a file; a file
-            that is there keeps its mode and owner when a block is written into it.
+          - Of a file or a directory, in octal digits after a zero, in quotes. Default is V(0755) for a directory and
+            V(0644) for a file; a file that is there keeps its mode and owner when a block is written into it.
         type: str
       force:
         description:
@@ -93,7 +93,7 @@ options:
         default: true
       within:
         description:
-          - Want it only where this directory is there.
+          - Want it only where this directory is there; a link to one is none.
         type: path
       marker:
         description:
@@ -132,8 +132,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 paths:
-  description: What was placed, changed or removed, or would be in check mode.
-  returned: success
+  description: What was placed, changed or removed, or would be in check mode; in a failure, before it.
+  returned: always
   type: list
   elements: str
   sample: [/opt/vtorque/bin/vmgr]
@@ -144,56 +144,54 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host_files import Change, Entry, Placing, PlacingError
+from ..module_utils.host_files import ENTRY, EXCLUDE, OF_CONTROLLER, Change, Entry, Placing, PlacingError
 
-ENTRY: t.Final[t.Dict[str, t.Any]] = {
-    "path": {"type": "path", "required": True},
-    "state": {"choices": ["file", "directory", "link", "block", "absent", "empty"], "default": "file"},
-    "content": {"type": "str", "default": ""},
-    "template": {"type": "str"},
-    "values": {"type": "dict", "default": {}},
-    "source": {"type": "path"},
-    "each": {"type": "list", "elements": "str"},
-    "target": {"type": "str", "default": ""},
-    "mode": {"type": "str"},
-    "force": {"type": "bool", "default": True},
-    "within": {"type": "path"},
-    "marker": {"type": "str", "default": "# {mark} VTORQUE"},
-    "validate": {"type": "str"},
-}
-BEFORE: t.Final = ("template", "values", "source", "each")
-"""What the action plugin has turned into `content` and `path`."""
+
+class QuietModule(AnsibleModule):
+    """As any, but for the host's journal, where every text that is placed would stand, some of them secret."""
+
+    def _log_invocation(self) -> None:
+        self.log(f"Invoked for {len(self.params['entries'])} entries")
 
 
 def main() -> None:
     """Check the arguments, act and tell."""
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
-            "entries": {"type": "list", "elements": "dict", "required": True, "options": ENTRY},
+            "entries": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": ENTRY,
+                "mutually_exclusive": EXCLUDE,
+            },
             "gone": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
     # not every text once more
     invocation = {"module_args": {"entries": [entry["path"] for entry in module.params["entries"]]}}
-    plain = [{key: entry[key] for key in entry if key not in BEFORE} for entry in module.params["entries"]]
+    plain = [{key: entry[key] for key in entry if key not in OF_CONTROLLER} for entry in module.params["entries"]]
 
     def run(argv: t.Sequence[str]) -> tuple[int, str]:
         status, out, error = module.run_command(list(argv))
         return status, out + error
 
-    def move(source: str, place: str) -> None:
-        os.replace(source, place)
+    def label(place: str) -> None:
         module.set_default_selinux_context(place, False)
 
-    placing = Placing(check=module.check_mode, gone=module.params["gone"], move=move, run=run)
+    os.umask(0o022)  # of the directories above what is wanted
+    placing = Placing(check=module.check_mode, gone=module.params["gone"], label=label, run=run)
+    failure = ""
     try:
-        changes = placing.all(Entry(**entry) for entry in plain)
+        changes: t.Sequence[Change] = placing.all(Entry(**entry) for entry in plain)
     except PlacingError as error:
-        module.fail_json(msg=str(error), invocation=invocation)
+        failure, changes = str(error), error.changes
     result: dict[str, t.Any] = {"paths": [change.path for change in changes], "invocation": invocation}
     if module._diff:
         result["diff"] = [_diff(change) for change in changes]
+    if failure:
+        module.fail_json(msg=failure, changed=bool(changes), **result)
     module.exit_json(changed=bool(changes), **result)
 
 

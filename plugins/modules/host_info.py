@@ -17,14 +17,7 @@ description:
   - A task for each costs a site with many nodes more than the asking.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
-attributes:
-  check_mode:
-    support: full
-    details: Asks as otherwise, as nothing is changed.
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+  - mikelangelo.vtorque.attributes.info_module
 options:
   questions:
     description:
@@ -67,12 +60,19 @@ import pathlib
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host_questions import ask
+from ..module_utils.host_questions import ask, fault_of
+
+
+class QuietModule(AnsibleModule):
+    """As any, but for the host's journal, where whole programs would stand, and what is secret in an environment."""
+
+    def _log_invocation(self) -> None:
+        self.log(f"Invoked with questions {', '.join(self.params['questions'])}")
 
 
 def main() -> None:
     """Ask, and tell."""
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "questions": {"type": "dict", "required": True},
             "timeout": {"type": "int", "default": 300},
@@ -82,8 +82,8 @@ def main() -> None:
     invocation = {"module_args": {"questions": list(module.params["questions"])}}
     answers = {}
     for name, question in module.params["questions"].items():
-        if not isinstance(question, dict) or not (question.get("argv") or question.get("program")):
-            module.fail_json(msg=f"{name} is no question: it has neither argv nor a program", invocation=invocation)
+        if fault := fault_of(question):
+            module.fail_json(msg=f"{name} is no question: {fault}", invocation=invocation)
         answers[name] = ask(question, pathlib.Path(module.tmpdir), module.params["timeout"])
         if question.get("must") and answers[name]["rc"] != 0:
             reason = answers[name]["stderr"] or answers[name]["stdout"]

@@ -178,9 +178,13 @@ def asked(place: Place) -> dict[str, t.Any]:
     with os.fdopen(reader, encoding="utf-8") as answer:
         if not select.select([answer], [], [], TIMEOUT_S)[0]:
             os.kill(process, signal.SIGKILL)
+            os.waitpid(process, os.WNOHANG)  # one that waits for a file server is not gone yet
             return {"faults": [f"{place['path']}: no answer in {TIMEOUT_S} s: is a file server away?"]}
-        found: dict[str, t.Any] = json.loads(answer.read())
-    os.waitpid(process, 0)
+        text = answer.read()
+    _pid, status = os.waitpid(process, 0)
+    if status != 0:
+        return {"faults": [f"{place['path']}: the process that looked at it was ended ({status})"]}
+    found: dict[str, t.Any] = json.loads(text)
     return found
 
 

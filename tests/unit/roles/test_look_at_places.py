@@ -9,8 +9,11 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
+import types
 import typing as t
 
 import pytest
@@ -170,14 +173,37 @@ def test_qsub_is_torques_own(place: pathlib.Path, name: str, words: str) -> None
     assert faults({"path": f"{place}/{name}", **QSUB}) == ([said] if words else [])
 
 
-def test_front_ends_on_one_file_system_do_not_write_at_once(
-    place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def module() -> types.ModuleType:
     spec = importlib.util.spec_from_file_location("look_at_places", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (lambda _place: os.kill(os.getpid(), signal.SIGKILL), "the process that looked at it was ended"),
+        (lambda _place: time.sleep(600), "no answer in 0.2 s"),
+    ],
+    ids=["killed", "hangs"],
+)
+def test_look_that_does_not_end_well_is_a_fault_of_its_place(
+    module: types.ModuleType, monkeypatch: pytest.MonkeyPatch, how: t.Callable[[object], object], words: str
+) -> None:
+    monkeypatch.setattr(module, "answer_of", how)
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    (fault,) = module.asked({"path": "/opt/vm-images"})["faults"]
+    assert fault.startswith("/opt/vm-images: ")
+    assert words in fault
+
+
+def test_front_ends_on_one_file_system_do_not_write_at_once(
+    place: pathlib.Path, module: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = {"path": f"{place}/vtorque", "variable": "vtorque_prefix", "trusted": True}
     monkeypatch.setattr(module, "mount_of", lambda _path: ("/opt", "nfs4"))
     (fault,) = module.look({**asked, "beside": ["fe2", "fe3"]})["faults"]

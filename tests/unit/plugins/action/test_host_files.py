@@ -10,6 +10,7 @@ import typing as t
 from unittest import mock
 
 import pytest
+from ansible.errors import AnsibleError
 from ansible_collections.mikelangelo.vtorque.plugins.action import host_files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import render
 
@@ -66,3 +67,18 @@ def test_the_action_fails_before_anything_is_placed(entry: dict[str, t.Any], wor
     result, given = play([{"path": "/first", "state": "directory"}, {"path": "/second", **entry}])
     assert (result["failed"], given) == (True, [])
     assert words in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"content": "x"}, "path"),
+        ({"path": "/x", "content": "x", "source": "/y"}, "mutually exclusive"),
+        ({"path": "/x", "colour": "red"}, "colour"),
+        ({"path": "/x", "state": "there"}, "state"),
+        ("/x", "dict"),
+    ],
+)
+def test_the_action_refuses_arguments_before_it_reads_any_file(entry: object, words: str) -> None:
+    with pytest.raises(AnsibleError, match=words):
+        play(t.cast("list[dict[str, t.Any]]", [entry]))

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
 import stat
+import subprocess
 import typing as t
 
 import pytest
@@ -259,11 +261,126 @@ def test_a_file_that_is_not_valid_is_not_placed(tmp_path: pathlib.Path, place: P
     assert tree(tmp_path) == {"config": ("-rw-r--r--", b"good")}
 
 
-def test_what_was_placed_before_a_fault_stays_and_nothing_half_does(tmp_path: pathlib.Path) -> None:
-    def refuse(_source: str, _place: str) -> None:
+def test_what_was_placed_before_a_fault_stays_and_is_told_and_nothing_half_does(
+    tmp_path: pathlib.Path, place: Place
+) -> None:
+    (tmp_path / "site").mkdir()
+    first = {"path": f"{tmp_path}/first", "state": "directory"}
+    result = place(first, {"path": f"{tmp_path}/site", "content": "x"}, {"path": f"{tmp_path}/third", "content": "x"})
+    assert (result["failed"], result["changed"], result["paths"]) == (True, True, [first["path"]])
+    assert sorted(tree(tmp_path)) == ["first", "site"]
+
+
+def test_full_file_system_leaves_no_half_of_a_file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_paths: object) -> None:
         raise OSError(28, "No space left on device")
 
-    placing = files.Placing(check=False, gone=(), move=refuse, run=lambda _words: (0, ""))
-    with pytest.raises(files.PlacingError, match="/file: No space left on device"):
-        placing.all([files.Entry(f"{tmp_path}/first", "directory"), files.Entry(f"{tmp_path}/file", content="x")])
-    assert sorted(tree(tmp_path)) == ["first"]
+    monkeypatch.setattr(os, "replace", refuse)
+    placing = files.Placing(check=False, gone=(), label=lambda _path: None, run=lambda _words: (0, ""))
+    for entry in (files.Entry(f"{tmp_path}/file", content="x"), files.Entry(f"{tmp_path}/link", "link", target="x")):
+        with pytest.raises(files.PlacingError, match="No space left on device"):
+            placing.all([entry])
+    assert tree(tmp_path) == {}
+
+
+def test_block_in_a_file_of_the_site_leaves_its_acl_and_other_attributes(tmp_path: pathlib.Path, place: Place) -> None:
+    path = tmp_path / "config"
+    path.write_text("the site's\n")
+    path.chmod(0o640)
+    subprocess.run(["setfacl", "-m", "u:1000:rw", str(path)], check=True)
+    os.setxattr(path, "user.site", b"kept")
+    before = {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    assert len(before) == 2
+    block = {"path": str(path), "state": "block", "marker": MARKER}
+    for content in ("ours", ""):
+        assert place({**block, "content": content})["changed"]
+        assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == before
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660, "the mask of the ACL, not more for the group"
+
+
+def test_parents_of_a_directory_can_be_entered_whatever_root_s_umask_is(tmp_path: pathlib.Path, place: Place) -> None:
+    before = os.umask(0o077)
+    try:
+        place({"path": f"{tmp_path}/a/b/c", "state": "directory"})
+    finally:
+        os.umask(before)
+    assert {mode for mode, _content in tree(tmp_path).values()} == {"drwxr-xr-x"}
+
+
+def test_texts_are_not_written_into_the_journal_of_the_host(
+    tmp_path: pathlib.Path, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(host_files.AnsibleModule, "log", lambda _self, text, **_more: logged.append(str(text)))
+    place({"path": f"{tmp_path}/file", "content": "PRIVATE"})
+    assert logged
+    assert "PRIVATE" not in "".join(logged)
+
+
+def test_check_mode_counts_what_earlier_entries_would_do(tmp_path: pathlib.Path, place: Place) -> None:
+    (tmp_path / "config").write_text(f"{BLOCK}the site's\n")
+    (tmp_path / "file").write_text("same")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/inner").touch()
+    block = {"path": f"{tmp_path}/config", "state": "block", "marker": MARKER}
+    entries = [
+        block,
+        {**block, "content": "ours"},
+        {"path": f"{tmp_path}/file", "state": "absent"},
+        {"path": f"{tmp_path}/file", "content": "same"},
+        {"path": f"{tmp_path}/new", "state": "directory"},
+        {"path": f"{tmp_path}/new/file", "content": "x", "within": f"{tmp_path}/new"},
+        {"path": f"{tmp_path}/old", "state": "absent"},
+        {"path": f"{tmp_path}/old/inner", "state": "absent"},
+        {"path": f"{tmp_path}/old/later", "content": "x", "within": f"{tmp_path}/old"},
+    ]
+    expected = place(*entries, check=True, diff=True)
+    assert expected["paths"] == [entry["path"] for entry in entries[:7]]
+    done = place(*entries, diff=True)
+    assert (done["paths"], done["diff"]) == (expected["paths"], expected["diff"])
+    assert (tmp_path / "config").read_text() == f"the site's\n{BLOCK}"
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"path": "etc/relative"}, "does not begin at the root"),
+        ({"mode": "u=rw"}, "mode 'u=rw' is not of octal digits"),
+        ({"mode": "420"}, "mode '420' is not of octal digits"),
+        ({"path": "{root}/dangling", "state": "directory"}, "a link that leads nowhere"),
+    ],
+)
+def test_entry_that_cannot_be_meant_is_refused_and_named(
+    tmp_path: pathlib.Path, place: Place, check: bool, entry: Result, words: str
+) -> None:
+    (tmp_path / "dangling").symlink_to("nowhere")
+    whole = {"path": "{root}/file", "content": "x", **entry}
+    result = place({**whole, "path": whole["path"].replace("{root}", str(tmp_path))}, check=check)
+    assert result["failed"]
+    assert words in result["msg"]
+    assert sorted(tree(tmp_path)) == ["dangling"]
+
+
+def test_link_to_a_directory_is_no_directory_within_which_a_file_is_wanted(
+    tmp_path: pathlib.Path, place: Place
+) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "modulefiles").symlink_to("shared")
+    place({"path": f"{tmp_path}/modulefiles/vtorque", "content": "x", "within": f"{tmp_path}/modulefiles"})
+    assert sorted(tree(tmp_path)) == ["modulefiles", "shared"]
+
+
+@pytest.mark.parametrize("site", [b"no line feed", b"", b"# BEGIN of the site's\n", b"\xff\x00"])
+def test_taking_out_a_block_that_is_not_there_changes_no_byte(
+    tmp_path: pathlib.Path, place: Place, site: bytes
+) -> None:
+    (tmp_path / "config").write_bytes(site)
+    assert not place({"path": f"{tmp_path}/config", "state": "block", "marker": MARKER})["changed"]
+    assert (tmp_path / "config").read_bytes() == site
+
+
+def test_block_whose_last_mark_has_no_line_feed_is_taken_out(tmp_path: pathlib.Path, place: Place) -> None:
+    (tmp_path / "config").write_text(f"site\n{BLOCK.rstrip()}")
+    assert place({"path": f"{tmp_path}/config", "state": "block", "marker": MARKER})["changed"]
+    assert (tmp_path / "config").read_text() == "site\n"

@@ -58,7 +58,33 @@ def test_host_info_ends_what_does_not_end(capfd: pytest.CaptureFixture[str]) -> 
     assert result["answers"]["next"]["rc"] == 0
 
 
-@pytest.mark.parametrize("question", ["uname -r", {}, {"argv": []}])
-def test_host_info_refuses_what_is_no_question(capfd: pytest.CaptureFixture[str], question: object) -> None:
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        ("uname -r", "it is no dictionary"),
+        ({}, "neither argv nor a program"),
+        ({"argv": []}, "neither argv nor a program"),
+        ({"argv": "uname -r"}, "argv is no list"),
+        ({"argv": ["cat"], "stdin": 5}, "stdin is no str"),
+        ({"argv": ["env"], "environment": None}, "environment is no dict"),
+        ({"argv": ["id"], "timeout": 5}, "it has timeout; allowed: argv, stdin"),
+    ],
+)
+def test_host_info_refuses_what_is_no_question(capfd: pytest.CaptureFixture[str], question: object, why: str) -> None:
     result = run(host_info, capfd, questions={"odd": question})
-    assert (result["failed"], "odd is no question" in result["msg"]) == (True, True)
+    assert result["failed"]
+    assert "odd is no question: " in result["msg"]
+    assert why in result["msg"]
+
+
+def test_word_with_a_zero_byte_is_a_command_that_cannot_be_run(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(host_info, capfd, questions={"odd": {"argv": ["echo", "a\0b"]}})["answers"]["odd"]["rc"] == 127
+
+
+def test_questions_are_not_written_into_the_journal_of_the_host(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(host_info.AnsibleModule, "log", lambda _self, text, **_more: logged.append(str(text)))
+    run(host_info, capfd, questions={"pip": {"argv": ["true"], "environment": {"TOKEN": "PRIVATE"}}})
+    assert logged == ["Invoked with questions pip"]
