@@ -35,7 +35,7 @@ minutes from then; and a start in the second of the former one's end fails, beca
 
 
 class Slurm:
-    """Slurm 22.05 and newer.
+    """Slurm 22.05.
 
     Args:
         tools: the directory with squeue, sinfo, scontrol and scancel; Prolog has no PATH.
@@ -82,12 +82,13 @@ class Slurm:
         return self.node(node).note
 
     def jobs(self, node: str) -> frozenset[str]:
-        """The jobs that have processors of a node."""
+        """The jobs that have processors of a node, or may have some: those that run on nodes which cannot be read."""
         _demand_node(node)
         return frozenset(
             job.job_id
             for job in self.all_jobs()
-            if job.state in ("R", "S", "E") and any(same_host(node, host) for host in job.nodes)
+            if (job.state in ("R", "S", "E") and any(same_host(node, host) for host in job.nodes))
+            or (job.state == "R" and not job.nodes)
         )
 
     def offline(self, node: str, note: str) -> BatchNode:

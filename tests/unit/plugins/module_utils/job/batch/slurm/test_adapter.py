@@ -130,6 +130,70 @@ def test_answer_that_is_none_is_a_fault(data: bytes) -> None:
         answers.parse_job(data, "4.lab")
 
 
+def with_foreign(*others: t.Any) -> bytes:
+    """The recorded answer, and other jobs than 4 of other forms in it."""
+    answer = json.loads(recorded("squeue-running.json"))
+    (own,) = (form for form in answer["jobs"] if form["job_id"] == 4)
+    answer["jobs"] = [own, *(({**own, "job_id": 9} | one) if isinstance(one, dict) else one for one in others)]
+    return json.dumps(answer).encode()
+
+
+ODD: tuple[t.Any, ...] = (
+    {"cluster": ""},
+    {"cluster": None},
+    {"job_id": None},
+    {"job_id": "9"},
+    {"job_state": 1},
+    {"job_resources": 7},
+    {"job_resources": {"nodes": "cn[1-"}},
+    {"restart_cnt": []},
+    {"name": 1},
+    {"comment": ["vtorque:x"]},
+    7,
+    None,
+)
+"""Jobs of somebody else that are out of form."""
+
+
+def test_name_with_a_byte_that_is_no_utf_8_concerns_nobody_else() -> None:
+    data = with_foreign({"name": "NAME", "comment": "NAME"}).replace(b"NAME", b"a\xffb\x80")
+    assert answers.parse_job(data, "4.lab").state == "R"
+    assert [one.name for one in answers.parse_jobs(data)] == ["two", "a\ufffdb\ufffd"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_job_of_somebody_else_that_is_out_of_form_concerns_nobody(odd: t.Any) -> None:
+    data = with_foreign(odd)
+    assert answers.parse_job(data, "4.lab").nodes == ("cn1", "cn2")
+    own, other = answers.parse_jobs(data)
+    assert own.nodes == ("cn1", "cn2")
+    assert other.state == "R", "who asks whether a node is free is told of it"
+    assert len(Recorder(data).jobs("cn1")) == 2
+    assert "4.lab" in Recorder(data).jobs("cn1")
+
+
+def test_job_out_of_form_is_on_the_nodes_that_can_be_read_of_it() -> None:
+    assert Recorder(with_foreign({"restart_cnt": [], "nodes": "cn2"})).jobs("cn1") == {"4.lab"}
+    assert Recorder(with_foreign({"restart_cnt": [], "nodes": "?"})).jobs("cn1") == {"4.lab", "9.lab"}
+
+
+@pytest.mark.parametrize("state", ["PENDING", "COMPLETED"])
+def test_job_out_of_form_that_waits_or_is_over_has_no_node(state: str) -> None:
+    assert Recorder(with_foreign({"restart_cnt": [], "job_state": state})).jobs("cn1") == {"4.lab"}
+
+
+def test_job_that_may_be_the_one_without_a_number_is_not_taken_for_over() -> None:
+    with pytest.raises(SiteFault) as caught:
+        answers.parse_job(with_foreign({"job_id": None}), "5.lab")
+    assert not isinstance(caught.value, UnknownJob)
+
+
+def test_own_cluster_that_cannot_be_read_is_the_sites_fault() -> None:
+    with pytest.raises(SiteFault) as caught:
+        job("squeue-running.json", 4, cluster="")
+    assert not isinstance(caught.value, UnknownJob)
+
+
 def test_nodes_are_described() -> None:
     one, other = answers.parse_nodes(recorded("sinfo-drained.json"))
     assert (one.name, one.slots, one.states, one.note, one.properties) == ("cn1", 2, {"free"}, "", {"vtorque"})
