@@ -87,6 +87,21 @@ def _entry(data: bytes, job_id: str) -> Form:
     return found[0]
 
 
+def parse_name(data: bytes, job_id: str) -> str:
+    """By which Slurm's commands are to know a job: its number, or `<array>_<member>` of the member of an array.
+
+    The last member of an array to start keeps the array's own number, which in an order means all of its members.
+
+    Raises:
+        UnknownJob: the answer holds no such job.
+        SiteFault: the answer is no JSON, or names the job twice, or a fact of it is out of form.
+    """
+    form = _entry(data, job_id)
+    facts = _Facts(form, f"job {job_id}")
+    array, member = facts.number("array_job_id"), facts.number("array_task_id")
+    return f"{array}_{member}" if array and form.get("array_task_id") is not None else ids.number_of(job_id)
+
+
 def _number(form: object) -> int:
     """The number of a job; 0: it has none."""
     number = form.get("job_id") if isinstance(form, dict) else None

@@ -223,6 +223,37 @@ def test_job_is_queued_again_without_the_two_minutes_of_slurm() -> None:
     assert slurm.orders == [("scontrol", "requeue", "4"), ("scontrol", "update", "jobid=4", "StartTime=now+30")]
 
 
+ORDERS: dict[str, t.Callable[[adapter.Slurm, str], object]] = {
+    "requeue": adapter.Slurm.requeue,
+    "comment": lambda slurm, job_id: slurm.comment(job_id, "vtorque: held"),
+    "delete": adapter.Slurm.delete,
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("array", "member", "name"), [(4, 3, "4_3"), (4, 0, "4_0"), (2, 1, "2_1"), (0, None, "4")])
+def test_order_means_one_member_of_an_array(order: str, array: int, member: int | None, name: str) -> None:
+    """The array's own number, which its last member keeps, would mean all of them."""
+    slurm = Recorder(changed("squeue-running.json", 4, {"array_job_id": array, "array_task_id": member}))
+    ORDERS[order](slurm, "4.lab")
+    words = {word.removeprefix("jobid=") for command in slurm.orders for word in command}
+    assert name in words
+    assert words & {"4", "4_3", "4_0", "2_1"} == {name}
+    assert all({name, f"jobid={name}"} & set(command) for command in slurm.orders)
+    assert slurm.release_command("4.lab") == f"scontrol release {name}"
+
+
+def test_hold_means_one_member_of_an_array() -> None:
+    slurm = Recorder(changed("squeue-running.json", 4, {"array_job_id": 4, "array_task_id": 3}))
+    with pytest.raises(SiteFault, match="is not held"):
+        slurm.hold("4.lab")
+    assert slurm.orders == [("scontrol", "requeuehold", "4_3")]
+
+
+def test_release_is_named_also_where_the_controller_is_silent() -> None:
+    assert Recorder(b"").release_command("4.lab") == "scontrol release 4"
+
+
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", "COMPLETED"])
 def test_job_that_its_owner_has_cancelled_is_neither_queued_again_nor_held(state: str) -> None:
     slurm = Recorder(changed("squeue-running.json", 4, {"job_state": state}))
