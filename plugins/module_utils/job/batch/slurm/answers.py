@@ -53,6 +53,8 @@ OF_NODES = {"idle": "free", "allocated": "job-exclusive", "mixed": "free", "down
 OFFLINE_FLAGS = frozenset({"DRAIN"})
 DOWN_FLAGS = frozenset({"NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED"})
 
+READS = "vTorque reads the answers of Slurm 22.05; those of 23.02 and newer have other forms"
+
 Form = dict[str, t.Any]
 
 
@@ -184,7 +186,7 @@ def _entries(data: bytes, key: str, tool: str) -> list[t.Any]:
         answer = json.loads(data.decode(errors="replace"))
         found, errors = answer[key], answer.get("errors")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SiteFault(f"{tool} --json", f"its answer cannot be read: {error}") from error
+        raise SiteFault(f"{tool} --json", f"its answer cannot be read: {error}", READS) from error
     if errors:
         raise SiteFault(f"{tool} --json", f"it reports {json.dumps(errors)[:200]}")
     if not isinstance(found, list):
@@ -222,7 +224,7 @@ class _Facts:
         return value
 
     def _wrong(self, key: str, value: object) -> SiteFault:
-        return SiteFault(self._what, f"{key} is {str(value)[:40]!r}, which Slurm 22.05 never writes")
+        return SiteFault(self._what, f"{key} is {str(value)[:40]!r}, which Slurm 22.05 never writes", READS)
 
 
 def _id_of(form: Form) -> str:
@@ -292,7 +294,7 @@ def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...], int]:
     given = form.get("job_resources")
     if not given or not form.get("nodes"):
         return (), 0
-    wrong = SiteFault(f"job {job_id}", "what it was given is not of the form that Slurm 22.05 writes")
+    wrong = SiteFault(f"job {job_id}", "what it was given is not of the form that Slurm 22.05 writes", READS)
     try:
         hosts = host_list.expand(given["nodes"])
         nodes = {node["nodename"]: node for node in given["allocated_nodes"]}

@@ -65,7 +65,7 @@ def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> H
     restarts = environment.get("SLURM_JOB_RESTART_COUNT", "")
     if not re.fullmatch(r"[0-9]{1,9}", restarts):
         raise VTorqueError(
-            f"start of job {job_id}", "Slurm does not tell which one begins or ended", "Slurm 22.05 and newer tell it"
+            f"start of job {job_id}", "Slurm does not tell which one begins or ended", "Slurm 22.05 tells it"
         )
     nodes = host_list.expand(environment.get("SLURM_NODELIST", ""))
     first = nodes[0] == environment.get("SLURMD_NODENAME", "")

@@ -124,6 +124,16 @@ def test_answer_of_another_form_is_a_fault(facts: dict[str, t.Any]) -> None:
         job("squeue-running.json", 4, **facts)
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [{"job_state": ["RUNNING"]}, {"time_limit": {"set": True, "infinite": False, "number": 5}}],
+)
+def test_answer_of_a_newer_slurm_is_refused_with_the_version_that_is_read(facts: dict[str, t.Any]) -> None:
+    with pytest.raises(SiteFault) as caught:
+        job("squeue-running.json", 4, **facts)
+    assert "Slurm 22.05" in caught.value.hint
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"jobs": 1}', b'{"jobs": [1]}', b'{"jobs": [], "errors": [{}]}'])
 def test_answer_that_is_none_is_a_fault(data: bytes) -> None:
     with pytest.raises(SiteFault):
