@@ -125,6 +125,8 @@ def test_job_that_asks_for_no_size_asks_for_what_its_guests_need(
         (["--comment", "mine"], "#!/bin/sh\n", "no other comment"),
         ([], "#!/bin/sh\n#SBATCH --comment=mine\n", "no other comment"),
         ([], "echo no line\n", "does not begin with #!"),
+        (["-vm", "vm_prologue=/bin/true"], "#!/bin/sh\n", "not available with Slurm yet"),
+        ([], "#!/bin/sh\n#VM vm_epilogue=/bin/true\n", "not available with Slurm yet"),
     ],
 )
 def test_request_that_is_wrong_queues_nothing(
