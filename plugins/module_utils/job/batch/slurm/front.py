@@ -57,7 +57,7 @@ def read(argv: t.Sequence[str]) -> Call:
         argv: without the program's name.
 
     Raises:
-        UserFault: a value of one of our options is missing.
+        UserFault: a value of one of our options is missing, or there are several components of a job.
     """
     words = list(argv)
     options: list[str] = []
@@ -77,6 +77,8 @@ def read(argv: t.Sequence[str]) -> Call:
             raise _without_value("--wrap")
         given |= found
         options += () if "wrap" in found else taken
+    if words[:1] == [":"]:
+        raise UserFault("an argument ':'", HET_JOB)
     wrap = given.pop("wrap", None)
     return Call(tuple(options), tuple(vm), given, wrap, tuple(words))
 
@@ -100,12 +102,14 @@ class Script:
         name: for people, and the job's name where none is given.
         vm: texts of its `#VM` lines, each with the number of its line.
         given: values of the options in its `#SBATCH` lines, by their long names.
+        het: the numbers of lines that begin another component of the job.
     """
 
     data: bytes
     name: str
     vm: tuple[tuple[str, int], ...] = ()
     given: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    het: tuple[int, ...] = ()
 
 
 def read_script(data: bytes, name: str) -> Script:
@@ -122,14 +126,17 @@ def read_script(data: bytes, name: str) -> Script:
         raise UserFault(f"the script {name}", "does not begin with #! and the path of an interpreter", "#!/bin/sh")
     vm: list[tuple[str, int]] = []
     given: dict[str, str] = {}
+    het: list[int] = []
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip() and not line.startswith(b"#"):
             break
         if found := re.match(rb"#VM[ \t]+(.*)", line):
             vm.append((found[1].decode(errors="replace").strip(), number))
         elif found := re.match(rb"#SBATCH[ \t]+(.*)", line):
-            given |= _of_line(found[1].decode(errors="replace"))
-    return Script(data, name, tuple(vm), given)
+            text = found[1].decode(errors="replace")
+            het += [number] if HET_LINES.intersection(text.split()[:1]) else []
+            given |= _of_line(text)
+    return Script(data, name, tuple(vm), given, tuple(het))
 
 
 def _of_line(text: str) -> dict[str, str]:
@@ -161,8 +168,13 @@ def given(call: Call, script: Script, environment: t.Mapping[str, str]) -> dict[
 REFUSED = {
     "comment": "it is where the request travels: a VM job has no other comment",
     "x11": "it forwards a display to steps of srun alone, which no guest has",
+    "input": "the standard input of a script in a virtual machine is empty: let the script open the file",
+    "batch": "it may run the script on another than the first node, whose machine is the one for the script",
 }
 """Options of sbatch that no VM job can have, or not yet."""
+HET_JOB = "a heterogeneous job: only one component of a job can be in virtual machines so far; leave the others out"
+HET_LINES = frozenset({"hetjob", "packjob"})
+"""First words of `#SBATCH` lines between the components of such a job; a `:` does the same among arguments."""
 
 
 def request_of(call: Call, script: Script, options: t.Collection[str]) -> tuple[Request, list[KeyFault]]:
@@ -184,6 +196,8 @@ def request_of(call: Call, script: Script, options: t.Collection[str]) -> tuple[
             faults += errors.faults
         merged = part.merged_over(merged)
     faults += [KeyFault(f"--{name}", "", why) for name, why in REFUSED.items() if name in options]
+    if script.het:
+        faults.append(KeyFault("#SBATCH hetjob", "", HET_JOB, f"{script.name}, line {script.het[0]}"))
     return merged, faults
 
 

@@ -131,6 +131,16 @@ def test_job_that_asks_for_no_size_asks_for_what_its_guests_need(
         (["--comm", "mine"], "#!/bin/sh\n", "no other comment"),
         ([], "#!/bin/sh\n#SBATCH --comm 'mine and'\n", "no other comment"),
         ([], "echo no line\n", "does not begin with #!"),
+        (["-i", "data"], "#!/bin/sh\n", "the standard input of a script"),
+        (["-idata"], "#!/bin/sh\n", "the standard input of a script"),
+        (["--inp=data"], "#!/bin/sh\n", "the standard input of a script"),
+        ([], "#!/bin/sh\n#SBATCH -i data\n", "the standard input of a script"),
+        (["--batch=fast"], "#!/bin/sh\n", "it may run the script on another"),
+        ([], "#!/bin/sh\n#SBATCH --bat fast\n", "it may run the script on another"),
+        ([], "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n2\n", "(job.sh, line 3)"),
+        ([], "#!/bin/sh\n#SBATCH packjob\n", "a heterogeneous job"),
+        (["-n1", ":", "-n2"], "#!/bin/sh\n", "a heterogeneous job"),
+        (["--wrap=true", ":", "-n2", "--wrap=true"], "#!/bin/sh\n", "a heterogeneous job"),
         (["-vm", "vm_prologue=/bin/true"], "#!/bin/sh\n", "not available with Slurm yet"),
         ([], "#!/bin/sh\n#VM vm_epilogue=/bin/true\n", "not available with Slurm yet"),
     ],
@@ -162,6 +172,12 @@ def test_flag_that_is_cut_short_takes_no_script_for_its_value(desk: Desk, flag: 
     words = desk.got()[0]
     assert words[words.index(flag) + 1].startswith("--comment=")
     assert words[-1] == "one"
+
+
+@pytest.mark.parametrize("name", ["SBATCH_INPUT", "SBATCH_BATCH"])
+def test_option_in_the_environment_is_refused_as_on_the_command_line(desk: Desk, name: str) -> None:
+    assert desk.submit(desk.script("#!/bin/sh\n"), **{name: "x"}) == 2
+    assert desk.got() is None
 
 
 def test_size_in_the_environment_is_not_asked_for_twice(desk: Desk) -> None:
