@@ -12,7 +12,7 @@ import pathlib
 import time
 import typing as t
 
-from ...errors import SiteFault, VTorqueError
+from ...errors import SiteFault, UserFault, VTorqueError
 from ...frozen import frozen
 from ...state import layout, login_fifos, shell_link, shell_message
 from ...state.records import RefusalRecord
@@ -25,6 +25,7 @@ from ..batch import job_snapshot
 from ..batch.api import BatchJob, BatchSystem, UnknownJob
 from ..batch.hook_call import HookCall
 from ..batch.hook_call import deadline as hook_deadline
+from ..batch.host_match import same_host
 from ..batch.registry import open_batch, open_hooks, open_node
 from ..batch.vm_job import is_marked, vm_job_of
 from ..config import policy_file
@@ -192,8 +193,8 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
-    if another := _anothers(case):
-        return another
+    if other := _anothers(case) or script_elsewhere(call, case.job):
+        return other
     files.make_directory(start.directory)
     login_fifos.end(start.directory)
     for name in FORMER:
@@ -244,6 +245,20 @@ def _anothers(case: _Case) -> VTorqueError | None:
         return None
     what = f"job {case.call.job_id} is {case.call.user}'s for the MOM"
     return VTorqueError(what, f"and {printable(case.job.euser)}'s for the batch server")
+
+
+def script_elsewhere(call: HookCall, job: BatchJob | None) -> UserFault | None:
+    """Return the fault of a job whose script the batch system runs on another node than the first of the call.
+
+    Args:
+        call: of the first node.
+        job: the server's word; None: there is none.
+    """
+    if job is None or not job.nodes or not call.nodes or same_host(job.nodes[0], call.nodes[0]):
+        return None
+    what = f"the script of job {call.job_id} is to run on {job.nodes[0]}"
+    why = f"the machine for it is on {call.nodes[0]}, the first of the job's nodes"
+    return UserFault(what, why, "submit it without an option that chooses the script's node")
 
 
 def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
