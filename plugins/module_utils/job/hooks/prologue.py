@@ -12,7 +12,7 @@ import pathlib
 import time
 import typing as t
 
-from ...errors import SiteFault, UserFault, VTorqueError
+from ...errors import SiteFault, VTorqueError
 from ...frozen import frozen
 from ...state import layout, login_fifos, shell_link, shell_message
 from ...state.records import RefusalRecord
@@ -21,11 +21,10 @@ from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...text import printable
 from ...time_budget import SERVER_CALL_S, SERVER_LEAST_S, SERVER_PATIENCE_S, SERVER_UNMARKED_S, VERDICT_CALL_S
-from ..batch import job_snapshot
+from ..batch import job_snapshot, mother_superior
 from ..batch.api import BatchJob, BatchSystem, UnknownJob
 from ..batch.hook_call import HookCall
 from ..batch.hook_call import deadline as hook_deadline
-from ..batch.host_match import same_host
 from ..batch.registry import open_batch, open_hooks, open_node
 from ..batch.vm_job import is_marked, vm_job_of
 from ..config import policy_file
@@ -162,14 +161,12 @@ def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
 
 
 def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
-    """The server's word on the job, which a call may bring with it; a server that is busy is asked again.
+    """The server's word on the job; a server that is busy is asked again.
 
     Raises:
         UnknownJob: it answered that there is none.
         SiteFault: it did not answer in all this time.
     """
-    if call.job is not None:
-        return call.job
     left_s = until - time.monotonic()
     patience_s = max(SERVER_LEAST_S, min(SERVER_PATIENCE_S, left_s)) if call.marked else SERVER_UNMARKED_S
     deadline = Deadline.after(patience_s)
@@ -193,7 +190,7 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
-    if other := _anothers(case) or script_elsewhere(call, case.job):
+    if other := _anothers(case) or mother_superior.script_elsewhere(call, case.job):
         return other
     files.make_directory(start.directory)
     login_fifos.end(start.directory)
@@ -245,20 +242,6 @@ def _anothers(case: _Case) -> VTorqueError | None:
         return None
     what = f"job {case.call.job_id} is {case.call.user}'s for the MOM"
     return VTorqueError(what, f"and {printable(case.job.euser)}'s for the batch server")
-
-
-def script_elsewhere(call: HookCall, job: BatchJob | None) -> UserFault | None:
-    """Return the fault of a job whose script the batch system runs on another node than the first of the call.
-
-    Args:
-        call: of the first node.
-        job: the server's word; None: there is none.
-    """
-    if job is None or not job.nodes or not call.nodes or same_host(job.nodes[0], call.nodes[0]):
-        return None
-    what = f"the script of job {call.job_id} is to run on {job.nodes[0]}"
-    why = f"the machine for it is on {call.nodes[0]}, the first of the job's nodes"
-    return UserFault(what, why, "submit it without an option that chooses the script's node")
 
 
 def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:

@@ -43,8 +43,6 @@ MARGIN_S = 10
 def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> HookCall:
     """Read what the launcher hands on.
 
-    The call does not tell the job's memory, so that the controller is asked once, on the first node (`HookCall.job`).
-
     Args:
         arguments: of the program.
         environment: of slurmd's making.
