@@ -82,15 +82,17 @@ def _submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy: Policy) -
     host = os.uname().nodename
     sbatch = pathlib.Path(submit_command(policy, front_end=host_matches(policy.regex_fe, host)))
     call = front.read(argv)
-    if call.names & front.ASKED:
-        print(HELP if "help" in call.names else "", end="")
-        return 0 if "help" in call.names else _run(sbatch, call.options, caller)
+    if front.ASKED.intersection(call.given):
+        print(HELP if "help" in call.given else "", end="")
+        return 0 if "help" in call.given else _run(sbatch, call.options, caller)
     if policy.disable_mikelangelo_hpc_stack:
         raise UserFault("-vm", "VM jobs are switched off on this site", "submit with sbatch")
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
     script = front.read_script(*_script(call, front))
-    request, faults = front.request_of(call, script)
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in caller.items()}
+    options = front.given(call, script, variables)
+    request, faults = front.request_of(call, script, options)
     offers, broken = pool_offers(policy)
     site = Site(offers, broken, tuple, check_user_disk, lambda path: digest_user_image(path, policy))
     request, _added, wrong = complete(request, policy, site, pwd.getpwuid(os.getuid()).pw_dir)
@@ -98,18 +100,17 @@ def _submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy: Policy) -
     sizes: tuple[str, ...] = ()
     try:
         need = demand(resolve(request, policy, offers), policy)
-        sizes = front.sizes(call, script, need.cores, need.mem_mib)
+        sizes = front.sizes(options, need.cores, need.mem_mib)
     except RequestErrors as errors:
         known = {fault.key for fault in faults}
         faults += [fault for fault in errors.faults if fault.key not in known]
     if faults:
         raise RequestErrors(faults, request)
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in caller.items()}
     wire = request.with_log(log_wishes(variables)).encode().partition(":")[2]
     option = front.comment_of(base64.urlsafe_b64decode(wire + "=" * (-len(wire) % 4)))
     feature = (
         ()
-        if policy.vm_node_property is None or "constraint" in (call.names | script.names)
+        if policy.vm_node_property is None or "constraint" in options
         else (f"--constraint={policy.vm_node_property}",)
     )
     text = front.with_interpreter(script, f"{policy.prefix_nodes}/bin/vtorque-shell")

@@ -34,9 +34,6 @@ class HookAdapter(t.Protocol):
         Returns:
             The call, whose job id and user are of their forms.
 
-            On a batch system that gives a hook the server's word on the job, each node has it by this
-            (`HookCall.job`), and nobody is asked.
-
         Raises:
             VTorqueError: the job's id or the user's name is of another form.
         """

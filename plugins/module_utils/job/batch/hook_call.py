@@ -16,9 +16,6 @@ from ...frozen import frozen
 from ...system.process_id import ProcessId
 from ...time_budget import HOOK_RESERVE_S
 
-if t.TYPE_CHECKING:
-    from .api import BatchJob
-
 
 class Role(enum.StrEnum):
     """When a hook is called, and on which of the job's nodes."""
@@ -59,10 +56,6 @@ class HookCall:
         start: which start of the job begins or ended here, where the call says so; None: it does not.  When a job
             ended, each start up to this one is over.
         nodes: the job's nodes, the first one before the others; (): the call does not say.
-        job: the batch server's word on the job, where the call brings it with what a user cannot forge; None: the
-            server is to be asked.
-        seconds: that the batch system leaves for this call by its own word; None: it does not say
-            (`HookAdapter.hook_limits`).
     """
 
     role: Role
@@ -75,8 +68,6 @@ class HookCall:
     session: int = 0
     start: int | None = None
     nodes: tuple[str, ...] = ()
-    job: BatchJob | None = None
-    seconds: float | None = None
 
     @property
     def first(self) -> bool:

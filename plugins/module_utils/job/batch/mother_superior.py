@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 import pathlib
 
-from ...errors import VTorqueError
+from ...errors import UserFault, VTorqueError
 from ...state import layout
 from ...system import files
+from .api import BatchJob
+from .hook_call import HookCall
+from .host_match import same_host
 
 
 def keep(host: str, directory: pathlib.Path, *, reader_uid: int) -> None:
@@ -50,3 +53,17 @@ def read_name(directory: pathlib.Path) -> str:
     if not isinstance(host, str) or not host:
         raise VTorqueError(str(directory / layout.SUPERIOR), "is not of the form of this version")
     return host
+
+
+def script_elsewhere(call: HookCall, job: BatchJob | None) -> UserFault | None:
+    """Return the fault of a job whose script the batch system runs on another node than the first of the call.
+
+    Args:
+        call: of the first node.
+        job: the server's word; None: there is none.
+    """
+    if job is None or not job.nodes or not call.nodes or same_host(job.nodes[0], call.nodes[0]):
+        return None
+    what = f"the script of job {call.job_id} is to run on {job.nodes[0]}"
+    why = f"the machine for it is on {call.nodes[0]}, the first of the job's nodes"
+    return UserFault(what, why, "submit it without an option that chooses the script's node")

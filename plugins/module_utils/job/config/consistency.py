@@ -20,6 +20,12 @@ DATA = "/data"
 NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
 """Single values of parameters that have no effect yet, and what they belong to."""
 
+NO_HOOK_SCRIPTS = {
+    "slurm": "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output"
+}
+"""Batch systems on whose jobs no hook can run a script of the user's, and why."""
+HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
+
 
 def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
     """What does not fit together.
@@ -79,6 +85,9 @@ def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
     for (name, value), later in NOT_YET.items():
         if getattr(policy, name) == value:
             yield name, f"{value} belongs to {later}, which is not available yet"
+    for key in HOOK_SCRIPTS:
+        if policy.batch_system in NO_HOOK_SCRIPTS and getattr(policy, DEFAULT_OF[key]) is not None:
+            yield DEFAULT_OF[key], NO_HOOK_SCRIPTS[policy.batch_system]
     for default, gate in GATES.items():
         if getattr(policy, default) and not getattr(policy, gate):
             yield default, f"needs {gate}: who asks for nothing cannot get what the site has not"

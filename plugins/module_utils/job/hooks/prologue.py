@@ -21,7 +21,7 @@ from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...text import printable
 from ...time_budget import SERVER_CALL_S, SERVER_LEAST_S, SERVER_PATIENCE_S, SERVER_UNMARKED_S, VERDICT_CALL_S
-from ..batch import job_snapshot
+from ..batch import job_snapshot, mother_superior
 from ..batch.api import BatchJob, BatchSystem, UnknownJob
 from ..batch.hook_call import HookCall
 from ..batch.hook_call import deadline as hook_deadline
@@ -161,14 +161,12 @@ def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
 
 
 def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
-    """The server's word on the job, which a call may bring with it; a server that is busy is asked again.
+    """The server's word on the job; a server that is busy is asked again.
 
     Raises:
         UnknownJob: it answered that there is none.
         SiteFault: it did not answer in all this time.
     """
-    if call.job is not None:
-        return call.job
     left_s = until - time.monotonic()
     patience_s = max(SERVER_LEAST_S, min(SERVER_PATIENCE_S, left_s)) if call.marked else SERVER_UNMARKED_S
     deadline = Deadline.after(patience_s)
@@ -192,8 +190,8 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
-    if another := _anothers(case):
-        return another
+    if other := _anothers(case) or mother_superior.script_elsewhere(call, case.job):
+        return other
     files.make_directory(start.directory)
     login_fifos.end(start.directory)
     for name in FORMER:

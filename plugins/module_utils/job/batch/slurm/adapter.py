@@ -22,7 +22,7 @@ from ..api import BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
 from ..host_match import same_host
 from ..shared import node_note
 from . import commands, ids
-from .answers import parse_job, parse_jobs, parse_nodes
+from .answers import parse_job, parse_jobs, parse_name, parse_nodes
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -35,7 +35,7 @@ minutes from then; and a start in the second of the former one's end fails, beca
 
 
 class Slurm:
-    """Slurm 22.05 and newer.
+    """Slurm 22.05.
 
     Args:
         tools: the directory with squeue, sinfo, scontrol and scancel; Prolog has no PATH.
@@ -47,13 +47,28 @@ class Slurm:
         self.tools = tools
         self.timeout_s = timeout_s
         self.deadline = deadline
+        self._names: dict[str, str] = {}
 
     @leaves_nothing
     def job(self, job_id: str) -> BatchJob:
         """The job as the controller sees it now; see `BatchSystem.job`."""
         number = ids.number_of(job_id)
         # 22.05 answers with all jobs whichever is named: those of others are not read
-        return parse_job(self._run("squeue", "--json", "-j", number, subject=job_id), job_id)
+        answer = self._run("squeue", "--json", "-j", number, subject=job_id)
+        job = parse_job(answer, job_id)
+        self._names[job_id] = parse_name(answer, job_id)
+        return job
+
+    def _name(self, job_id: str) -> str:
+        """Return by which name an order means this job alone (`parse_name`), which it has for all of its life.
+
+        Raises:
+            UnknownJob: the controller does not know the job.
+            SiteFault: it does not tell.
+        """
+        if job_id not in self._names:
+            self.job(job_id)
+        return self._names[job_id]
 
     def all_jobs(self) -> tuple[BatchJob, ...]:
         """All jobs that the controller remembers; see `BatchSystem.all_jobs`."""
@@ -82,12 +97,13 @@ class Slurm:
         return self.node(node).note
 
     def jobs(self, node: str) -> frozenset[str]:
-        """The jobs that have processors of a node."""
+        """The jobs that have processors of a node, or may have some: those that run on nodes which cannot be read."""
         _demand_node(node)
         return frozenset(
             job.job_id
             for job in self.all_jobs()
-            if job.state in ("R", "S", "E") and any(same_host(node, host) for host in job.nodes)
+            if (job.state in ("R", "S", "E") and any(same_host(node, host) for host in job.nodes))
+            or (job.state == "R" and not job.nodes)
         )
 
     def offline(self, node: str, note: str) -> BatchNode:
@@ -136,23 +152,25 @@ class Slurm:
         self._requeue("requeue", job_id)
         with contextlib.suppress(SiteFault):  # it is queued again all the same, only later
             again = f"StartTime=now+{AGAIN_AFTER_S}"
-            self._order("update", f"jobid={ids.number_of(job_id)}", again, subject=job_id)
+            self._order("update", f"jobid={self._name(job_id)}", again, subject=job_id)
 
     def _requeue(self, order: str, job_id: str) -> None:
         """Slurm would bring back a job that its owner has just cancelled."""
-        number = ids.number_of(job_id)
         state = self.job(job_id).state
         if state not in ("R", "S"):
             raise SiteFault(f"job {job_id} is not queued again", f"it does not run any more (state {state})")
-        self._order(order, number, subject=job_id)
+        self._order(order, self._name(job_id), subject=job_id)
 
     def delete(self, job_id: str) -> None:
         """`scancel`: the job's owner and operators may."""
-        self._run("scancel", ids.number_of(job_id), subject=job_id)
+        self._run("scancel", self._name(job_id), subject=job_id)
 
     def release_command(self, job_id: str) -> str:
         """`scontrol release`, which the owner of a job may call."""
-        return f"scontrol release {ids.number_of(job_id)}"
+        name = ids.number_of(job_id)
+        with contextlib.suppress(SiteFault):  # nobody tells whether it is in an array
+            name = self._name(job_id)
+        return f"scontrol release {name}"
 
     def shown_id(self, job_id: str) -> str:
         """The number alone."""
@@ -173,9 +191,9 @@ class Slurm:
         Raises:
             SiteFault: see `BatchSystem.comment`.
         """
-        number = ids.number_of(job_id)
+        name = self._name(job_id)
         plain = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+@\[\]-]", " ", text).split())[: node_note.NOTE_LENGTH]
-        self._order("update", f"jobid={number}", f"admincomment={plain}", subject=job_id)
+        self._order("update", f"jobid={name}", f"admincomment={plain}", subject=job_id)
 
     def _order(self, *arguments: str, subject: str) -> None:
         self._run("scontrol", *arguments, subject=subject)

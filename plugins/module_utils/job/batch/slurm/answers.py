@@ -1,11 +1,16 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs and nodes out of the answers of `squeue --json` and `sinfo --json` (recorded on Slurm 22.05.8)."""
+"""Jobs and nodes out of the answers of `squeue --json` and `sinfo --json` (recorded on Slurm 22.05.8).
+
+Each answer holds the jobs of everybody, and what users write in them with the bytes that they wrote: whatever is odd
+about the job of one of them must not concern the others.
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import typing as t
 
@@ -48,34 +53,119 @@ OF_NODES = {"idle": "free", "allocated": "job-exclusive", "mixed": "free", "down
 OFFLINE_FLAGS = frozenset({"DRAIN"})
 DOWN_FLAGS = frozenset({"NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED"})
 
+READS = "vTorque reads the answers of Slurm 22.05; those of 23.02 and newer have other forms"
+
 Form = dict[str, t.Any]
 
 
 def parse_job(data: bytes, job_id: str) -> BatchJob:
-    """The job `job_id` out of what `squeue --json` wrote.
+    """The job `job_id` out of what `squeue --json` wrote; of other jobs nothing but their number is read.
 
     Raises:
         UnknownJob: the answer holds no such job.
-        SiteFault: the answer is no JSON, or names the job twice, or a fact is out of form.
+        SiteFault: the answer is no JSON, or names the job twice, or a fact of it is out of form.
+    """
+    return _job(_entry(data, job_id), job_id)
+
+
+def _entry(data: bytes, job_id: str) -> Form:
+    """What the answer says of one job.
+
+    Raises:
+        UnknownJob: the answer holds no such job.
+        SiteFault: the answer is no JSON, or names the job twice, or a job has no number, which may be this one.
     """
     number = int(ids.number_of(job_id))
-    found = [form for form in _entries(data, "jobs", "squeue") if form.get("job_id") == number]
+    entries = _entries(data, "jobs", "squeue")
+    found = [form for form in entries if _number(form) == number]
+    if not found and not all(map(_number, entries)):
+        raise SiteFault(f"job {job_id}", "Slurm's answer holds a job without a number, which may be this one")
     if not found:
         raise UnknownJob(f"job {job_id}", "Slurm's answer does not hold it")
     if len(found) > 1:
         raise SiteFault(f"job {job_id}", "stands twice in Slurm's answer")
     if _id_of(found[0]) != job_id:
         raise UnknownJob(f"job {job_id}", f"Slurm speaks of {_id_of(found[0])}")
-    return _job(found[0], job_id)
+    return found[0]
+
+
+def parse_name(data: bytes, job_id: str) -> str:
+    """By which Slurm's commands are to know a job: its number, or `<array>_<member>` of the member of an array.
+
+    The last member of an array to start keeps the array's own number, which in an order means all of its members.
+
+    Raises:
+        UnknownJob: the answer holds no such job.
+        SiteFault: the answer is no JSON, or names the job twice, or a fact of it is out of form.
+    """
+    form = _entry(data, job_id)
+    facts = _Facts(form, f"job {job_id}")
+    array, member = facts.number("array_job_id"), facts.number("array_task_id")
+    return f"{array}_{member}" if array and form.get("array_task_id") is not None else ids.number_of(job_id)
+
+
+def _number(form: object) -> int:
+    """The number of a job; 0: it has none."""
+    number = form.get("job_id") if isinstance(form, dict) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
 
 
 def parse_jobs(data: bytes) -> tuple[BatchJob, ...]:
     """All jobs out of what `squeue --json` wrote.
 
+    A job out of form is not left out, so that nobody takes a node or an image for free: unless Slurm says that it
+    waits or is over, it runs, with what can be read of it, and on whichever node where its nodes cannot be (`()`).
+
     Raises:
-        SiteFault: the answer is no JSON, or a fact is out of form.
+        SiteFault: the answer is no JSON.
     """
-    return tuple(_job(form, _id_of(form)) for form in _entries(data, "jobs", "squeue"))
+    return tuple(map(_any_job, _entries(data, "jobs", "squeue")))
+
+
+def _any_job(entry: object) -> BatchJob:
+    try:
+        form = t.cast("Form", entry)
+        return _job(form, _id_of(form))
+    except (SiteFault, AttributeError):
+        return _odd_job(entry if isinstance(entry, dict) else {})
+
+
+def _odd_job(form: Form) -> BatchJob:
+    """What can be read of a job that is out of form."""
+
+    def text(key: str) -> str:
+        value = form.get(key)
+        return value if isinstance(value, str) else ""
+
+    letter = STATES.get(text("job_state"), "")
+    hosts: tuple[str, ...] = ()
+    with contextlib.suppress(SiteFault):
+        hosts = host_list.expand(text("nodes"))
+    request, user = text("comment"), text("user_name")
+    ours = comment.is_ours(request)
+    return BatchJob(
+        job_id=f"{_number(form) or '?'}.{text('cluster') or '?'}",
+        name=text("name"),
+        owner_user=user,
+        owner_host="",
+        euser=user,
+        egroup=text("group_name"),
+        state=letter if letter in ("Q", "H", "C") else "R",
+        queue=text("partition"),
+        slot_hosts=hosts,
+        start_count=0,
+        x=_request(request) if ours else "",
+        jobtype="",
+        init_work_dir="",
+        session_id=0,
+        substate=0,
+        interactive=False,
+        walltime_s=0,
+        variables={},
+        submit_args="",
+        resource_list={"other": MARKER} if ours else {},
+        account="",
+    )
 
 
 def parse_nodes(data: bytes) -> tuple[BatchNode, ...]:
@@ -84,19 +174,23 @@ def parse_nodes(data: bytes) -> tuple[BatchNode, ...]:
     Raises:
         SiteFault: the answer is no JSON, or a fact is out of form.
     """
-    return tuple(_node(form) for form in _entries(data, "nodes", "sinfo"))
+    nodes = _entries(data, "nodes", "sinfo")
+    if not all(isinstance(form, dict) for form in nodes):
+        raise SiteFault("sinfo --json", "nodes is no list of objects")
+    return tuple(map(_node, nodes))
 
 
-def _entries(data: bytes, key: str, tool: str) -> list[Form]:
+def _entries(data: bytes, key: str, tool: str) -> list[t.Any]:
     try:
-        answer = json.loads(data)
+        # what is no UTF-8 in a name or comment stands there as its owner wrote it
+        answer = json.loads(data.decode(errors="replace"))
         found, errors = answer[key], answer.get("errors")
-    except (ValueError, KeyError, TypeError) as error:
-        raise SiteFault(f"{tool} --json", f"its answer cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SiteFault(f"{tool} --json", f"its answer cannot be read: {error}", READS) from error
     if errors:
         raise SiteFault(f"{tool} --json", f"it reports {json.dumps(errors)[:200]}")
-    if not isinstance(found, list) or not all(isinstance(form, dict) for form in found):
-        raise SiteFault(f"{tool} --json", f"{key} is no list of objects")
+    if not isinstance(found, list):
+        raise SiteFault(f"{tool} --json", f"{key} is no list")
     return found
 
 
@@ -130,7 +224,7 @@ class _Facts:
         return value
 
     def _wrong(self, key: str, value: object) -> SiteFault:
-        return SiteFault(self._what, f"{key} is {str(value)[:40]!r}, which Slurm 22.05 never writes")
+        return SiteFault(self._what, f"{key} is {str(value)[:40]!r}, which Slurm 22.05 never writes", READS)
 
 
 def _id_of(form: Form) -> str:
@@ -200,7 +294,7 @@ def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...], int]:
     given = form.get("job_resources")
     if not given or not form.get("nodes"):
         return (), 0
-    wrong = SiteFault(f"job {job_id}", "what it was given is not of the form that Slurm 22.05 writes")
+    wrong = SiteFault(f"job {job_id}", "what it was given is not of the form that Slurm 22.05 writes", READS)
     try:
         hosts = host_list.expand(given["nodes"])
         nodes = {node["nodename"]: node for node in given["allocated_nodes"]}

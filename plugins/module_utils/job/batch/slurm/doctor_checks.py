@@ -20,8 +20,9 @@ if t.TYPE_CHECKING:
 
 PLACE = pathlib.Path("/etc/vtorque/slurm")
 LAUNCHERS = ("prolog", "epilog")
-OLDEST = (22, 5)
-"""The first that tells Prolog a job's comment and which start it is."""
+VERSION = (22, 5)
+"""The one whose answers are read.  Older ones do not tell Prolog a job's comment and which start it is; in newer ones
+numbers and states of `squeue --json` have other forms, and `sinfo --json` lists no nodes."""
 BOOT_S = 300
 """Seconds that a Prolog may take by default, and a margin."""
 
@@ -58,9 +59,9 @@ def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = ""
     except SiteFault as error:
         return Finding("server", WARN, "?", f"it does not tell how it is set: {error}")
     version = settings.get("SLURM_VERSION", "")
-    if tuple(map(int, re.findall(r"[0-9]+", version)[:2])) < OLDEST:
-        words = f"Slurm {version or '(unknown)'} does not tell Prolog what a job asks for"
-        return Finding("server", BAD, BAD, words, "Slurm 22.05 or newer")
+    if tuple(map(int, re.findall(r"[0-9]+", version)[:2])) != VERSION:
+        words = f"it is Slurm {version or '(unknown)'}, and vTorque reads the answers of 22.05 alone"
+        return Finding("server", BAD, BAD, words, "Slurm 22.05")
     flags = settings.get("PrologFlags", "").lower().split(",")
     if not {"alloc", "contain"} & set(flags):
         words = "without PrologFlags=Alloc a job's Prolog runs on its first node alone, or not before the job"

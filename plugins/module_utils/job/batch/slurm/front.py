@@ -3,69 +3,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What stands before sbatch: its arguments and its script are read, our options are taken out, and ours put in.
 
-Everything but `-vm` is sbatch's, and goes to it as it is.  Only what decides where the script stands is known here:
-which options take a value in the next word (sbatch(1) of 22.05; an option that is not known takes one, as most do).
+Everything but `-vm` is sbatch's, and goes to it as it is, but what no VM job can have.  Where the script stands follows
+from the options that take a value in the next word (sbatch 22.05; an option that is not known takes one, as most do).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import typing as t
 
 from ....errors import UserFault
 from ...request.request import Request, RequestErrors, parse
 from ...request.value_types import KeyFault, shown
-from . import comment
+from . import comment, sbatch_options
 
 COMMAND_LINE = "command line"
 VM = ("-vm", "--vm")
-SHORT_FLAGS = frozenset("HhIkOQsVvW")
-"""Letters of options without a value, or with one that can only stand in the same word."""
-FLAGS = frozenset(
-    {
-        "contiguous",
-        "exclusive",
-        "get-user-env",
-        "help",
-        "hold",
-        "ignore-pbs",
-        "nice",
-        "no-kill",
-        "no-requeue",
-        "overcommit",
-        "oversubscribe",
-        "parsable",
-        "propagate",
-        "quiet",
-        "reboot",
-        "requeue",
-        "share",
-        "spread-job",
-        "test-only",
-        "usage",
-        "use-min-nodes",
-        "verbose",
-        "version",
-        "wait",
-    }
-)
-"""The same by their long names."""
-LONG = {
-    "J": "job-name",
-    "n": "ntasks",
-    "c": "cpus-per-task",
-    "N": "nodes",
-    "h": "help",
-    "V": "version",
-    "I": "immediate",
-    "D": "chdir",
-    "C": "constraint",
-}
-"""Long names of the letters that matter here."""
 ASKED = frozenset({"help", "usage", "version"})
 """Questions to sbatch, which submits nothing for them."""
-PROCESSORS = frozenset({"ntasks", "cpus-per-task", "ntasks-per-node", "ntasks-per-core", "ntasks-per-socket"})
+PROCESSORS = frozenset(
+    {"ntasks", "cpus-per-task", "ntasks-per-node", "tasks-per-node", "ntasks-per-core", "ntasks-per-socket"}
+)
 MEMORY = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 SCRIPT_NAMES = {"stdin": "sbatch", "wrap": "wrap"}
 """By which sbatch calls a job without a file."""
@@ -78,14 +38,14 @@ class Call:
     Attributes:
         options: sbatch's, word by word, without ours and without `--wrap`.
         vm: the texts of our options.
-        names: long names of sbatch's options that were given.
+        given: values of sbatch's options by their long names.
         wrap: the command of `--wrap`; None: there is none.
         operands: the script's path and its arguments.
     """
 
     options: tuple[str, ...]
     vm: tuple[str, ...]
-    names: frozenset[str]
+    given: t.Mapping[str, str]
     wrap: str | None
     operands: tuple[str, ...]
 
@@ -97,49 +57,40 @@ def read(argv: t.Sequence[str]) -> Call:
         argv: without the program's name.
 
     Raises:
-        UserFault: a value of one of our options is missing.
+        UserFault: a value of one of our options is missing, or there are several components of a job.
     """
     words = list(argv)
     options: list[str] = []
     vm: list[str] = []
-    names: set[str] = set()
-    wrap: str | None = None
+    given: dict[str, str] = {}
     while words and words[0].startswith("-") and words[0] != "-":
-        word = words.pop(0)
-        if word == "--":
+        if words[0] == "--":
+            words.pop(0)
             break
-        name, equals, value = word.partition("=")
+        name, equals, value = words[0].partition("=")
         if name in VM:
+            words.pop(0)
             vm.append(value if equals else _next(words, name))
             continue
-        if name == "--wrap":
-            wrap = value if equals else _next(words, name)
-            continue
-        options.append(word)
-        given, takes = _of_word(word)
-        names |= given
-        if takes and words:
-            options.append(words.pop(0))
-    return Call(tuple(options), tuple(vm), frozenset(names), wrap, tuple(words))
+        found, taken = sbatch_options.take(words)
+        if "wrap" in found and len(taken) == 1 and "=" not in taken[0]:
+            raise _without_value("--wrap")
+        given |= found
+        options += () if "wrap" in found else taken
+    if words[:1] == [":"]:
+        raise UserFault("an argument ':'", HET_JOB)
+    wrap = given.pop("wrap", None)
+    return Call(tuple(options), tuple(vm), given, wrap, tuple(words))
 
 
 def _next(words: list[str], name: str) -> str:
     if not words:
-        raise UserFault(name, "its value is missing", "see vsbatch --help")
+        raise _without_value(name)
     return words.pop(0)
 
 
-def _of_word(word: str) -> tuple[set[str], bool]:
-    """The long names of the options in a word, and whether the next word is the value of the last one."""
-    if word.startswith("--"):
-        name, equals, _value = word[2:].partition("=")
-        return {name}, not equals and name not in FLAGS
-    found = set()
-    for place, letter in enumerate(word[1:], 2):
-        found.add(LONG.get(letter, letter))
-        if letter not in SHORT_FLAGS:
-            return found, place == len(word)
-    return found, False
+def _without_value(name: str) -> UserFault:
+    return UserFault(name, "its value is missing", "see vsbatch --help")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,13 +101,15 @@ class Script:
         data: all of it.
         name: for people, and the job's name where none is given.
         vm: texts of its `#VM` lines, each with the number of its line.
-        names: long names of the options in its `#SBATCH` lines.
+        given: values of the options in its `#SBATCH` lines, by their long names.
+        het: the numbers of lines that begin another component of the job.
     """
 
     data: bytes
     name: str
     vm: tuple[tuple[str, int], ...] = ()
-    names: frozenset[str] = frozenset()
+    given: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    het: tuple[int, ...] = ()
 
 
 def read_script(data: bytes, name: str) -> Script:
@@ -172,23 +125,66 @@ def read_script(data: bytes, name: str) -> Script:
     if not data.startswith(b"#!"):
         raise UserFault(f"the script {name}", "does not begin with #! and the path of an interpreter", "#!/bin/sh")
     vm: list[tuple[str, int]] = []
-    names: set[str] = set()
+    given: dict[str, str] = {}
+    het: list[int] = []
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip() and not line.startswith(b"#"):
             break
         if found := re.match(rb"#VM[ \t]+(.*)", line):
             vm.append((found[1].decode(errors="replace").strip(), number))
         elif found := re.match(rb"#SBATCH[ \t]+(.*)", line):
-            for word in found[1].decode(errors="replace").split():
-                if word.startswith("#"):
-                    break
-                if word.startswith("-") and len(word) > 1:
-                    names |= _of_word(word)[0]
-    return Script(data, name, tuple(vm), frozenset(names))
+            text = found[1].decode(errors="replace")
+            het += [number] if HET_LINES.intersection(text.split()[:1]) else []
+            given |= _of_line(text)
+    return Script(data, name, tuple(vm), given, tuple(het))
 
 
-def request_of(call: Call, script: Script) -> tuple[Request, list[KeyFault]]:
-    """What the user asks for, the command line over the script, and what is wrong with it."""
+def _of_line(text: str) -> dict[str, str]:
+    """The options in a `#SBATCH` line, whose words are quoted as for a shell."""
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:  # sbatch will say so
+        words = text.split()
+    given: dict[str, str] = {}
+    while words:
+        if words[0].startswith("-") and len(words[0]) > 1:
+            given |= sbatch_options.take(words)[0]
+        else:
+            words.pop(0)
+    return given
+
+
+def given(call: Call, script: Script, environment: t.Mapping[str, str]) -> dict[str, str]:
+    """Return the values of sbatch's options by their long names, as it takes them: its own call's count most.
+
+    Args:
+        call: of vsbatch.
+        script: its `#SBATCH` lines.
+        environment: of the user.
+    """
+    return {**script.given, **sbatch_options.of_environment(environment), **call.given}
+
+
+REFUSED = {
+    "comment": "it is where the request travels: a VM job has no other comment",
+    "x11": "it forwards a display to steps of srun alone, which no guest has",
+    "input": "the standard input of a script in a virtual machine is empty: let the script open the file",
+    "batch": "it may run the script on another than the first node, whose machine is the one for the script",
+}
+"""Options of sbatch that no VM job can have, or not yet."""
+HET_JOB = "a heterogeneous job: only one component of a job can be in virtual machines so far; leave the others out"
+HET_LINES = frozenset({"hetjob", "packjob"})
+"""First words of `#SBATCH` lines between the components of such a job; a `:` does the same among arguments."""
+
+
+def request_of(call: Call, script: Script, options: t.Collection[str]) -> tuple[Request, list[KeyFault]]:
+    """What the user asks for, the command line over the script, and what is wrong with it.
+
+    Args:
+        call: of vsbatch.
+        script: with its `#VM` lines.
+        options: long names of sbatch's options that are given (`given`).
+    """
     merged = Request()
     faults: list[KeyFault] = []
     lines = [(text, f"{script.name}, line {number}") for text, number in script.vm]
@@ -199,10 +195,9 @@ def request_of(call: Call, script: Script) -> tuple[Request, list[KeyFault]]:
             part = errors.good
             faults += errors.faults
         merged = part.merged_over(merged)
-    if "comment" in call.names | script.names:
-        faults.append(KeyFault("--comment", "", "it is where the request travels: a VM job has no other comment"))
-    if "x11" in call.names | script.names:
-        faults.append(KeyFault("--x11", "", "it forwards a display to steps of srun alone, which no guest has"))
+    faults += [KeyFault(f"--{name}", "", why) for name, why in REFUSED.items() if name in options]
+    if script.het:
+        faults.append(KeyFault("#SBATCH hetjob", "", HET_JOB, f"{script.name}, line {script.het[0]}"))
     return merged, faults
 
 
@@ -216,18 +211,16 @@ def with_interpreter(script: Script, program: str) -> bytes:
     return f"#!{program}\n".encode() + script.data
 
 
-def sizes(call: Call, script: Script, cores: int, mem_mib: int) -> tuple[str, ...]:
+def sizes(options: t.Collection[str], cores: int, mem_mib: int) -> tuple[str, ...]:
     """The options by which a job that asks for no processors, or no memory, gets what its guests need.
 
     Args:
-        call: of vsbatch.
-        script: its `#SBATCH` lines count.
+        options: long names of sbatch's options that are given (`given`).
         cores: that a node must give.
         mem_mib: the same of memory.
     """
-    given = call.names | script.names
-    processors = () if given & PROCESSORS else (f"--cpus-per-task={cores}",)
-    return (*processors, *(() if given & MEMORY else (f"--mem={mem_mib}M",)))
+    processors = () if PROCESSORS.intersection(options) else (f"--cpus-per-task={cores}",)
+    return (*processors, *(() if MEMORY.intersection(options) else (f"--mem={mem_mib}M",)))
 
 
 def comment_of(wire: bytes) -> str:

@@ -43,8 +43,6 @@ MARGIN_S = 10
 def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> HookCall:
     """Read what the launcher hands on.
 
-    The call does not tell the job's memory, so that the controller is asked once, on the first node (`HookCall.job`).
-
     Args:
         arguments: of the program.
         environment: of slurmd's making.
@@ -65,7 +63,7 @@ def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> H
     restarts = environment.get("SLURM_JOB_RESTART_COUNT", "")
     if not re.fullmatch(r"[0-9]{1,9}", restarts):
         raise VTorqueError(
-            f"start of job {job_id}", "Slurm does not tell which one begins or ended", "Slurm 22.05 and newer tell it"
+            f"start of job {job_id}", "Slurm does not tell which one begins or ended", "Slurm 22.05 tells it"
         )
     nodes = host_list.expand(environment.get("SLURM_NODELIST", ""))
     first = nodes[0] == environment.get("SLURMD_NODENAME", "")

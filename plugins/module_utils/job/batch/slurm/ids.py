@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ....errors import SiteFault, VTorqueError
+from ....errors import SiteFault
 from ....wire.messages import JOB_ID
 
 _NUMBER = r"[1-9][0-9]{0,9}"
@@ -25,11 +25,11 @@ def read(number: str, cluster: str) -> str:
         cluster: the name of its cluster.
 
     Raises:
-        VTorqueError: one of them is of another form.
+        SiteFault: one of them is of another form.
     """
     job_id = f"{number}.{cluster}"
     if not re.fullmatch(_NUMBER, number) or not re.fullmatch(JOB_ID, job_id):
-        raise VTorqueError(f"job id {job_id[:80]!r}", "not of the form number.cluster")
+        raise SiteFault(f"job id {job_id[:80]!r}", "not of the form number.cluster")
     return job_id
 
 
@@ -55,6 +55,6 @@ def of_environment(environment: t.Mapping[str, str]) -> str:
         environment: of a hook or of a job's own process.
 
     Raises:
-        VTorqueError: it names none, or one of another form.
+        SiteFault: it names none, or one of another form.
     """
     return read(environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_CLUSTER_NAME", ""))

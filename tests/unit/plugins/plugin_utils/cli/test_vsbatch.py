@@ -105,6 +105,9 @@ def test_command_line_wins_over_the_lines_of_the_script(desk: Desk) -> None:
         (["-Hn4"], "", {"--mem=704M"}),
         ([], "#SBATCH --ntasks=2 --mem=2G", set()),
         ([], "#SBATCH -c2 # --mem=2G", {"--mem=704M"}),
+        (["--cpus-per-t=4"], "", {"--mem=704M"}),
+        (["--tasks-per", "4"], "", {"--mem=704M"}),
+        ([], "#SBATCH --cpus-per-t=2", {"--mem=704M"}),
     ],
 )
 def test_job_that_asks_for_no_size_asks_for_what_its_guests_need(
@@ -124,7 +127,22 @@ def test_job_that_asks_for_no_size_asks_for_what_its_guests_need(
         (["-vm", "vcpus=many"], "#!/bin/sh\n#VM ram=x\n", "(job.sh, line 2)"),
         (["--comment", "mine"], "#!/bin/sh\n", "no other comment"),
         ([], "#!/bin/sh\n#SBATCH --comment=mine\n", "no other comment"),
+        (["--comm=mine"], "#!/bin/sh\n", "no other comment"),
+        (["--comm", "mine"], "#!/bin/sh\n", "no other comment"),
+        ([], "#!/bin/sh\n#SBATCH --comm 'mine and'\n", "no other comment"),
         ([], "echo no line\n", "does not begin with #!"),
+        (["-i", "data"], "#!/bin/sh\n", "the standard input of a script"),
+        (["-idata"], "#!/bin/sh\n", "the standard input of a script"),
+        (["--inp=data"], "#!/bin/sh\n", "the standard input of a script"),
+        ([], "#!/bin/sh\n#SBATCH -i data\n", "the standard input of a script"),
+        (["--batch=fast"], "#!/bin/sh\n", "it may run the script on another"),
+        ([], "#!/bin/sh\n#SBATCH --bat fast\n", "it may run the script on another"),
+        ([], "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n2\n", "(job.sh, line 3)"),
+        ([], "#!/bin/sh\n#SBATCH packjob\n", "a heterogeneous job"),
+        (["-n1", ":", "-n2"], "#!/bin/sh\n", "a heterogeneous job"),
+        (["--wrap=true", ":", "-n2", "--wrap=true"], "#!/bin/sh\n", "a heterogeneous job"),
+        (["-vm", "vm_prologue=/bin/true"], "#!/bin/sh\n", "not available with Slurm yet"),
+        ([], "#!/bin/sh\n#VM vm_epilogue=/bin/true\n", "not available with Slurm yet"),
     ],
 )
 def test_request_that_is_wrong_queues_nothing(
@@ -146,6 +164,31 @@ def test_call_that_is_wrong_queues_nothing(desk: Desk, words: list[str]) -> None
 def test_request_that_does_not_fit_into_a_comment_is_refused(desk: Desk) -> None:
     with pytest.raises(UserFault, match="too long to travel"):
         front.comment_of(random.Random(1).randbytes(1024))
+
+
+@pytest.mark.parametrize("flag", ["--overc", "--exclusive", "--parsab", "--no-req", "-k", "--get"])
+def test_flag_that_is_cut_short_takes_no_script_for_its_value(desk: Desk, flag: str) -> None:
+    assert desk.submit(flag, desk.script("#!/bin/sh\n"), "one") == 0
+    words = desk.got()[0]
+    assert words[words.index(flag) + 1].startswith("--comment=")
+    assert words[-1] == "one"
+
+
+@pytest.mark.parametrize("name", ["SBATCH_INPUT", "SBATCH_BATCH"])
+def test_option_in_the_environment_is_refused_as_on_the_command_line(desk: Desk, name: str) -> None:
+    assert desk.submit(desk.script("#!/bin/sh\n"), **{name: "x"}) == 2
+    assert desk.got() is None
+
+
+def test_size_in_the_environment_is_not_asked_for_twice(desk: Desk) -> None:
+    assert desk.submit(desk.script("#!/bin/sh\n"), SBATCH_MEM_PER_CPU="512") == 0
+    assert not [word for word in desk.got()[0] if word.startswith("--mem=")]
+
+
+@pytest.mark.parametrize("option", ["--wra=echo 1", "--wr=echo 1"])
+def test_wrap_that_is_cut_short_is_wrap(desk: Desk, option: str) -> None:
+    assert desk.submit(option) == 0
+    assert desk.got()[1].endswith("\necho 1\n")
 
 
 def test_command_of_wrap_becomes_a_script(desk: Desk) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 
@@ -470,3 +471,19 @@ def test_components_are_off_as_shipped() -> None:
     on += [policy.vrdma_enabled_default, policy.iocm_enabled_default, policy.unclot_enabled_default]
     assert on == [False] * 7
     assert policy.vcpu_pinning_default is False
+
+
+@pytest.mark.parametrize("key", ["vm_prologue", "vm_epilogue"])
+def test_script_for_hooks_is_refused_where_the_batch_system_has_no_word_for_it(key: str) -> None:
+    """Slurm does not tell the job's variables, without which a prologue is never run, and the job was held."""
+    request = Request({key: "/home/alice/setup.sh", "img": "debian12"}, {key: "command line"})
+    assert resolve(request, Policy(), POOL).word(key) == "/home/alice/setup.sh"
+    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: not available with Slurm yet"):
+        resolve(request, Policy(batch_system="slurm"), POOL)
+
+
+@pytest.mark.parametrize("name", ["vm_prologue_default", "vm_epilogue_default"])
+def test_site_cannot_have_a_script_for_hooks_where_it_would_be_refused(name: str) -> None:
+    policy = dataclasses.replace(Policy(), **{name: "/opt/site/setup.sh"})
+    assert name not in dict(consistency.find(policy))
+    assert name in dict(consistency.find(dataclasses.replace(policy, batch_system="slurm")))

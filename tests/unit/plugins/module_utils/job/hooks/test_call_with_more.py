@@ -1,29 +1,43 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hooks of a batch system whose calls say more than Torque's: the server's word on the job, and which start it is."""
+"""Hooks of a batch system whose calls say more than Torque's: the job's nodes, and which start it is."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
-import time
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import mother_superior
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookCall, Role
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.answers import parse_job
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import epilogue, prologue, start
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import answers as slurm_answers
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import epilogue, start
 
-FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/torque"
+FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures/slurm"
 CALL = HookCall(Role.BEGIN_FIRST, True, 0, "t2", "11.th", "alice", None)
 
 
-def test_server_is_not_asked_for_a_job_that_the_call_brings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prologue, "open_batch", lambda *_words, **_how: pytest.fail("the server was asked"))
-    job = parse_job((FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes(), "11.th")
-    call = dataclasses.replace(CALL, job=job)
-    assert prologue._ask(call, Policy(), time.monotonic() + 60) == job
+def slurms_job(batch_host: str) -> BatchJob:
+    """Job 4 of Slurm on cn1 and cn2, whose script runs there."""
+    answer = json.loads((FIXTURES / "squeue-running.json").read_bytes())
+    next(form for form in answer["jobs"] if form["job_id"] == 4)["batch_host"] = batch_host
+    return slurm_answers.parse_job(json.dumps(answer).encode(), "4.lab")
+
+
+def test_script_on_another_node_than_the_first_is_refused() -> None:
+    """`sbatch --batch=FEATURE`: its shell would look for a guest where none was made for it."""
+    call = dataclasses.replace(CALL, job_id="4.lab", nodes=("cn1", "cn2"))
+    fault = mother_superior.script_elsewhere(call, slurms_job("cn2"))
+    assert isinstance(fault, UserFault)
+    assert "cn2" in fault.what
+    for well in ("cn1", ""):
+        assert mother_superior.script_elsewhere(call, slurms_job(well)) is None
+    assert mother_superior.script_elsewhere(dataclasses.replace(call, nodes=()), slurms_job("cn2")) is None
+    assert mother_superior.script_elsewhere(call, None) is None
 
 
 @pytest.mark.parametrize(("number", "ended"), [(None, [1, 2, 3]), (2, [1, 2]), (3, [1, 2, 3]), (0, [])])

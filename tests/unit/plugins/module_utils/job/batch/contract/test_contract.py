@@ -59,8 +59,6 @@ def test_recorded_call_of_a_hook_is_read(material: Material, role: Role) -> None
     assert call.exit_status == (0 if role == Role.END_FIRST else call.exit_status)
     assert call.exit_status is None or role in (Role.END_FIRST, Role.END_OTHER)
     assert call.session == 0 or role == Role.END_FIRST
-    assert call.job is None or call.job.job_id == material.job_id
-    assert call.seconds is None or call.seconds > 0
 
 
 @pytest.mark.parametrize("role", Role)

@@ -124,10 +124,84 @@ def test_answer_of_another_form_is_a_fault(facts: dict[str, t.Any]) -> None:
         job("squeue-running.json", 4, **facts)
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [{"job_state": ["RUNNING"]}, {"time_limit": {"set": True, "infinite": False, "number": 5}}],
+)
+def test_answer_of_a_newer_slurm_is_refused_with_the_version_that_is_read(facts: dict[str, t.Any]) -> None:
+    with pytest.raises(SiteFault) as caught:
+        job("squeue-running.json", 4, **facts)
+    assert "Slurm 22.05" in caught.value.hint
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"jobs": 1}', b'{"jobs": [1]}', b'{"jobs": [], "errors": [{}]}'])
 def test_answer_that_is_none_is_a_fault(data: bytes) -> None:
     with pytest.raises(SiteFault):
         answers.parse_job(data, "4.lab")
+
+
+def with_foreign(*others: t.Any) -> bytes:
+    """The recorded answer, and other jobs than 4 of other forms in it."""
+    answer = json.loads(recorded("squeue-running.json"))
+    (own,) = (form for form in answer["jobs"] if form["job_id"] == 4)
+    answer["jobs"] = [own, *(({**own, "job_id": 9} | one) if isinstance(one, dict) else one for one in others)]
+    return json.dumps(answer).encode()
+
+
+ODD: tuple[t.Any, ...] = (
+    {"cluster": ""},
+    {"cluster": None},
+    {"job_id": None},
+    {"job_id": "9"},
+    {"job_state": 1},
+    {"job_resources": 7},
+    {"job_resources": {"nodes": "cn[1-"}},
+    {"restart_cnt": []},
+    {"name": 1},
+    {"comment": ["vtorque:x"]},
+    7,
+    None,
+)
+"""Jobs of somebody else that are out of form."""
+
+
+def test_name_with_a_byte_that_is_no_utf_8_concerns_nobody_else() -> None:
+    data = with_foreign({"name": "NAME", "comment": "NAME"}).replace(b"NAME", b"a\xffb\x80")
+    assert answers.parse_job(data, "4.lab").state == "R"
+    assert [one.name for one in answers.parse_jobs(data)] == ["two", "a\ufffdb\ufffd"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_job_of_somebody_else_that_is_out_of_form_concerns_nobody(odd: t.Any) -> None:
+    data = with_foreign(odd)
+    assert answers.parse_job(data, "4.lab").nodes == ("cn1", "cn2")
+    own, other = answers.parse_jobs(data)
+    assert own.nodes == ("cn1", "cn2")
+    assert other.state == "R", "who asks whether a node is free is told of it"
+    assert len(Recorder(data).jobs("cn1")) == 2
+    assert "4.lab" in Recorder(data).jobs("cn1")
+
+
+def test_job_out_of_form_is_on_the_nodes_that_can_be_read_of_it() -> None:
+    assert Recorder(with_foreign({"restart_cnt": [], "nodes": "cn2"})).jobs("cn1") == {"4.lab"}
+    assert Recorder(with_foreign({"restart_cnt": [], "nodes": "?"})).jobs("cn1") == {"4.lab", "9.lab"}
+
+
+@pytest.mark.parametrize("state", ["PENDING", "COMPLETED"])
+def test_job_out_of_form_that_waits_or_is_over_has_no_node(state: str) -> None:
+    assert Recorder(with_foreign({"restart_cnt": [], "job_state": state})).jobs("cn1") == {"4.lab"}
+
+
+def test_job_that_may_be_the_one_without_a_number_is_not_taken_for_over() -> None:
+    with pytest.raises(SiteFault) as caught:
+        answers.parse_job(with_foreign({"job_id": None}), "5.lab")
+    assert not isinstance(caught.value, UnknownJob)
+
+
+def test_own_cluster_that_cannot_be_read_is_the_sites_fault() -> None:
+    with pytest.raises(SiteFault) as caught:
+        job("squeue-running.json", 4, cluster="")
+    assert not isinstance(caught.value, UnknownJob)
 
 
 def test_nodes_are_described() -> None:
@@ -157,6 +231,37 @@ def test_job_is_queued_again_without_the_two_minutes_of_slurm() -> None:
     slurm = Recorder(recorded("squeue-running.json"))
     slurm.requeue("4.lab")
     assert slurm.orders == [("scontrol", "requeue", "4"), ("scontrol", "update", "jobid=4", "StartTime=now+30")]
+
+
+ORDERS: dict[str, t.Callable[[adapter.Slurm, str], object]] = {
+    "requeue": adapter.Slurm.requeue,
+    "comment": lambda slurm, job_id: slurm.comment(job_id, "vtorque: held"),
+    "delete": adapter.Slurm.delete,
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("array", "member", "name"), [(4, 3, "4_3"), (4, 0, "4_0"), (2, 1, "2_1"), (0, None, "4")])
+def test_order_means_one_member_of_an_array(order: str, array: int, member: int | None, name: str) -> None:
+    """The array's own number, which its last member keeps, would mean all of them."""
+    slurm = Recorder(changed("squeue-running.json", 4, {"array_job_id": array, "array_task_id": member}))
+    ORDERS[order](slurm, "4.lab")
+    words = {word.removeprefix("jobid=") for command in slurm.orders for word in command}
+    assert name in words
+    assert words & {"4", "4_3", "4_0", "2_1"} == {name}
+    assert all({name, f"jobid={name}"} & set(command) for command in slurm.orders)
+    assert slurm.release_command("4.lab") == f"scontrol release {name}"
+
+
+def test_hold_means_one_member_of_an_array() -> None:
+    slurm = Recorder(changed("squeue-running.json", 4, {"array_job_id": 4, "array_task_id": 3}))
+    with pytest.raises(SiteFault, match="is not held"):
+        slurm.hold("4.lab")
+    assert slurm.orders == [("scontrol", "requeuehold", "4_3")]
+
+
+def test_release_is_named_also_where_the_controller_is_silent() -> None:
+    assert Recorder(b"").release_command("4.lab") == "scontrol release 4"
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", "COMPLETED"])

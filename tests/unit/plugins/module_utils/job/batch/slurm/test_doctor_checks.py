@@ -33,6 +33,8 @@ class Controller(Slurm):
         ("= 360 sec", "= 10 sec", "BatchStartTimeout=300"),
         ("= /etc/vtorque/slurm/epilog", "= (null)", "Epilog=/etc/vtorque/slurm/epilog"),
         ("= 22.05.8", "= 21.08.5", "Slurm 22.05"),
+        ("= 22.05.8", "= 23.02.1", "Slurm 22.05"),
+        ("= 22.05.8", "= 24.11.0-0rc1", "Slurm 22.05"),
     ],
 )
 def test_setting_that_keeps_jobs_from_running_is_named_with_its_line(old: str, new: str, remedy: str) -> None:
