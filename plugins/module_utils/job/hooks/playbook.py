@@ -20,12 +20,14 @@ from ...rendering import templates
 from ...state import layout, log_line
 from ...system import files, fileserver_probe, process_id, supervised
 from ...time_budget import (
+    EARLY_SSH_END_S,
     HOOK_END_S,
     HOOK_REMOVAL_LEAST_S,
     HOOK_REMOVAL_S,
     HOOK_RESERVE_S,
     PLAYBOOK_SLACK_S,
     PROGRAM_ENDING_S,
+    REMOVAL_ANSWER_S,
     VERDICT_S,
 )
 from ...wire import form
@@ -163,11 +165,11 @@ def _inventory_fault(log: pathlib.Path, begin: int) -> str:
 def verdict_time_s(until: float) -> float:
     """Seconds for the batch system's commands in a prologue whose work was to be done by `until`.
 
-    A playbook that was ended by force has used some of the reserve, and the removal needs its own: what is left is
-    added up in docs/developer/time-budget.md.
+    A playbook that was ended by force has used some of the reserve, and the end of the early ssh and the removal need
+    their own: what is left is added up in docs/developer/time-budget.md.
     """
-    killed = until + HOOK_RESERVE_S
-    return min(VERDICT_S, killed - HOOK_REMOVAL_LEAST_S - PROGRAM_ENDING_S - HOOK_END_S - time.monotonic())
+    removed = until + HOOK_RESERVE_S - HOOK_END_S
+    return min(VERDICT_S, removed - PROGRAM_ENDING_S - HOOK_REMOVAL_LEAST_S - EARLY_SSH_END_S - time.monotonic())
 
 
 @leaves_nothing
@@ -190,7 +192,7 @@ def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) 
     Returns:
         None when nothing is left, else what failed.
     """
-    part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - 1))
+    part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - REMOVAL_ANSWER_S))
     stdin = json.dumps(form.to_dict(part)).encode()
     what = f"not everything of job {start.job_id} was removed from {node}"
     try:
