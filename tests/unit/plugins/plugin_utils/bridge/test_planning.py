@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
+import pwd
 import tempfile
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
@@ -127,6 +128,44 @@ def test_a_plan_bears_the_digest_of_its_inputs(site: Site) -> None:
     again = planning.plan_start(site.job, site.policy, site.nodefile)
     assert (again.inputs, again.decision) == (plan.inputs, plan.decision)
     assert again.job_key != plan.job_key
+
+
+def test_the_owner_is_looked_up_once_for_digest_and_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the directory says later is of another plan: digest and guests come from one reading."""
+    names: list[str] = []
+    entry = pwd.getpwnam("nobody")
+
+    def look_up(name: str) -> pwd.struct_passwd:
+        names.append(name)
+        return pwd.struct_passwd((*entry[:5], f"/home/{len(names)}", entry[6]))
+
+    monkeypatch.setattr(pwd, "getpwnam", look_up)
+    inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
+    plan = planning.plan_of(inputs)
+    assert (plan.inputs, plan.owner.home) == (inputs.digest, "/home/1")
+    assert names == ["nobody"]
+
+
+def test_the_owner_of_added_files_is_not_looked_up_again(
+    site: Site, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"packages: [make]\n"
+    path.write_bytes(content)
+    request = parse([(f"img=tiny,vcpus=1,ram=192M,distro=debian,metadata={path}", "")])
+    digests = {"metadata": hashlib.sha256(content).hexdigest()}
+    site.job = dataclasses.replace(site.job, x=dataclasses.replace(request, digests=digests).encode())
+    site.policy = dataclasses.replace(site.policy, metadata_packages=("make",))
+    inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
+    monkeypatch.setattr(planning, "owner_of", lambda *_names: pytest.fail("the owner was looked up again"))
+    assert planning.plan_of(inputs).additions == Additions((Package("make"),))
+
+
+def test_an_owner_who_is_not_known_is_what_the_plan_says(site: Site) -> None:
+    site.job = dataclasses.replace(site.job, euser="no-such-user", owner_user="no-such-user")
+    inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
+    assert len(inputs.digest) == 64
+    with pytest.raises(SiteFault, match="user no-such-user: not known on this node"):
+        planning.plan_of(inputs)
 
 
 CHANGES: dict[str, t.Callable[[Site, pytest.MonkeyPatch], object]] = {
