@@ -26,7 +26,7 @@ from ...module_utils.job.config import parameters
 from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
 from ...module_utils.job.request.keys import ADDITIONS
 from ...module_utils.job.request.request import is_path
-from ...module_utils.node.pool.images import Image, find, unreadable
+from ...module_utils.node.pool.images import Image, find
 from ...module_utils.wire.messages import Additions, Owner
 
 
@@ -53,16 +53,13 @@ class PlanInputs:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return the SHA-256, in hexadecimal, of the inputs.
-
-        Raises:
-            VTorqueError: the image cannot be read any more.
-        """
-        owner = self.owner
+        """Return the SHA-256, in hexadecimal, of the inputs."""
+        image, owner = self.image, self.owner
         parts = {
             "job": vars(self.job),
             "policy": vars(self.policy),
-            "image": _identity_of(self.image),
+            # its content decides nothing here: the nodes read it, and hold it against the record
+            "image": [] if image is None else [image.name, str(image.path), dict(image.record)],
             "arch": platform.machine(),
             "node_file": self.node_file,
             "owner": [type(owner).__name__, str(owner)] if isinstance(owner, VTorqueError) else [repr(owner)],
@@ -117,16 +114,6 @@ def plan_of(inputs: PlanInputs) -> JobPlan:
         additions=additions_of(job, policy, inputs.find_owner),
         inputs=inputs.digest,
     )
-
-
-def _identity_of(image: Image | None) -> list[object]:
-    if image is None:
-        return []
-    try:
-        facts = image.path.lstat()
-    except OSError as error:
-        raise unreadable(image, image.path, error) from error
-    return [image.name, str(image.path), facts.st_size, facts.st_mtime_ns, dict(image.record)]
 
 
 def _owner_known(job: BatchJob) -> Owner | VTorqueError:

@@ -26,6 +26,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages 
 )
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning
 
+if t.TYPE_CHECKING:
+    from tests.unit.conftest import ImagePool
+
 JOB = BatchJob(
     job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
     queue="batch", slot_hosts=("cn1",), start_count=1, x="", jobtype="", init_work_dir="/", session_id=0,
@@ -87,24 +90,23 @@ def test_the_pool_is_not_asked_for_an_image_of_the_users(monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def site(tmp_path: pathlib.Path) -> Site:
+def site(tmp_path: pathlib.Path, image_pool: ImagePool) -> Site:
     """A pool with an image, a node file, and a job that asks for that image."""
-    (tmp_path / "pool").mkdir(mode=0o755)
-    (tmp_path / "pool/tiny.img").write_bytes(b"a disk")
     (tmp_path / "nodefile").write_text("cn1\n")
     request = parse([("img=tiny,vcpus=1,ram=192M,distro=debian", "")])
     return Site(
         tmp_path,
+        image_pool,
         dataclasses.replace(JOB, x=request.encode()),
-        Policy(vm_img_dir=str(tmp_path / "pool"), host_os_core_count=0),
+        Policy(vm_img_dir=str(image_pool.path), host_os_core_count=0),
     )
 
 
 class Site:
     """What a plan is made of, which a test may change."""
 
-    def __init__(self, place: pathlib.Path, job: BatchJob, policy: Policy) -> None:
-        self.place, self.job, self.policy = place, job, policy
+    def __init__(self, place: pathlib.Path, images: ImagePool, job: BatchJob, policy: Policy) -> None:
+        self.place, self.images, self.job, self.policy = place, images, job, policy
         self.nodefile = place / "nodefile"
 
     @property
@@ -183,8 +185,11 @@ CHANGES: dict[str, t.Callable[[Site, pytest.MonkeyPatch], object]] = {
         site, "policy", dataclasses.replace(site.policy, mounts=("a:/b /c nfs",))
     ),
     "the node file": lambda site, _patch: site.nodefile.write_text("cn2\n"),
-    "the image": lambda site, _patch: (site.place / "pool/tiny.img").write_bytes(b"another disk"),
-    "a newer revision": lambda site, _patch: (site.place / "pool/tiny.img").rename(site.place / "pool/tiny.qcow2"),
+    "the image": lambda site, _patch: (site.images.path / "tiny@10").rename(site.place / "retired"),
+    "a newer revision": lambda site, _patch: site.images.add("tiny", 11),
+    "the record of the image": lambda site, _patch: (site.images.path / "tiny@10/record.json").write_text(
+        (site.images.path / "tiny@10/record.json").read_text().replace("for tests", "for others")
+    ),
     "the owner's home": lambda _site, patch: patch.setattr(
         planning, "owner_of", lambda *_names: Owner("nobody", 65534, 65534, "nogroup", "/elsewhere", "/bin/sh")
     ),
@@ -201,6 +206,17 @@ def test_a_change_of_any_input_is_another_plan(site: Site, monkeypatch: pytest.M
     first = site.digest
     CHANGES[what](site, monkeypatch)
     assert site.digest != first
+
+
+def test_the_content_of_an_image_is_no_part_of_a_plan(site: Site) -> None:
+    """The nodes look at it, and may find it gone."""
+    first = site.digest
+    disk = site.images.path / "tiny@10/disk.qcow2"
+    disk.write_bytes(bytes(disk.stat().st_size))
+    assert site.digest == first
+    inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
+    disk.unlink()
+    assert inputs.digest == first
 
 
 def test_no_part_of_the_policy_is_left_out(site: Site) -> None:
