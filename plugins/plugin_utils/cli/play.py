@@ -22,14 +22,12 @@ import os
 import sys
 import typing as t
 
-from ...module_utils.job.hooks.ansible_process import PLAIN
+from ...module_utils.job.hooks.play_call import HOOK, PLAIN
 from ...module_utils.system import signals
 from ..faststart import ansible_internals
 from ..faststart.ansible_internals import AnsibleChanged
 from ..play import node_socket
 
-HOOK = "VTORQUE_HOOK"
-"""The process of the hook, with which this one ends."""
 PLAYBOOK = (sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "ansible", "playbook")
 """Ansible's own call of ansible-playbook, with the interpreter of this one."""
 

@@ -14,11 +14,10 @@ import typing as t
 from ...effects import leaves_nothing
 from ...system import files, supervised
 from ...system.environment import ROOT_ENVIRONMENT
+from .play_call import HOOK, PLAIN
 
 SETTINGS = "ansible.cfg"
 """In the run directory of the node, for all its jobs: Ansible reads it when it begins to load."""
-PLAIN = "--plain"
-"""The first argument of `cli/play.py`: become ansible-playbook itself, whatever would be faster."""
 HOME = "ansible"
 """Ansible's own directory there."""
 
@@ -84,7 +83,7 @@ class Player:
         return {
             **ROOT_ENVIRONMENT,
             "ANSIBLE_CONFIG": str(self.settings),
-            "VTORQUE_HOOK": str(os.getpid()),
+            HOOK: str(os.getpid()),
             "TMPDIR": str(self._run_dir / HOME),
         }
 

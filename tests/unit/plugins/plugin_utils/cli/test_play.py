@@ -160,6 +160,14 @@ def test_a_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path
         assert ended, "the playbook goes on"
 
 
+def test_what_a_hook_needs_to_call_it_is_not_loaded() -> None:
+    """Each play would pay for it, before Ansible begins to load."""
+    code = f"import sys, {PROGRAM}; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    hooks = PROGRAM.replace("plugin_utils.cli.play", "module_utils.job.hooks")
+    assert [name for name in done.stdout.split() if name.startswith(f"{hooks}.")] == [f"{hooks}.play_call"]
+
+
 def test_connections_are_found_when_they_are_needed(play: t.Any) -> None:
     """They are not looked at beforehand: a host that nobody reaches by ssh is unreachable, with ssh's own words."""
     done = play("ansible.builtin.raw: id", "-c", "ssh", "-e", "ansible_host=127.0.0.1 ansible_port=1")
