@@ -13,7 +13,7 @@ import typing as t
 
 from ...module_utils.effects import leaves_nothing
 from ...module_utils.job.hooks.ansible_process import Player
-from ...module_utils.system import supervised
+from ...module_utils.system import files, supervised
 
 
 class PreloadedPlayer(Player):
@@ -53,7 +53,7 @@ class PreloadedPlayer(Player):
         """See to it that it plays with these settings: one that has loaded with others is ended."""
         if not self.settled(text):
             self.end()
-        super().settle(text)
+            files.write(self.settings, text)
 
     def play(
         self, arguments: t.Sequence[str], variables: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]

@@ -90,6 +90,16 @@ def test_other_settings_are_written_and_begun_with_anew(world: t.Any, tmp_path: 
     assert (tmp_path / "run/ansible.cfg").read_text() == "[new]\n"
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_settings_are_read_once(world: t.Any, tmp_path: pathlib.Path, opened: t.Any, early: bool) -> None:
+    (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
+    with world() as player:
+        if early:
+            player.begin()
+        player.settle("[defaults]\n")
+        assert opened(tmp_path / "run/ansible.cfg") == 1
+
+
 def test_without_settings_nothing_is_begun_early(world: t.Any, tmp_path: pathlib.Path) -> None:
     """The first job after a boot: Ansible would load with settings that are none of ours."""
     with world() as player:
