@@ -43,6 +43,7 @@ def main() -> int:
     except AnsibleChanged as error:
         arguments = sys.argv[1:] or _hear()
         os.write(2, f"vtorque: plain ansible-playbook plays, since this ansible-core is another: {error}\n".encode())
+        _remove_temporary_files()
         become_playbook(arguments)
     node_socket.keep_from_programs(os.environ)
     return play(sys.argv[1:] or _hear())
@@ -94,10 +95,16 @@ def become_playbook(arguments: t.Sequence[str]) -> t.NoReturn:
     os.execv(PLAYBOOK[0], [*PLAYBOOK, *arguments])  # noqa: S606 - no shell is wanted
 
 
+def _remove_temporary_files() -> None:
+    """Of Ansible in this process, where it is loaded: nobody else does when it ends at once, or becomes another."""
+    if "ansible.constants" in sys.modules:  # which makes the directory
+        with contextlib.suppress(AnsibleChanged):
+            ansible_internals.remove_temporary_files()
+
+
 def leave(status: int) -> t.NoReturn:
     """End at once; what Ansible would still have done is to remove its own directory of temporary files."""
-    with contextlib.suppress(AnsibleChanged):
-        ansible_internals.remove_temporary_files()
+    _remove_temporary_files()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

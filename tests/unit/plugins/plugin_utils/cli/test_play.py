@@ -112,13 +112,14 @@ def test_plain_one_plays_the_same(play: t.Any, task: str) -> None:
         "ansible.plugins.strategy.linear",
     ],
 )  # fmt: skip
-def test_other_ansible_core_is_played_plainly(play: t.Any, module: str, early: bool) -> None:
+def test_other_ansible_core_is_played_plainly(play: t.Any, tmp_path: pathlib.Path, module: str, early: bool) -> None:
     """What a reach misses costs time, and no job: arguments, environment, log and status are as ever."""
     condition = f"lookup('ansible.builtin.env', 'TOLD') == '{'later' if early else ''}'"
     done = play(f'ansible.builtin.assert: {{that: "{condition}"}}', "-c", "local", early=early, lacks=module)
     log = done.stdout + done.stderr
     assert done.returncode == 0, log
     assert "PLAY RECAP" in log
+    assert list((tmp_path / "home/tmp").iterdir()) == []
     # it is loaded beforehand only while there is nothing to play yet
     if early or not module.endswith("linear"):
         (why,) = (line for line in log.splitlines() if line.startswith("vtorque: plain ansible-playbook plays, since "))
