@@ -4,8 +4,9 @@
 """Every reach of ours into what Ansible does not promise to keep: nothing else in the collection makes one.
 
 Each function is one reach.  It raises `AnsibleChanged` where ansible-core has not what it expects, and the caller then
-does without: a playbook is played by plain ansible-playbook.  All of them hold for ansible-core 2.18 and 2.19,
-and the tests of this file, one a reach, name those that a new ansible-core has changed.
+does without: where playing needs it (`forget_collection`, `playbook_program`), by plain ansible-playbook.  All of them
+hold for ansible-core 2.18 and 2.19, and the tests of this file, one a reach, name those that a new ansible-core has
+changed.
 """
 
 from __future__ import annotations
