@@ -56,12 +56,20 @@ class PreloadedPlayer(Player):
             files.write(self.settings, text)
 
     def play(
-        self, arguments: t.Sequence[str], variables: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]
+        self,
+        arguments: t.Sequence[str],
+        variables: t.Mapping[str, str],
+        *,
+        timeout_s: float,
+        log: t.IO[bytes],
+        plain: bool = False,
     ) -> int | None:
-        """As every player: by the process that has loaded, where there is one."""
+        """As every player: by the process that has loaded, where there is one and it may play."""
+        if plain:
+            self.end()
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
-            return super().play(arguments, variables, timeout_s=timeout_s, log=log)
+            return super().play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain)
         _schedule(process.pid, os.SCHED_OTHER)
         # the log by way of our own descriptor: a name could lead elsewhere by now
         place = f"/proc/{os.getpid()}/fd/{log.fileno()}"

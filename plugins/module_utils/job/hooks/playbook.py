@@ -65,7 +65,7 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
 
     Args:
         nodefile: the job's node file, if there is one.
-        policy: says how nodes are asked, and whether Ansible is to be faster than by itself.
+        policy: says how nodes are asked.
         player: gets the settings.
 
     Raises:
@@ -87,7 +87,6 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
         **at_once,
     }
     own = pathlib.Path(policy.template_dir)
-    player.plain = not policy.fast_start
     player.settle(templates.render("ansible.cfg.j2", site_dir=own, **settings))
 
 
@@ -111,7 +110,7 @@ def play(
         log: where its output goes.
         shell: the process that becomes the job's shell.
         player: who plays, and has perhaps loaded already; None: a new one.
-        plain: a new one plays by ansible-playbook itself.
+        plain: play by ansible-playbook itself (`fast_start` of the site).
         detail: let Ansible tell the results of its tasks too.
         pool: which it reads, and which may be what held it up.
 
@@ -122,7 +121,7 @@ def play(
     variables = {"VTORQUE_DEADLINE": f"{until:.3f}"}
     if shell is not None:
         variables["VTORQUE_SHELL"] = str(shell)
-    player = player or Player(start.places.ansible, start.places.run_dir, plain=plain)
+    player = player or Player(start.places.ansible, start.places.run_dir)
     arguments = (
         "-i",
         str(start.directory / layout.INVENTORY),
@@ -130,7 +129,8 @@ def play(
         *(("-vv",) if detail else ()),
     )
     try:
-        code = player.play(arguments, variables, timeout_s=until + PLAYBOOK_SLACK_S - time.monotonic(), log=log)
+        timeout_s = until + PLAYBOOK_SLACK_S - time.monotonic()
+        code = player.play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain)
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:
