@@ -18,6 +18,7 @@ import time
 import typing as t
 
 from ...module_utils.errors import VTorqueError
+from ...module_utils.job.config.policy_file import load_usable
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent
@@ -33,7 +34,6 @@ from ..bridge.job_cores import cores_of
 from ..bridge.node_settings import Configuration, LoadPolicy, host_name, settings_of
 from .authorize import Checked, check, check_lost, keep_superior, plain_address
 from .errors import ANSWERED, error_of
-from .policy_reader import read_usable
 from .preload import load_needed
 from .protocol import Answer, make_answer, make_failure
 
@@ -99,7 +99,7 @@ def _for_part(
 
     def handle(part: NodePart, call: Call) -> Answer:
         deadline = Deadline.after(part.timeout_s)
-        policy = call.load() if needs_good_policy else read_usable(call.load)
+        policy = call.load() if needs_good_policy else load_usable(call.load)[0]
         settings = settings_of(policy, host_name())
         try:
             checked = check(part, policy, settings, call.environment)
@@ -202,7 +202,8 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
         VTorqueError: she has no part in such a start here.
     """
     # a lost guest is lost, whatever the configuration says
-    settings = settings_of(read_usable(call.load), host_name())
+    policy, _broken = load_usable(call.load)
+    settings = settings_of(policy, host_name())
     job = check_lost(lost, settings, call.environment)
     directory = run_directory(lost.job_id, lost.start, settings.run_dir)
     record = LostRecord(lost.guest, lost.node, lost.reason, lost.console, round(time.time(), 3))
