@@ -120,7 +120,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     settings, deadline = site.settings, site.deadline
     if checked.superior:
         with present_absent.disk_judged(settings):
-            keep_superior(part, checked, settings)
+            keep_superior(part, checked.superior, settings)
     if part.bare_slots:
         host = _bare_host(part, settings, deadline, call.environment)
         if call.hold is not None:  # nothing to give up, but the word about the job may come as late
