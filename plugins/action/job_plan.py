@@ -48,17 +48,21 @@ class ActionModule(JobAction):
             inputs = inputs_of(job, policy, lines)
             old = read_plan(place)
             new = old if old is not None and old.inputs == inputs.digest else plan_of(inputs)
-            changed = old is None or old.decision != new.decision
+            # one that is taken over need not be compared with itself
+            was, now = ("", "") if new is old else (old.decision if old else "", new.decision)
+            changed = was != now
             if changed and not self.checking:
                 files.write(place.file(layout.PLAN), new.to_json())
         facts = {"nodes": sorted(new.parts), "guests": sum(len(part.guests) for part in new.parts.values())}
-        return Outcome(changed, plan_facts(old), plan_facts(new), facts)
+        return Outcome(changed, plan_facts(old, was), plan_facts(new, now), facts)
 
 
-def plan_facts(plan: JobPlan | None) -> dict[str, t.Any] | None:
+def plan_facts(plan: JobPlan | None, decision: str) -> dict[str, t.Any] | None:
     """A plan as results and diffs show it: without keys, and without anything that the user chose freely.
 
-    What of its decisions is not there in words is in their digest.
+    Args:
+        plan: None: there is none.
+        decision: the digest of its decisions, for what is not there in words; "" where it is compared with no other.
     """
     if plan is None:
         return None
@@ -72,7 +76,7 @@ def plan_facts(plan: JobPlan | None) -> dict[str, t.Any] | None:
                 "hypervisor": guest.hypervisor,
                 "fs_type": guest.fs_type,
                 "disk": "an own one" if guest.data_disk else "none",
-                "plan": plan.decision,
+                "plan": decision,
             }
             for guest in part.guests
         ]

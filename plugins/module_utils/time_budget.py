@@ -107,10 +107,14 @@ HOOK_REMOVAL_S = 12.0
 """Bounds: the removal of this node's guests without Ansible, when there is time.
 Waits: the hook.
 Why: a guest that is ended by force takes a second."""
-HOOK_REMOVAL_LEAST_S = 3.0
+HOOK_REMOVAL_LEAST_S = 2.0
 """Bounds: what a verdict leaves for this removal.
 Waits: the hook.
-Why: what is not done then, the epilogue does."""
+Why: the node needs a second to find and end its guests, and one for its answer; the epilogue does what is left."""
+REMOVAL_ANSWER_S = 1.0
+"""Bounds: what the node answers on its way: so much sooner than this removal is ended it must be done.
+Waits: the hook.
+Why: the program ends by itself, and what it says is read."""
 SISTER_REMOVAL_S = 60.0
 """Bounds: the removal on a sister.
 Waits: nobody: it goes on in a session of its own.
@@ -124,7 +128,7 @@ USER_FILE_READ_S = 4.0
 """Bounds: the reading of a file of the user's, as the user.
 Waits: root's plan.
 Why: the home may be on a file server that is away."""
-EARLY_SSH_END_S = 2.0
+EARLY_SSH_END_S = 1.0
 """Bounds: the end of the ssh that was begun for the job's shell, once it was killed.
 Waits: the hook.
 Why: only a process that hangs in the kernel takes longer."""

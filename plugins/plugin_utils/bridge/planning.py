@@ -9,10 +9,12 @@ takes it over (`action/job_plan.py`), whoever made it (`faststart/head_start.py`
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import pathlib
 import platform
+import typing as t
 
 from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import SiteFault, VTorqueError
@@ -24,8 +26,8 @@ from ...module_utils.job.config import parameters
 from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
 from ...module_utils.job.request.keys import ADDITIONS
 from ...module_utils.job.request.request import is_path
-from ...module_utils.node.pool.images import Image, find, unreadable
-from ...module_utils.wire.messages import Additions
+from ...module_utils.node.pool.images import Image, find
+from ...module_utils.wire.messages import Additions, Owner
 
 
 @frozen
@@ -40,29 +42,39 @@ class PlanInputs:
         policy: the site's.
         image: of the pool; None: the job brings its own, whose digest is in the request.
         node_file: content of the job's node file; None: its batch system has none.
+        owner: this node's word on the job's owner, or why it has none, which the plan will say.
     """
 
     job: BatchJob
     policy: parameters.Policy
     image: Image | None
     node_file: str | None
+    owner: Owner | VTorqueError
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
-        """Return the SHA-256, in hexadecimal, of the inputs, and of what this node knows of the job's owner.
-
-        Raises:
-            VTorqueError: the image cannot be read any more.
-        """
+        """Return the SHA-256, in hexadecimal, of the inputs."""
+        image, owner = self.image, self.owner
         parts = {
             "job": vars(self.job),
             "policy": vars(self.policy),
-            "image": _identity_of(self.image),
+            # its content decides nothing here: the nodes read it, and hold it against the record
+            "image": [] if image is None else [image.name, str(image.path), dict(image.record)],
             "arch": platform.machine(),
             "node_file": self.node_file,
-            "owner": _owner_known(self.job),
+            "owner": [type(owner).__name__, str(owner)] if isinstance(owner, VTorqueError) else [repr(owner)],
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
+
+    def find_owner(self, _user: str, _group: str) -> Owner:
+        """Return the job's owner, of whom the batch server's word has the names.
+
+        Raises:
+            VTorqueError: this node has none.
+        """
+        if isinstance(self.owner, VTorqueError):
+            raise self.owner
+        return self.owner
 
 
 @leaves_nothing
@@ -77,7 +89,8 @@ def inputs_of(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path |
     Raises:
         VTorqueError: there is no such image, or it cannot be believed; the request or the node file cannot be read.
     """
-    return PlanInputs(job, policy, image_of(job, policy), None if nodefile is None else read_node_file(nodefile))
+    node_file = None if nodefile is None else read_node_file(nodefile)
+    return PlanInputs(job, policy, image_of(job, policy), node_file, _owner_known(job))
 
 
 @leaves_nothing
@@ -97,27 +110,17 @@ def plan_of(inputs: PlanInputs) -> JobPlan:
         _offers(inputs.image),
         node_file=inputs.node_file,
         timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
-        additions=additions_of(job, policy),
+        find_owner=inputs.find_owner,
+        additions=additions_of(job, policy, inputs.find_owner),
         inputs=inputs.digest,
     )
 
 
-def _identity_of(image: Image | None) -> list[object]:
-    if image is None:
-        return []
+def _owner_known(job: BatchJob) -> Owner | VTorqueError:
     try:
-        facts = image.path.lstat()
-    except OSError as error:
-        raise unreadable(image, image.path, error) from error
-    return [image.name, str(image.path), facts.st_size, facts.st_mtime_ns, dict(image.record)]
-
-
-def _owner_known(job: BatchJob) -> list[str]:
-    """Return this node's word on the job's owner, or why it has none, which the plan will say."""
-    try:
-        return [repr(owner_of(job.euser, job.egroup))]
+        return owner_of(job.euser, job.egroup)
     except VTorqueError as error:
-        return [type(error).__name__, str(error)]
+        return error
 
 
 @leaves_nothing
@@ -138,12 +141,15 @@ def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path 
     return plan_of(inputs_of(job, policy, nodefile))
 
 
-def additions_of(job: BatchJob, policy: parameters.Policy) -> Additions:
+def additions_of(
+    job: BatchJob, policy: parameters.Policy, find_owner: t.Callable[[str, str], Owner] = owner_of
+) -> Additions:
     """What the job's user adds to their guests, read again as themselves and checked again.
 
     Args:
         job: the batch server's word.
         policy: the site's.
+        find_owner: from the names of user and group to the owner.
 
     Raises:
         UserFault: the request cannot be read; the file is not what was submitted, or asks for what it may not.
@@ -155,7 +161,7 @@ def additions_of(job: BatchJob, policy: parameters.Policy) -> Additions:
     from ...module_utils.job.admission import metadata  # only who has such a file pays
     from ...module_utils.job.hooks import user_file  # only who has such a file pays
 
-    path, owner = str(vm_job.request.values[ADDITIONS]), owner_of(job.euser, job.egroup)
+    path, owner = str(vm_job.request.values[ADDITIONS]), find_owner(job.euser, job.egroup)
     content = user_file.read(ADDITIONS, path, vm_job.request.digests[ADDITIONS], owner, limit=metadata.MAX_BYTES)
     return metadata.read(content, path, policy, owner.home)
 

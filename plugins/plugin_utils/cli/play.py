@@ -10,7 +10,8 @@
 `python -m ansible playbook` reads the metadata of its package to find what is imported here by name, Ansible reads all
 connection plugins there are before it needs one, and Python takes so large an interpreter apart piece by piece: that is
 half of the 0.9 s of processor time that an empty play costs.  What all this leans on is Ansible's own business
-(`faststart/ansible_internals.py`); where it has changed, this program becomes ansible-playbook itself as well.
+(`faststart/ansible_internals.py`); where playing needs what has changed, this program becomes ansible-playbook itself
+as well, and where that only saves time, it does without and says so.
 """
 
 from __future__ import annotations
@@ -22,14 +23,12 @@ import os
 import sys
 import typing as t
 
-from ...module_utils.job.hooks.ansible_process import PLAIN
+from ...module_utils.job.hooks.play_call import HOOK, PLAIN
 from ...module_utils.system import signals
 from ..faststart import ansible_internals
 from ..faststart.ansible_internals import AnsibleChanged
 from ..play import node_socket
 
-HOOK = "VTORQUE_HOOK"
-"""The process of the hook, with which this one ends."""
 PLAYBOOK = (sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "ansible", "playbook")
 """Ansible's own call of ansible-playbook, with the interpreter of this one."""
 
@@ -41,13 +40,17 @@ def main() -> int:
         become_playbook(sys.argv[2:])
     gc.disable()  # one short run: nothing that it would find is worth the search
     try:
-        play = _load(whole=not sys.argv[1:])
+        play, slower = _load(whole=not sys.argv[1:])
     except AnsibleChanged as error:
         arguments = sys.argv[1:] or _hear()
         os.write(2, f"vtorque: plain ansible-playbook plays, since this ansible-core is another: {error}\n".encode())
+        _remove_temporary_files()
         become_playbook(arguments)
     node_socket.keep_from_programs(os.environ)
-    return play(sys.argv[1:] or _hear())
+    arguments = sys.argv[1:] or _hear()
+    for reason in slower:
+        os.write(2, f"vtorque: Ansible begins later, since this ansible-core is another: {reason}\n".encode())
+    return play(arguments)
 
 
 def _die_with(hook: str) -> None:
@@ -58,24 +61,27 @@ def _die_with(hook: str) -> None:
         os._exit(1)
 
 
-def _load(*, whole: bool) -> t.Callable[[t.Sequence[str]], int]:
-    """Make every reach into Ansible that playing needs.
+def _load(*, whole: bool) -> tuple[t.Callable[[t.Sequence[str]], int], list[AnsibleChanged]]:
+    """Make every reach into Ansible that playing needs, and those that only save time.
 
     Args:
         whole: load all that a play of ours needs, for there is time.
 
     Returns:
-        What plays.
+        What plays, and why it will take longer than it could.
 
     Raises:
         AnsibleChanged: nothing can be played in this process.
     """
     ansible_internals.forget_collection()
     play = ansible_internals.playbook_program()
-    ansible_internals.list_no_plugins()
-    if whole:
-        ansible_internals.load_modules()
-    return play
+    slower = []
+    for save_time in (ansible_internals.list_no_plugins, *((ansible_internals.load_modules,) if whole else ())):
+        try:
+            save_time()
+        except AnsibleChanged as error:
+            slower.append(error)
+    return play, slower
 
 
 def _hear() -> list[str]:
@@ -96,10 +102,16 @@ def become_playbook(arguments: t.Sequence[str]) -> t.NoReturn:
     os.execv(PLAYBOOK[0], [*PLAYBOOK, *arguments])  # noqa: S606 - no shell is wanted
 
 
+def _remove_temporary_files() -> None:
+    """Of Ansible in this process, where it is loaded: nobody else does when it ends at once, or becomes another."""
+    if "ansible.constants" in sys.modules:  # which makes the directory
+        with contextlib.suppress(AnsibleChanged):
+            ansible_internals.remove_temporary_files()
+
+
 def leave(status: int) -> t.NoReturn:
     """End at once; what Ansible would still have done is to remove its own directory of temporary files."""
-    with contextlib.suppress(AnsibleChanged):
-        ansible_internals.remove_temporary_files()
+    _remove_temporary_files()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -1,11 +1,15 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every reach of ours into what Ansible does not promise to keep: nothing else in the collection makes one.
+"""Every reach into what Ansible does not promise to keep: nothing else that a hook comes to makes one.
+
+Actions of roles alone (`play/controller_action.py`) use attributes of Ansible's `ActionBase` besides, as those of
+Ansible itself do.
 
 Each function is one reach.  It raises `AnsibleChanged` where ansible-core has not what it expects, and the caller then
-does without: a playbook is played by plain ansible-playbook.  All of them hold for ansible-core 2.18 and 2.19,
-and the tests of this file, one a reach, name those that a new ansible-core has changed.
+does without: where playing needs it (`forget_collection`, `playbook_program`), by plain ansible-playbook.  All of them
+hold for ansible-core 2.18 and 2.19, and the tests of this file, one a reach, name those that a new ansible-core has
+changed.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import typing as t
 
 from ...module_utils.effects import leaves_nothing
 from ...module_utils.job.hooks.ansible_process import Player
-from ...module_utils.system import supervised
+from ...module_utils.system import files, supervised
 
 
 class PreloadedPlayer(Player):
@@ -53,15 +53,23 @@ class PreloadedPlayer(Player):
         """See to it that it plays with these settings: one that has loaded with others is ended."""
         if not self.settled(text):
             self.end()
-        super().settle(text)
+            files.write(self.settings, text)
 
     def play(
-        self, arguments: t.Sequence[str], variables: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]
+        self,
+        arguments: t.Sequence[str],
+        variables: t.Mapping[str, str],
+        *,
+        timeout_s: float,
+        log: t.IO[bytes],
+        plain: bool = False,
     ) -> int | None:
-        """As every player: by the process that has loaded, where there is one."""
+        """As every player: by the process that has loaded, where there is one and it may play."""
+        if plain:
+            self.end()
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
-            return super().play(arguments, variables, timeout_s=timeout_s, log=log)
+            return super().play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain)
         _schedule(process.pid, os.SCHED_OTHER)
         # the log by way of our own descriptor: a name could lead elsewhere by now
         place = f"/proc/{os.getpid()}/fd/{log.fileno()}"

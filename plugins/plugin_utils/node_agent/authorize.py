@@ -89,19 +89,18 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
     return Checked(job.nodes[0] if connection else "", job)
 
 
-def keep_superior(part: NodePart, checked: Checked, node: Node) -> None:
-    """Note who leads this start, where another host does: the batch server may forget the job before its end.
+def keep_superior(part: NodePart, host: str, node: Node) -> None:
+    """Note which other host leads this start: the batch server may forget the job before its end.
 
     Args:
         part: of the start.
-        checked: says who asked.
+        host: the mother superior who asked.
         node: this one.
 
     Raises:
         VTorqueError: it was not written.
     """
-    if checked.superior:
-        superior.keep(checked.superior, node.record_dir(part.job_id, part.start), reader_uid=part.owner.uid)
+    superior.keep(host, node.record_dir(part.job_id, part.start), reader_uid=part.owner.uid)
 
 
 def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str]) -> BatchJob:

@@ -18,6 +18,8 @@ import time
 import typing as t
 
 from ...module_utils.errors import VTorqueError
+from ...module_utils.job.config.parameters import Policy
+from ...module_utils.job.config.policy_file import load_usable
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent
@@ -33,7 +35,6 @@ from ..bridge.job_cores import cores_of
 from ..bridge.node_settings import Configuration, LoadPolicy, host_name, settings_of
 from .authorize import Checked, check, check_lost, keep_superior, plain_address
 from .errors import ANSWERED, error_of
-from .policy_reader import read_usable
 from .preload import load_needed
 from .protocol import Answer, make_answer, make_failure
 
@@ -87,19 +88,30 @@ class Site(t.NamedTuple):
         return self.configuration.settings
 
 
+def _read_good(load: LoadPolicy) -> Policy:
+    """A configuration that cannot be read whole is an error."""
+    return load()
+
+
+def _read_usable(load: LoadPolicy) -> Policy:
+    """What can be read of it counts: one that somebody is changing must not keep what is over."""
+    policy, _broken = load_usable(load)
+    return policy
+
+
 def _for_part(
-    work: t.Callable[[NodePart, Call, Site, Checked], Answer], *, needs_good_policy: bool
+    work: t.Callable[[NodePart, Call, Site, Checked], Answer], read_policy: t.Callable[[LoadPolicy], Policy]
 ) -> t.Callable[[NodePart, Call], Answer]:
     """Return the handler of a part: it is checked first, and what fails is answered with what is left.
 
     Args:
         work: does what the part asks for.
-        needs_good_policy: a configuration that cannot be read whole is an error; else what can be read of it counts.
+        read_policy: says what becomes of a configuration that cannot be read whole.
     """
 
     def handle(part: NodePart, call: Call) -> Answer:
         deadline = Deadline.after(part.timeout_s)
-        policy = call.load() if needs_good_policy else read_usable(call.load)
+        policy = read_policy(call.load)
         settings = settings_of(policy, host_name())
         try:
             checked = check(part, policy, settings, call.environment)
@@ -120,7 +132,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     settings, deadline = site.settings, site.deadline
     if checked.superior:
         with present_absent.disk_judged(settings):
-            keep_superior(part, checked, settings)
+            keep_superior(part, checked.superior, settings)
     if part.bare_slots:
         host = _bare_host(part, settings, deadline, call.environment)
         if call.hold is not None:  # nothing to give up, but the word about the job may come as late
@@ -202,7 +214,7 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
         VTorqueError: she has no part in such a start here.
     """
     # a lost guest is lost, whatever the configuration says
-    settings = settings_of(read_usable(call.load), host_name())
+    settings = settings_of(_read_usable(call.load), host_name())
     job = check_lost(lost, settings, call.environment)
     directory = run_directory(lost.job_id, lost.start, settings.run_dir)
     record = LostRecord(lost.guest, lost.node, lost.reason, lost.console, round(time.time(), 3))
@@ -245,9 +257,8 @@ def telling(superior: str) -> list[str]:
 
 
 KINDS: dict[str, Kind] = {
-    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, needs_good_policy=True)),
-    # a configuration that somebody is changing must not keep what is over
-    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, needs_good_policy=False)),
+    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, _read_good)),
+    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, _read_usable)),
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
     "image": Kind(functools.partial(from_dict, ImageOrder), _image),
     "report": Kind(_decode_report, _report),

@@ -14,11 +14,10 @@ import typing as t
 from ...effects import leaves_nothing
 from ...system import files, supervised
 from ...system.environment import ROOT_ENVIRONMENT
+from .play_call import HOOK, PLAIN
 
 SETTINGS = "ansible.cfg"
 """In the run directory of the node, for all its jobs: Ansible reads it when it begins to load."""
-PLAIN = "--plain"
-"""The first argument of `cli/play.py`: become ansible-playbook itself, whatever would be faster."""
 HOME = "ansible"
 """Ansible's own directory there."""
 
@@ -29,14 +28,12 @@ class Player:
     Args:
         command: the call of `cli/play.py`.
         run_dir: root's directory of what is true while jobs run.
-        plain: play by ansible-playbook itself (`fast_start` of the site).
     """
 
     @leaves_nothing
-    def __init__(self, command: t.Sequence[str], run_dir: pathlib.Path, *, plain: bool = False) -> None:
+    def __init__(self, command: t.Sequence[str], run_dir: pathlib.Path) -> None:
         self._command = tuple(command)
         self._run_dir = run_dir
-        self.plain = plain
 
     @property
     def settings(self) -> pathlib.Path:
@@ -59,7 +56,13 @@ class Player:
             files.write(self.settings, text)
 
     def play(
-        self, arguments: t.Sequence[str], variables: t.Mapping[str, str], *, timeout_s: float, log: t.IO[bytes]
+        self,
+        arguments: t.Sequence[str],
+        variables: t.Mapping[str, str],
+        *,
+        timeout_s: float,
+        log: t.IO[bytes],
+        plain: bool = False,
     ) -> int | None:
         """Play, and wait for its end.
 
@@ -68,6 +71,7 @@ class Player:
             variables: what it finds in its environment.
             timeout_s: seconds.
             log: where its output goes.
+            plain: play by ansible-playbook itself (`fast_start` of the site).
 
         Returns:
             Its exit status, negative for a signal; None: it was ended at its deadline.
@@ -75,7 +79,7 @@ class Player:
         Raises:
             OSError: it could not be started.
         """
-        command = [*self._command, *((PLAIN,) if self.plain else ()), *arguments]
+        command = [*self._command, *((PLAIN,) if plain else ()), *arguments]
         environment = {**self._environment(), **variables}
         return supervised.run(command, timeout_s=timeout_s, log=log, environment=environment)[0]
 
@@ -84,7 +88,7 @@ class Player:
         return {
             **ROOT_ENVIRONMENT,
             "ANSIBLE_CONFIG": str(self.settings),
-            "VTORQUE_HOOK": str(os.getpid()),
+            HOOK: str(os.getpid()),
             "TMPDIR": str(self._run_dir / HOME),
         }
 

@@ -20,12 +20,14 @@ from ...rendering import templates
 from ...state import layout, log_line
 from ...system import files, fileserver_probe, process_id, supervised
 from ...time_budget import (
+    EARLY_SSH_END_S,
     HOOK_END_S,
     HOOK_REMOVAL_LEAST_S,
     HOOK_REMOVAL_S,
     HOOK_RESERVE_S,
     PLAYBOOK_SLACK_S,
     PROGRAM_ENDING_S,
+    REMOVAL_ANSWER_S,
     VERDICT_S,
 )
 from ...wire import form
@@ -63,7 +65,7 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
 
     Args:
         nodefile: the job's node file, if there is one.
-        policy: says how nodes are asked, and whether Ansible is to be faster than by itself.
+        policy: says how nodes are asked.
         player: gets the settings.
 
     Raises:
@@ -85,7 +87,6 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
         **at_once,
     }
     own = pathlib.Path(policy.template_dir)
-    player.plain = not policy.fast_start
     player.settle(templates.render("ansible.cfg.j2", site_dir=own, **settings))
 
 
@@ -109,7 +110,7 @@ def play(
         log: where its output goes.
         shell: the process that becomes the job's shell.
         player: who plays, and has perhaps loaded already; None: a new one.
-        plain: a new one plays by ansible-playbook itself.
+        plain: play by ansible-playbook itself (`fast_start` of the site).
         detail: let Ansible tell the results of its tasks too.
         pool: which it reads, and which may be what held it up.
 
@@ -120,7 +121,7 @@ def play(
     variables = {"VTORQUE_DEADLINE": f"{until:.3f}"}
     if shell is not None:
         variables["VTORQUE_SHELL"] = str(shell)
-    player = player or Player(start.places.ansible, start.places.run_dir, plain=plain)
+    player = player or Player(start.places.ansible, start.places.run_dir)
     arguments = (
         "-i",
         str(start.directory / layout.INVENTORY),
@@ -128,7 +129,8 @@ def play(
         *(("-vv",) if detail else ()),
     )
     try:
-        code = player.play(arguments, variables, timeout_s=until + PLAYBOOK_SLACK_S - time.monotonic(), log=log)
+        timeout_s = until + PLAYBOOK_SLACK_S - time.monotonic()
+        code = player.play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain)
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:
@@ -163,11 +165,11 @@ def _inventory_fault(log: pathlib.Path, begin: int) -> str:
 def verdict_time_s(until: float) -> float:
     """Seconds for the batch system's commands in a prologue whose work was to be done by `until`.
 
-    A playbook that was ended by force has used some of the reserve, and the removal needs its own: what is left is
-    added up in docs/developer/time-budget.md.
+    A playbook that was ended by force has used some of the reserve, and the end of the early ssh and the removal need
+    their own: what is left is added up in docs/developer/time-budget.md.
     """
-    killed = until + HOOK_RESERVE_S
-    return min(VERDICT_S, killed - HOOK_REMOVAL_LEAST_S - PROGRAM_ENDING_S - HOOK_END_S - time.monotonic())
+    removed = until + HOOK_RESERVE_S - HOOK_END_S
+    return min(VERDICT_S, removed - PROGRAM_ENDING_S - HOOK_REMOVAL_LEAST_S - EARLY_SSH_END_S - time.monotonic())
 
 
 @leaves_nothing
@@ -190,7 +192,7 @@ def remove_here(start: Start, node: str, *, timeout_s: float, log: t.IO[bytes]) 
     Returns:
         None when nothing is left, else what failed.
     """
-    part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - 1))
+    part = NodePart.removal(start.job_id, start.number, node, max(0.0, timeout_s - REMOVAL_ANSWER_S))
     stdin = json.dumps(form.to_dict(part)).encode()
     what = f"not everything of job {start.job_id} was removed from {node}"
     try:

@@ -222,6 +222,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             log=log,
             shell=case.shell,
             player=case.player,
+            plain=not policy.fast_start,
             detail=debug,
             pool=pathlib.Path(policy.vm_img_dir),
         )

@@ -182,7 +182,7 @@ def make_plan(
         offers: the images of the pool and what the nodes' libvirt offers.
         node_file: content of the file by which the batch system tells the job its nodes; None: there is none.
         timeout_s: seconds that a node has to answer, from the reading of its part.
-        find_owner: from the names of user and group to the owner; `owner_of` unless a test says otherwise.
+        find_owner: from the names of user and group to the owner; `owner_of` unless they were looked up already.
         additions: the user's own to their guests, checked against the policy (`metadata.py`).
         inputs: the digest of all that it is made of, by which it is taken over; "": nobody will.
 

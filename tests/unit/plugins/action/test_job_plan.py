@@ -110,6 +110,44 @@ def test_a_plan_of_other_inputs_is_made_anew(run_dir: pathlib.Path, planning: t.
     assert planning.made == 3
 
 
+@pytest.fixture
+def decisions(monkeypatch: pytest.MonkeyPatch) -> list[JobPlan]:
+    """Every plan whose decision was computed, as often as it was."""
+    computed: list[JobPlan] = []
+    decision = t.cast(property, vars(JobPlan)["decision"]).fget
+    assert decision is not None
+
+    def compute(plan: JobPlan) -> str:
+        computed.append(plan)
+        return str(decision(plan))
+
+    monkeypatch.setattr(JobPlan, "decision", property(compute))
+    return computed
+
+
+def test_the_decision_of_a_plan_is_computed_once_whatever_the_number_of_guests(
+    run_dir: pathlib.Path, planning: t.Any, decisions: list[JobPlan]
+) -> None:
+    (part,) = planning.plan.node_parts
+    many = tuple(dataclasses.replace(part.guests[0], rank=rank, index=rank) for rank in range(8))
+    planning.plan = dataclasses.replace(planning.plan, node_parts=(dataclasses.replace(part, guests=many),))
+    result = act(job_plan, run_dir)
+    assert {guest["plan"] for guest in result["diff"]["after"]["n1"]} == {planning.plan.decision}
+    decisions.clear()
+    assert not act(job_plan, run_dir)["changed"]
+    assert len(decisions) == 2  # that of the former, and that of the new one
+
+
+def test_the_decision_of_a_plan_that_is_taken_over_is_not_computed(
+    run_dir: pathlib.Path, planning: t.Any, decisions: list[JobPlan]
+) -> None:
+    planning.named = True
+    act(job_plan, run_dir)
+    decisions.clear()
+    assert not act(job_plan, run_dir)["changed"]
+    assert (planning.made, decisions) == (1, [])
+
+
 def test_a_plan_that_says_something_else_is_shown(run_dir: pathlib.Path, planning: t.Any) -> None:
     act(job_plan, run_dir)
     planning.plan = make_plan("n1", ram_mib=512)

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import pathlib
 import time
 import typing as t
@@ -17,13 +19,16 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import consistency
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import playbook
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places, Start
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import supervised
 from ansible_collections.mikelangelo.vtorque.tests.texts import time_budget as texts
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 BEGAN = 1_000_000.0
 SECONDS = st.integers(1, 3600)
-HOME = pathlib.Path("/nonexistent")
+NODE_REMOVAL_S = 1.0
+"""In less a node would not even reach libvirt, and leave its guests."""
 
 
 @dataclasses.dataclass
@@ -53,12 +58,21 @@ class Hook:
         """The latest of them comes."""
         self.now = max(self.now, *moments)
 
-    def remove_here(self) -> float:
-        """The removal without Ansible, which is ended by force; returns the seconds that it had."""
+    def remove_here(self) -> tuple[float, float]:
+        """The removal without Ansible, which is ended by force; returns the seconds that it had, and its node."""
+        asked: list[float] = []
+
+        def run(_command: object, *, timeout_s: float, stdin: bytes, **_others: object) -> tuple[None, bytes]:
+            asked.append(json.loads(stdin)["timeout_s"])
+            if timeout_s > 0:
+                self.wait(timeout_s, budget.PROGRAM_ENDING_S)
+            return None, b""
+
         given = playbook.removal_time_s(self.until)
-        if given > 0:
-            self.wait(given, budget.PROGRAM_ENDING_S)
-        return given
+        self.patch.setattr(supervised, "run", run)
+        with pathlib.Path(os.devnull).open("ab", buffering=0) as log:
+            playbook.remove_here(Start("7.th", 1, Places()), "t1", timeout_s=given, log=log)
+        return given, asked[0]
 
 
 def good(policy: Policy) -> Policy:
@@ -87,7 +101,9 @@ def test_prologue_at_its_worst_ends_with_a_verdict_before_torque_kills_it(policy
         verdict_s = playbook.verdict_time_s(hook.until)
         assert verdict_s >= budget.VERDICT_CALL_S
         hook.wait(verdict_s, budget.EARLY_SSH_END_S)
-        assert hook.remove_here() >= budget.HOOK_REMOVAL_LEAST_S - budget.EARLY_SSH_END_S
+        removal_s, node_s = hook.remove_here()
+        assert removal_s >= budget.HOOK_REMOVAL_LEAST_S
+        assert node_s >= NODE_REMOVAL_S
         hook.wait(budget.EARLY_NODE_END_S, budget.SYSLOG_S, budget.HOOK_WRITING_S)
         assert hook.now <= hook.killed
 
@@ -103,7 +119,9 @@ def test_epilogue_at_its_worst_removes_and_records_before_torque_kills_it(policy
         hook.wait(max(0.0, users_s), budget.PROGRAM_ENDING_S)
         assert hook.until - hook.now >= budget.EPILOGUE_REMOVAL_S - budget.PROGRAM_ENDING_S - budget.EARLY_SSH_END_S
         hook.wait_until(hook.until + budget.PLAYBOOK_SLACK_S + budget.PROGRAM_ENDING_S)
-        assert hook.remove_here() >= budget.HOOK_REMOVAL_LEAST_S
+        removal_s, node_s = hook.remove_here()
+        assert removal_s >= budget.HOOK_REMOVAL_LEAST_S
+        assert node_s >= NODE_REMOVAL_S
         hook.wait(budget.HOOK_WRITING_S)
         assert hook.now <= hook.killed
 

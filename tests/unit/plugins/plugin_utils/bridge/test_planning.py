@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
+import pwd
 import tempfile
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
@@ -24,6 +25,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages 
     Package,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning
+
+if t.TYPE_CHECKING:
+    from tests.unit.conftest import ImagePool
 
 JOB = BatchJob(
     job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
@@ -86,24 +90,23 @@ def test_the_pool_is_not_asked_for_an_image_of_the_users(monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def site(tmp_path: pathlib.Path) -> Site:
+def site(tmp_path: pathlib.Path, image_pool: ImagePool) -> Site:
     """A pool with an image, a node file, and a job that asks for that image."""
-    (tmp_path / "pool").mkdir(mode=0o755)
-    (tmp_path / "pool/tiny.img").write_bytes(b"a disk")
     (tmp_path / "nodefile").write_text("cn1\n")
     request = parse([("img=tiny,vcpus=1,ram=192M,distro=debian", "")])
     return Site(
         tmp_path,
+        image_pool,
         dataclasses.replace(JOB, x=request.encode()),
-        Policy(vm_img_dir=str(tmp_path / "pool"), host_os_core_count=0),
+        Policy(vm_img_dir=str(image_pool.path), host_os_core_count=0),
     )
 
 
 class Site:
     """What a plan is made of, which a test may change."""
 
-    def __init__(self, place: pathlib.Path, job: BatchJob, policy: Policy) -> None:
-        self.place, self.job, self.policy = place, job, policy
+    def __init__(self, place: pathlib.Path, images: ImagePool, job: BatchJob, policy: Policy) -> None:
+        self.place, self.images, self.job, self.policy = place, images, job, policy
         self.nodefile = place / "nodefile"
 
     @property
@@ -129,6 +132,44 @@ def test_a_plan_bears_the_digest_of_its_inputs(site: Site) -> None:
     assert again.job_key != plan.job_key
 
 
+def test_the_owner_is_looked_up_once_for_digest_and_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the directory says later is of another plan: digest and guests come from one reading."""
+    names: list[str] = []
+    entry = pwd.getpwnam("nobody")
+
+    def look_up(name: str) -> pwd.struct_passwd:
+        names.append(name)
+        return pwd.struct_passwd((*entry[:5], f"/home/{len(names)}", entry[6]))
+
+    monkeypatch.setattr(pwd, "getpwnam", look_up)
+    inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
+    plan = planning.plan_of(inputs)
+    assert (plan.inputs, plan.owner.home) == (inputs.digest, "/home/1")
+    assert names == ["nobody"]
+
+
+def test_the_owner_of_added_files_is_not_looked_up_again(
+    site: Site, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"packages: [make]\n"
+    path.write_bytes(content)
+    request = parse([(f"img=tiny,vcpus=1,ram=192M,distro=debian,metadata={path}", "")])
+    digests = {"metadata": hashlib.sha256(content).hexdigest()}
+    site.job = dataclasses.replace(site.job, x=dataclasses.replace(request, digests=digests).encode())
+    site.policy = dataclasses.replace(site.policy, metadata_packages=("make",))
+    inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
+    monkeypatch.setattr(planning, "owner_of", lambda *_names: pytest.fail("the owner was looked up again"))
+    assert planning.plan_of(inputs).additions == Additions((Package("make"),))
+
+
+def test_an_owner_who_is_not_known_is_what_the_plan_says(site: Site) -> None:
+    site.job = dataclasses.replace(site.job, euser="no-such-user", owner_user="no-such-user")
+    inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
+    assert len(inputs.digest) == 64
+    with pytest.raises(SiteFault, match="user no-such-user: not known on this node"):
+        planning.plan_of(inputs)
+
+
 CHANGES: dict[str, t.Callable[[Site, pytest.MonkeyPatch], object]] = {
     "the job": lambda site, _patch: setattr(site, "job", dataclasses.replace(site.job, start_count=2)),
     "the nodes": lambda site, _patch: setattr(site, "job", dataclasses.replace(site.job, slot_hosts=("cn1", "cn2"))),
@@ -144,8 +185,11 @@ CHANGES: dict[str, t.Callable[[Site, pytest.MonkeyPatch], object]] = {
         site, "policy", dataclasses.replace(site.policy, mounts=("a:/b /c nfs",))
     ),
     "the node file": lambda site, _patch: site.nodefile.write_text("cn2\n"),
-    "the image": lambda site, _patch: (site.place / "pool/tiny.img").write_bytes(b"another disk"),
-    "a newer revision": lambda site, _patch: (site.place / "pool/tiny.img").rename(site.place / "pool/tiny.qcow2"),
+    "the image": lambda site, _patch: (site.images.path / "tiny@10").rename(site.place / "retired"),
+    "a newer revision": lambda site, _patch: site.images.add("tiny", 11),
+    "the record of the image": lambda site, _patch: (site.images.path / "tiny@10/record.json").write_text(
+        (site.images.path / "tiny@10/record.json").read_text().replace("for tests", "for others")
+    ),
     "the owner's home": lambda _site, patch: patch.setattr(
         planning, "owner_of", lambda *_names: Owner("nobody", 65534, 65534, "nogroup", "/elsewhere", "/bin/sh")
     ),
@@ -162,6 +206,17 @@ def test_a_change_of_any_input_is_another_plan(site: Site, monkeypatch: pytest.M
     first = site.digest
     CHANGES[what](site, monkeypatch)
     assert site.digest != first
+
+
+def test_the_content_of_an_image_is_no_part_of_a_plan(site: Site) -> None:
+    """The nodes look at it, and may find it gone."""
+    first = site.digest
+    disk = site.images.path / "tiny@10/disk.qcow2"
+    disk.write_bytes(bytes(disk.stat().st_size))
+    assert site.digest == first
+    inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
+    disk.unlink()
+    assert inputs.digest == first
 
 
 def test_no_part_of_the_policy_is_left_out(site: Site) -> None:

@@ -35,21 +35,24 @@ class Hide(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}: raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Hide())
+if {loader}:
+    from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import ansible_internals
+    ansible_internals.LOADERS = ("no_such_loader",)
 sys.argv[0] = "play"
 runpy.run_module({program!r}, run_name="__main__", alter_sys=True)
 """
-"""An ansible-core that lacks a module, until the program becomes another."""
+"""An ansible-core that lacks a module or a loader of plugins, until the program becomes another."""
 
 
 @pytest.fixture
 def play(tmp_path: pathlib.Path) -> t.Callable[..., subprocess.CompletedProcess[str]]:
     """Play one task on a host; more arguments are Ansible's.
 
-    It may be told later, be plain, or find an ansible-core that lacks a module.
+    It may be told later, be plain, or find an ansible-core that lacks a module or a loader.
     """
 
     def run(
-        task: str, *more: str, early: bool = False, plain: bool = False, lacks: str = ""
+        task: str, *more: str, early: bool = False, plain: bool = False, lacks: str = "", lacks_loader: bool = False
     ) -> subprocess.CompletedProcess[str]:
         (tmp_path / "play.yml").write_text(PLAY.format(task=task))
         environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
@@ -58,7 +61,7 @@ def play(tmp_path: pathlib.Path) -> t.Callable[..., subprocess.CompletedProcess[
         environment["ANSIBLE_COLLECTIONS_PATH"] = str(pathlib.Path(play_program.__file__).parents[6])
         command = [sys.executable, "-m", PROGRAM]
         if lacks:
-            command = [sys.executable, "-c", WITHOUT.format(module=lacks, program=PROGRAM)]
+            command = [sys.executable, "-c", WITHOUT.format(module=lacks, program=PROGRAM, loader=lacks_loader)]
         command += ["--plain"] if plain else []
         arguments = ["-i", "node,", str(tmp_path / "play.yml"), *more]
         log = tmp_path / "log"
@@ -107,22 +110,39 @@ def test_plain_one_plays_the_same(play: t.Any, task: str) -> None:
 @pytest.mark.parametrize("early", [False, True], ids=["at once", "told later"])
 @pytest.mark.parametrize(
     "module",
-    [
-        "ansible.utils.collection_loader", "ansible.cli.playbook", "ansible.plugins.loader",
-        "ansible.plugins.strategy.linear",
-    ],
-)  # fmt: skip
-def test_other_ansible_core_is_played_plainly(play: t.Any, module: str, early: bool) -> None:
+    ["ansible.utils.collection_loader", "ansible.cli.playbook", "ansible.plugins.loader"],
+)
+def test_other_ansible_core_is_played_plainly(play: t.Any, tmp_path: pathlib.Path, module: str, early: bool) -> None:
     """What a reach misses costs time, and no job: arguments, environment, log and status are as ever."""
     condition = f"lookup('ansible.builtin.env', 'TOLD') == '{'later' if early else ''}'"
     done = play(f'ansible.builtin.assert: {{that: "{condition}"}}', "-c", "local", early=early, lacks=module)
     log = done.stdout + done.stderr
     assert done.returncode == 0, log
     assert "PLAY RECAP" in log
-    # it is loaded beforehand only while there is nothing to play yet
-    if early or not module.endswith("linear"):
-        (why,) = (line for line in log.splitlines() if line.startswith("vtorque: plain ansible-playbook plays, since "))
-        assert module in why
+    assert list((tmp_path / "home/tmp").iterdir()) == []
+    (why,) = (line for line in log.splitlines() if line.startswith("vtorque: plain ansible-playbook plays, since "))
+    assert module in why
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["at once", "told later"])
+@pytest.mark.parametrize("lost", ["a module that is loaded beforehand", "a loader whose plugins are not listed"])
+def test_other_ansible_core_that_only_takes_longer_is_played_here(
+    play: t.Any, tmp_path: pathlib.Path, lost: str, early: bool
+) -> None:
+    """It is noted, and the rest of what is faster stays: no second ansible-playbook is loaded."""
+    module = "ansible.plugins.strategy.linear" if "module" in lost else ""
+    condition = f"lookup('ansible.builtin.env', 'TOLD') == '{'later' if early else ''}'"
+    task = f'ansible.builtin.assert: {{that: "{condition}"}}'
+    done = play(task, "-c", "local", early=early, lacks=module or "nothing", lacks_loader=not module)
+    log = done.stdout + done.stderr
+    assert done.returncode == 0, log
+    assert "PLAY RECAP" in log
+    assert list((tmp_path / "home/tmp").iterdir()) == []
+    notes = [line for line in log.splitlines() if line.startswith("vtorque: ")]
+    # modules are loaded beforehand only while there is nothing to play yet
+    assert len(notes) == (early or not module)
+    assert all("Ansible begins later, since this ansible-core is another" in note for note in notes)
+    assert all((module or "no_such_loader") in note for note in notes)
 
 
 HOOK = """
@@ -160,6 +180,14 @@ def test_a_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path
         assert ended, "the playbook goes on"
 
 
+def test_what_a_hook_needs_to_call_it_is_not_loaded() -> None:
+    """Each play would pay for it, before Ansible begins to load."""
+    code = f"import sys, {PROGRAM}; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    hooks = PROGRAM.replace("plugin_utils.cli.play", "module_utils.job.hooks")
+    assert [name for name in done.stdout.split() if name.startswith(f"{hooks}.")] == [f"{hooks}.play_call"]
+
+
 def test_connections_are_found_when_they_are_needed(play: t.Any) -> None:
     """They are not looked at beforehand: a host that nobody reaches by ssh is unreachable, with ssh's own words."""
     done = play("ansible.builtin.raw: id", "-c", "ssh", "-e", "ansible_host=127.0.0.1 ansible_port=1")
@@ -179,7 +207,7 @@ def test_other_ansible_core_keeps_the_way_to_the_early_node(tmp_path: pathlib.Pa
     ours, theirs = socket.socketpair()
     (tmp_path / "play.yml").write_text(PLAY.format(task="ansible.builtin.debug: {msg: well}"))
     environment = {**os.environ, "ANSIBLE_HOME": str(tmp_path / "home"), node_socket.VARIABLE: f"{theirs.fileno()}.2"}
-    code = WITHOUT.format(module="ansible.cli.playbook", program=PROGRAM)
+    code = WITHOUT.format(module="ansible.cli.playbook", program=PROGRAM, loader=False)
     command = [sys.executable, "-c", code, "-i", "node,", "-c", "local", str(tmp_path / "play.yml")]
     with ours, theirs:
         process = subprocess.Popen(

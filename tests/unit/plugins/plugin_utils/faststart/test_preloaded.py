@@ -48,9 +48,11 @@ def world(tmp_path: pathlib.Path) -> t.Callable[..., PreloadedPlayer]:
     return make
 
 
-def play(player: PreloadedPlayer, tmp_path: pathlib.Path, timeout_s: float = 60) -> tuple[int | None, str]:
+def play(
+    player: PreloadedPlayer, tmp_path: pathlib.Path, timeout_s: float = 60, **how: t.Any
+) -> tuple[int | None, str]:
     with (tmp_path / "log").open("ab", buffering=0) as log:
-        status = player.play(("-i", "source"), {"VTORQUE_DEADLINE": "12.5"}, timeout_s=timeout_s, log=log)
+        status = player.play(("-i", "source"), {"VTORQUE_DEADLINE": "12.5"}, timeout_s=timeout_s, log=log, **how)
     return status, (tmp_path / "log").read_text()
 
 
@@ -90,6 +92,16 @@ def test_other_settings_are_written_and_begun_with_anew(world: t.Any, tmp_path: 
     assert (tmp_path / "run/ansible.cfg").read_text() == "[new]\n"
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_settings_are_read_once(world: t.Any, tmp_path: pathlib.Path, opened: t.Any, early: bool) -> None:
+    (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
+    with world() as player:
+        if early:
+            player.begin()
+        player.settle("[defaults]\n")
+        assert opened(tmp_path / "run/ansible.cfg") == 1
+
+
 def test_without_settings_nothing_is_begun_early(world: t.Any, tmp_path: pathlib.Path) -> None:
     """The first job after a boot: Ansible would load with settings that are none of ours."""
     with world() as player:
@@ -108,6 +120,17 @@ def test_one_that_ended_early_is_begun_again(world: t.Any, tmp_path: pathlib.Pat
     player._process.stdin.close()
     player._process.wait(timeout=60)
     assert play(player, tmp_path) == (7, "-i source 12.5\n")
+
+
+def test_plain_play_is_not_of_one_that_has_loaded(world: t.Any, tmp_path: pathlib.Path) -> None:
+    """It would play the fast way: it is ended, and another begun with the word for it."""
+    (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
+    with world() as player:
+        player.begin()
+        hurry(player)
+        process = player._process
+        assert play(player, tmp_path, plain=True) == (7, "--plain -i source 12.5\n")
+        assert process.returncode is not None
 
 
 def test_one_with_nothing_to_play_is_ended(world: t.Any, tmp_path: pathlib.Path) -> None:

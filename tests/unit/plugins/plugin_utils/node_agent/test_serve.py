@@ -496,6 +496,46 @@ node.main()
     assert done.stdout.splitlines()[1:] == ([words] if words else [])
 
 
+@pytest.mark.parametrize(
+    ("faults", "words", "said"),
+    [
+        pytest.param(0, ["--early"], "br7 br7 br7, read 1 times", id="good"),
+        pytest.param(1, ["--early"], "br7 br7 br7, read 2 times", id="mended before the request came"),
+        pytest.param(9, ["--early"], "fault fault fault, read 2 times", id="broken"),
+        pytest.param(9, [], "fault fault fault, read 1 times", id="broken, and not asked early"),
+    ],
+)
+def test_one_request_is_answered_by_one_reading_of_the_configuration(faults: int, words: list[str], said: str) -> None:
+    """An administrator may write it meanwhile; what fails before there is a request is tried again for it."""
+    program = f"""
+import {serve.__name__} as node
+from {parameters.__name__} import Policy
+from {SiteFault.__module__} import SiteFault
+readings = []
+def load():
+    readings.append(0)
+    if len(readings) <= {faults}:
+        raise SiteFault("vtorque.yml", "half written")
+    return Policy(bridge="br7")
+def see(load):
+    try:
+        return load().bridge
+    except SiteFault:
+        return "fault"
+def absent(_part, call):
+    seen = " ".join(see(call.load) for _again in range(3))
+    return {{"ok": False, "seen": f"{{seen}}, read {{len(readings)}} times"}}
+node.policy_file.load = load
+node.KINDS["absent"] = node.Kind(dict, absent)
+node.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], input=b'{"do": "absent"}\n', capture_output=True, timeout=60,
+        check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert json.loads(done.stdout)["seen"] == said
+
+
 def test_the_umask_of_the_caller_closes_no_directory() -> None:
     program = f"""
 import os, {serve.__name__} as node
