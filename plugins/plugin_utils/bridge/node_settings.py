@@ -87,6 +87,11 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
     )
 
 
+def policy_loader() -> LoadPolicy:
+    """Return what reads the site's policy when it is asked first, and then returns the same."""
+    return policy_file.load_once(policy_file.load)
+
+
 def configuration_of(policy: Policy) -> Configuration:
     """Return the policy with what this host takes out of it.
 
@@ -96,8 +101,8 @@ def configuration_of(policy: Policy) -> Configuration:
     return Configuration(policy, settings_of(policy, host_name()))
 
 
-def read_settings(load: LoadPolicy = policy_file.load) -> NodeSettings:
-    """Read the site's configuration, and return what this host takes out of it.
+def read_configuration(load: LoadPolicy = policy_file.load) -> Configuration:
+    """Read the site's policy, with what this host takes out of it.
 
     Args:
         load: gives the site's policy.
@@ -105,7 +110,22 @@ def read_settings(load: LoadPolicy = policy_file.load) -> NodeSettings:
     Raises:
         SiteFault: it cannot be read, or something in it is wrong.
     """
-    return configuration_of(load()).settings
+    return configuration_of(load())
+
+
+def read_usable_configuration(load: LoadPolicy = policy_file.load) -> Configuration:
+    """Read what can be read of the site's policy: one that somebody is changing must not keep what is over.
+
+    Args:
+        load: gives the site's policy.
+    """
+    policy, _broken = policy_file.load_usable(load)
+    return configuration_of(policy)
+
+
+def read_settings(load: LoadPolicy = policy_file.load) -> NodeSettings:
+    """Return what this host takes out of the site's policy; as `read_configuration`."""
+    return read_configuration(load).settings
 
 
 def mounts_of(policy: Policy) -> tuple[Mount, ...]:

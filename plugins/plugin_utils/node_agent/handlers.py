@@ -18,8 +18,6 @@ import time
 import typing as t
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job.config.parameters import Policy
-from ...module_utils.job.config.policy_file import load_usable
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent
@@ -32,7 +30,14 @@ from ...module_utils.time_budget import LEFT_LOOK_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
 from ..bridge.job_cores import cores_of
-from ..bridge.node_settings import Configuration, LoadPolicy, host_name, settings_of
+from ..bridge.node_settings import (
+    Configuration,
+    LoadPolicy,
+    host_name,
+    read_configuration,
+    read_settings,
+    read_usable_configuration,
+)
 from .authorize import Checked, check, check_lost, keep_superior, plain_address
 from .errors import ANSWERED, error_of
 from .preload import load_needed
@@ -88,34 +93,23 @@ class Site(t.NamedTuple):
         return self.configuration.settings
 
 
-def _read_good(load: LoadPolicy) -> Policy:
-    """A configuration that cannot be read whole is an error."""
-    return load()
-
-
-def _read_usable(load: LoadPolicy) -> Policy:
-    """What can be read of it counts: one that somebody is changing must not keep what is over."""
-    policy, _broken = load_usable(load)
-    return policy
-
-
 def _for_part(
-    work: t.Callable[[NodePart, Call, Site, Checked], Answer], read_policy: t.Callable[[LoadPolicy], Policy]
+    work: t.Callable[[NodePart, Call, Site, Checked], Answer], read: t.Callable[[LoadPolicy], Configuration]
 ) -> t.Callable[[NodePart, Call], Answer]:
     """Return the handler of a part: it is checked first, and what fails is answered with what is left.
 
     Args:
         work: does what the part asks for.
-        read_policy: says what becomes of a configuration that cannot be read whole.
+        read: says what becomes of a configuration that cannot be read whole.
     """
 
     def handle(part: NodePart, call: Call) -> Answer:
         deadline = Deadline.after(part.timeout_s)
-        policy = read_policy(call.load)
-        settings = settings_of(policy, host_name())
+        configuration = read(call.load)
+        policy, settings = configuration
         try:
             checked = check(part, policy, settings, call.environment)
-            return work(part, call, Site(Configuration(policy, settings), deadline), checked)
+            return work(part, call, Site(configuration, deadline), checked)
         except ANSWERED as problem:
             error = error_of(problem)
         # what failed may be libvirt's silence, which has used up the time
@@ -185,7 +179,7 @@ def _join(job_map: JobMap, call: Call) -> Answer:
         VTorqueError: it is the map of another start than the one whose hosts were just made, or it cannot be done.
     """
     deadline = Deadline.after(job_map.timeout_s)
-    settings = settings_of(call.load(), host_name())
+    settings = read_settings(call.load)
     if "bare" in call.before:
         from ...module_utils.node.bare import bare_host  # only such a host pays for it
 
@@ -214,7 +208,7 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
         VTorqueError: she has no part in such a start here.
     """
     # a lost guest is lost, whatever the configuration says
-    settings = settings_of(_read_usable(call.load), host_name())
+    settings = read_usable_configuration(call.load).settings
     job = check_lost(lost, settings, call.environment)
     directory = run_directory(lost.job_id, lost.start, settings.run_dir)
     record = LostRecord(lost.guest, lost.node, lost.reason, lost.console, round(time.time(), 3))
@@ -226,7 +220,7 @@ def _image(order: ImageOrder, call: Call) -> Answer:
     """How far the copy of an image is; of whoever root lets in."""
     from ...module_utils.node.cache import prefetch  # only who asks for it pays
 
-    return {**make_answer(), "image": prefetch.answer(order, settings_of(call.load(), host_name()))}
+    return {**make_answer(), "image": prefetch.answer(order, read_settings(call.load))}
 
 
 def _report(request: ReportRequest, call: Call) -> Answer:
@@ -257,8 +251,8 @@ def telling(superior: str) -> list[str]:
 
 
 KINDS: dict[str, Kind] = {
-    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, _read_good)),
-    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, _read_usable)),
+    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, read_configuration)),
+    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, read_usable_configuration)),
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
     "image": Kind(functools.partial(from_dict, ImageOrder), _image),
     "report": Kind(_decode_report, _report),

@@ -17,11 +17,10 @@ import sys
 import typing as t
 
 from ...module_utils.errors import VTorqueError
-from ...module_utils.job.config import policy_file
 from ...module_utils.node.lifecycle import handover
 from ...module_utils.system import process_limits, signals
 from ...module_utils.wire.messages import JobMap
-from ..bridge.node_settings import LoadPolicy, host_name, settings_of
+from ..bridge.node_settings import LoadPolicy, host_name, policy_loader, settings_of
 from . import preload
 from .errors import ANSWERED, error_of
 from .handlers import KINDS, SECOND, Call, Kind, decoders_of
@@ -43,13 +42,13 @@ def main() -> int:
     os.umask(0o022)
     # a caller that went away must not end us in the middle of undoing
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    load = policy_file.load_once(policy_file.load)
+    load = policy_loader()
     if sys.argv[1:] == [EARLY]:
         preload.load_needed()
         try:
             load()
         except VTorqueError:  # it is tried again, and reported, when it is needed
-            load = policy_file.load_once(policy_file.load)
+            load = policy_loader()
     stream = sys.stdin.buffer
     with contextlib.suppress(BrokenPipeError), handover.Hold() as hold:
         answer = respond(stream, Call(os.environ, load, caller=1, hold=hold))

@@ -10,7 +10,7 @@ import typing as t
 
 from .....module_utils.job.config.parameters import Policy
 from .....module_utils.job.records.image_usage import last_uses
-from ....bridge.node_settings import configuration_of
+from ....bridge.node_settings import read_configuration
 from ...output.json_output import add_json
 from . import image_changes, image_facts, image_list, image_profile, image_push, image_trial
 
@@ -127,7 +127,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     Raises:
         VTorqueError: it could not be done, and nothing was changed.
     """
-    configuration = configuration_of(load())
+    configuration = read_configuration(load)
     if call.verb in ("add", "update", "delete", "verify"):
         return image_changes.VERBS[call.verb](call, configuration)
     if call.verb == "push":

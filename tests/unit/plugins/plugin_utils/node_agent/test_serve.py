@@ -84,7 +84,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     here = World()
     settings = node_settings.settings_of
     monkeypatch.setattr(
-        handlers, "settings_of", lambda *words: dataclasses.replace(settings(*words), state_dir=tmp_path / "state")
+        node_settings, "settings_of", lambda *words: dataclasses.replace(settings(*words), state_dir=tmp_path / "state")
     )
 
     class Batch:
@@ -112,6 +112,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     monkeypatch.setattr(authorize, "open_batch", lambda _policy: Batch())
     monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node: here.cores[job.job_id, node])
     monkeypatch.setattr(handlers, "host_name", lambda: "cn1")
+    monkeypatch.setattr(node_settings, "host_name", lambda: "cn1")
     monkeypatch.setattr(handlers.client, "present", present)
     monkeypatch.setattr(handlers.present_absent, "absent", absent)
     monkeypatch.setattr(handlers.present_absent, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
@@ -141,7 +142,7 @@ def test_what_the_prologue_was_told_here_is_not_asked_again(
     directory.mkdir(parents=True)
     job_snapshot.keep(JOB, directory)
     real = node_settings.settings_of
-    monkeypatch.setattr(handlers, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    monkeypatch.setattr(node_settings, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     world.environment = {"SSH_CONNECTION": connection} if connection else {}
     assert world.ask(PART)["ok"]
     assert world.asked == [*asked, "present"]
@@ -509,6 +510,7 @@ def test_one_request_is_answered_by_one_reading_of_the_configuration(faults: int
     """An administrator may write it meanwhile; what fails before there is a request is tried again for it."""
     program = f"""
 import {serve.__name__} as node
+import {node_settings.__name__} as node_settings
 from {parameters.__name__} import Policy
 from {SiteFault.__module__} import SiteFault
 readings = []
@@ -525,7 +527,7 @@ def see(load):
 def absent(_part, call):
     seen = " ".join(see(call.load) for _again in range(3))
     return {{"ok": False, "seen": f"{{seen}}, read {{len(readings)}} times"}}
-node.policy_file.load = load
+node_settings.policy_file.load = load
 node.KINDS["absent"] = node.Kind(dict, absent)
 node.main()
 """
@@ -621,7 +623,7 @@ def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
     (directory / "ready.json").write_text("{}")
     job_snapshot.keep(JOB, directory)
     real = node_settings.settings_of
-    monkeypatch.setattr(handlers, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
+    monkeypatch.setattr(node_settings, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     assert world.asked == []
     return directory
 
@@ -719,6 +721,7 @@ def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
         world.asked.append(f"bare join {job_map.job_id}")
 
     monkeypatch.setattr(handlers, "host_name", lambda: "cn2")
+    monkeypatch.setattr(node_settings, "host_name", lambda: "cn2")
     monkeypatch.setattr(bare_host, "present", present)
     monkeypatch.setattr(bare_host, "join", join)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 ::ffff:10.77.0.12 22"}

@@ -35,7 +35,7 @@ class Node:
     def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
         self.settings: NodeSettings = image_pool.settings_for(directory)
         image_pool.add(self.settings.pool)
-        patch.setattr(handlers, "settings_of", lambda _policy, _name: self.settings)
+        patch.setattr(handlers, "read_settings", lambda _load: self.settings)
         patch.setattr(copy_queue, "see_to_it", lambda _settings: None)
 
     def ask(self, **changes: t.Any) -> dict[str, t.Any]:
