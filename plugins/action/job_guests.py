@@ -23,7 +23,7 @@ from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
 from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
-from ..module_utils.time_budget import CONNECTION_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
+from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages
 from ..plugin_utils.faststart import ansible_internals, early_login
 from ..plugin_utils.play import node_socket
@@ -174,7 +174,7 @@ class ActionModule(JobAction):
             bare = read_bare(place, plan)
             everyone = (one for some in guests.values() for one in some)
             require_distinct(everyone, f"the nodes of job {place.job_id}", bare)
-            timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else 60.0
+            timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else JOIN_S
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
                 job_map = map_of(plan, hosts, call.node, timeout_s)

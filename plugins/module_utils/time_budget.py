@@ -136,6 +136,14 @@ LEFT_PROCESSES_END_S = 6.0
 """Bounds: the end of what a job left on a node itself.
 Waits: the epilogue.
 Why: they are asked to end, then killed, in a few rounds."""
+LEFT_PROCESSES_GRACE_S = 1.0
+"""Bounds: those processes between the request to end and the end by force, within this.
+Waits: the epilogue.
+Why: the batch system has told the job to end before."""
+LEFT_PROCESSES_ROUND_S = 0.5
+"""Bounds: the end of those that were killed, before it is looked for what they started meanwhile, within this.
+Waits: the epilogue.
+Why: the kernel needs milliseconds."""
 EXCLUSIVE_ASK_S = 10.0
 """Bounds: the question to the batch system whether a job has a node for itself.
 Waits: the epilogue, and `vtorque-node`.
@@ -209,6 +217,14 @@ VIRTIOFSD_START_S = 20.0
 """Bounds: the user's way to a shared directory, within the deadline.
 Waits: the builder.
 Why: a home server that is silent must not use up the time of the start."""
+ADDRESSES_ANSWER_S = 5.0
+"""Bounds: what `ip` says of a bridge's addresses and neighbours, within the deadline of whoever asks.
+Waits: the builder, and a removal.
+Why: the kernel answers at once; this is for one that does not."""
+PACKET_FILTER_S = 10.0
+"""Bounds: one call of `nft`.
+Waits: the builder, and a removal.
+Why: the kernel answers at once, but for another program that changes its own rules meanwhile."""
 STATIC_MAP_S = 10.0
 """Bounds: the site's script that tells the address of a guest, within the deadline.
 Waits: the builder.
@@ -240,6 +256,10 @@ JOB_MAP_S = 300.0
 """Bounds: the wait for the word about the whole job, after the deadline of the guests themselves.
 Waits: `vtorque-node`.
 Why: other nodes of the job may be asked after this one."""
+JOIN_S = 60.0
+"""Bounds: the word about the whole job on all nodes, where no hook says how much time there is.
+Waits: `job_guests` in a playbook that somebody runs by hand.
+Why: a guest takes a second, and no alarm is near."""
 UPDATES_RESERVE_S = 20
 """Bounds: nothing; so much of a prologue is not given to updates.
 Waits: `vtorque-node`.
@@ -287,6 +307,13 @@ SESSION_KILLED_S = 5.0
 """Bounds: the end of such a session that was killed.
 Waits: a removal.
 Why: only a process that hangs in the kernel takes longer."""
+
+# While the job runs
+
+LOST_GUEST_CONNECTION_S = 20
+"""Bounds: the opening of an ssh connection to the mother superior of a job that has lost a guest.
+Waits: the worker.
+Why: it tries again until she has heard of it; a busy host accepts late."""
 
 
 def least_alarm_s(prologue_timeout: int, vm_epilogue_timeout: int) -> int:

@@ -26,7 +26,7 @@ from ...module_utils.state import layout, records
 from ...module_utils.state.layout import run_directory
 from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
-from ...module_utils.time_budget import LEFT_LOOK_S
+from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
 from ..bridge.job_cores import cores_of
@@ -45,9 +45,6 @@ from .protocol import Answer, make_answer, make_failure
 
 if t.TYPE_CHECKING:
     from ...module_utils.wire.health_report import ReportRequest
-
-CONNECT_S = 20
-"""For the connection to a mother superior who is to be told of a lost guest."""
 
 
 @dataclasses.dataclass
@@ -247,7 +244,7 @@ def telling(superior: str) -> list[str]:
         return []
     from ..play.node_connection import ssh_command  # 4 ms that the mother superior does not pay
 
-    return ssh_command(pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node", superior, CONNECT_S)
+    return ssh_command(pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node", superior, LOST_GUEST_CONNECTION_S)
 
 
 KINDS: dict[str, Kind] = {

@@ -80,7 +80,8 @@ def prepare(
     )
     told = seed.Seed(
         name=name, instance_id=guest_id, mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,
-        token=TOKEN, node_address=addresses.node_address(settings.bridge), torque_home=str(settings.torque_home),
+        token=TOKEN, node_address=addresses.node_address(settings.bridge, Deadline.after(60)),
+        torque_home=str(settings.torque_home),
         owner=owner, host_key=host_key, authorized_key=make_key("bench").public,
         mounts=shared.mounts, mount_s=settings.mount_s,
     )  # fmt: skip
@@ -107,7 +108,7 @@ def prepare(
 def boot(settings: NodeSettings, domains: Domains, guests: list[tuple[str, Awaited]]) -> float:
     """Seconds from the first call that creates one until all are ready."""
     macs = {awaited.mac for _xml, awaited in guests}
-    addresses.flush(macs, settings.bridge)
+    addresses.flush(macs, settings.bridge, Deadline.after(60))
     with (
         addresses.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates,
         concurrent.futures.ThreadPoolExecutor(len(guests)) as at_once,

@@ -39,7 +39,7 @@ def look(user: str, settings: NodeSettings, reached_at: str, deadline: Deadline)
     Raises:
         SiteFault: it would not, or nobody answers there.
     """
-    address = address_of(settings, reached_at)
+    address = address_of(settings, deadline, reached_at)
     settings_found = _settings_of_sshd(user, address, settings, deadline)
     wanted = f"{settings.authorized_keys_dir}/%u"
     if wanted not in settings_found.get("authorizedkeysfile", ""):
@@ -55,14 +55,14 @@ def look(user: str, settings: NodeSettings, reached_at: str, deadline: Deadline)
     return BareHost(address, _host_key(settings_found, settings))
 
 
-def address_of(settings: NodeSettings, reached_at: str = "") -> str:
+def address_of(settings: NodeSettings, deadline: Deadline, reached_at: str = "") -> str:
     """Where guests reach this node: on their own network when it is there, else where the mother superior does.
 
     Raises:
         SiteFault: it cannot be told.
     """
     try:
-        return node_address(settings.bridge)
+        return node_address(settings.bridge, deadline)
     except NodeFault:
         if reached_at:
             return reached_at

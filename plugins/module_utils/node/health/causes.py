@@ -15,7 +15,9 @@ import typing as t
 
 from ...errors import NodeFault, VTorqueError
 from ...system import files
+from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
+from ...time_budget import ADDRESSES_ANSWER_S
 from ..cache import disk_space
 from ..domain.capabilities import Capabilities, kvm_usable
 from ..domain.connection import Domains
@@ -111,7 +113,7 @@ def check_bridge(settings: NodeSettings) -> str:
     Raises:
         NodeFault: the bridge is missing, is down, or has no address.
     """
-    address = addresses.node_address(settings.bridge)
+    address = addresses.node_address(settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
     flags = int((addresses.SYS_NET / settings.bridge / "flags").read_text(encoding="ascii"), 16)
     if not flags & _IFF_UP:
         raise NodeFault(f"bridge {settings.bridge}", "is down", f"ip link set {settings.bridge} up", cause="bridge")

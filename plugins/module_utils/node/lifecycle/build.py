@@ -113,7 +113,7 @@ def make(
     linux = all(kind_of(spec.distro).linux for spec in part.guests)
     shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
-    here = addresses.node_address(settings.bridge)
+    here = addresses.node_address(settings.bridge, deadline)
     whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
@@ -156,7 +156,7 @@ def make(
 def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:
     """The proven address of each guest, by its name."""
     macs = {guest.guest_file.mac for guest in guests}
-    addresses.flush(macs, settings.bridge)
+    addresses.flush(macs, settings.bridge, deadline)
     waiting = [_awaited(guest, len(guests), settings, deadline) for guest in guests]
     until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - GUESTS_RESERVE_S)))
     with addresses.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates:

@@ -94,23 +94,32 @@ def bridge_index(bridge: str) -> int:
 
 
 @leaves_nothing
-def node_address(bridge: str) -> str:
+def node_address(bridge: str, deadline: Deadline) -> str:
     """The node's own address on the bridge: where a guest speaks to first; IPv4 before IPv6.
+
+    Args:
+        bridge: its name.
+        deadline: of whoever asks.
 
     Raises:
         NodeFault: the bridge is missing or has no address.
         VTorqueError: the kernel does not answer.
     """
     bridge_index(bridge)
-    found = filter(None, map(usable_address, iproute.read_addresses(bridge)))
+    found = filter(None, map(usable_address, iproute.read_addresses(bridge, deadline)))
     addresses = sorted(found, key=lambda address: ":" in address)
     if not addresses:
         raise NodeFault(f"bridge {bridge}", "has no address, so a guest cannot speak to this node", cause="bridge")
     return addresses[0]
 
 
-def flush(macs: t.Collection[str], bridge: str) -> tuple[str, ...]:
+def flush(macs: t.Collection[str], bridge: str, deadline: Deadline) -> tuple[str, ...]:
     """Forget where these MAC addresses were: they come again with other guests, and an old entry would be believed.
+
+    Args:
+        macs: of the guests.
+        bridge: at which they are.
+        deadline: of whoever asks.
 
     Returns:
         The addresses that were forgotten.
@@ -120,9 +129,9 @@ def flush(macs: t.Collection[str], bridge: str) -> tuple[str, ...]:
         VTorqueError: the kernel does not answer.
     """
     bridge_index(bridge)
-    found = [address for mac, address in iproute.read_neighbours(bridge) if mac in macs]
+    found = [address for mac, address in iproute.read_neighbours(bridge, deadline) if mac in macs]
     # one may have aged out meanwhile
-    return tuple(address for address in found if iproute.forget_neighbour(address, bridge))
+    return tuple(address for address in found if iproute.forget_neighbour(address, bridge, deadline))
 
 
 class Neighbours:

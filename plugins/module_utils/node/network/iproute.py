@@ -13,47 +13,50 @@ import subprocess
 import typing as t
 
 from ...errors import NodeFault, VTorqueError
+from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
+from ...time_budget import ADDRESSES_ANSWER_S
 
-ANSWER_S = 5.0
-"""The kernel answers at once; this is for one that does not."""
 _NONE_THERE = "RTNETLINK answers: No such file or directory"
 
 
-def read_addresses(interface: str) -> tuple[str, ...]:
+def read_addresses(interface: str, deadline: Deadline) -> tuple[str, ...]:
     """Return the addresses of an interface, as `ip` writes them.
 
     Args:
         interface: its name.
+        deadline: of whoever asks.
 
     Raises:
         NodeFault: `ip` cannot be run.
         VTorqueError: there is no such interface, or no answer.
     """
-    rows = _read_rows("address", "show", "dev", interface)
+    rows = _read_rows(("address", "show", "dev", interface), deadline)
     return tuple(one["local"] for row in rows for one in row.get("addr_info", ()) if "local" in one)
 
 
-def read_neighbours(interface: str) -> tuple[tuple[str, str], ...]:
+def read_neighbours(interface: str, deadline: Deadline) -> tuple[tuple[str, str], ...]:
     """Return pairs of MAC address and address from the neighbour table; who has no MAC address (yet) is left out.
 
     Args:
         interface: its name.
+        deadline: of whoever asks.
 
     Raises:
         NodeFault: `ip` cannot be run.
         VTorqueError: there is no such interface, or no answer.
     """
-    rows = _read_rows("neigh", "show", "dev", interface)
+    rows = _read_rows(("neigh", "show", "dev", interface), deadline)
     return tuple((row["lladdr"], row["dst"]) for row in rows if "lladdr" in row and "dst" in row)
 
 
-def forget_neighbour(address: str, interface: str) -> bool:
+def forget_neighbour(address: str, interface: str, deadline: Deadline) -> bool:
     """Have the kernel forget a neighbour.
 
     Args:
         address: as `read_neighbours` returned it.
         interface: its name.
+        deadline: of whoever asks.
 
     Returns:
         False: there was none any more.
@@ -63,14 +66,14 @@ def forget_neighbour(address: str, interface: str) -> bool:
         VTorqueError: the kernel does not forget it.
     """
     arguments = ("neigh", "del", address, "dev", interface)
-    done = _run(*arguments)
+    done = _run(arguments, deadline)
     if done.returncode and done.stderr.strip() != _NONE_THERE:
         raise _failure(arguments, done.stderr)
     return done.returncode == 0
 
 
-def _read_rows(*arguments: str) -> list[dict[str, t.Any]]:
-    done = _run("-json", *arguments)
+def _read_rows(arguments: t.Sequence[str], deadline: Deadline) -> list[dict[str, t.Any]]:
+    done = _run(("-json", *arguments), deadline)
     if done.returncode:
         raise _failure(arguments, done.stderr)
     try:
@@ -79,7 +82,7 @@ def _read_rows(*arguments: str) -> list[dict[str, t.Any]]:
         raise _failure(arguments, f"its answer is no list of JSON: {error}") from error
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(arguments: t.Sequence[str], deadline: Deadline) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             ["ip", *arguments],
@@ -87,12 +90,12 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            timeout=ANSWER_S,
+            timeout=deadline.left_s(ADDRESSES_ANSWER_S),
             check=False,
             env=TOOL_ENVIRONMENT,
         )
     except subprocess.TimeoutExpired as error:
-        raise _failure(arguments, f"gave no answer within {ANSWER_S:.0f} s") from error
+        raise _failure(arguments, f"gave no answer within {error.timeout:.1f} s") from error
     except OSError as error:
         raise NodeFault("ip", error.strerror or str(error), "install iproute2", cause="programs") from error
 

@@ -20,12 +20,12 @@ import typing as t
 
 from ...errors import NodeFault
 from ...system.environment import TOOL_ENVIRONMENT
+from ...time_budget import PACKET_FILTER_S
 from ..state.settings import NodeSettings
 from .reachable import Reach
 
 FAMILY, TABLE, BY_DEVICE, ANSWERED = "bridge", "vtorque", "guests", "answered"
 """Ours, and the maps that lead from a guest's device to the chain of what it sends, and of what DHCP answers it."""
-ASKED_S = 10.0
 BATCH_AND_LIBVIRT = "{ 15001-15004, 16509, 16514 }"
 """Ports that no guest's business are: of Torque's server, scheduler and MOMs, of libvirt's daemons."""
 _ANSWERED_MAP = f"add map {FAMILY} {TABLE} {ANSWERED} {{ type ifname : verdict; }}"
@@ -327,13 +327,13 @@ def _nft(text: str, settings: NodeSettings, *arguments: str) -> str:
             input=f"{text}\n",
             capture_output=True,
             text=True,
-            timeout=ASKED_S,
+            timeout=PACKET_FILTER_S,
             check=False,
             env=TOOL_ENVIRONMENT,
         )
         why = "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"status {done.returncode}"
     except subprocess.TimeoutExpired:
-        why = f"gave no answer within {ASKED_S:.0f} s"
+        why = f"gave no answer within {PACKET_FILTER_S:.0f} s"
     except OSError as error:
         why = error.strerror or str(error)
     if why:

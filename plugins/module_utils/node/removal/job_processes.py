@@ -23,12 +23,9 @@ from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...system.processes import ProcessHandle, open_process, wait_all
 from ...text import printable
+from ...time_budget import LEFT_PROCESSES_GRACE_S, LEFT_PROCESSES_ROUND_S
 
 PROC = pathlib.Path("/proc")
-GRACE_S = 1.0
-"""Between a TERM and a KILL; Torque has told the job to end before."""
-ROUND_S = 0.5
-"""For those that were killed to be gone, before it is looked for what they started meanwhile."""
 COMMAND_LIMIT = 60
 _ENDED = ("Z", "X")
 
@@ -86,7 +83,7 @@ def end(marks: Marks, deadline: Deadline) -> tuple[tuple[str, ...], tuple[str, .
         What was ended, and what is left of the job, as words.
     """
     signalled: dict[int, Seen] = {}
-    number, pause_s = signal.SIGTERM, GRACE_S
+    number, pause_s = signal.SIGTERM, LEFT_PROCESSES_GRACE_S
     while ours := [seen for seen in look(marks) if seen.ours]:
         if deadline.passed:
             return tuple(str(one) for pid, one in signalled.items() if pid not in _pids(ours)), tuple(map(str, ours))
@@ -97,7 +94,7 @@ def end(marks: Marks, deadline: Deadline) -> tuple[tuple[str, ...], tuple[str, .
         finally:
             for handle in handles:
                 handle.close()
-        number, pause_s = signal.SIGKILL, ROUND_S
+        number, pause_s = signal.SIGKILL, LEFT_PROCESSES_ROUND_S
     return tuple(map(str, signalled.values())), ()
 
 

@@ -14,7 +14,7 @@ from ...state import layout
 from ...state.layout import job_key
 from ...system import files
 from ...system.clock import Deadline
-from ...time_budget import BARE_KEYS_S
+from ...time_budget import ADDRESSES_ANSWER_S, BARE_KEYS_S
 from ..domain import usage
 from ..domain.connection import Domains
 from ..guest.console import plain
@@ -68,7 +68,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     if macs:
         # without a bridge there is nothing to forget
         with contextlib.suppress(NodeFault):
-            addresses.flush(macs, settings.bridge)
+            addresses.flush(macs, settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
     mine = [slot for slot, holder in slots.taken(settings).items() if holder.partition("/")[0] == key]
     for slot in mine:
         settings.agent_socket(slot).unlink(missing_ok=True)

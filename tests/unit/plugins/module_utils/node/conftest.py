@@ -259,8 +259,8 @@ class Node:
         for room in (present_absent, monitor):
             patch.setattr(room, "Domains", self.hypervisor.connect)
         patch.setattr(addresses, "bridge_index", lambda _bridge: 1)
-        patch.setattr(addresses, "node_address", lambda _bridge: "10.77.0.11")
-        patch.setattr(addresses, "flush", lambda macs, _bridge: self.flushed.append(set(macs)))
+        patch.setattr(addresses, "node_address", lambda _bridge, _deadline: "10.77.0.11")
+        patch.setattr(addresses, "flush", lambda macs, _bridge, _deadline: self.flushed.append(set(macs)))
         patch.setattr(addresses, "SYS_NET", directory / "net")
         patch.setattr(build, "wait_ready", self.wait)
         patch.setattr(seed, "render", self.render)

@@ -121,14 +121,14 @@ def test_nobody_on_its_port_is_told(host: Host) -> None:
 
 def test_the_guests_own_network_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = NodeSettings("cn2", 2)
-    monkeypatch.setattr(sshd, "node_address", lambda _bridge: "192.0.2.12")
-    assert sshd.address_of(settings, "198.51.100.12") == "192.0.2.12"
+    monkeypatch.setattr(sshd, "node_address", lambda _bridge, _deadline: "192.0.2.12")
+    assert sshd.address_of(settings, Deadline.after(60), "198.51.100.12") == "192.0.2.12"
 
-    def no_bridge(_bridge: str) -> t.NoReturn:
+    def no_bridge(_bridge: str, _deadline: Deadline) -> t.NoReturn:
         raise NodeFault("bridge br0", "is missing", cause="bridge")
 
     monkeypatch.setattr(sshd, "node_address", no_bridge)
-    assert sshd.address_of(settings, "198.51.100.12") == "198.51.100.12"
+    assert sshd.address_of(settings, Deadline.after(60), "198.51.100.12") == "198.51.100.12"
     monkeypatch.setattr(sshd.socket, "getaddrinfo", lambda *_w, **_m: [(2, 1, 6, "", ("127.0.1.1", 0))])
     with pytest.raises(SiteFault, match="loopback"):
-        sshd.address_of(settings, "")
+        sshd.address_of(settings, Deadline.after(60), "")

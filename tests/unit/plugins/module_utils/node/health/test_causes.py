@@ -43,7 +43,7 @@ class Node:
         self.bridge.mkdir(parents=True)
         (self.bridge / "flags").write_text("0x1003\n")
         patch.setattr(addresses, "SYS_NET", directory / "net")
-        patch.setattr(addresses, "node_address", lambda _bridge: "10.77.0.11")
+        patch.setattr(addresses, "node_address", lambda _bridge, _deadline: "10.77.0.11")
         patch.setattr(causes, "kvm_usable", lambda _arch, _offered: "")
         self.offers(BOTH)
         self.has(free=10 * GIB)

@@ -233,6 +233,8 @@ KERNEL = """
 import subprocess, sys, threading
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses as neighbours
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+LATER = Deadline(float("inf"))
 MAC, OTHER = "52:54:00:00:01:01", "52:54:00:00:01:02"
 def ip(words): subprocess.run(["ip", *words.split()], check=True)
 def neigh(words): ip(f"neigh replace {words}")
@@ -241,13 +243,13 @@ for bridge, address in (("br0", "10.77.0.1/24"), ("br1", "10.78.0.1/24")):
     ip(f"link add {bridge} type bridge")
     ip(f"addr add {address} dev {bridge}")
     ip(f"link set {bridge} up")
-assert neighbours.node_address("br0") == "10.77.0.1"
+assert neighbours.node_address("br0", LATER) == "10.77.0.1"
 ip("link add br2 type bridge")
 for address, found in (("", None), ("169.254.7.7/16", None), ("fd00::7/64", "fd00::7"), ("10.79.0.1/24", "10.79.0.1")):
     if address:
         ip(f"addr add {address} dev br2")
     try:
-        assert neighbours.node_address("br2") == found, "what a guest can use, IPv4 before IPv6"
+        assert neighbours.node_address("br2", LATER) == found, "what a guest can use, IPv4 before IPv6"
     except NodeFault as error:
         assert found is None and "has no address" in error.why
 neigh(f"10.77.0.9 lladdr {MAC} dev br0 nud stale")
@@ -263,7 +265,7 @@ with neighbours.Neighbours([MAC], bridge="br0") as search:
     assert search.candidates() == ((MAC, neighbours.Candidate("10.77.0.9", "neighbour")),)
     neigh(f"10.77.0.9 lladdr {MAC} dev br0 nud stale")
     assert search.candidates() == (), "what was told is not told again"
-assert sorted(neighbours.flush({MAC}, "br0")) == ["10.77.0.5", "10.77.0.9"]
+assert sorted(neighbours.flush({MAC}, "br0", LATER)) == ["10.77.0.5", "10.77.0.9"]
 shown = subprocess.run(["ip", "neigh", "show", "dev", "br0"], check=True, capture_output=True, text=True).stdout
 assert MAC not in shown and OTHER in shown
 threading.Timer(0.2, neigh, [f"10.77.0.7 lladdr {MAC} dev br0 nud reachable"]).start()
