@@ -80,6 +80,7 @@ from ..module_utils.job.config import policy_file
 from ..module_utils.state import layout
 from ..module_utils.system import files
 from ..module_utils.wire.messages import HOST_NAME, JOB_ID
+from ..plugin_utils.play.action_base import JobPlace, leave_error
 
 SUFFIXES = ("pbs_nodefile.yml", "pbs_nodefile.yaml")
 NODEFILE_LIMIT = 1 << 24
@@ -205,8 +206,6 @@ def leave(error: VTorqueError, job_id: str, directory: pathlib.Path) -> None:
     """Leave the error where the job's hook looks for it, as the actions do."""
     start = start_of(job_id, directory)
     if start is not None:
-        from ..plugin_utils.play.action_base import JobPlace, leave_error  # only a failure pays for it
-
         leave_error(JobPlace(job_id, start, directory), "inventory", error)
 
 

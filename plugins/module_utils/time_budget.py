@@ -185,8 +185,8 @@ CANCEL_UNDO_S = 10.0
 """Bounds: the undoing of what was cancelled.
 Waits: `vtorque-node`; whoever asked it has gone.
 Why: guests are ended by force, their disks removed."""
-MAKER_LATE_S = 5.0
-"""Bounds: nothing; so long before its deadline a making that has not ended is ended from outside.
+BUILDER_LATE_S = 5.0
+"""Bounds: nothing; so long before its deadline a builder that has not ended is ended from outside.
 Waits: the worker.
 Why: it must be undone by the deadline."""
 BUILDER_GRACE_S = 2.0

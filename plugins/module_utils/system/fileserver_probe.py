@@ -17,7 +17,7 @@ from .processes import ProcessHandle
 
 @leaves_nothing
 def silent_pool(pool: pathlib.Path, late: str) -> SiteFault | None:
-    """Return whether it is the image pool that held up what was not done in time.
+    """Return the fault of an image pool that held up what was not done in time.
 
     Args:
         pool: the image pool.

@@ -7,9 +7,9 @@ Actions of roles alone (`play/controller_action.py`) use attributes of Ansible's
 Ansible itself do.
 
 Each function is one reach.  It raises `AnsibleChanged` where ansible-core has not what it expects, and the caller then
-does without: where playing needs it (`forget_collection`, `playbook_program`), by plain ansible-playbook.  All of them
-hold for ansible-core 2.18 and 2.19, and the tests of this file, one a reach, name those that a new ansible-core has
-changed.
+does without: where playing needs it (`forget_collection`, `playbook_program`), by plain ansible-playbook; what only
+saves time (`load_modules`, `list_no_plugins`, `remove_temporary_files`) is left out.  All of them hold for
+ansible-core 2.18 and 2.19, and the tests of this file, one a reach, name those that a new ansible-core has changed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def playbook_program() -> t.Callable[[t.Sequence[str]], int]:
 
 
 def load_modules() -> None:
-    """Import what a play of ours will import, while there is nothing to play yet.
+    """Import what a play of ours will import, while there is nothing to play yet.  It only saves time.
 
     Reaches the modules of Ansible in `NEEDED`: the executor of tasks, and the strategy `linear`.
 
@@ -106,6 +106,8 @@ def load_modules() -> None:
 
 def list_no_plugins() -> None:
     """Leave out what `PlaybookExecutor.run` loads only to have every plugin's settings at hand: a play gets its own.
+
+    It only saves time: a playbook plays the same without it, later.
 
     Reaches `ansible.plugins.loader`: each of `LOADERS` has a method `all`, which `PlaybookExecutor.run` calls with
     `class_only=True` alone.  Whoever calls it in another way gets what they asked for.

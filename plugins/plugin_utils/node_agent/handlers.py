@@ -121,9 +121,11 @@ def _for_part(
 def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer:
     """This node's guests of a start, made; or its word that it stays bare."""
     settings, deadline = site.settings, site.deadline
+    report_lost: list[str] = []
     if checked.superior:
         with present_absent.disk_judged(settings):
             keep_superior(part, checked.superior, settings)
+        report_lost = lost_guest_command(checked.superior)
     if part.bare_slots:
         host = _bare_host(part, settings, deadline, call.environment)
         if call.hold is not None:  # nothing to give up, but the word about the job may come as late
@@ -131,9 +133,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
         return make_answer(bare=[to_dict(host)], of=[layout.job_key(part.job_id, part.start)])
     cores = cores_of(checked.job, site.configuration.policy, settings.node_name) if checked.job else ()
     load_needed()
-    found = client.present(
-        part, settings, deadline, caller=call.caller, tell=telling(checked.superior), hold=call.hold, cores=cores
-    )
+    found = client.present(part, settings, deadline, caller=call.caller, tell=report_lost, hold=call.hold, cores=cores)
     return make_answer(guests=[to_dict(guest) for guest in found])
 
 
@@ -234,14 +234,12 @@ def _decode_report(data: t.Any) -> ReportRequest:
     return request_from_dict(data)
 
 
-def telling(superior: str) -> list[str]:
-    """Return the command by which a sister tells her mother superior of a lost guest; [] where that is this node.
+def lost_guest_command(superior: str) -> list[str]:
+    """Return the command by which a node reports a lost guest to the job's mother superior.
 
     Args:
-        superior: host name; "" for this node.
+        superior: host name of another node.
     """
-    if not superior:
-        return []
     from ..play.node_connection import ssh_command  # 4 ms that the mother superior does not pay
 
     return ssh_command(pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node", superior, LOST_GUEST_CONNECTION_S)

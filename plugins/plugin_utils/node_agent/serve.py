@@ -84,7 +84,7 @@ def respond(stream: t.BinaryIO, call: Call, kinds: t.Mapping[str, Kind] | None =
 
 
 def _note_neighbours(line: bytes, load: LoadPolicy) -> None:
-    """Whether the job that begins has this node for itself; in a process of its own, for our end is waited for."""
+    """Note whether the job that begins has this node for itself; in a process of its own, for our end is waited for."""
     if os.fork() != 0:
         return
     try:

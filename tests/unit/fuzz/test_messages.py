@@ -64,10 +64,8 @@ def request(line: bytes) -> t.Any:
         return None
 
 
-@tried
-@given(st.sampled_from([PART, LOST, ORDER]).flatmap(lambda thing: spoiled(form.to_dict(thing))))
-def test_any_request_is_of_the_form_or_refused(data: t.Any) -> None:
-    found = request(as_bytes(data))
+def require_form(found: t.Any) -> None:
+    """What a node acts upon has the form of its kind, whatever was done to the line; None: it was refused."""
     if isinstance(found, (messages.NodePart, messages.LostGuest)):
         assert re.fullmatch(messages.JOB_ID, found.job_id)
         assert re.fullmatch(messages.HOST_NAME, found.node)
@@ -76,18 +74,26 @@ def test_any_request_is_of_the_form_or_refused(data: t.Any) -> None:
         assert all(guest.hypervisor in messages.HYPERVISORS for guest in found.guests)
     if isinstance(found, messages.LostGuest):
         assert (found.reason + found.console).isprintable() or not (found.reason + found.console).isascii()
+    if isinstance(found, health_report.ReportRequest):
+        assert 1 <= found.timeout_s <= health_report.LONGEST_S
+
+
+@tried
+@given(st.sampled_from([PART, LOST, ORDER]).flatmap(lambda thing: spoiled(form.to_dict(thing))))
+def test_any_request_is_of_the_form_or_refused(data: t.Any) -> None:
+    require_form(request(as_bytes(data)))
 
 
 @tried
 @given(damaged(as_bytes(form.to_dict(PART))))
 def test_any_damaged_request_is_read_or_refused(line: bytes) -> None:
-    request(line)
+    require_form(request(line))
 
 
 @tried
 @given(spoiled({"version": health_report.VERSION, "do": health_report.DO, "timeout_s": 20}))
 def test_any_request_for_a_report_is_read_or_refused(data: t.Any) -> None:
-    request(as_bytes(data))
+    require_form(request(as_bytes(data)))
 
 
 @tried

@@ -25,6 +25,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages 
 from .busybox_root import BusyboxRoot
 
 UID = 4242
+USERS = 90
+"""Exit status of the program where the user can mend it."""
 HOME = "/home/it's alice"
 APPLETS = (
     "sh",
@@ -123,7 +125,7 @@ def test_a_file_that_is_there_is_replaced_and_no_link_is_followed_as_root(guest:
     assert guest.make(Additions(files=(AddedFile("/tmp/link", "644", base("mine")),))).returncode == 0
     assert (guest.root / "tmp/link").read_text() == "mine"
     done = guest.make(Additions(files=(AddedFile("/tmp/way/shadow", "644", base("mine")),)))
-    assert done.returncode == user_additions.USERS
+    assert done.returncode == USERS
     assert done.stdout.splitlines()[-1].startswith("file /tmp/way/shadow: ")
     assert "Permission denied" in done.stdout
     assert (guest.root / "etc/shadow").read_text() == "root:*\n"
@@ -157,7 +159,7 @@ def test_commands_run_as_the_user_in_his_home_after_the_files(guest: Guest) -> N
 
 def test_the_first_command_that_fails_ends_it_and_its_words_are_told(guest: Guest) -> None:
     done = guest.make(run("true", "echo no licence; exit 3", "touch /tmp/never"))
-    assert done.returncode == user_additions.USERS
+    assert done.returncode == USERS
     assert [line for line in done.stdout.splitlines() if line] == ["no licence", "command 2 ended with status 3"]
     assert not (guest.root / "tmp/never").exists()
 
@@ -165,7 +167,7 @@ def test_the_first_command_that_fails_ends_it_and_its_words_are_told(guest: Gues
 def test_a_command_that_would_never_end_is_ended(guest: Guest) -> None:
     """Its own clock stands still here, so that it is the status which is told."""
     done = guest.make(run("trap '' TERM; while :; do sleep 1; done"), seconds=1)
-    assert done.returncode == user_additions.USERS
+    assert done.returncode == USERS
     assert "command 1 ended with status" in done.stdout
 
 

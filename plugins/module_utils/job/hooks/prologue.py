@@ -190,7 +190,7 @@ def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
 
 def _make(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
-    if other := _anothers(case) or mother_superior.script_elsewhere(call, case.job):
+    if other := _users_differ(case) or mother_superior.script_elsewhere(call, case.job):
         return other
     files.make_directory(start.directory)
     login_fifos.end(start.directory)
@@ -234,8 +234,8 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     return error
 
 
-def _anothers(case: _Case) -> VTorqueError | None:
-    """Return whether the MOM runs this job as somebody else than the server says.
+def _users_differ(case: _Case) -> VTorqueError | None:
+    """Return what is wrong where the MOM runs this job as somebody else than the server says; None: nothing.
 
     Their home would be in the other's guest.
     """

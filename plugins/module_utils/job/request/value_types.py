@@ -22,9 +22,6 @@ _TRUE = ("true", "yes", "enabled")
 _FALSE = ("false", "no", "disabled")
 
 
-FORMS = ("word", "path", "flag", "number", "size", "list")
-
-
 class BadValue(ValueError):
     """The value is not of its kind; the text says what is allowed."""
 
@@ -36,7 +33,8 @@ class Kind:
     Attributes:
         read: from a text, or from what YAML made of the value, to the typed form; raises `BadValue`.
         allowed: what may stand there, for people.
-        form: what it looks like, one of `FORMS`; for tables and for who writes arguments of roles.
+        form: what it looks like, "word", "path", "flag", "number", "size" or "list"; for tables and for who writes
+            arguments of roles.
     """
 
     read: t.Callable[[object], Value]

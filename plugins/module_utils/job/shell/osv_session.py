@@ -23,7 +23,6 @@ from ...guest_kinds import OSV_LAUNCHER
 from ...osv_rest import OsvFault, Rest
 from ...state.layout import CONSOLE
 from ...state.records import ReadyRecord
-from ..request import osv_script
 from .lost_guest import LostWatch
 from .session import WORD_S, ConnectionLost, End, Marks, caught, write_all
 
@@ -43,19 +42,6 @@ HARMLESS = frozenset(
 )
 """What does not end a process by itself; a guest of OSv hears of no signal."""
 NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def command_of(content: bytes, arguments: bytes) -> tuple[str, ...]:
-    """Return the command line of a job in OSv.
-
-    Args:
-        content: of the job's script.
-        arguments: of the script, as the shell was given them.
-
-    Raises:
-        UserFault: OSv cannot run this script.
-    """
-    return osv_script.read(content, arguments)
 
 
 def variables_for(variables: t.Mapping[bytes, bytes], user: str) -> dict[bytes, bytes]:

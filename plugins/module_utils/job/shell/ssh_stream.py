@@ -29,7 +29,7 @@ class Line(t.Protocol):
     Attributes:
         token: with which the far end marks what it says.
         early: it was begun before us, and may have ended since; nothing is to be said before the far end has spoken.
-        said, out, err: descriptors of what goes there and comes back.
+        stdin, out, err: descriptors of what goes there and comes back.
     """
 
     token: str

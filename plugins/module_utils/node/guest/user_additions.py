@@ -21,8 +21,8 @@ from .join import channel_to, guests_of
 HAS = "additions"
 """In a guest's directory, when its seed holds some."""
 PROGRAM = "/usr/lib/vtorque/additions"
-USERS, SITES = 90, 91
-"""Exit status of the guest's program: whose fault it is."""
+SITES = 91
+"""Exit status of the guest's program: the site's fault; any other is the user's."""
 LATE = (124, 137, 143)
 """It was ended from outside (programs called timeout disagree about it)."""
 TOLD = 400

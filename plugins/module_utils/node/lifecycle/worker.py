@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The worker of a start: its guests are made, watched for the life of the job, and taken away, under its lock.
 
-asked (client.py)  reads the request, waits for the answer, passes on that nobody waits for it any more; ends
-worker             a session of its own; decides what happens, and is never in a call that may not return while
-                   guests are made; stays
-builder (builder.py) makes the guests, with everything that has to be imported for it; ends when they are ready
+client (client.py)    reads the request, waits for the answer, passes on that nobody waits for it any more; ends
+worker (this)         a session of its own; decides what happens, and is never in a call that may not return while
+                      guests are made; stays
+builder (builder.py)  makes the guests, with everything that has to be imported for it; ends when they are ready
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...state import layout, log_line
 from ...system import acl, files, fileserver_probe, signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
-from ...time_budget import BUILDER_GRACE_S, LOCK_SHARE_S, MAKER_LATE_S
+from ...time_budget import BUILDER_GRACE_S, BUILDER_LATE_S, LOCK_SHARE_S
 from ...wire import lines
 from ..guest import data_disk, site_scripts
 from ..state import start_lock
@@ -139,7 +139,7 @@ class _Worker:
         builder = Builder(self.order, lock)
         why: VTorqueError | None = None
         began = time.monotonic()
-        wake_at = self.order.deadline.at - MAKER_LATE_S
+        wake_at = self.order.deadline.at - BUILDER_LATE_S
         while True:
             others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
             heard = readable((builder.fileno(), *others), max(0.0, wake_at - time.monotonic()))
@@ -173,7 +173,7 @@ class _Worker:
             return VTorqueError(
                 "the request was cancelled", f"nobody waits for its answer any more, at {builder.doing}"
             )
-        if self.order.deadline.left_s() <= MAKER_LATE_S:
+        if self.order.deadline.left_s() <= BUILDER_LATE_S:
             late = f"the guests of start {self.order.key} were not made in time"
             passed = f"{time.monotonic() - began:.0f} s had passed at {builder.doing}"
             return fileserver_probe.silent_pool(self.settings.pool, f"{late}: {passed}") or VTorqueError(late, passed)

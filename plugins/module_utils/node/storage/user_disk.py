@@ -38,7 +38,7 @@ from .serving import Serving
 NAME = "vtorque-disk"
 """Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
 DATA, IMAGE = "data", "image"
-LOG, SOCKET = f"{DATA}.log", f"{DATA}.sock"
+LOG = f"{DATA}.log"
 """In the guest's directory; which guest has a disk, the log tells."""
 IMAGE_LOG = f"{IMAGE}.log"
 LOGS = rf"({DATA}|{IMAGE})\.log"

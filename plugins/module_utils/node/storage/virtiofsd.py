@@ -95,11 +95,10 @@ def _file(path: pathlib.Path) -> list[str | int]:
     return [str(path), facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns]
 
 
-def command(path: pathlib.Path, in_c: bool, fd: int, directory: str, guest: pathlib.Path, tag: str) -> list[str]:
+def command(in_c: bool, fd: int, directory: str, guest: pathlib.Path, tag: str) -> list[str]:
     """The words of virtiofsd; the first is no path, but says whose it is.
 
     Args:
-        path: of the program.
         in_c: is it the one in C?
         fd: its listening socket.
         directory: what is shared.
@@ -163,7 +162,7 @@ def start(tag: str, directory: str, serving: Serving) -> pathlib.Path:
             )
             child.run(
                 path,
-                command(path, in_c, 3, directory, guest, tag),
+                command(in_c, 3, directory, guest, tag),
                 Deadline.after(serving.deadline.left_s(VIRTIOFSD_START_S)),
             )
         finally:

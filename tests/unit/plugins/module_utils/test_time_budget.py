@@ -136,7 +136,7 @@ def test_node_at_its_worst_answers_before_the_playbook_is_due(left_s: float) -> 
     """Guests that are not ready fail by themselves first, then by their worker, and the answer is heard."""
     node = left_s - budget.NODE_ANSWER_MARGIN_S
     failed = node - budget.GUESTS_RESERVE_S
-    ended = node - budget.MAKER_LATE_S
+    ended = node - budget.BUILDER_LATE_S
     killed = ended + budget.BUILDER_GRACE_S
     given_up = node + budget.WORKER_ANSWER_S
     assert failed < ended < killed < node < given_up <= left_s

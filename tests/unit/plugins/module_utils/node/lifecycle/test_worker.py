@@ -43,7 +43,7 @@ def at(node: Node, step: str, happens: t.Callable[[], None], *, after: bool = Fa
         def changed(*words: t.Any, **more: t.Any) -> t.Any:
             calls.append(1)
             second = name in ("make_overlay", "write_iso", "render_xml", "create")
-            hit = is_maker() and len(calls) == (2 if second else 1)
+            hit = is_builder() and len(calls) == (2 if second else 1)
             if hit and not after:
                 happens()
             result = real(*words, **more)
@@ -66,7 +66,7 @@ def at(node: Node, step: str, happens: t.Callable[[], None], *, after: bool = Fa
         node.patch.setattr(room, name, wrap(getattr(room, name)))
 
 
-def is_maker() -> bool:
+def is_builder() -> bool:
     """Who undoes goes through some of the same steps."""
     return os.getpgid(0) == os.getpid() != os.getsid(0)
 
@@ -350,7 +350,7 @@ def test_a_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
 def test_the_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
     node.patch.setattr(worker, "BUILDER_GRACE_S", 0.1)
     node.reached(build, "wait_ready")  # or not: a busy machine is late before
-    error = node.ask(deadline=Deadline.after(worker.MAKER_LATE_S + 2.0)).answer()["error"]
+    error = node.ask(deadline=Deadline.after(worker.BUILDER_LATE_S + 2.0)).answer()["error"]
     assert error["what"] == "the guests of start 7.head.1 were not made in time"
     assert " s had passed at " in error["why"]
     assert node.things == []

@@ -220,7 +220,7 @@ def test_the_socket_is_closed_when_nobody_serves(node: Node) -> None:
     """qemu is not left to wait."""
     with pytest.raises(UserFault):
         node.serve(node.home / "gone")
-    place = node.settings.guests_dir / KEY / "vn1-1" / user_disk.SOCKET
+    place = node.settings.guests_dir / KEY / "vn1-1" / "data.sock"
     with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
         client.connect(str(place))
 
