@@ -50,8 +50,8 @@ class _Methods:
             self.__post_init__()
 
     def __repr__(self) -> str:
-        shown = (field.name for field in dataclasses.fields(t.cast(t.Any, self)) if field.repr)
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+        names = (field.name for field in dataclasses.fields(t.cast(t.Any, self)) if field.repr)
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if type(other) is type(self) else NotImplemented

@@ -219,9 +219,9 @@ class Placing:
             os.chown(temporary, *owner)
             pathlib.Path(temporary).chmod(mode)
             if entry.validate:
-                status, words = self._run([word.replace("%s", temporary) for word in entry.validate.split()])
+                status, output = self._run([word.replace("%s", temporary) for word in entry.validate.split()])
                 if status != 0:
-                    raise PlacingError(f"{entry.path} would not be good ({entry.validate}): {words.strip()}")
+                    raise PlacingError(f"{entry.path} would not be good ({entry.validate}): {output.strip()}")
             os.replace(temporary, path)
             if is_new:
                 self._label(str(path))

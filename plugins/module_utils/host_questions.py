@@ -56,14 +56,14 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
         **PLAIN,
         **{name: str(value) for name, value in question.get("environment", {}).items()},
     }
-    words = [_word(word) for word in question.get("argv", [])]
+    argv = [_word(word) for word in question.get("argv", [])]
     if "program" in question:
         file = place / "program.py"
         file.write_text(question["program"], encoding="utf-8")
-        words = [sys.executable, "-I", str(file), *words]
+        argv = [sys.executable, "-I", str(file), *argv]
     try:
         process = subprocess.Popen(
-            words,
+            argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -71,7 +71,7 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
             start_new_session=True,
         )
     except (OSError, ValueError) as error:  # the second: a zero byte in a word
-        return {"rc": MISSING, "stdout": "", "stderr": f"{words[0]}: {getattr(error, 'strerror', None) or error}"}
+        return {"rc": MISSING, "stdout": "", "stderr": f"{argv[0]}: {getattr(error, 'strerror', None) or error}"}
     try:
         out, errors = process.communicate(question.get("stdin", "").encode(), timeout=limit_s)
     except subprocess.TimeoutExpired:

@@ -113,11 +113,11 @@ class Report:
         return all(finding.state != BAD for finding in self.findings)
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[str, ...]:
         """What there is to say, what is bad first."""
-        told = [finding for finding in self.findings if finding.words]
-        told.sort(key=lambda finding: finding.state != BAD)
-        return tuple(f"{finding.check}: {finding.explanation}" for finding in told)
+        found = [finding for finding in self.findings if finding.words]
+        found.sort(key=lambda finding: finding.state != BAD)
+        return tuple(f"{finding.check}: {finding.explanation}" for finding in found)
 
     def with_finding(self, new: Finding) -> Report:
         """The report with this finding in place of the one of the same check; the worse of the two stays."""

@@ -49,10 +49,10 @@ class Group:
 
 @frozen
 class Owner:
-    """The job's user, as the node knows him (getpwuid, getgrouplist).
+    """The job's user, as the node knows them (getpwuid, getgrouplist).
 
     Attributes:
-        groups: his supplementary groups, without `gid`.
+        groups: their supplementary groups, without `gid`.
     """
 
     user: str = text_field(USER_NAME)
@@ -109,14 +109,14 @@ class GuestSpec:
 
 @frozen
 class Package:
-    """A package that a user wants in his guests; from the site's list."""
+    """A package that a user wants in their guests; from the site's list."""
 
     name: str = text_field(PACKAGE)
 
 
 @frozen
 class AddedFile:
-    """A file that the user himself writes in his guests.
+    """A file that the user writes in their guests.
 
     Attributes:
         mode: permissions, three octal digits.
@@ -130,14 +130,14 @@ class AddedFile:
 
 @frozen
 class Command:
-    """A line for a shell, which the user himself runs in his guests."""
+    """A line for a shell, which the user runs in their guests."""
 
     line: str = text_field(ANY_TEXT, secret=True)
 
 
 @frozen
 class Additions:
-    """What a user adds to each guest of his job (`-vm metadata=`), in the order in which it is done there.
+    """What a user adds to each guest of their job (`-vm metadata=`), in the order in which it is done there.
 
     Attributes:
         packages: installed by the guest's root.

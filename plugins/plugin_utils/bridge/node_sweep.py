@@ -39,7 +39,7 @@ class Report:
     note: offline_note.NoteWord
     retired: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
-    handed_over: tuple[delivery.Told, ...] = ()
+    handed_over: tuple[delivery.Delivery, ...] = ()
 
 
 def sweep_at_boot(node: str, deadline: Deadline) -> Report:
@@ -94,7 +94,7 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
     except VTorqueError as error:
         swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
         note = offline_note.NoteWord()
-    handed_over: tuple[delivery.Told, ...] = ()
+    handed_over: tuple[delivery.Delivery, ...] = ()
     try:
         handed_over = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
     except OSError as error:

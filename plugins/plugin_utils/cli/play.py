@@ -25,9 +25,8 @@ import typing as t
 
 from ...module_utils.job.hooks.play_call import HOOK, PLAIN
 from ...module_utils.system import signals
-from ..faststart import ansible_internals
+from ..faststart import ansible_internals, node_socket
 from ..faststart.ansible_internals import AnsibleChanged
-from ..play import node_socket
 
 PLAYBOOK = (sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "ansible", "playbook")
 """Ansible's own call of ansible-playbook, with the interpreter of this one."""

@@ -21,7 +21,7 @@ from ...module_utils.job.batch import registry
 from ...module_utils.job.batch.api import BatchSystem
 from ...module_utils.job.hooks import user_variables
 from ...module_utils.job.request import attached_file
-from ...module_utils.job.request.value_types import BadValue, shown
+from ...module_utils.job.request.value_types import BadValue, format_value
 from ...module_utils.job.shell import session
 from ...module_utils.job.shell.environment import JobStart, guest_variables
 from ...module_utils.job.shell.lost_guest import GuestLost, LostWatch
@@ -136,7 +136,9 @@ def _read(path: str, digest: str) -> bytes:
     except BadValue as error:
         raise UserFault("it was not run", str(error)) from error
     if attached_file.digest(content) != digest:
-        raise UserFault("it was not run", f"{shown(path)} was changed after the job was submitted", "submit it again")
+        raise UserFault(
+            "it was not run", f"{format_value(path)} was changed after the job was submitted", "submit it again"
+        )
     return content
 
 

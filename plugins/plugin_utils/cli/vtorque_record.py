@@ -186,11 +186,11 @@ def send(
     try:
         outcome = delivery.send(job_id, start, host, policy, whole=whole, state_dir=state_dir, ssh=ssh)
     except VTorqueError as error:  # no job id
-        outcome = delivery.Told("", delivery.REFUSED, f"was not handed over: {error}")
-    os.write(2, log_line.log_line(f"the record {outcome.words}"))
+        outcome = delivery.Delivery("", delivery.REFUSED, f"was not handed over: {error}")
+    os.write(2, log_line.log_line(f"the record {outcome.message}"))
     if outcome.outcome == delivery.GIVEN_UP:
         syslog.openlog(PROGRAM, 0, syslog.LOG_DAEMON)
-        syslog.syslog(syslog.LOG_WARNING, f"the record of start {start} of job {printable(job_id)} {outcome.words}")
+        syslog.syslog(syslog.LOG_WARNING, f"the record of start {start} of job {printable(job_id)} {outcome.message}")
     return 0 if outcome.outcome == delivery.TAKEN else 1
 
 

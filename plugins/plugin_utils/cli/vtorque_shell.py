@@ -146,7 +146,7 @@ def _batch(script: JobScript, record: ReadyRecord, directory: t.Any, start: JobS
 def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> session.End:
     brought = session.Conversation(record, directory, "bring", start.message(b""), watch).run()
     term = start.variables.get(b"TERM", b"").decode(errors="replace")
-    status = session.session(record, directory, brought.words, watch, term=term, display=display)
+    status = session.session(record, directory, brought.text, watch, term=term, display=display)
     return session.End("exit", str(status))
 
 

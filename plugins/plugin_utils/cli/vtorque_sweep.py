@@ -112,7 +112,7 @@ def _deeds(report: Report) -> t.Iterator[str]:
         yield _line("retired", "", f"{len(report.retired)} old records: {listed}")
     for outcome in report.handed_over:
         if outcome.taken:
-            yield _line("record", outcome.key, outcome.words)
+            yield _line("record", outcome.key, outcome.message)
     if report.note.taken_back:
         yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
 
@@ -123,7 +123,7 @@ def _wants(report: Report) -> t.Iterator[str]:
         yield _line("left", item.key, item.why)
     for outcome in report.handed_over:
         if not outcome.taken:
-            yield _line("record", outcome.key, outcome.words)
+            yield _line("record", outcome.key, outcome.message)
     for key in report.lost:
         yield _line("lost", key, "this record is too old to be kept, and the front end never got it")
     if report.note.note and not report.note.taken_back:

@@ -14,11 +14,11 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.batch import job_snapshot
 from ...module_utils.job.config.parameters import Policy
-from ...module_utils.job.hooks import early_ssh
 from ...module_utils.job.plan.job_plan import JobPlan
 from ..bridge.node_settings import host_name, settings_of
 from ..play.action_base import JobPlace
 from ..play.shell_access import SHELL, all_guests, ready_record, shell_of, spec_of, write_access
+from . import early_ssh
 
 
 @leaves_nothing

@@ -29,9 +29,8 @@ from ...module_utils.system.clock import Deadline
 from ...module_utils.system.processes import ProcessHandle
 from ...module_utils.time_budget import EARLY_ANSWER_MARGIN_S, EARLY_NODE_END_S, EARLY_PLAN_S
 from ...module_utils.wire import form
-from ..play import node_socket
-from ..play.node_socket import EarlyNode
-from . import mark
+from . import mark, node_socket
+from .node_socket import EarlyNode
 from .preloaded import PreloadedPlayer
 from .spawn import EarlyProgram
 

@@ -26,7 +26,6 @@ from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.system.process_limits import WORDS, WORDS_BYTES, leash
 from ...module_utils.time_budget import NODE_CALL_END_S
 from ...module_utils.wire.ssh_options import root_arguments
-from .node_socket import EarlyNode
 
 LIMIT = (1 << 20) + 1
 """Bytes of an answer that are read; one that is longer is refused by its reader."""
@@ -68,6 +67,21 @@ def ssh_command(program: pathlib.Path, host: str, timeout_s: int) -> list[str]:
     return [SETPRIV, "--pdeathsig", "KILL", SSH, *root_arguments(host, timeout_s), shlex.quote(str(program))]
 
 
+class BegunCall(t.Protocol):
+    """The way to a program that was begun before, and asked already (`faststart/node_socket.py`).
+
+    Attributes:
+        socket: descriptor of our end of its standard input and output.
+        complaint: descriptor of its standard error.
+    """
+
+    @property
+    def socket(self) -> int: ...
+
+    @property
+    def complaint(self) -> int: ...
+
+
 class NodeCall:
     """A conversation with one node's program; a context manager.
 
@@ -80,7 +94,7 @@ class NodeCall:
 
     @leaves_nothing
     def __init__(
-        self, node: str, command: t.Sequence[str], begun: EarlyNode | None = None, *, far: bool = False
+        self, node: str, command: t.Sequence[str], begun: BegunCall | None = None, *, far: bool = False
     ) -> None:
         self.node = node
         self._command = list(command)

@@ -27,7 +27,7 @@ LOOK_S = 5.0
 """A node answers at the latest after so long, with how far it is."""
 HERE, FAILED, SILENT = "here", "failed", "silent"
 
-Told = t.Callable[[str, str], None]
+Report = t.Callable[[str, str], None]
 """Hears of a node, in words, whenever there is something new."""
 
 
@@ -37,12 +37,12 @@ class Brought:
 
     Attributes:
         state: `here`, `failed`, or `silent`: the node could not be asked.
-        words: why not, or "".
+        reason: why not, or "".
     """
 
     node: str
     state: str
-    words: str = ""
+    reason: str = ""
 
 
 def push(
@@ -53,7 +53,7 @@ def push(
     ssh_timeout_s: float,
     prefix: str = "/opt/vtorque",
     ssh: str = SSH,
-    report: Told = lambda _node, _words: None,
+    report: Report = lambda _node, _text: None,
 ) -> tuple[Brought, ...]:
     """Have nodes copy an image, many at once, and wait until all have it or cannot.
 
@@ -76,7 +76,7 @@ def push(
             brought = _bring(node, image, fs_type, command, ssh_timeout_s, report)
         except (OSError, VTorqueError) as error:
             brought = Brought(node, SILENT, str(error))
-        report(node, brought.words or brought.state)
+        report(node, brought.reason or brought.state)
         return brought
 
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
@@ -84,7 +84,7 @@ def push(
 
 
 def _bring(
-    node: str, image: str, fs_type: str, command: t.Sequence[str], ssh_timeout_s: float, report: Told
+    node: str, image: str, fs_type: str, command: t.Sequence[str], ssh_timeout_s: float, report: Report
 ) -> Brought:
     again = False
     while True:

@@ -134,7 +134,7 @@ def test_any_report_of_a_node_is_of_the_form_or_refused(data: t.Any) -> None:
         told(error)
     else:
         assert found.node == "cn1"
-        assert all(words.isprintable() for words in found.words)
+        assert all(words.isprintable() for words in found.problems)
         assert all(finding.shown.isprintable() for finding in found.findings)
 
 

@@ -22,7 +22,7 @@ from ..config.parameters import Policy
 from ..request import strict_yaml
 from ..request.keys import ADDITIONS
 from ..request.strict_yaml import Items, Mapping, NotPlain, Plain, Text
-from ..request.value_types import nearest, shown
+from ..request.value_types import format_value, nearest
 from . import start_directory
 from .refused_keys import REFUSED, REFUSED_OF_FILES
 
@@ -60,7 +60,7 @@ class AdditionsErrors(UserFault):
     """
 
     def __init__(self, path: str, faults: t.Sequence[Fault]) -> None:
-        super().__init__(f"{ADDITIONS} {shown(path)}", "; ".join(map(str, faults)))
+        super().__init__(f"{ADDITIONS} {format_value(path)}", "; ".join(map(str, faults)))
         self.faults = tuple(faults)
 
 
@@ -145,7 +145,7 @@ class _Reader:
                 self._fault(entry.key.line, f"{key}: {REFUSED[key]}")
             else:
                 problem = f"no such key{nearest(key, readers)}; allowed: {', '.join(readers)}"
-                self._fault(entry.key.line, f"{shown(key)}: {problem}")
+                self._fault(entry.key.line, f"{format_value(key)}: {problem}")
         return Additions(found.get("packages", ()), found.get("write_files", ()), found.get("runcmd", ()))
 
     def _fault(self, line: int, message: str) -> None:
@@ -165,7 +165,9 @@ class _Reader:
         if not isinstance(value, Text):
             self._fault(value.line, f"{what}: a text is due")
         elif value.taken_for:
-            problem = f"{shown(value.value) or 'nothing'} is no text to YAML ({value.taken_for}): put it in quotes"
+            problem = (
+                f"{format_value(value.value) or 'nothing'} is no text to YAML ({value.taken_for}): put it in quotes"
+            )
             self._fault(value.line, f"{what}: {problem}")
         elif value.value and not re.fullmatch(ANY_TEXT, value.value):
             self._fault(value.line, f"{what}: holds NUL or half of a character, which no text has")
@@ -181,7 +183,9 @@ class _Reader:
             if name is None:
                 continue
             if not re.fullmatch(PACKAGE, name):
-                self._fault(item.line, f"{what}: {shown(name)!r} is not the name of a package, without a version")
+                self._fault(
+                    item.line, f"{what}: {format_value(name)!r} is not the name of a package, without a version"
+                )
             elif name not in self._policy.metadata_packages:
                 meant = nearest(name, self._policy.metadata_packages)
                 self._fault(item.line, f"{what}: {name} is {_not_allowed(self._policy)}{meant}")
@@ -217,7 +221,7 @@ class _Reader:
                 self._fault(line, f"{what}.{key}: {REFUSED_OF_FILES[key]}")
             else:
                 problem = f"no such key{nearest(key, FILE_KEYS)}; allowed: {', '.join(FILE_KEYS)}"
-                self._fault(line, f"{what}.{shown(key)}: {problem}")
+                self._fault(line, f"{what}.{format_value(key)}: {problem}")
         if len(self.faults) > before:
             return None
         problems = [self._path_objection(values.get("path", "")), _mode_objection(values.get("permissions", "0644"))]
@@ -233,9 +237,9 @@ class _Reader:
         """Why a file cannot be written there, or ""; in the guest the user's own rights decide."""
         well = re.fullmatch(ABSOLUTE_PATH, path) and path.isprintable() and len(path) <= MAX_PATH
         if not well or any(part in ("", ".", "..") for part in path.split("/")[1:]):
-            return f"path {shown(path)!r}: an absolute path of a file is due, without '..'"
+            return f"path {format_value(path)!r}: an absolute path of a file is due, without '..'"
         if path in self._places or not start_directory.is_below(path, self._places):
-            return f"path {shown(path)}: files are written as you, below {', '.join(self._places)}"
+            return f"path {format_value(path)}: files are written as you, below {', '.join(self._places)}"
         return ""
 
     def _commands(self, items: tuple[Plain, ...]) -> t.Iterator[Command]:
@@ -256,13 +260,13 @@ class _Reader:
 def _not_allowed(policy: Policy) -> str:
     if not policy.metadata_packages:
         return "not allowed: this site lets users name no packages"
-    return f"not on the site's list: {shown(', '.join(policy.metadata_packages), 300)}"
+    return f"not on the site's list: {format_value(', '.join(policy.metadata_packages), 300)}"
 
 
 def _mode_objection(mode: str) -> str:
     if re.fullmatch("0?[0-7]{3}", mode):
         return ""
-    return f"permissions {shown(mode)!r}: three octal digits are due, as '0644'; no setuid, no setgid"
+    return f"permissions {format_value(mode)!r}: three octal digits are due, as '0644'; no setuid, no setgid"
 
 
 def _encoded(content: str, encoding: str) -> str | None:

@@ -11,7 +11,7 @@ import typing as t
 from ...text import format_mib
 from ..config.parameters import Policy
 from ..request.qsub_arguments import NodeChunk, mem_mib, read_nodes
-from ..request.value_types import KeyFault, shown
+from ..request.value_types import KeyFault, format_value
 from .asked import Asked
 from .resources import Demand, NodeSize
 
@@ -23,7 +23,7 @@ def read_nodes_asked(asked: Asked, faults: list[KeyFault]) -> tuple[NodeChunk, .
         return (NodeChunk(1, "", (), 0),)
     chunks = read_nodes(found[0])
     if chunks is None:
-        faults.append(KeyFault("-l nodes", shown(found[0]), "allowed: a number or a host, and :ppn=N", found[1]))
+        faults.append(KeyFault("-l nodes", format_value(found[0]), "allowed: a number or a host, and :ppn=N", found[1]))
         return (NodeChunk(1, "", (), 0),)
     return chunks
 
@@ -44,7 +44,7 @@ def _cores(parts: tuple[NodeChunk, ...]) -> int:
 
 
 def object_to_sizes(asked: Asked, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
-    """Sizes that the user gave himself, against the biggest node."""
+    """Sizes that the user gave, against the biggest node."""
     most = max((size.cores for size in known), default=0)
     found = asked.resource("nodes")
     ppn = max(_cores(_parts(nodes, chunk)) for chunk in nodes)
@@ -54,7 +54,7 @@ def object_to_sizes(asked: Asked, nodes: tuple[NodeChunk, ...], known: t.Sequenc
     most = max((size.mem_mib for size in known), default=0) * hosts
     if memory and most and (mem_mib(memory[0]) or 0) > most:
         whose = f"{hosts} nodes of this site have together" if hosts > 1 else "any node of this site has"
-        yield KeyFault("mem", shown(memory[0]), f"more than {whose} ({format_mib(most)})", memory[1])
+        yield KeyFault("mem", format_value(memory[0]), f"more than {whose} ({format_mib(most)})", memory[1])
 
 
 def raise_sizes(

@@ -12,7 +12,7 @@ from ...errors import UserFault
 from ...guest_kinds import OSV, kind_of
 from ..request import osv_script
 from ..request.keys import ADDITIONS, DISK, SCRIPTS
-from ..request.value_types import KeyFault, shown
+from ..request.value_types import KeyFault, format_value
 from .resolve import Resolved
 
 _ONE = "OSv is one process in one guest: there is no MPI for several, and no ssh between them"
@@ -41,7 +41,7 @@ def objections(resolved: Resolved, hosts: int) -> tuple[KeyFault, ...]:
     if resolved.figure("vms_per_node") > 1:
         faults.append(("vms_per_node", _ONE))
     faults += [(key, why) for key, why in _NOT_IN_OSV.items() if resolved.word(key)]
-    found = [KeyFault(key, shown(resolved.word(key)), why, resolved.origins[key]) for key, why in faults]
+    found = [KeyFault(key, format_value(resolved.word(key)), why, resolved.origins[key]) for key, why in faults]
     if hosts > 1:
         found.append(KeyFault("-l nodes", str(hosts), f"{_ONE}; ask by -l nodes=1:ppn=N"))
     return tuple(found)
@@ -63,9 +63,11 @@ def refused_options(
     if interactive:
         faults.append(KeyFault("-I", "", "OSv has no shell and no terminal: submit a batch job"))
     if resolved.shell:
-        faults.append(KeyFault("-S", shown(resolved.shell), "OSv has no shell: the script names the one program"))
+        faults.append(
+            KeyFault("-S", format_value(resolved.shell), "OSv has no shell: the script names the one program")
+        )
     if directory is not None:
-        faults.append(KeyFault("-d", shown(directory[0]), "a program in OSv starts in /", directory[1]))
+        faults.append(KeyFault("-d", format_value(directory[0]), "a program in OSv starts in /", directory[1]))
     return tuple(faults)
 
 

@@ -13,7 +13,7 @@ from ..config.consistency import DATA, HOOK_SCRIPTS, NO_HOOK_SCRIPTS, as_asked, 
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import IMAGE, KEYS
 from ..request.request import Request, RequestErrors, is_path
-from ..request.value_types import KeyFault, Value, nearest, shown, written
+from ..request.value_types import KeyFault, Value, format_value, nearest, written
 
 SITE_DEFAULT = "site default"
 
@@ -128,7 +128,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         faults.extend(_choose_image(values, origins, offers))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
-        faults.append(KeyFault("arch", shown(values["arch"]), message, origins["arch"]))
+        faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))
     if faults:
         first = {fault.key: fault for fault in reversed(faults)}  # one word on each key is enough
         raise RequestErrors([fault for fault in faults if first[fault.key] is fault], request)
@@ -181,7 +181,7 @@ def _choose_image(values: dict[str, Value | None], origins: dict[str, str], offe
         if image is None:
             names = {candidate.name.partition("@")[0] for candidate in offers.images}
             message = f"no such image in the pool{nearest(str(asked), sorted(names))} (vmgr image list)"
-            yield KeyFault("img", shown(asked), message, origins["img"])
+            yield KeyFault("img", format_value(asked), message, origins["img"])
             return
         if image.name != asked:
             origins["img"] += f" ({asked})"
@@ -216,7 +216,7 @@ def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str
         value = values[key]
         agrees = value == fact or (key == "distro" and value == _FAMILY.get(fact))
         if value is not None and not agrees and origins[key] != SITE_DEFAULT:
-            yield KeyFault(key, shown(value), f"the image {image.name} is {fact}", origins[key])
+            yield KeyFault(key, format_value(value), f"the image {image.name} is {fact}", origins[key])
         elif value != fact:
             values[key], origins[key] = fact, _FROM_RECORD
 
@@ -232,4 +232,4 @@ def _in_place(image: str, why: str, values: dict[str, Value | None], origins: di
     if origins["fs_type"] == SITE_DEFAULT:
         values["fs_type"], origins["fs_type"] = "sharedfs", _NO_COPY
     else:
-        yield KeyFault("fs_type", shown(fs_type), f"{image} {why}: fs_type=sharedfs", origins["fs_type"])
+        yield KeyFault("fs_type", format_value(fs_type), f"{image} {why}: fs_type=sharedfs", origins["fs_type"])

@@ -13,7 +13,7 @@ import os
 import re
 
 from ..config.parameters import Policy
-from ..request.value_types import shown
+from ..request.value_types import format_value
 
 VARIABLE = "PBS_O_INITDIR"
 
@@ -72,7 +72,7 @@ def cut_off(directory: str) -> str:
     if left == directory:
         return ""
     return (
-        f"Torque would start the job in {shown(left)}, and ends it with status -2 where it cannot: its list of "
+        f"Torque would start the job in {format_value(left)}, and ends it with status -2 where it cannot: its list of "
         "variables holds no comma, line end, backslash or blank at the end of a name; change to it in the script (cd)"
     )
 

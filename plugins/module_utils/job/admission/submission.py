@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what the user typed and wrote into his script to what qsub gets, or everything that speaks against it."""
+"""From what the user typed and wrote into the script to what qsub gets, or everything that speaks against it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..request.keys import ADDITIONS, DISK, FILES, IMAGE, SCRIPTS
 from ..request.pbs_directives import Script
 from ..request.qsub_arguments import VM, Arguments, NodeChunk
 from ..request.request import MARKER, PREFIX, Request, RequestErrors, is_path, parse
-from ..request.value_types import BadValue, KeyFault, shown
+from ..request.value_types import BadValue, KeyFault, format_value
 from . import metadata, mixed, osv, start_directory
 from .asked import COMMAND_LINE, Asked
 from .node_request import count_hosts, object_to_sizes, raise_sizes, read_nodes_asked
@@ -188,7 +188,7 @@ def _request(asked: Asked) -> tuple[Request, list[KeyFault]]:
         try:
             merged = merged.with_shell(shell[0])
         except UserFault as fault:
-            faults.append(KeyFault("-S", shown(shell[0]), f"{fault.why}; {fault.hint}", shell[1]))
+            faults.append(KeyFault("-S", format_value(shell[0]), f"{fault.why}; {fault.hint}", shell[1]))
     return merged, faults
 
 
@@ -201,7 +201,7 @@ def _with_digests(request: Request, site: Site) -> tuple[Request, dict[str, byte
             try:
                 values[key], contents[key] = site.look(str(values[key]), key in SCRIPTS)
             except BadValue as error:
-                faults.append(KeyFault(key, shown(values[key]), str(error), request.origins[key]))
+                faults.append(KeyFault(key, format_value(values[key]), str(error), request.origins[key]))
     digests = {key: attached_file.digest(content) for key, content in contents.items()}
     return dataclasses.replace(request, values=values, digests=digests), contents, faults
 
@@ -209,7 +209,7 @@ def _with_digests(request: Request, site: Site) -> tuple[Request, dict[str, byte
 def _additions(
     request: Request, contents: t.Mapping[str, bytes], policy: Policy, home: str
 ) -> tuple[str, list[KeyFault]]:
-    """What the user adds to his guests, in words, and what is wrong with it, a line of his file each."""
+    """What the user adds to the guests, in words, and what is wrong with it, a line of the file each."""
     content = contents.get(ADDITIONS)
     if content is None:
         return "", []
@@ -217,7 +217,7 @@ def _additions(
     try:
         return metadata.describe(metadata.read(content, path, policy, home)), []
     except metadata.AdditionsErrors as errors:
-        name = shown(os.path.basename(path))  # noqa: PTH119
+        name = format_value(os.path.basename(path))  # noqa: PTH119
         places = [f"{name}:{fault.line}" if fault.line else name for fault in errors.faults]
         return "", [KeyFault(place, "", one.message) for place, one in zip(places, errors.faults, strict=True)]
 
@@ -249,7 +249,7 @@ def _with_image(request: Request, policy: Policy, site: Site) -> tuple[Request, 
 
 def _of_file(key: str, word: str, fault: UserFault, request: Request) -> KeyFault:
     why = f"{fault.why}; {fault.hint}" if fault.hint else fault.why
-    return KeyFault(key, shown(word), why, request.origins[key])
+    return KeyFault(key, format_value(word), why, request.origins[key])
 
 
 def _with_files_of_the_site(request: Request, policy: Policy, home: str) -> Request:
@@ -282,12 +282,12 @@ def _refused(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
     }
     for name, reason in reasons.items():
         if (found := asked.last(name)) is not None:
-            yield KeyFault(f"-{name}", shown(found[0]), reason, found[1])
+            yield KeyFault(f"-{name}", format_value(found[0]), reason, found[1])
     yield from _slots_anywhere(asked)
     yield from _start_directory(asked, policy, home)
     for value, where in asked.every("W"):
         if OUR_WORD.search(value):
-            yield KeyFault("-W", shown(value), f"{PREFIX} is what vsub itself puts there", where)
+            yield KeyFault("-W", format_value(value), f"{PREFIX} is what vsub itself puts there", where)
     if asked.arguments.all("x"):
         yield from _command(asked, policy, home)
 
@@ -303,7 +303,7 @@ def _slots_anywhere(asked: Asked) -> t.Iterator[KeyFault]:
         if (found := asked.resource(name)) is not None:
             count = found[0] if re.fullmatch("[1-9][0-9]{0,5}", found[0], re.ASCII) else "N"
             hint = f"ask by -l nodes=1:ppn={count}, or more nodes with fewer each"
-            yield KeyFault(name, shown(found[0]), f"{reason}: {hint}", found[1])
+            yield KeyFault(name, format_value(found[0]), f"{reason}: {hint}", found[1])
 
 
 def _refused_in_osv(asked: Asked, resolved: Resolved, nodes: tuple[NodeChunk, ...]) -> t.Iterator[KeyFault]:
@@ -324,7 +324,7 @@ def _command(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
     if asked.script.vm_texts:
         yield KeyFault("-vm", "", "of a command of -x is said on the command line", asked.script.name)
     if path and start_directory.is_below(path, (home,)) and not start_directory.home_is_shared(policy):
-        yield KeyFault("-x", shown(operands[0]), "lies in your home, and the guest's is empty on this site")
+        yield KeyFault("-x", format_value(operands[0]), "lies in your home, and the guest's is empty on this site")
 
 
 def _start_directory(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
@@ -339,7 +339,7 @@ def _start_directory(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyF
         if found is not None:
             path = os.path.abspath(found[0])  # noqa: PTH100 - a relative one is taken from where qsub is called
             if why := start_directory.cut_off(path) or start_directory.objection(path, policy, home):
-                yield KeyFault(key, shown(found[0]), why, found[1])
+                yield KeyFault(key, format_value(found[0]), why, found[1])
 
 
 def _working_directory(asked: Asked) -> t.Iterator[str]:
@@ -350,7 +350,8 @@ def _working_directory(asked: Asked) -> t.Iterator[str]:
     except OSError:  # it is gone, which qsub tells
         return
     if (left := start_directory.as_listed(path)) != path:
-        yield f"PBS_O_WORKDIR will be {shown(left)}: Torque keeps no more of {shown(path)} in its list of variables"
+        whole = format_value(path)
+        yield f"PBS_O_WORKDIR will be {format_value(left)}: Torque keeps no more of {whole} in its list of variables"
 
 
 def _ours(asked: Asked, request: Request, policy: Policy) -> Arguments:

@@ -89,13 +89,13 @@ class HookLimits:
 
     Attributes:
         setting: as its configuration has it, for people.
-        shown: the figure in it, for a table.
+        figure: the number in it, for a table.
         seconds: after which a hook is ended; infinity: never.
         remedy: takes seconds, and returns what an administrator does so that hooks get them.
     """
 
     setting: str
-    shown: str
+    figure: str
     seconds: float
     remedy: t.Callable[[int], str]
 

@@ -79,7 +79,7 @@ class BashWords:
         if not self.text.startswith("(", self.place):
             return self._word("{" if declared else "")
         self.place += 1
-        words: list[str] = []
+        found: list[str] = []
         while True:
             self._blanks()
             if self.place >= len(self.text):
@@ -88,13 +88,13 @@ class BashWords:
                 self.place += 1
                 if self.text[self.place : self.place + 1] not in ("", *" \t\n;&|", *(")" if self.subshells else "")):
                     raise NotPlain("something stands behind the array")
-                return tuple(words)
+                return tuple(found)
             if self.text[self.place] == "\n":
                 self.place += 1
             elif self.text[self.place] in _ENDS or self.text[self.place] == "[":
                 raise NotPlain("the array is no list of words")
             else:
-                words.append(self._word("{*?[", in_array=True))
+                found.append(self._word("{*?[", in_array=True))
 
     def _word(self, several: str = "", *, in_array: bool = False) -> str:
         """One word, its quotes taken off and known variables put in.

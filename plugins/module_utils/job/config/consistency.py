@@ -10,7 +10,7 @@ import typing as t
 from ...mounts import read_line
 from ...text import format_mib
 from ..request.request import is_path
-from ..request.value_types import Value, shown, written
+from ..request.value_types import Value, format_value, written
 from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
 
 GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in ("vrdma", "iocm", "unclot")}
@@ -125,4 +125,6 @@ def out_of_bounds(key: str, value: Value | None, policy: Policy) -> str:
 
 def as_asked(key: str, value: Value) -> str:
     """A value as a user writes it in a request: MiB as a size."""
-    return format_mib(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else shown(written(value))
+    return (
+        format_mib(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else format_value(written(value))
+    )

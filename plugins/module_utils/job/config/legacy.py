@@ -11,7 +11,7 @@ import posixpath
 import re
 import typing as t
 
-from ..request.value_types import shown, written
+from ..request.value_types import format_value, written
 from . import legacy_bash
 from .legacy_bash import Assignment, Skipped
 from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, Parameter
@@ -187,17 +187,17 @@ class Converted:
     Attributes:
         text: as the site's file.
         variables: the same as variables of the roles.
-        words: in the order of the lines.
+        entries: in the order of the lines.
     """
 
     text: str
     variables: str
-    words: tuple[Word, ...]
+    entries: tuple[Word, ...]
 
     @property
     def needs_a_look(self) -> bool:
         """Whether there is something that only an administrator can decide."""
-        return any(word.fate in NEEDS_A_LOOK for word in self.words)
+        return any(word.fate in NEEDS_A_LOOK for word in self.entries)
 
 
 def convert(text: str, file: str) -> Converted:
@@ -281,15 +281,15 @@ def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[Word, 
     if value is None:
         return word(DROPPED if "placeholder" in changed else CHANGED, f"{_default(parameter)}: {changed}"), None
     if wrong := objection(parameter, value).removesuffix(LEAVE):
-        return word(REFUSED, f"{shown(_old_value(one))}: {wrong}; {_default(parameter)}"), None
-    new = f"{parameter.name}: {shown(value)}"
+        return word(REFUSED, f"{format_value(_old_value(one))}: {wrong}; {_default(parameter)}"), None
+    new = f"{parameter.name}: {format_value(value)}"
     return (word(CHANGED, f"{new} ({changed})"), value) if changed else (word(MAPPED, new), value)
 
 
 def _default(parameter: Parameter) -> str:
     if parameter.default is None:
         return f"{parameter.name} is not set"
-    default = "" if isinstance(parameter.default, tuple) else f" ({shown(written(parameter.default))})"
+    default = "" if isinstance(parameter.default, tuple) else f" ({format_value(written(parameter.default))})"
     return f"{parameter.name} stays at its default{default}"
 
 
@@ -312,7 +312,7 @@ def _translated(
     if not value:
         return None, "" if parameter.default is None else "it was empty"
     if _PLACEHOLDER in value:
-        return None, f"{shown(value)} is the original's placeholder"
+        return None, f"{format_value(value)} is the original's placeholder"
     if parameter.name == "prologue_timeout" and value == "600":
         return (
             None,
@@ -349,7 +349,7 @@ def _drop_contradictions(
                 settings[fault.key] = False
                 remarks.append(Word(one.line, one.name, CHANGED, f"{fault.key}: false, for it {fault.message}"))
                 continue
-            why = f"{shown(_old_value(one))}: {fault.key} {fault.message}; {_default(PARAMETERS[name])}"
+            why = f"{format_value(_old_value(one))}: {fault.key} {fault.message}; {_default(PARAMETERS[name])}"
             remarks.append(Word(one.line, one.name, REFUSED, why))
             del settings[name]
         else:

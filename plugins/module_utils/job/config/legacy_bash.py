@@ -244,5 +244,5 @@ class _Reader(BashWords):
 
     def _note(self, line: int, start: int, why: str) -> None:
         end = self.text.find("\n", start)
-        words = " ".join(self.text[start : len(self.text) if end < 0 else end].split())
-        self.skipped.append(Skipped(line, words[:60], why))
+        text = " ".join(self.text[start : len(self.text) if end < 0 else end].split())
+        self.skipped.append(Skipped(line, text[:60], why))

@@ -16,7 +16,7 @@ from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...state.layout import RUN_DIR
-from ..request.value_types import BadValue, KeyFault, nearest, shown, written
+from ..request.value_types import BadValue, KeyFault, format_value, nearest, written
 from . import consistency
 from .parameters import PARAMETERS, Parameter, Policy
 from .policy_parser import Entry, NotEntries, read_compiled, read_entries
@@ -200,7 +200,7 @@ def _checked(file: pathlib.Path | str, entries: t.Sequence[Entry]) -> PolicyFile
     policy = Policy(**values)
     for name, message in consistency.find(policy):
         origin = f"line {lines[name]}" if name in lines else "default"
-        faults.append(KeyFault(name, shown(written(getattr(policy, name))), message, origin))
+        faults.append(KeyFault(name, format_value(written(getattr(policy, name))), message, origin))
     if faults:
         raise PolicyErrors(file, faults, policy)
     return PolicyFile(policy, lines)
@@ -210,7 +210,7 @@ def _take(entry: Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) ->
     """Put the value of an entry into `values`, or say what is wrong with it."""
 
     def fault(message: str) -> KeyFault:
-        return KeyFault(shown(entry.name), shown(entry.text), message, f"line {entry.line}")
+        return KeyFault(format_value(entry.name), format_value(entry.text), message, f"line {entry.line}")
 
     if entry.name in lines:
         return fault(f"stands there twice, in line {lines[entry.name]} too")
@@ -264,7 +264,7 @@ def objection(parameter: Parameter, raw: object) -> str:
         if isinstance(raw, list) and parameter.kind.form != "list":
             return f"a list stands there, and one value is due: {error}"
         if isinstance(raw, (str, int, float)) and parameter.kind.form == "list":
-            return f"one value stands there, and a list is due ([{shown(raw)}]): {error}"
+            return f"one value stands there, and a list is due ([{format_value(raw)}]): {error}"
         return f"allowed: {error}"
     if parameter.later and value != parameter.default:
         return f"belongs to {parameter.later}, which is not available yet{LEAVE}"

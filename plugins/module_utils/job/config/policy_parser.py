@@ -23,7 +23,7 @@ import typing as t
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...system import files
-from ..request.value_types import shown
+from ..request.value_types import format_value
 
 MAX_DEPTH = 20
 FORM = 1
@@ -141,7 +141,7 @@ def _entry(key: t.Any, value: t.Any, loader: t.Any) -> Entry:
         plain = not item.style
         if item.tag != loader.resolve(yaml.ScalarNode, item.value, (plain, not plain)):
             return Entry(name, None, item.value, line, f"a value has no tag of its own here ({item.tag})")
-    text = str(value.value) if isinstance(value, yaml.ScalarNode) else shown([item.value for item in items])
+    text = str(value.value) if isinstance(value, yaml.ScalarNode) else format_value([item.value for item in items])
     try:
         return Entry(name, loader.construct_object(value, deep=True), text, line)
     except (yaml.YAMLError, ValueError, ArithmeticError) as error:

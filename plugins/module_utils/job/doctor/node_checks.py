@@ -72,11 +72,11 @@ def look_at_alarm(policy: Policy, limits: HookLimits) -> Finding:
     )
     missed = next((want for want in wants if want[1] < want[-1]), None)
     if missed is None:
-        return Finding("alarm", shown=limits.shown)
+        return Finding("alarm", shown=limits.figure)
     state, left, for_what, name, wanted = missed
     needed_s = max(policy.prologue_timeout, policy.vm_epilogue_timeout + int(EPILOGUE_REMOVAL_S))
     problem = f"{limits.setting} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
-    return Finding("alarm", state, limits.shown, problem, limits.remedy(needed_s + int(HOOK_RESERVE_S)))
+    return Finding("alarm", state, limits.figure, problem, limits.remedy(needed_s + int(HOOK_RESERVE_S)))
 
 
 def look_at_note(batch: BatchSystem, node: str) -> Finding:

@@ -13,7 +13,7 @@ from ...system import supervised
 from ...time_budget import USER_FILE_READ_S
 from ...wire.messages import Owner
 from ..request import attached_file
-from ..request.value_types import shown
+from ..request.value_types import format_value
 
 SETPRIV, DD = "/usr/bin/setpriv", "/bin/dd"
 WORDS = 300
@@ -34,7 +34,7 @@ def read(key: str, path: str, digest: str, owner: Owner, *, limit: int, become: 
         UserFault: it cannot be read, or is not what was submitted.
         SiteFault: whoever has it does not answer.
     """
-    what = f"{key} {shown(path)}"
+    what = f"{key} {format_value(path)}"
     command = [
         *(_become(owner) if become is None else become),
         DD,
@@ -53,7 +53,7 @@ def read(key: str, path: str, digest: str, owner: Owner, *, limit: int, become: 
             what, f"could not be read in {USER_FILE_READ_S:.0f} s", "does the file server answer on this node?"
         )
     if status != 0:
-        raise UserFault(what, f"cannot be read on this node: {shown(answer.rpartition(': ')[2], WORDS)}")
+        raise UserFault(what, f"cannot be read on this node: {format_value(answer.rpartition(': ')[2], WORDS)}")
     if attached_file.digest(content) != digest:
         raise UserFault(what, "was changed after the job was submitted", "submit it again")
     return content

@@ -61,12 +61,12 @@ class Ended:
     """How a script ended.
 
     Attributes:
-        words: `status 0`, `status 3`, `signal 9`, `not run`, `not done in time`.
+        end: `status 0`, `status 3`, `signal 9`, `not run`, `not done in time`.
         seconds: that it took, with the way there and back.
         fault: what is wrong; None: it ended with status 0.
     """
 
-    words: str
+    end: str
     seconds: float
     fault: VTorqueError | None
 
@@ -117,9 +117,9 @@ def run(
     except (VTorqueError, OSError) as error:
         reason, fault = "not run", VTorqueError(f"{script.key} {printable(script.path)} was not run", str(error))
     ended = Ended(reason, round(time.monotonic() - began, 3), fault)
-    playbook.note(log, f"{script.key}: {fault or ended.words}")
+    playbook.note(log, f"{script.key}: {fault or ended.end}")
     at = round(clock.since_epoch(began), 3)
-    data = {"path": script.path, "ended": ended.words, "began": at, "seconds": ended.seconds}
+    data = {"path": script.path, "ended": ended.end, "began": at, "seconds": ended.seconds}
     with contextlib.suppress(VTorqueError):
         files.write(start.directory / f"{script.key}.json", json.dumps(data))
     return ended

@@ -49,7 +49,7 @@ from ..config.parameters import Policy
 from ..request.keys import IMAGE
 from ..request.qsub_arguments import mem_mib
 from ..request.request import Request
-from ..request.value_types import shown
+from ..request.value_types import format_value
 from .ssh_keys import make_key
 
 VERSION = 1
@@ -195,7 +195,7 @@ def make_plan(
     """
     if job.jobtype:
         why = "a job type makes Torque run other hooks than those that look after the guests"
-        raise UserFault(f"-T {shown(job.jobtype)}", why, "submit the job without -T")
+        raise UserFault(f"-T {format_value(job.jobtype)}", why, "submit the job without -T")
     request = _vm_job(job).request
     resolved = resolve(request, policy, offers)
     nodes = _nodes(job)
@@ -267,16 +267,18 @@ def _vm_job(job: BatchJob) -> VmJob:
     vm_job = vm_job_of(job)
     if vm_job is None:
         why = "it is marked as a VM job, and its attribute x holds no request"
-        raise UserFault(f"job {shown(job.job_id)}", why, "submit the job with vsub, and leave its -W x= as it is")
+        raise UserFault(
+            f"job {format_value(job.job_id)}", why, "submit the job with vsub, and leave its -W x= as it is"
+        )
     return vm_job
 
 
 def _nodes(job: BatchJob) -> tuple[str, ...]:
     if not job.nodes:
-        raise SiteFault(f"job {shown(job.job_id)}", "the batch server names no node of it")
+        raise SiteFault(f"job {format_value(job.job_id)}", "the batch server names no node of it")
     for node in job.nodes:
         if not re.fullmatch(HOST_NAME, node):
-            raise SiteFault(f"node {shown(node)}", "not of the form of a host name")
+            raise SiteFault(f"node {format_value(node)}", "not of the form of a host name")
     return job.nodes
 
 
@@ -292,7 +294,7 @@ def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolve
     if (mem_mib(asked) or 0) < need.mem_mib * len(vm_nodes):
         each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""
         why = f"its guests need {format_mib(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
-        raise UserFault(f"mem={shown(asked)}" if asked else "no mem", why, ASKS_BY_ITSELF)
+        raise UserFault(f"mem={format_value(asked)}" if asked else "no mem", why, ASKS_BY_ITSELF)
 
 
 def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...]) -> tuple[str, ...]:
@@ -314,15 +316,17 @@ def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy) -> None:
     """Where the server shows the job's variables; else the guest itself says that there is no such directory."""
     directory = job.variables.get(start_directory.VARIABLE, "")
     if directory and (why := start_directory.objection(directory, policy, owner.home)):
-        raise UserFault(f"the start directory {shown(directory)}", why, "submit the job with another -d, or none")
+        raise UserFault(
+            f"the start directory {format_value(directory)}", why, "submit the job with another -d, or none"
+        )
 
 
 def _owner_name(job: BatchJob) -> str:
     if not job.euser:
-        raise SiteFault(f"job {shown(job.job_id)}", "the batch server does not say as whom it runs")
+        raise SiteFault(f"job {format_value(job.job_id)}", "the batch server does not say as whom it runs")
     if job.euser != job.owner_user:
-        why = f"it would run as {shown(job.euser)}, and its owner is {shown(job.owner_user)}"
-        raise UserFault(f"job {shown(job.job_id)}", why, "submit VM jobs as yourself, without -u or -P")
+        why = f"it would run as {format_value(job.euser)}, and its owner is {format_value(job.owner_user)}"
+        raise UserFault(f"job {format_value(job.job_id)}", why, "submit VM jobs as yourself, without -u or -P")
     return job.euser
 
 
@@ -341,7 +345,7 @@ def owner_of(user: str, group: str = "") -> Owner:
         SiteFault: this node does not know the user or the group, or its directory tells nonsense.
     """
     if not re.fullmatch(USER_NAME, user):
-        raise UserFault(f"user {shown(user)}", "a name that a guest cannot be given")
+        raise UserFault(f"user {format_value(user)}", "a name that a guest cannot be given")
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
@@ -353,13 +357,13 @@ def owner_of(user: str, group: str = "") -> Owner:
         name = grp.getgrgid(gid).gr_name
     except (KeyError, ValueError):
         raise SiteFault(
-            f"group {shown(group or gid)}", "not known on this node", "see to the directory service"
+            f"group {format_value(group or gid)}", "not known on this node", "see to the directory service"
         ) from None
     if entry.pw_uid < 1 or gid < 1:
         raise UserFault(f"user {user}", "jobs of root and of root's group do not run in VMs", "submit as another user")
     member_of = os.getgrouplist(user, entry.pw_gid)
     if gid not in member_of:
-        raise UserFault(f"group {shown(name)}", f"{user} is not a member of it")
+        raise UserFault(f"group {format_value(name)}", f"{user} is not a member of it")
     shell = entry.pw_shell or "/bin/sh"
     for what, value, form in (
         ("home", entry.pw_dir, ABSOLUTE_PATH),
@@ -367,7 +371,7 @@ def owner_of(user: str, group: str = "") -> Owner:
         ("group", name, GROUP_NAME),
     ):
         if not re.fullmatch(form, value):
-            raise SiteFault(f"user {user}", f"{what} {shown(value)!r} in the directory is of no usable form")
+            raise SiteFault(f"user {user}", f"{what} {format_value(value)!r} in the directory is of no usable form")
     return Owner(
         user=user,
         uid=entry.pw_uid,

@@ -40,17 +40,17 @@ TAKEN, AWAY, REFUSED, GIVEN_UP = "taken", "away", "refused", "given up"
 
 
 @frozen
-class Told:
+class Delivery:
     """What became of a record.
 
     Attributes:
         outcome: TAKEN; AWAY: the front end did not answer; REFUSED: it did not take it now; GIVEN_UP: it never will.
-        words: for the log.
+        message: for the log.
     """
 
     key: str
     outcome: str
-    words: str
+    message: str
 
     @property
     def taken(self) -> bool:
@@ -74,7 +74,7 @@ def send(
     whole: t.BinaryIO | None = None,
     state_dir: pathlib.Path = layout.STATE_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
-) -> Told:
+) -> Delivery:
     """Announce a record, and hand it over when it is whole; until it is taken it is marked as waiting.
 
     Args:
@@ -90,10 +90,10 @@ def send(
     try:
         delivery_queue.leave(key, state_dir)
     except VTorqueError as error:
-        return Told(key, REFUSED, f"was not handed over: {error}")
+        return Delivery(key, REFUSED, f"was not handed over: {error}")
     with delivery_queue.claimed(key, state_dir) as ours:
         if not ours:
-            return Told(key, REFUSED, "is being handed over already")
+            return Delivery(key, REFUSED, "is being handed over already")
         outcome, why = _try(job_id, start, host, policy, whole or io.BytesIO(), state_dir, ssh)
         if outcome in (TAKEN, GIVEN_UP):
             delivery_queue.done(key, state_dir)
@@ -103,7 +103,9 @@ def send(
         TAKEN: f"was handed over to {host}",
         GIVEN_UP: f"was not handed over to {host}, and that is given up: {why}; it stays on this node",
     }
-    return Told(key, outcome, reasons.get(outcome) or f"was not handed over to {host}: {why}; it waits on this node")
+    return Delivery(
+        key, outcome, reasons.get(outcome) or f"was not handed over to {host}: {why}; it waits on this node"
+    )
 
 
 def _try(
@@ -150,7 +152,7 @@ def send_waiting(
     state_dir: pathlib.Path = layout.STATE_DIR,
     run_dir: pathlib.Path = layout.RUN_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
-) -> tuple[Told, ...]:
+) -> tuple[Delivery, ...]:
     """Try once more what waits and is due, the oldest first, until the front end turns out to be away.
 
     Args:
@@ -174,7 +176,7 @@ def send_waiting(
         return ()
     now = time.time()
     until = clock.Deadline.after(deadline.left_s(SWEEP_S))
-    found: list[Told] = []
+    found: list[Delivery] = []
     for mark in marks:
         if len(found) == SWEEP_TRIES or until.left_s() < SEND_S:
             break
@@ -187,7 +189,7 @@ def send_waiting(
     return tuple(found)
 
 
-def _send_again(key: str, host: str, policy: Policy, state_dir: pathlib.Path, ssh: t.Sequence[str]) -> Told | None:
+def _send_again(key: str, host: str, policy: Policy, state_dir: pathlib.Path, ssh: t.Sequence[str]) -> Delivery | None:
     start = layout.start_of(key)
     if start is None:
         return None
@@ -201,7 +203,7 @@ def _send_again(key: str, host: str, policy: Policy, state_dir: pathlib.Path, ss
         path = state_dir / "records" / key / layout.LOG
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.write(fd, log_line.log_line(f"the record {outcome.words}"))
+            os.write(fd, log_line.log_line(f"the record {outcome.message}"))
         finally:
             os.close(fd)
     return outcome

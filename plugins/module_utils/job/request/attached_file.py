@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 
-from .value_types import BadValue, shown
+from .value_types import BadValue, format_value
 
 MAX_BYTES = 1 << 20
 
@@ -36,7 +36,7 @@ def look(word: str, directory: str, *, runs: bool = True) -> tuple[str, bytes]:
         raise BadValue("not a path that can travel in a request")
     content = read(path)
     if runs and not os.access(path, os.X_OK):
-        raise BadValue(f"{shown(path)} is not executable (chmod +x)")
+        raise BadValue(f"{format_value(path)} is not executable (chmod +x)")
     return path, content
 
 
@@ -54,12 +54,12 @@ def read(path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as stream:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise BadValue(f"{shown(path)} is not a file")
+                raise BadValue(f"{format_value(path)} is not a file")
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise BadValue(f"{shown(path)} cannot be read: {error.strerror}") from error
+        raise BadValue(f"{format_value(path)} cannot be read: {error.strerror}") from error
     if len(content) > MAX_BYTES:
-        raise BadValue(f"{shown(path)} is longer than 1 MiB")
+        raise BadValue(f"{format_value(path)} is longer than 1 MiB")
     return content
 
 

@@ -36,7 +36,7 @@ class Directive:
     """One directive: the number of the line in which it begins, its words, and what qsub makes of them."""
 
     line: int
-    words: tuple[Word, ...]
+    arguments_as_written: tuple[Word, ...]
     arguments: Arguments
 
 
@@ -75,7 +75,7 @@ class Script:
         for directive in self.directives:
             for option in directive.arguments.all(VM):
                 for index in sorted({option.word, option.value_word if option.value is not None else option.word}):
-                    for place in directive.words[index].places:
+                    for place in directive.arguments_as_written[index].places:
                         if data[place] not in b"\r\n":  # an unmatched quote reaches over the line's end
                             data[place] = ord(" ")
         return bytes(data)

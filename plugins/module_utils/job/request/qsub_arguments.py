@@ -71,33 +71,33 @@ class Arguments:
     permute: bool = True
 
     @classmethod
-    def read(cls, words: t.Sequence[str], *, permute: bool = True) -> Arguments:
+    def read(cls, argv: t.Sequence[str], *, permute: bool = True) -> Arguments:
         """Read words as getopt does.
 
         Args:
-            words: arguments, without the program's name.
+            argv: arguments, without the program's name.
             permute: are options read after the operand too?  False where POSIXLY_CORRECT is set.
         """
         options: list[Option] = []
         operands: list[int] = []
         index = 0
-        while index < len(words):
-            word = words[index]
+        while index < len(argv):
+            word = argv[index]
             if word == "--":
-                operands += range(index + 1, len(words))
+                operands += range(index + 1, len(argv))
                 break
             if not word.startswith("-") or word == "-":
                 if not permute:
-                    operands += range(index, len(words))
+                    operands += range(index, len(argv))
                     break
                 operands.append(index)
             elif word == f"-{VM}" or (word.startswith("--") and not operands):
-                options.append(_whole(words, index))
+                options.append(_whole(argv, index))
             else:
-                options += _cluster(words, index)
+                options += _cluster(argv, index)
             last = options[-1] if options else None
             index = max(index + 1, last.value_word + 1 if last else 0)
-        return cls(tuple(words), tuple(options), tuple(operands), permute)
+        return cls(tuple(argv), tuple(options), tuple(operands), permute)
 
     def all(self, name: str) -> tuple[Option, ...]:
         """Every option of that name, in order."""
@@ -114,25 +114,25 @@ class Arguments:
 
     def without(self, *names: str) -> Arguments:
         """The same without the options of these names and their values; flags that share a word stay."""
-        words: list[str | None] = list(self.words)
+        argv: list[str | None] = list(self.words)
         for option in reversed([option for option in self.options if option.name in names]):
             if option.value_word > option.word:
-                words[option.value_word] = None
-            word = words[option.word] or ""
+                argv[option.value_word] = None
+            word = argv[option.word] or ""
             end = len(word) if option.value is not None else option.at + 1
             rest = word[: option.at] + word[end:] if len(option.name) == 1 else ""
-            words[option.word] = rest if rest not in ("", "-") else None
-        return self._again([word for word in words if word is not None])
+            argv[option.word] = rest if rest not in ("", "-") else None
+        return self._again([word for word in argv if word is not None])
 
-    def with_front(self, *words: str) -> Arguments:
+    def with_front(self, *argv: str) -> Arguments:
         """The same with options put before all others."""
-        return self._again([*words, *self.words])
+        return self._again([*argv, *self.words])
 
     def with_operand(self, operand: str) -> Arguments:
         """The same with another word in place of the script."""
-        words = list(self.words)
-        words[self.operands[0]] = operand
-        return self._again(words)
+        argv = list(self.words)
+        argv[self.operands[0]] = operand
+        return self._again(argv)
 
     def with_resource(self, name: str, value: str) -> Arguments:
         """The same with `-l name=value`: in place of the value that counts, or put before all other options."""
@@ -140,30 +140,30 @@ class Arguments:
             for resource in reversed(read_resources(option.value or "")):
                 if resource.name == name:
                     begin, end = option.value_at + resource.begin, option.value_at + resource.end
-                    words = list(self.words)
-                    word = words[option.value_word]
-                    words[option.value_word] = word[:begin] + value + word[end:]
-                    return self._again(words)
+                    argv = list(self.words)
+                    word = argv[option.value_word]
+                    argv[option.value_word] = word[:begin] + value + word[end:]
+                    return self._again(argv)
         return self.with_front("-l", f"{name}={value}")
 
-    def _again(self, words: t.Sequence[str]) -> Arguments:
-        return Arguments.read(words, permute=self.permute)
+    def _again(self, argv: t.Sequence[str]) -> Arguments:
+        return Arguments.read(argv, permute=self.permute)
 
 
-def _whole(words: t.Sequence[str], index: int) -> Option:
+def _whole(argv: t.Sequence[str], index: int) -> Option:
     """`-vm` or a `--word`, with the word after it where it takes one; `--word=value` too."""
-    word, equals, glued = words[index].partition("=")
+    word, equals, glued = argv[index].partition("=")
     if equals and word in OWN_VALUED:
         return Option(word, glued, index, 0, index, len(word) + 1)
-    name, at = (VM, 1) if words[index] == f"-{VM}" else (words[index], 0)
-    if (name != VM and name not in OWN_VALUED) or index + 1 == len(words):
+    name, at = (VM, 1) if argv[index] == f"-{VM}" else (argv[index], 0)
+    if (name != VM and name not in OWN_VALUED) or index + 1 == len(argv):
         return Option(name, None, index, at)
-    return Option(name, words[index + 1], index, at, index + 1, 0)
+    return Option(name, argv[index + 1], index, at, index + 1, 0)
 
 
-def _cluster(words: t.Sequence[str], index: int) -> t.Iterator[Option]:
+def _cluster(argv: t.Sequence[str], index: int) -> t.Iterator[Option]:
     """The options of one word: flags, and at most one that takes a value, which is the word's rest or the next word."""
-    word = words[index]
+    word = argv[index]
     for at in range(1, len(word)):
         letter = word[at]
         if letter not in VALUED:
@@ -171,8 +171,8 @@ def _cluster(words: t.Sequence[str], index: int) -> t.Iterator[Option]:
         elif at + 1 < len(word):
             yield Option(letter, word[at + 1 :], index, at, index, at + 1)
             return
-        elif index + 1 < len(words):
-            yield Option(letter, words[index + 1], index, at, index + 1, 0)
+        elif index + 1 < len(argv):
+            yield Option(letter, argv[index + 1], index, at, index + 1, 0)
             return
         else:
             yield Option(letter, None, index, at)

@@ -26,9 +26,9 @@ from .value_types import (
     KeyFault,
     Value,
     boolean,
+    format_value,
     nearest,
     path,
-    shown,
     written,
 )
 
@@ -41,7 +41,7 @@ MAX_PART = 4096
 MAX_ATTRIBUTE = 128 * 1024
 """Longer than qsub can hand over: one argument of a command ends at 128 KiB on Linux (torque.md)."""
 LOG_WORDS = {"show": "SHOW_LOG", "debug": "DEBUG"}
-"""What a user may wish of his job's log, and the variable by which vsub hears it.
+"""What a user may wish of their job's log, and the variable by which vsub hears it.
 
 It changes what is written, and nothing else.
 """
@@ -112,7 +112,7 @@ class Request:
             checked = parse_shell(shell)
         except BadValue as error:
             raise UserFault(
-                f"-S {shown(shell)}", "not a shell that a guest can be given", f"allowed: {error}"
+                f"-S {format_value(shell)}", "not a shell that a guest can be given", f"allowed: {error}"
             ) from None
         return dataclasses.replace(self, shell=checked)
 
@@ -233,7 +233,7 @@ def _item_fault(word: str, equals: str, raw: str, origin: str) -> KeyFault | Non
     if not word and not raw:
         return KeyFault("-vm", "", "an empty entry; write key=value[,key=value...]", origin)
     if word not in KEYS:
-        return KeyFault(shown(word) or '""', shown(raw), f"no such key{nearest(word, KEYS)}", origin)
+        return KeyFault(format_value(word) or '""', format_value(raw), f"no such key{nearest(word, KEYS)}", origin)
     if not equals or not raw:
         return KeyFault(word, "", f"no value; allowed: {KEYS[word].kind.allowed}", origin)
     return None
@@ -244,10 +244,10 @@ def _take(word: str, raw: str, origin: str, values: dict[str, Value], origins: d
     try:
         value = KEYS[word].kind.read(raw)
     except BadValue as error:
-        return KeyFault(word, shown(raw), f"allowed: {error}", origin)
+        return KeyFault(word, format_value(raw), f"allowed: {error}", origin)
     if word in values and values[word] != value:
-        before = f"given twice, and {shown(written(values[word]))} before ({origins[word]})"
-        return KeyFault(word, shown(raw), before, origin)
+        before = f"given twice, and {format_value(written(values[word]))} before ({origins[word]})"
+        return KeyFault(word, format_value(raw), before, origin)
     values[word] = value
     origins.setdefault(word, origin)
     return None
@@ -259,7 +259,7 @@ def is_path(image: object) -> bool:
 
 
 def log_wishes(environment: t.Mapping[str, str]) -> dict[str, bool]:
-    """What a user's environment wishes of his job's log: `SHOW_LOG=true vsub ...`, `DEBUG=true vsub ...`.
+    """What a user's environment wishes of their job's log: `SHOW_LOG=true vsub ...`, `DEBUG=true vsub ...`.
 
     Args:
         environment: of the user.
@@ -297,14 +297,14 @@ def _wire(part: str) -> dict[str, t.Any]:
             object_pairs_hook=_without_twins,
         )
     except (ValueError, RecursionError) as error:
-        raise _unreadable(f"garbage: {shown(error)}") from None
+        raise _unreadable(f"garbage: {format_value(error)}") from None
     if not isinstance(wire, dict):
         raise _unreadable("garbage: not a JSON object")
     version = wire.get("v")
     if not isinstance(version, int) or isinstance(version, bool):
         raise _unreadable("garbage: no version")
     if version != VERSION:
-        raise _unreadable(f"it is of version {shown(version, 20)}, and this site reads version {VERSION}")
+        raise _unreadable(f"it is of version {format_value(version, 20)}, and this site reads version {VERSION}")
     return wire
 
 
@@ -328,14 +328,14 @@ def _from_wire(wire: dict[str, t.Any]) -> Request:
         if isinstance(raw, str):
             fault = _item_fault(word, "=", raw, "") or _take(word, raw, FROM_JOB, values, origins)
         else:
-            fault = KeyFault(shown(word), "", f"a text was expected, not {type(raw).__name__}")
+            fault = KeyFault(format_value(word), "", f"a text was expected, not {type(raw).__name__}")
         if fault is not None:
             faults.append(fault)
     if shell:
         try:
             parse_shell(shell)
         except BadValue as error:
-            faults.append(KeyFault("-S", shown(shell), f"allowed: {error}"))
+            faults.append(KeyFault("-S", format_value(shell), f"allowed: {error}"))
     faults += _file_faults(values, digests)
     request = Request(values, origins, *(("", {}) if faults else (shell, digests)))
     if faults:
@@ -351,6 +351,6 @@ def _file_faults(values: t.Mapping[str, Value], digests: dict[str, t.Any]) -> t.
         found = digests.get(key)
         well = key in files and path.startswith("/") and isinstance(found, str) and _DIGEST.fullmatch(found)
         if not well:
-            yield KeyFault(shown(key), shown(path), "without an absolute path and the digest of its file")
+            yield KeyFault(format_value(key), format_value(path), "without an absolute path and the digest of its file")
     if not (disk := str(values.get(DISK, "/"))).startswith("/"):
-        yield KeyFault(DISK, shown(disk), "without an absolute path")
+        yield KeyFault(DISK, format_value(disk), "without an absolute path")

@@ -63,7 +63,7 @@ class KeyFault:
         return f"{self.key}={self.value}: {self.message}{where}" if self.value else f"{self.key}: {self.message}{where}"
 
 
-def shown(value: object, limit: int = 80) -> str:
+def format_value(value: object, limit: int = 80) -> str:
     """A value that may be anything, as one short printable text.
 
     Args:

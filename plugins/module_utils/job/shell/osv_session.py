@@ -192,8 +192,8 @@ class Run:
             why = "the program is over, and the launcher has not said how: a program in OSv must return from main"
             raise self._lost(ConnectionLost(f"the end of the job in {self._guest} is not known", why))
         if end.kind == "broken":
-            raise VTorqueError("nothing was run", end.words)
-        if end.kind != "exit" or not re.fullmatch("[0-9]{1,3}", end.words) or end.number > 255:
+            raise VTorqueError("nothing was run", end.text)
+        if end.kind != "exit" or not re.fullmatch("[0-9]{1,3}", end.text) or end.number > 255:
             raise ConnectionLost(f"the end of the job in {self._guest} is not known", f"it said {str(end)[:80]!a}")
         return end
 

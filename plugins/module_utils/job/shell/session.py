@@ -56,12 +56,12 @@ class End:
     """How the far end says that it ended: `exit 37`, `signal 15`, `place /tmp/...`, `broken words`."""
 
     kind: str
-    words: str
+    text: str
 
     @property
     def number(self) -> int:
         """The exit status, or the signal's number."""
-        return int(self.words)
+        return int(self.text)
 
 
 class Marks:
@@ -270,7 +270,7 @@ class Conversation:
             interrupted = end == End("exit", str(128 + signal.SIGINT)) and signal.SIGINT in self.signals
             return End("signal", str(int(signal.SIGINT))) if interrupted else end
         if end is not None:
-            raise VTorqueError("nothing was run", end.words)
+            raise VTorqueError("nothing was run", end.text)
         lost = self._lost or self._watch.wait(WORD_S)
         if lost is not None:
             if err.begun:

@@ -78,7 +78,7 @@ class Verdict:
         action: what becomes of the job.
         offline: the node that goes offline, or "".
         note: with which note.
-        words: what more there is to say about the decision, a line each.
+        lines: what more there is to say about the decision, a line each.
         tried: which try this start is, from 1; 0 where the start is not known.
         of: after how many tries the job is held; 0 where that is not known.
         grave: an administrator must see to it now.
@@ -88,7 +88,7 @@ class Verdict:
     action: Action
     offline: str = ""
     note: str = ""
-    words: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     tried: int = 0
     of: int = 0
     grave: bool = False
@@ -209,7 +209,7 @@ def decide(
     """
     if refused >= ARRAY_BRAKE and may_be_braked(error, job):
         reason = f"{node} has turned {refused} members of this array away within a minute: it shall not eat the others"
-        return Verdict(error.fault, Action.HOLD, words=(reason,), grave=True)
+        return Verdict(error.fault, Action.HOLD, lines=(reason,), grave=True)
     if job is None:
         return Verdict(error.fault, Action.REFUSE)
     of = policy.node_fault_retries
@@ -224,7 +224,7 @@ def decide(
     else:
         action = Action.REQUEUE
     grave = blame.grave or error.fault == ImpostorFault.fault
-    return Verdict(error.fault, action, blame.offline, blame.note, blame.words, tried, of, grave)
+    return Verdict(error.fault, action, blame.offline, blame.note, blame.lines, tried, of, grave)
 
 
 @leaves_nothing
@@ -257,7 +257,7 @@ class _Blame:
     offline: str = ""
     note: str = ""
     stays: bool = False
-    words: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     grave: bool = False
 
 
@@ -270,21 +270,21 @@ def _blame(
     if not any(same_host(name, one) for one in job.nodes):
         return _Blame()  # only a node of the job can have proved something in its start
     if nodes is None:
-        return _Blame(stays=True, words=(f"{name} is not set offline: the batch server does not tell of its nodes",))
+        return _Blame(stays=True, lines=(f"{name} is not set offline: the batch server does not tell of its nodes",))
     found = [one for one in nodes if one.name == name] or [one for one in nodes if same_host(one.name, name)]
     if len(found) != 1:
         reason = f"{name} is not set offline: the batch server knows {len(found) or 'no'} nodes of that name"
-        return _Blame(stays=True, words=(reason,))
+        return _Blame(stays=True, lines=(reason,))
     (bad,) = found
     ours = bad.note.startswith(NOTE_PREFIX)
     if bad.offline:
         whose = f"by vTorque ({bad.note})" if ours else "by an administrator"
-        return _Blame(words=(f"{bad.name} is offline already, {whose}",))
+        return _Blame(lines=(f"{bad.name} is offline already, {whose}",))
     if bad.note and not ours:
         reason = f"{bad.name} is not set offline: it carries a note of an administrator ({bad.note[:80]})"
-        return _Blame(stays=True, words=(reason,), grave=True)
+        return _Blame(stays=True, lines=(reason,), grave=True)
     if braked := _brake(bad, nodes, policy):
-        return _Blame(stays=True, words=(f"{bad.name} is not set offline: {braked}",), grave=True)
+        return _Blame(stays=True, lines=(f"{bad.name} is not set offline: {braked}",), grave=True)
     return _Blame(bad.name, note_of(error, bad.name, job.job_id))
 
 

@@ -86,7 +86,7 @@ def outcome(verdict: Verdict, enforced: Enforced, release: str) -> tuple[str, ..
     Returns:
         Printable lines.
     """
-    lines = [*verdict.words, *enforced.failed]
+    lines = [*verdict.lines, *enforced.failed]
     if enforced.offline:
         lines.append(f"{enforced.offline} is set offline: {verdict.note}")
     if enforced.action == Action.REQUEUE:

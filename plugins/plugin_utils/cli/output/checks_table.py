@@ -30,17 +30,17 @@ class Row(t.NamedTuple):
     Attributes:
         check: its name.
         state: one of `findings.STATES`.
-        shown: in a word or two.
+        value: in a word or two.
         nodes: their names.
-        words: what is wrong.
+        problem: what is wrong.
         remedy: what to do about it.
     """
 
     check: str
     state: str
-    shown: str
+    value: str
     nodes: tuple[str, ...]
-    words: str
+    problem: str
     remedy: str
 
 
@@ -60,8 +60,8 @@ def rows(reports: t.Sequence[Report], checks: t.Sequence[str]) -> tuple[Row, ...
         Row(
             check,
             state,
-            _shown([cell for _node, cell in hosts]),
-            tuple(node for node, _shown in hosts),
+            _common_value([cell for _node, cell in hosts]),
+            tuple(node for node, _value in hosts),
             problem,
             remedy,
         )
@@ -70,7 +70,7 @@ def rows(reports: t.Sequence[Report], checks: t.Sequence[str]) -> tuple[Row, ...
     return tuple(sorted(found, key=lambda row: (checks.index(row.check), -STATES.index(row.state))))
 
 
-def _shown(cells: t.Sequence[str]) -> str:
+def _common_value(cells: t.Sequence[str]) -> str:
     different = sorted(set(cells), key=lambda word: (len(word), word))
     return ", ".join(different) if len(different) <= FEW else f"{different[0]} .. {different[-1]}"
 
@@ -94,9 +94,9 @@ def show(reports: t.Sequence[Report], checks: t.Sequence[str], title: str = "che
     table.add_column("", overflow="fold")
     before = ""
     for row in rows(reports, checks):
-        problem = row.words + (f"\n{REMEDY}{row.remedy}" if row.remedy else "")
+        problem = row.problem + (f"\n{REMEDY}{row.remedy}" if row.remedy else "")
         # as text: what a host says is never markup
-        cells = [Text(row.check if row.check != before else ""), Text(row.shown, COLOURS[row.state]), Text(problem)]
+        cells = [Text(row.check if row.check != before else ""), Text(row.value, COLOURS[row.state]), Text(problem)]
         if several:
             cells.insert(1, Text(folded(row.nodes)))
         table.add_row(*cells)

@@ -169,11 +169,11 @@ def _convert(old: str, new: str | None, *, variables: bool) -> int:
 
 
 def _tell(done: Converted, stream: t.TextIO) -> None:
-    width = max((len(word.name) for word in done.words), default=0)
-    for word in done.words:
+    width = max((len(word.name) for word in done.entries), default=0)
+    for word in done.entries:
         print(f"line {word.line:<4} {word.fate:<8} {word.name:<{min(width, 32)}} {word.text}", file=stream)
-    looks = sum(word.fate in NEEDS_A_LOOK for word in done.words)
-    print(f"{len(done.words)} names and lines, {looks} of them need a look", file=stream)
+    looks = sum(word.fate in NEEDS_A_LOOK for word in done.entries)
+    print(f"{len(done.entries)} names and lines, {looks} of them need a look", file=stream)
 
 
 def _standard_input() -> str:

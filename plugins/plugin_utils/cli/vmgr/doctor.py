@@ -156,7 +156,7 @@ def _known(batch: BatchSystem, *, needed: bool) -> dict[str, BatchNode]:
 def _brief(reports: t.Sequence[Report]) -> None:
     for report in reports:
         state = "ok" if report.well else "needs attention"
-        print(": ".join([report.node, "; ".join([state, *report.words])]))
+        print(": ".join([report.node, "; ".join([state, *report.problems])]))
 
 
 def _total(reports: t.Sequence[Report]) -> str:

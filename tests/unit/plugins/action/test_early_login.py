@@ -18,7 +18,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import early_ssh
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request, parse
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
@@ -27,7 +26,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import r
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, process_id
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import early_login
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import early_login, early_ssh
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
 
 from .task import FACTS, JOB, OWNER, START, Node, act, good

@@ -23,7 +23,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_p
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection, node_socket
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
 
 from .task import FACTS, JOB_KEY, KEYS, Gone, Node, act, error, good, make_plan
 

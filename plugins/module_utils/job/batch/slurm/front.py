@@ -16,7 +16,7 @@ import typing as t
 
 from ....errors import UserFault
 from ...request.request import Request, RequestErrors, parse
-from ...request.value_types import KeyFault, shown
+from ...request.value_types import KeyFault, format_value
 from . import comment, sbatch_options
 
 COMMAND_LINE = "command line"
@@ -237,4 +237,4 @@ def comment_of(wire: bytes) -> str:
 
 def missing(path: str, why: str) -> UserFault:
     """The fault of a script that cannot be read."""
-    return UserFault(f"the script {shown(path)}", why)
+    return UserFault(f"the script {format_value(path)}", why)

@@ -107,8 +107,8 @@ def hook_limits(policy: Policy) -> HookLimits:
     def remedy(needed: int) -> str:
         return f"write PrologEpilogTimeout={needed + MARGIN_S} into slurm.conf, or none, then scontrol reconfigure"
 
-    shown = "none" if seconds == float("inf") else f"{seconds:.0f}s"
-    return HookLimits(setting, shown, seconds, remedy)
+    figure = "none" if seconds == float("inf") else f"{seconds:.0f}s"
+    return HookLimits(setting, figure, seconds, remedy)
 
 
 @leaves_nothing

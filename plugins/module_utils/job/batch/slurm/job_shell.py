@@ -4,7 +4,7 @@
 """How Slurm starts the job's shell, by the script's interpreter line, and what of the job's environment is Slurm's.
 
     #!/opt/vtorque/bin/vtorque-shell        the first line, which `vsbatch` writes
-    #!/bin/sh                               the user's own, and his script
+    #!/bin/sh                               the user's own, and their script
 
 The kernel starts us with the path of the script and its arguments, in the job's own cgroup, which tells which job this
 is: its environment is the user's to set.  Nobody reads a profile, and the script itself gets the job's signals.

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ....errors import SiteFault, UserFault
-from ...request.value_types import shown
+from ...request.value_types import format_value
 from ..host_match import same_host
 
 if t.TYPE_CHECKING:
@@ -129,5 +129,5 @@ def _host_of(line: str, hosts: t.Sequence[str]) -> str | None:
 
 def _listed(hosts: t.Sequence[str]) -> str:
     counts = collections.Counter(hosts).most_common()
-    text = ", ".join(f"{shown(host, 64)} x {count}" for host, count in counts[:8])
+    text = ", ".join(f"{format_value(host, 64)} x {count}" for host, count in counts[:8])
     return (text or "nothing") + (", ..." if len(counts) > 8 else "")

@@ -104,6 +104,6 @@ def _show(image: str, brought: t.Sequence[Brought]) -> None:
     """Nodes that agree together."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in brought:
-        alike.setdefault((one.state, one.words), []).append(one.node)
+        alike.setdefault((one.state, one.reason), []).append(one.node)
     for (state, text), nodes in alike.items():
         print(f"{folded(nodes)}: {image} is here" if state == HERE else f"{folded(nodes)}: {state}: {text}")

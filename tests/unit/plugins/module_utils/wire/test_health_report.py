@@ -39,7 +39,7 @@ LOUD = Finding("note", WARN, "yes", "fan is loud")
 )
 def test_node_needs_somebody_for_what_is_bad(findings: tuple[Finding, ...], well: bool, words: tuple[str, ...]) -> None:
     report = Report("cn1", findings)
-    assert (report.well, report.words) == (well, words)
+    assert (report.well, report.problems) == (well, words)
     assert report.to_dict()["well"] is well
 
 

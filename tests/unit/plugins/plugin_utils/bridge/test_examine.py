@@ -63,7 +63,7 @@ def test_health_check_asks_little(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_broken_policy_is_a_finding_and_the_rest_is_looked_at(load: t.Callable[[], Policy], words: str) -> None:
     report = examine.examine_here(load, "cn1")
     assert not report.well
-    assert report.words[0].startswith(words)
+    assert report.problems[0].startswith(words)
     assert len(report.findings) == len(CHECKS)
 
 
@@ -136,7 +136,7 @@ def test_time_that_no_clock_has_is_no_report(tmp_path: pathlib.Path, moment: str
     (tmp_path / "answer").write_text(answer(**{moment: value}))
     (report,) = examine.ask_nodes(["x"], ssh_timeout_s=20, ssh=ssh_that(tmp_path, f"cat {tmp_path}/answer"))
     assert not report.asked
-    assert "a time that no clock has" in report.words[0]
+    assert "a time that no clock has" in report.problems[0]
 
 
 def test_absurd_name_reaches_no_ssh(tmp_path: pathlib.Path) -> None:
@@ -160,4 +160,4 @@ def test_clock_against_ours(began: float, ended: float, off: str) -> None:
     """It was asked at 100 and answered at 102: its own times lie between, or its clock is off."""
     report = examine.check_clock(Report("cn1", (Finding("time"),), began, ended), 100.0, 102.0)
     assert report.well is not bool(off)
-    assert f"its clock is {off}" in " ".join(report.words) or not off
+    assert f"its clock is {off}" in " ".join(report.problems) or not off

@@ -48,7 +48,7 @@ BEGIN = """
 import json, pathlib, sys
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages as guestspec
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import early_ssh as early_connection
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import early_ssh as early_connection
 record, directory, uid = json.load(sys.stdin)
 owner = guestspec.Owner(user="alice", uid=uid, gid=uid, group="alice", home="/", shell="/bin/sh")
 early_connection.begin(records.ReadyRecord.from_dict(record), pathlib.Path(directory), owner)

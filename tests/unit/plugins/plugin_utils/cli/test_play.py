@@ -16,7 +16,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import play as play_program
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_socket
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket
 
 PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
 PLAY = """

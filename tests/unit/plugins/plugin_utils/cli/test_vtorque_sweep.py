@@ -190,12 +190,12 @@ def test_records_that_wait_are_handed_over_and_that_is_said(site: Site, capsys: 
 
     def send(
         _policy: parameters.Policy, _deadline: clock.Deadline, **places: pathlib.Path
-    ) -> tuple[delivery.Told, ...]:
+    ) -> tuple[delivery.Delivery, ...]:
         sent.append((places["state_dir"], places["run_dir"]))
         words = "was not handed over to fe: Connection refused; it waits on this node"
         return (
-            delivery.Told("7.head.1", delivery.TAKEN, "was handed over to fe"),
-            delivery.Told("8.head.1", delivery.AWAY, words),
+            delivery.Delivery("7.head.1", delivery.TAKEN, "was handed over to fe"),
+            delivery.Delivery("8.head.1", delivery.AWAY, words),
         )
 
     site.patch.setattr(node_sweep.delivery, "send_waiting", send)

@@ -126,8 +126,8 @@ def test_nodes_are_asked_until_they_have_it_or_cannot(tmp_path: pathlib.Path) ->
     assert [(one.node, one.state) for one in brought] == [
         ("cn1", "failed"), ("cn2", "failed"), ("cn3", "silent"), ("-oProxyCommand=x", "silent"),
     ]  # fmt: skip
-    assert brought[0].words == "no room"
-    assert "no route to host" in brought[2].words
+    assert brought[0].reason == "no room"
+    assert "no route to host" in brought[2].reason
     assert ("cn1", "41 %?[2J of it") in told
     asked = [json.loads(line)["again"] for line in (tmp_path / "asked").read_text().splitlines()]
     assert sorted(asked) == [False, False, False, True]
@@ -135,7 +135,7 @@ def test_nodes_are_asked_until_they_have_it_or_cannot(tmp_path: pathlib.Path) ->
 
 def test_a_node_of_another_version_is_told_so(tmp_path: pathlib.Path) -> None:
     (brought,) = image_push.push("tiny@1", ("cn1",), fs_type="local", ssh_timeout_s=5, ssh=ssh_that(tmp_path, "{}"))
-    assert (brought.state, brought.words) == ("failed", "an error without words") or "version" in brought.words
+    assert (brought.state, brought.reason) == ("failed", "an error without words") or "version" in brought.reason
 
 
 class Command:

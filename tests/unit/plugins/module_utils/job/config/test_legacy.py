@@ -165,7 +165,7 @@ def test_comparison_is_complete() -> None:
 
 
 def words(done: Converted) -> dict[str, tuple[str, str]]:
-    return {word.name: (word.fate, word.text) for word in done.words}
+    return {word.name: (word.fate, word.text) for word in done.entries}
 
 
 SAMPLE = """\
@@ -236,8 +236,8 @@ def test_sample_of_a_site(tmp_path: pathlib.Path) -> None:
     assert told["NFS_TIMEOUT"][0] == "refused"
     assert "allowed: a whole number from 1 to 3600" in told["NFS_TIMEOUT"][1]
     assert done.needs_a_look
-    assert [word.line for word in done.words] == sorted(word.line for word in done.words)
-    assert "IMG_DEFAULT" in [word.name for word in done.words if word.text == "line 7 says it again"]
+    assert [word.line for word in done.entries] == sorted(word.line for word in done.entries)
+    assert "IMG_DEFAULT" in [word.name for word in done.entries if word.text == "line 7 says it again"]
 
 
 AS_IT_CAME = """\
@@ -306,12 +306,12 @@ def test_what_was_refused_stands_as_a_comment_above_the_default() -> None:
 def test_what_contradicts_the_rest_gives_way(old: str, refused: str) -> None:
     done = convert(old, "config.sh")
     parse(done.text, "new")
-    assert [word.name for word in done.words if word.fate == "refused"] == [refused]
+    assert [word.name for word in done.entries if word.fate == "refused"] == [refused]
 
 
 def test_values_that_fit_each_other_are_kept() -> None:
     done = convert("VMS_PER_NODE_DEFAULT=8\nMAX_VMS_PER_NODE=8\nTIMEOUT=280\nPROLOGUE_TIMEOUT=285\n", "config.sh")
-    assert {word.fate for word in done.words} == {"mapped"}
+    assert {word.fate for word in done.entries} == {"mapped"}
     policy = parse(done.text, "new").policy
     assert (policy.vms_per_node_default, policy.timeout, policy.prologue_timeout) == (8, 280, 285)
     assert not done.needs_a_look
@@ -322,7 +322,7 @@ def test_shared_nodes_stay_shared_and_nobodys_processes_are_killed_there(kill: s
     done = convert(f"{kill}PBS_EXCLUSIVE_NODE_ALLOC=false\n", "config.sh")
     policy = parse(done.text, "new").policy
     assert (policy.pbs_exclusive_node_alloc, policy.kill_user_processes_after_job) == (False, False)
-    told = [word.text for word in done.words if word.fate == "changed"]
+    told = [word.text for word in done.entries if word.fate == "changed"]
     assert [text.startswith("kill_user_processes_after_job: false, for it ") for text in told] == [True] * len(told)
     assert bool(told) == ("false" not in kill)
 

@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 )  # fmt: skip
 def test_directives(script: bytes, prefix: bytes, found: list[tuple[int, list[str]]]) -> None:
     read = pbs_directives.read(script, "job.sh", prefix)
-    assert [(d.line, [word.text for word in d.words]) for d in read.directives] == found
+    assert [(d.line, [word.text for word in d.arguments_as_written]) for d in read.directives] == found
 
 
 @pytest.mark.parametrize(

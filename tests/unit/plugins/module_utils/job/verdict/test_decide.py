@@ -157,8 +157,8 @@ def test_node_with_a_proved_fault(
     """A job that would come back to it is held."""
     verdict = verdict_on(BRIDGE, nodes=nodes, policy=Policy(**changes))
     assert (verdict.action, verdict.offline, verdict.grave) == (action, offline, grave)
-    assert words in " ".join(verdict.words)
-    assert bool(verdict.words) == bool(words)
+    assert words in " ".join(verdict.lines)
+    assert bool(verdict.lines) == bool(words)
 
 
 def test_sister_goes_offline_for_what_it_proved_itself() -> None:
@@ -292,7 +292,7 @@ def test_node_that_refuses_member_after_member_of_an_array_holds_the_rest(
     assert (verdict.action, verdict.offline) == (action, "")
     assert verdict.grave is (action == "hold")
     if action == "hold":
-        assert verdict.words == (
+        assert verdict.lines == (
             f"t1 has turned {refused} members of this array away within a minute: it shall not eat the others",
         )
 

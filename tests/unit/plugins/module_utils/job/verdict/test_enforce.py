@@ -107,7 +107,7 @@ def test_verdict_is_done_or_a_safe_one(
             ["t1 is not set offline: x", "the job is held: qrls 7.th releases it"],
         ),
         (HELD, Enforced("refuse", "", ("the job cannot be held: x",)), ["the job cannot be held: x"]),
-        (Verdict("node", "hold", words=("the \x1b[31mbrake",), tried=1, of=3), Enforced("hold"),
+        (Verdict("node", "hold", lines=("the \x1b[31mbrake",), tried=1, of=3), Enforced("hold"),
          ["the ?[31mbrake", "the job is held: qrls 7.th releases it"]),
     ],
 )  # fmt: skip

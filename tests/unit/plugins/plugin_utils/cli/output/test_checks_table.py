@@ -62,7 +62,7 @@ REPORTS = (
 
 def test_hosts_that_agree_stand_together_and_what_is_bad_first() -> None:
     found = checks_table.rows(REPORTS, CHECKS)
-    assert [(row.check, row.state, row.nodes, row.shown) for row in found] == [
+    assert [(row.check, row.state, row.nodes, row.value) for row in found] == [
         ("libvirt", "bad", ("cn2", "cn3"), "bad"),
         ("libvirt", "ok", ("cn1", "cn4", "cn5"), "ok"),
         ("disk", "warn", ("cn3",), "97%"),

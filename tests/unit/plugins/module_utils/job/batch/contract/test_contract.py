@@ -81,7 +81,7 @@ def test_time_of_a_hook_is_bounded_by_the_systems_own_word(material: Material, r
     limits = hooks.hook_limits(material.policy)
     assert limits.seconds > 0
     assert limits.setting
-    assert limits.shown
+    assert limits.figure
     assert "321" in limits.remedy(311) or "311" in limits.remedy(311)
     ends = hooks.hook_ends(hooks.read_call(*material.call(role)), material.policy, NOW)
     assert NOW < ends <= NOW + limits.seconds

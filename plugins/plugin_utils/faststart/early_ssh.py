@@ -15,18 +15,18 @@ import os
 import pathlib
 import subprocess
 
-from ...effects import leaves_nothing
-from ...state import layout, login_fifos
-from ...state.records import ReadyRecord
-from ...system import acl, files
-from ...wire.messages import Owner
-from ..batch.api import BatchJob
-from ..batch.registry import open_node
-from ..batch.vm_job import vm_job_of
-from ..config.parameters import Policy
-from ..request.keys import ADDITIONS
-from ..shell import ssh_command
-from .user_script import PROLOGUE
+from ...module_utils.effects import leaves_nothing
+from ...module_utils.job.batch.api import BatchJob
+from ...module_utils.job.batch.registry import open_node
+from ...module_utils.job.batch.vm_job import vm_job_of
+from ...module_utils.job.config.parameters import Policy
+from ...module_utils.job.hooks.user_script import PROLOGUE
+from ...module_utils.job.request.keys import ADDITIONS
+from ...module_utils.job.shell import ssh_command
+from ...module_utils.state import layout, login_fifos
+from ...module_utils.state.records import ReadyRecord
+from ...module_utils.system import acl, files
+from ...module_utils.wire.messages import Owner
 
 
 @leaves_nothing

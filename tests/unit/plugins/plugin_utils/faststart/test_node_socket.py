@@ -20,9 +20,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import l
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NodePart
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import spawn
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket, spawn
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart.head_start import HeadStart
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_socket
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.node_connection import NodeCall, Reply
 
 ECHO = "import os, sys; os.write(2, b'complaint'); print(sys.stdin.readline().strip()[::-1])"
