@@ -23,7 +23,9 @@ from ...module_utils.job.admission import resolve as site_policy
 from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.vm_job import vm_job_of
 from ...module_utils.job.config import parameters
-from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
+from ...module_utils.job.hooks import user_file
+from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan
+from ...module_utils.job.plan.owner import owner_of
 from ...module_utils.job.request.keys import ADDITIONS
 from ...module_utils.job.request.request import is_path
 from ...module_utils.node.pool.images import Image, find
@@ -159,7 +161,6 @@ def additions_of(
     if vm_job is None or ADDITIONS not in vm_job.request.values or job.euser != job.owner_user:
         return NO_ADDITIONS  # the plan says why another user's job is none
     from ...module_utils.job.admission import metadata  # only who has such a file pays
-    from ...module_utils.job.hooks import user_file  # only who has such a file pays
 
     path, owner = str(vm_job.request.values[ADDITIONS]), find_owner(job.euser, job.egroup)
     content = user_file.read(ADDITIONS, path, vm_job.request.digests[ADDITIONS], owner, limit=metadata.MAX_BYTES)
