@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vsub: qsub, for jobs in virtual machines."""
+"""vsub, and vsbatch: the batch system's own command that takes jobs, for jobs in virtual machines."""
 
 from __future__ import annotations
 
@@ -9,58 +9,40 @@ import contextlib
 import os
 import pathlib
 import shlex
-import stat
 import sys
 import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.guest_kinds import DISTROS
 from ...module_utils.job.admission.resolve import USELESS_YET, host_matches
-from ...module_utils.job.admission.resources import NodeSize
-from ...module_utils.job.admission.submission import Site, Submission, asks_for_vm, prepare
-from ...module_utils.job.config.parameters import Policy
+from ...module_utils.job.admission.submission import Site, Submission, prepare
+from ...module_utils.job.batch.registry import VARIABLE, open_batch, open_front
 from ...module_utils.job.config.policy_file import PATH, load
-from ...module_utils.job.request import pbs_directives, script_text
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
-from ...module_utils.job.request.qsub_arguments import VM, Arguments
-from ...module_utils.job.request.request import RequestErrors, log_wishes
-from ...module_utils.job.request.value_types import KeyFault, nearest
+from ...module_utils.job.request.request import log_wishes
+from ...module_utils.job.request.sizes import NodeSize
 from ...module_utils.text import format_mib
 from ...module_utils.wire.messages import FS_TYPES
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages
 
 if t.TYPE_CHECKING:
+    from ...module_utils.job.batch.contract import Asked, FrontAdapter, SubmitCall
+    from ...module_utils.job.config.parameters import Policy
+    from ...module_utils.job.request.handover import Handover
     from .output.json_output import Query
 
 PROGRAM = "vsub"
-QSUB_ABOUT = "--about"
-"""The one long option that qsub has besides --version; it looks for it wherever it stands, and submits nothing."""
+USUAL = "torque"
+"""Whose help is printed where the site's configuration does not say which batch system it is."""
 SIZES = ("ram", "unclot_shmem")
-OWN = ("--dry-run", "--json", "--query", "--help", "--version")
 NOTHING_SUBMITTED = "nothing was submitted"
 BATCH_TIMEOUT_S = 5.0
-"""For the sizes of nodes, which are only there to refuse early: qsub will say whether the server is well."""
+"""For the sizes of nodes, which are only there to refuse early: the command will say whether the server is well."""
+
 
 HELP = """\
-usage: vsub [arguments of qsub] [-vm key=value[,key=value...]]... [script | -]
-
-Submits a job as qsub does; its script runs in a virtual machine made for it.  Everything but -vm is qsub's.
-
-  vsub job.sh                                   in the site's default machine
-  vsub -vm img=debian12,vcpus=6,ram=8G job.sh   in this one
-  vsub -l nodes=1:ppn=8,walltime=2:00 job.sh    with qsub's own options
-  echo 'make check' | vsub                      a script on standard input
-  vsub -I                                       a terminal in the machine
-  vsub --dry-run -vm vcpus=6 job.sh             shows what would be submitted, and why
-
-In a script, before its first command:
-
-  #PBS -vm img=debian12,vcpus=6
-
-The command line wins over the script, the script over the site's defaults.  A ppn or mem that is too small for
-the machine is raised, and that is said.
-
+{usage}
 keys of -vm, and what they take:
 {keys}
 known, and refused because they are not available yet:
@@ -70,161 +52,146 @@ in the environment:
   SHOW_LOG=true   what vTorque does for the job, until its script begins, in the job's error file
   DEBUG=true      the same in more detail, and in the job's log (vmgr job log)
 
-  --dry-run   show the request, where each value came from, and the qsub command; submit nothing
+  --dry-run   show the request, where each value came from, and the {command} command; submit nothing
   --json      with --dry-run: the same for programs
   --query EXPRESSION
               with --dry-run: what this JMESPath expression finds in that, as --query 'request.ram.value'
   --help      this text
-  --version   vsub's version
+  --version   {program}'s version
 
-Exit status: qsub's; 2 when the request is refused, 3 when the site's configuration or batch system is at fault,
+Exit status: {command}'s; 2 when the request is refused, 3 when the site's configuration or batch system is at fault,
 1 when something else failed.
-See also: vmgr image list, vsub(1), qsub(1)
+See also: vmgr image list, vsub(1), {command}(1)
 """
 
 
 class Call(t.NamedTuple):
-    """One call of vsub: what was typed, by whom, where the site's configuration is."""
+    """One call: what was typed, by whom, and what of the site matters."""
 
-    arguments: Arguments
+    front: FrontAdapter
+    typed: SubmitCall
     environment: dict[bytes, bytes]
     policy: Policy
-    qsub: str
     front_end: bool
     as_json: bool = False
     query: Query | None = None
 
+    @property
+    def command(self) -> str:
+        """The path of the batch system's command."""
+        qsub = self.policy.pbs_qsub_on_fe if self.front_end else self.policy.pbs_qsub_on_nodes
+        return self.front.command_path(qsub)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The user's environment."""
+        return _texts(self.environment)
+
 
 def main() -> int:
     """The program; returns its exit status."""
-    return messages.run(PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside()))
+    launcher = os.environ.get(VARIABLE, "")
+    return messages.run(PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside(), launcher=launcher))
 
 
-def submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathlib.Path = PATH) -> int:
-    """Do what the user asked for; where a job is submitted by qsub alone this does not return.
+def submit(
+    argv: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathlib.Path = PATH, *, launcher: str = ""
+) -> int:
+    """Do what the user asked for; where a job is submitted by the command alone this does not return.
 
     Args:
         argv: the arguments.
-        caller: the environment for qsub.
+        caller: the environment for the command.
         policy_path: the site's configuration.
+        launcher: the batch system whose launcher was called; "": the site's, whichever that is.
     """
-    arguments = Arguments.read(argv, permute=b"POSIXLY_CORRECT" not in caller)
-    own = {option.name for option in arguments.options if option.name.startswith("--")}
-    if "--help" in own:
-        print(help_text(), end="")
-        return 0
-    if "--version" in own:
-        from ...module_utils.installed import version  # for who asks alone
-
-        print(f"{PROGRAM} {version()}")
-        return 0
+    policy, broken = _policy(policy_path)
+    front = open_front(launcher or (policy.batch_system if policy else USUAL))
     try:
-        query = _query(arguments)
-        return _submit(arguments.without(*OWN), own, query, caller, policy_path)
+        typed = front.read_call(argv, _texts(caller))
+        if "--help" in typed.own:
+            print(help_text(front), end="")
+            return 0
+        if "--version" in typed.own:
+            from ...module_utils.installed import version  # for who asks alone
+
+            print(f"{front.PROGRAM} {version()}")
+            return 0
+        for_programs = sorted(set(typed.own) & {"--json", "--query"})
+        query = _query(typed)
+        if for_programs and "--dry-run" not in typed.own:
+            raise UserFault(for_programs[0], "goes with --dry-run")
+        if policy is None:
+            raise broken
+        if launcher not in ("", policy.batch_system):
+            why = f"the batch system of this site is {policy.batch_system}"
+            raise UserFault(front.PROGRAM, why, f"use {PROGRAM}")
+        front_end = host_matches(policy.regex_fe, os.uname().nodename)
+        return _submit(Call(front, typed, caller, policy, front_end, bool(for_programs), query))
     except VTorqueError as error:
-        print(messages.text(PROGRAM, error, NOTHING_SUBMITTED), file=sys.stderr)
+        print(messages.text(front.PROGRAM, error, NOTHING_SUBMITTED), file=sys.stderr)
         return next(status for kind, status in messages.STATUS if isinstance(error, kind))
 
 
-def _query(arguments: Arguments) -> Query | None:
-    asked = arguments.all("--query")
-    if not asked:
+def _policy(path: pathlib.Path) -> tuple[Policy | None, VTorqueError]:
+    """The site's configuration, or what is wrong with it: who asks for help gets it all the same."""
+    try:
+        return load(path), VTorqueError("")
+    except VTorqueError as error:
+        return None, error
+
+
+def _texts(variables: t.Mapping[bytes, bytes]) -> dict[str, str]:
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
+
+
+def _query(typed: SubmitCall) -> Query | None:
+    if "--query" not in typed.own:
         return None
-    if asked[-1].value is None:
+    expression = typed.own["--query"]
+    if expression is None:
         raise UserFault("--query", "the expression is missing", "it is a JMESPath expression, as request.ram.value")
     from .output.json_output import Query  # as for `tell`
 
-    return Query(asked[-1].value)
+    return Query(expression)
 
 
-def _submit(
-    arguments: Arguments, own: set[str], query: Query | None, caller: dict[bytes, bytes], policy_path: pathlib.Path
-) -> int:
-    if unknown := own - {*OWN, QSUB_ABOUT}:
-        word = min(unknown)
-        hint = "did you mean -vm?" if word == f"--{VM}" else nearest(word, OWN).lstrip("; ")
-        raise UserFault(word, "no such option", hint or "see vsub --help")
-    for_programs = sorted(own & {"--json", "--query"})
-    if for_programs and "--dry-run" not in own:
-        raise UserFault(for_programs[0], "goes with --dry-run")
-    policy = load(policy_path)
-    host = os.uname().nodename
-    front_end = host_matches(policy.regex_fe, host)
-    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
-    call = Call(arguments, caller, policy, qsub, front_end, bool(for_programs), query)
-    if QSUB_ABOUT in own:
-        return _become_qsub(call, arguments)
-    script, from_stdin = _read_script(call)
-    _warn_of_text(call, script, from_stdin, submits="--dry-run" not in own)
-    if policy.disable_mikelangelo_hpc_stack and not asks_for_vm(arguments, script):
-        return _dry_run_bare(call) if "--dry-run" in own else _hand_over(call, arguments, script, None, from_stdin)
+def _submit(call: Call) -> int:
+    policy, command, program = call.policy, call.front.COMMAND, call.front.PROGRAM
+    if call.typed.question:
+        return _run(call, call.typed.words)
+    asked = call.typed.read_script(sys.stdin.buffer.read)
+    dry = "--dry-run" in call.typed.own
+    if asked.warning:
+        print(f"{program}: {asked.warning}", file=sys.stderr)
+    if dry and (refusal := asked.as_it_is().refusal):
+        print(f"{program}: {command} would not take the script: {refusal}", file=sys.stderr)
     if policy.disable_mikelangelo_hpc_stack:
-        raise UserFault("-vm", "VM jobs are switched off on this site", "without -vm vsub is qsub")
+        if any(asked.layers):
+            why = "VM jobs are switched off on this site"
+            raise UserFault("-vm", why, f"without -vm {program} is {command}")
+        return _dry_run_bare(call, asked) if dry else _hand_over(call, asked.as_it_is())
+    host = os.uname().nodename
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
     offers, broken = pool_offers(policy)
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in call.environment.items()}
     site = Site(offers, broken, lambda: _sizes(call), check_user_disk, lambda path: digest_user_image(path, policy))
-    submission = prepare(arguments, script, policy, site, _home(), log_wishes(variables))
+    submission = prepare(asked, policy, site, _home(), log_wishes(call.variables))
     for notice in submission.notices:
-        print(f"{PROGRAM}: {notice}", file=sys.stderr)
-    if "--dry-run" in own:
-        return _show(call, submission, script)
-    return _hand_over(call, submission.arguments, script, submission.script, from_stdin)
+        print(f"{program}: {notice}", file=sys.stderr)
+    return _show(call, submission, asked) if dry else _hand_over(call, submission.handover)
 
 
 def _home() -> str:
-    import pwd  # a job that qsub gets as it is needs no home
+    import pwd  # a job that the command gets as it is needs no home
 
     return pwd.getpwuid(os.getuid()).pw_dir
 
 
-def _read_script(call: Call) -> tuple[pbs_directives.Script, bool]:
-    """The script with its directives, and whether it came on standard input.
-
-    Raises:
-        RequestErrors: there is no such file, or it cannot be read.
-    """
-    arguments = call.arguments
-    option = arguments.last("C")
-    prefix = call.environment.get(b"PBS_DPREFIX", pbs_directives.PREFIX) if option is None else os.fsencode(option)
-    operand = arguments.words[arguments.operands[0]] if arguments.operands else "-"
-    if operand not in ("-", ""):
-        return pbs_directives.read(_file(operand), operand, prefix), False
-    if arguments.all("I"):
-        return pbs_directives.read(b"", "", prefix), False
-    return pbs_directives.read(sys.stdin.buffer.read(), "standard input", prefix), True
-
-
-def _warn_of_text(call: Call, script: pbs_directives.Script, from_stdin: bool, *, submits: bool) -> None:
-    """Say what qsub does not: that no directive counts; and, where it is not called, that it refuses the script."""
-    if from_stdin and (word := script_text.find_mark(script.data)):
-        print(f"{PROGRAM}: {word}", file=sys.stderr)
-    if not submits and (word := _fault_of(call, script, from_stdin)):
-        print(f"{PROGRAM}: qsub would not take the script: {word}", file=sys.stderr)
-
-
-def _fault_of(call: Call, script: pbs_directives.Script, from_stdin: bool) -> str:
-    """Why qsub does not take the script, or ""; the operand of `-I -x` is a command, and none of its scripts."""
-    return "" if from_stdin or call.arguments.all("I") else script_text.find_fault(script.data, script.name)
-
-
-def _file(path: str) -> bytes:
-    try:
-        # a named pipe would wait for a writer; qsub takes regular files alone
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise RequestErrors([KeyFault(path, "", "the script is not a file")])
-            return stream.read()
-    except OSError as error:
-        raise RequestErrors([KeyFault(path, "", f"the script cannot be read: {error.strerror}")]) from error
-
-
 def _sizes(call: Call) -> tuple[NodeSize, ...]:
     """The sizes of the nodes that VM jobs may use; empty when the batch server does not say."""
-    from ...module_utils.job.batch.registry import open_batch  # a job without guests asks nothing
-
+    if call.front.COMMAND_JUDGES_SIZES:
+        return ()
     wanted = {call.policy.vm_node_property} - {None}
     try:
         nodes = open_batch(call.policy, front_end=call.front_end, timeout_s=BATCH_TIMEOUT_S).nodes()
@@ -233,62 +200,61 @@ def _sizes(call: Call) -> tuple[NodeSize, ...]:
     return tuple(NodeSize(node.name, node.slots, node.memory_mib) for node in nodes if wanted <= node.properties)
 
 
-def _hand_over(
-    call: Call, arguments: Arguments, script: pbs_directives.Script, neutral: bytes | None, from_stdin: bool
-) -> int:
-    """Become qsub; or run it, where something is to be done after it: a copy removed, a refusal explained."""
-    fault = _fault_of(call, script, from_stdin)
-    arguments = _with_prefix(call, arguments)
-    if from_stdin:
+def _hand_over(call: Call, handover: Handover) -> int:
+    """Become the command; or run it, where something is to be done after it: a copy removed, a refusal explained."""
+    if handover.text is not None and handover.at < 0:
         fd = os.memfd_create("stdin")
         with os.fdopen(fd, "wb", closefd=False) as stream:
-            stream.write(script.data if neutral is None else neutral)
+            stream.write(handover.text)
         os.lseek(fd, 0, os.SEEK_SET)
         os.dup2(fd, 0)
-    elif neutral is not None or fault:
-        status = _run_qsub(call, arguments, script.name, neutral)
-        if status and fault:
-            print(f"{PROGRAM}: {fault}", file=sys.stderr)
+    elif handover.text is not None or handover.refusal:
+        status = _run_over_copy(call, handover)
+        if status and handover.refusal:
+            print(f"{call.front.PROGRAM}: {handover.refusal}", file=sys.stderr)
         return status
-    return _become_qsub(call, arguments)
-
-
-def _become_qsub(call: Call, arguments: Arguments) -> t.NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execve(call.qsub, [call.qsub, *arguments.words], call.environment)  # noqa: S606 - no shell is the point
+        os.execve(call.command, [call.command, *handover.words], call.environment)  # noqa: S606 - no shell is the point
     except OSError as error:
-        raise _no_qsub(call, error) from error
+        raise _no_command(call, error) from error
 
 
-def _with_prefix(call: Call, arguments: Arguments) -> Arguments:
-    """qsub(1B) promises PBS_DPREFIX, and the qsub of Torque 6 does not look at it: so it is said by `-C`."""
-    prefix = call.environment.get(b"PBS_DPREFIX")
-    if prefix is None or arguments.all("C"):
-        return arguments
-    return arguments.with_front("-C", os.fsdecode(prefix))
+def _run(call: Call, words: t.Sequence[str]) -> int:
+    """Run the command to its end; return its exit status."""
+    from . import command_child  # 10 ms that only those pay who do not become the command
+
+    try:
+        return command_child.run([call.command, *words], call.environment)
+    except OSError as error:
+        raise _no_command(call, error) from error
 
 
-def _run_qsub(call: Call, arguments: Arguments, name: str, neutral: bytes | None) -> int:
-    """Run qsub to its end, over a copy of the script where it is to read another text; return its exit status."""
-    from . import qsub_child  # 10 ms that only those pay who do not become qsub
+def _run_over_copy(call: Call, handover: Handover) -> int:
+    """The same, over a copy of the script where the command is to read another text."""
+    if handover.text is None:
+        return _run(call, handover.words)
+    from . import command_child  # as above
 
     with contextlib.ExitStack() as stack:
-        if neutral is not None:
-            arguments = arguments.with_operand(str(stack.enter_context(qsub_child.copied(name, neutral))))
-        try:
-            return qsub_child.run([call.qsub, *arguments.words], call.environment)
-        except OSError as error:
-            raise _no_qsub(call, error) from error
+        words = list(handover.words)
+        copy = stack.enter_context(command_child.copied(call.front.PROGRAM, handover.name, handover.text))
+        words[handover.at] = str(copy)
+        return _run(call, words)
 
 
-def _no_qsub(call: Call, error: OSError) -> SiteFault:
-    return SiteFault(call.qsub, f"cannot be run: {error.strerror}", "see PBS_QSUB_ON_FE and PBS_QSUB_ON_NODES")
+def _no_command(call: Call, error: OSError) -> SiteFault:
+    parameter = "pbs_qsub_on_fe" if call.front_end else "pbs_qsub_on_nodes"
+    return SiteFault(call.command, f"cannot be run: {error.strerror}", f"see {parameter}")
 
 
-def help_text() -> str:
-    """What `--help` prints."""
+def help_text(front: FrontAdapter) -> str:
+    """What `--help` prints.
+
+    Args:
+        front: of the site's batch system.
+    """
     import textwrap  # for who asks alone
 
     usable = [
@@ -297,7 +263,8 @@ def help_text() -> str:
         if name not in USELESS_YET
     ]
     later = textwrap.fill(", ".join(name for name in KEYS if name in USELESS_YET), 100)
-    return HELP.format(keys="\n".join(usable), later=textwrap.indent(later, "  "))
+    names = {"usage": front.USAGE, "program": front.PROGRAM, "command": front.COMMAND}
+    return HELP.format(keys="\n".join(usable), later=textwrap.indent(later, "  "), **names)
 
 
 def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
@@ -306,17 +273,15 @@ def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     return {"keys": tuple(KEYS), "choices": choices, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
 
 
-def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> int:
-    resolved = submission.resolved
-    arguments = _with_prefix(call, submission.arguments)
-    command = [call.qsub, *arguments.words]
+def _show(call: Call, submission: Submission, asked: Asked) -> int:
+    resolved, handover = submission.resolved, submission.handover
+    command = [call.command, *handover.words]
     rows = [(key, resolved.values[key]) for key in KEYS if resolved.values[key] is not None]
     if call.as_json:
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
-        document = {"request": request, "shell": resolved.shell, "qsub": command, "notices": submission.notices}
-        document["hosts"] = {"vm": submission.vm_hosts, "of": submission.hosts}
-        document["adds"] = submission.added
-        _tell(call, {**document, "neutral_lines": script.vm_lines})
+        document = {"request": request, "shell": resolved.shell, call.front.COMMAND: command}
+        document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
+        _tell(call, {**document, "adds": submission.added, "neutral_lines": asked.vm_lines})
         return 0
     table = [("request", "value", "from")]
     for key, value in rows:
@@ -327,14 +292,13 @@ def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> 
     widths = [max(len(row[column]) for row in table) + 2 for column in (0, 1)]
     for name, value_text, origin in table:
         print(f"{name:<{widths[0]}}{value_text:<{widths[1]}}{origin}")
-    if submission.vm_hosts < submission.hosts:
+    if submission.vm_hosts != submission.hosts:
         print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
     if submission.added:
         print(f"(metadata adds to each guest: {submission.added})")
     print(shlex.join(command))
-    if submission.script is not None:
-        lines = ", ".join(map(str, script.vm_lines))
-        print(f"(qsub reads a copy of {script.name} without the -{VM} of line {lines})")
+    if handover.note:
+        print(f"({call.front.COMMAND} reads a copy of {handover.name} {handover.note})")
     return 0
 
 
@@ -344,11 +308,14 @@ def _tell(call: Call, document: dict[str, t.Any]) -> None:
     tell(call, document)
 
 
-def _dry_run_bare(call: Call) -> int:
-    print(f"{PROGRAM}: VM jobs are switched off on this site; the job goes to qsub as it is", file=sys.stderr)
-    command = [call.qsub, *_with_prefix(call, call.arguments).words]
+def _dry_run_bare(call: Call, asked: Asked) -> int:
+    name = call.front.COMMAND
+    print(
+        f"{call.front.PROGRAM}: VM jobs are switched off on this site; the job goes to {name} as it is", file=sys.stderr
+    )
+    command = [call.command, *asked.as_it_is().words]
     if call.as_json:
-        _tell(call, {"request": {}, "qsub": command})
+        _tell(call, {"request": {}, name: command})
     else:
         print(shlex.join(command))
     return 0

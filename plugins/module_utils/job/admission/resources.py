@@ -7,37 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ...frozen import frozen
 from ...text import format_mib
 from ..config.parameters import Policy
+from ..request.sizes import Demand, NodeSize
 from ..request.value_types import KeyFault
 from .resolve import Resolved
-
-
-@frozen
-class Demand:
-    """What a job needs on each of its nodes.
-
-    Attributes:
-        cores: slots (`ppn`).
-        mem_mib: memory in MiB.
-        cores_sum: how `cores` comes about, for people.
-        mem_sum: how `mem_mib` comes about, for people.
-    """
-
-    cores: int
-    mem_mib: int
-    cores_sum: str
-    mem_sum: str
-
-
-@frozen
-class NodeSize:
-    """A node, as the batch server or libvirt tells its size; 0: not told."""
-
-    name: str
-    cores: int
-    mem_mib: int = 0
 
 
 def demand(resolved: Resolved, policy: Policy) -> Demand:

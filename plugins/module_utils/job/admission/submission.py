@@ -1,13 +1,12 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what the user typed and wrote into the script to what qsub gets, or everything that speaks against it."""
+"""From what the user typed and wrote into his script to what the batch system gets, or all that speaks against it."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import types
 import typing as t
 
@@ -15,19 +14,18 @@ from ...errors import UserFault
 from ...frozen import frozen
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
+from ..request.handover import Handover
 from ..request.keys import ADDITIONS, DISK, FILES, IMAGE, SCRIPTS
-from ..request.pbs_directives import Script
-from ..request.qsub_arguments import VM, Arguments, NodeChunk
-from ..request.request import MARKER, PREFIX, Request, RequestErrors, is_path, parse
+from ..request.request import Request, RequestErrors, is_path, parse
+from ..request.sizes import NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
-from . import metadata, mixed, osv, start_directory
-from .asked import COMMAND_LINE, Asked
-from .node_request import count_hosts, object_to_sizes, raise_sizes, read_nodes_asked
-from .resolve import NOT_AVAILABLE_YET, SITE_DEFAULT, Offers, Resolved, resolve
-from .resources import NodeSize, demand, too_big
+from . import metadata, mixed, osv
+from .resolve import SITE_DEFAULT, Offers, Resolved, resolve
+from .resources import demand, too_big
+from .start_directory import GuestPlaces
 
-OUR_WORD = re.compile(rf"""(^|[\s,;="']){re.escape(PREFIX)}""")
-"""Where an attribute begins, or a part of one; not in the name of a host (`stageout=/o@myvtorque:/p`)."""
+if t.TYPE_CHECKING:
+    from ..batch.contract import Asked
 
 
 @frozen
@@ -58,92 +56,72 @@ class Site:
 
 @frozen
 class Submission:
-    """What qsub gets.
+    """What the batch system's command gets.
 
     Attributes:
-        arguments: qsub's, the script's path still the user's own.
+        handover: its call.
         resolved: the request with everything decided, for people; root decides afresh when the job starts.
         notices: what was raised, and why, one line each.
-        script: what qsub must read in place of the user's script, None where that can be read as it is.
-        hosts: how many hosts the job asks for.
+        hosts: how many hosts the job asks for; None: the batch system decides.
         added: what the user adds to each guest, in a few words; "": nothing.
     """
 
-    arguments: Arguments
+    handover: Handover
     resolved: Resolved
     notices: tuple[str, ...]
-    script: bytes | None
-    hosts: int = 1
+    hosts: int | None = 1
     added: str = ""
 
     @property
-    def vm_hosts(self) -> int:
+    def vm_hosts(self) -> int | None:
         """How many of them have guests."""
-        return mixed.vm_hosts(self.resolved, self.hosts)
-
-
-def asks_for_vm(arguments: Arguments, script: Script) -> bool:
-    """Does the user speak of a VM anywhere?  (Without a word about one the job runs in the site's default.)
-
-    Args:
-        arguments: of vsub.
-        script: with its directives.
-
-    Returns:
-        True for a `-vm` on the command line or in the script.
-    """
-    return bool(arguments.all(VM) or script.vm_texts)
+        return None if self.hosts is None else mixed.vm_hosts(self.resolved, self.hosts)
 
 
 def prepare(
-    arguments: Arguments,
-    script: Script,
+    asked: Asked,
     policy: Policy,
     site: Site,
     home: str,
     log: t.Mapping[str, bool] = types.MappingProxyType({}),
 ) -> Submission:
-    """Decide what qsub gets.
+    """Decide what the batch system's command gets.
 
     Args:
-        arguments: of vsub, without its own `--words`.
-        script: the job script, empty for an interactive job without one.
+        asked: the call and the script, as the batch system's front read them.
         policy: the site's configuration.
         site: what there is.
         home: the user's home directory.
         log: what the user wishes of the job's log (`Request.log`).
 
     Returns:
-        qsub's arguments, what was raised, and the script that qsub must read, if not the user's.
+        The command's call, and what was raised.
 
     Raises:
         RequestErrors: with everything that speaks against the job.
+        UserFault: the request is longer than what takes it along.
     """
-    asked = Asked(arguments, script)
     request, faults = _request(asked)
     request, added, wrong = complete(request, policy, site, home)
     faults += wrong
-    faults += _refused(asked, policy, home)
-    nodes = read_nodes_asked(asked, faults)
+    faults += asked.objections(GuestPlaces(policy, home))
     known = tuple(site.sizes())
-    faults += object_to_sizes(asked, nodes, known)
+    faults += asked.object_to_sizes(known)
+    hosts = asked.hosts
     spoilt = {fault.key for fault in faults}
     try:
         resolved = resolve(request, policy, site.offers)
         need = demand(resolved, policy)
         faults += [fault for fault in too_big(need, known) if fault.key not in spoilt]
-        if mixed.KEY not in spoilt and (why := mixed.objection(resolved, count_hosts(nodes))):
+        if hosts is not None and mixed.KEY not in spoilt and (why := mixed.objection(resolved, hosts)):
             faults.append(KeyFault(mixed.KEY, resolved.word(mixed.KEY), why, resolved.origins[mixed.KEY]))
-        faults += [fault for fault in _refused_in_osv(asked, resolved, nodes) if fault.key not in spoilt]
+        faults += [fault for fault in _refused_in_osv(asked, resolved) if fault.key not in spoilt]
     except RequestErrors as errors:
         faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
     if faults:
         raise RequestErrors(faults, request)
-    asked, notices = raise_sizes(asked, nodes, need, policy)
-    neutral = script.neutral if script.vm_texts else None
-    ours = _ours(asked, request.with_log(log), policy)
-    notices = (*notices, *_working_directory(asked))
-    return Submission(ours, resolved, notices, neutral, count_hosts(nodes), added)
+    handover, notices = asked.submission(request.with_log(log), need, policy)
+    return Submission(handover, resolved, notices, hosts, added)
 
 
 def complete(request: Request, policy: Policy, site: Site, home: str) -> tuple[Request, str, list[KeyFault]]:
@@ -176,15 +154,14 @@ def _request(asked: Asked) -> tuple[Request, list[KeyFault]]:
     """What the user asks for, as far as it can be read, and what is wrong with the rest."""
     merged = Request()
     faults: list[KeyFault] = []
-    own = [(option.value or "", COMMAND_LINE) for option in asked.arguments.all(VM)]
-    for texts in (asked.script.vm_texts, own):
+    for texts in asked.layers:
         try:
             part = parse(texts)
         except RequestErrors as errors:
             part = errors.good
             faults += errors.faults
         merged = part.merged_over(merged)
-    if (shell := asked.last("S")) is not None:
+    if (shell := asked.shell) is not None:
         try:
             merged = merged.with_shell(shell[0])
         except UserFault as fault:
@@ -273,94 +250,11 @@ def _too_long(request: Request) -> t.Iterator[KeyFault]:
         yield KeyFault("-vm", "", f"{fault.what}: {fault.why}; {fault.hint}")
 
 
-def _refused(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
-    """Options of qsub that no VM job can have, or not yet."""
-    reasons = {
-        "T": "a VM job has no job type: it would choose other hooks than those that start the guest",
-        "L": f"with VMs {NOT_AVAILABLE_YET}: ask by -l nodes=1:ppn=N",
-        "D": f"a root directory of the node is not there in the guest: {NOT_AVAILABLE_YET}",
-    }
-    for name, reason in reasons.items():
-        if (found := asked.last(name)) is not None:
-            yield KeyFault(f"-{name}", format_value(found[0]), reason, found[1])
-    yield from _slots_anywhere(asked)
-    yield from _start_directory(asked, policy, home)
-    for value, where in asked.every("W"):
-        if OUR_WORD.search(value):
-            yield KeyFault("-W", format_value(value), f"{PREFIX} is what vsub itself puts there", where)
-    if asked.arguments.all("x"):
-        yield from _command(asked, policy, home)
-
-
-def _slots_anywhere(asked: Asked) -> t.Iterator[KeyFault]:
-    """Cores that are asked for without nodes: no VM job can have them (docs/adr/0017-procs-refused.md)."""
-    taken = "is what qsub takes only without -l nodes, which every VM job has"
-    reasons = {
-        "procs": "slots on whichever nodes have some; the machines of a job need as many on each",
-        **dict.fromkeys(("ncpus", "size", "mppwidth"), taken),
-    }
-    for name, reason in reasons.items():
-        if (found := asked.resource(name)) is not None:
-            count = found[0] if re.fullmatch("[1-9][0-9]{0,5}", found[0], re.ASCII) else "N"
-            hint = f"ask by -l nodes=1:ppn={count}, or more nodes with fewer each"
-            yield KeyFault(name, format_value(found[0]), f"{reason}: {hint}", found[1])
-
-
-def _refused_in_osv(asked: Asked, resolved: Resolved, nodes: tuple[NodeChunk, ...]) -> t.Iterator[KeyFault]:
+def _refused_in_osv(asked: Asked, resolved: Resolved) -> t.Iterator[KeyFault]:
     """What a job cannot have whose guest is one process, where it is to be one."""
     if not osv.is_osv(resolved):
         return
-    yield from osv.objections(resolved, count_hosts(nodes))
-    interactive = bool(asked.arguments.all("I")) or asked.script.last("I") is not None
-    yield from osv.refused_options(resolved, interactive=interactive, directory=asked.last("d"))
-    if not interactive:
-        yield from osv.script_objections(asked.script.data, asked.script.name)
-
-
-def _command(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
-    """The command of `-I -x` is run by its path in the guest: a file of the home must be there."""
-    operands = [asked.arguments.words[index] for index in asked.arguments.operands]
-    path = os.path.abspath(operands[0]) if operands else ""  # noqa: PTH100
-    if asked.script.vm_texts:
-        yield KeyFault("-vm", "", "of a command of -x is said on the command line", asked.script.name)
-    if path and start_directory.is_below(path, (home,)) and not start_directory.home_is_shared(policy):
-        yield KeyFault("-x", format_value(operands[0]), "lies in your home, and the guest's is empty on this site")
-
-
-def _start_directory(asked: Asked, policy: Policy, home: str) -> t.Iterator[KeyFault]:
-    """Torque starts a job in PBS_O_INITDIR where that is set, which must exist in the guest."""
-    places = [("-d", asked.last("d"))]
-    for text, where in asked.every("v"):
-        for item in text.split(","):
-            name, equals, value = item.partition("=")
-            if name.strip() == start_directory.VARIABLE and equals:
-                places.append((start_directory.VARIABLE, (value, where)))
-    for key, found in places:
-        if found is not None:
-            path = os.path.abspath(found[0])  # noqa: PTH100 - a relative one is taken from where qsub is called
-            if why := start_directory.cut_off(path) or start_directory.objection(path, policy, home):
-                yield KeyFault(key, format_value(found[0]), why, found[1])
-
-
-def _working_directory(asked: Asked) -> t.Iterator[str]:
-    """A word where PBS_O_WORKDIR will not be the directory that it should be."""
-    found = asked.last("w")
-    try:
-        path = found[0] if found is not None else os.getcwd()  # noqa: PTH109
-    except OSError:  # it is gone, which qsub tells
-        return
-    if (left := start_directory.as_listed(path)) != path:
-        whole = format_value(path)
-        yield f"PBS_O_WORKDIR will be {format_value(left)}: Torque keeps no more of {whole} in its list of variables"
-
-
-def _ours(asked: Asked, request: Request, policy: Policy) -> Arguments:
-    """The arguments of qsub: the user's, and what makes a VM job of it."""
-    other = asked.resource("other")
-    marks = other[0].split("+") if other and other[0] else []
-    if MARKER not in marks:
-        asked = asked.raised("other", "+".join([*marks, MARKER]))
-    front = ["-S", f"{policy.prefix_nodes}/bin/vtorque-shell", "-W", f"x={request.encode()}"]
-    if policy.pbs_exclusive_node_alloc and not asked.arguments.all("n"):
-        front.append("-n")
-    return asked.arguments.without(VM, "S").with_front(*front)
+    yield from osv.objections(resolved, asked.hosts or 1)
+    yield from osv.refused_options(resolved, interactive=asked.interactive, directory=asked.directory)
+    if not asked.interactive:
+        yield from osv.script_objections(*asked.source)

@@ -16,6 +16,10 @@ if t.TYPE_CHECKING:
 
     from ...wire.health_report import Finding
     from ..config.parameters import Policy
+    from ..request.handover import Handover
+    from ..request.request import Request
+    from ..request.sizes import Demand, NodeSize
+    from ..request.value_types import KeyFault
     from .api import BatchJob, BatchSystem, PastJob
     from .hook_call import HookCall, HookEnd, HookLimits
     from .own_job import JobScript, OwnJob
@@ -77,6 +81,9 @@ class NodeAdapter(t.Protocol):
             job: the batch server's word.
             policy: the site's.
         """
+
+    def start_directory(self, job: BatchJob) -> str:
+        """Return the directory that a guest must have for a job to start in, by the batch server's word; "": none."""
 
     def node_file(self, policy: Policy, job_id: str) -> pathlib.Path | None:
         """Return the file in which the batch system tells a job of its nodes; None: it writes none.
@@ -201,3 +208,128 @@ class HistoryAdapter(t.Protocol):
 
     def past_job(self, job_id: str, start: int, policy: Policy, *, days: int) -> PastJob:
         """Return a start of a job; see `registry.find_past_job`."""
+
+
+class GuestPlaces(t.Protocol):
+    """Which directories of the cluster the guests of a user have."""
+
+    def objection(self, directory: str) -> str:
+        """Return why a job cannot start in a directory, which is absolute, or ""."""
+
+    def lacks(self, path: str) -> bool:
+        """Return whether a path is in the user's home, and the guest's is an empty one."""
+
+
+class SubmitCall(t.Protocol):
+    """A call of `vsub`, read as the batch system's command would read it."""
+
+    @property
+    def own(self) -> t.Mapping[str, str | None]:
+        """The words of vsub's own (`--dry-run`), which the command must not get, and their values."""
+
+    @property
+    def question(self) -> bool:
+        """Whether the command answers by itself, and submits nothing."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments without vsub's own words."""
+
+    def read_script(self, read_input: t.Callable[[], bytes]) -> Asked:
+        """Read the script, with the options that stand in it.
+
+        Args:
+            read_input: reads standard input to its end, and is called where the script stands there.
+
+        Raises:
+            UserFault: there is none, or it cannot be one.
+        """
+
+
+class Asked(t.Protocol):
+    """What a user asks for: the call and the script together, as the batch system's command takes them."""
+
+    @property
+    def layers(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """The texts of `-vm` with where each stands, for `request.parse`; a later layer wins over an earlier one."""
+
+    @property
+    def vm_lines(self) -> tuple[int, ...]:
+        """Numbers of the script's lines that ask for a virtual machine."""
+
+    @property
+    def shell(self) -> tuple[str, str] | None:
+        """The shell that the user names for the job, and where."""
+
+    @property
+    def interactive(self) -> bool:
+        """Whether it is a job with a terminal."""
+
+    @property
+    def directory(self) -> tuple[str, str] | None:
+        """The directory that the user names for the job to start in, and where."""
+
+    @property
+    def hosts(self) -> int | None:
+        """How many hosts the job gets; None: the batch system decides."""
+
+    @property
+    def source(self) -> tuple[bytes, str]:
+        """The script, and how messages call it."""
+
+    @property
+    def warning(self) -> str:
+        """What the command does with the script without a word, and its user would not expect; or ""."""
+
+    def objections(self, places: GuestPlaces) -> t.Iterator[KeyFault]:
+        """Options that no job in virtual machines can have, or not yet."""
+
+    def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
+        """Sizes that the user gave and no node has; nothing is known of nodes where there are none."""
+
+    def as_it_is(self) -> Handover:
+        """Return what the command gets of a job without virtual machines."""
+
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
+        """Return what the command gets of a job in virtual machines, and what was raised for it, a line each.
+
+        Args:
+            request: goes along with the job.
+            need: of its machines, on each node.
+            policy: the site's.
+
+        Raises:
+            UserFault: the request is longer than what takes it along.
+        """
+
+
+class FrontAdapter(t.Protocol):
+    """What stands before the batch system's command that takes jobs.
+
+    `PROGRAM` is the name of ours in messages, `COMMAND` that of the batch system's, and `USAGE` what `--help` begins
+    with.  `COMMAND_JUDGES_SIZES`: the command itself refuses what no
+    node can give, so that nobody is asked for the nodes' sizes before.
+    """
+
+    PROGRAM: str
+    COMMAND: str
+    USAGE: str
+    COMMAND_JUDGES_SIZES: bool
+
+    def command_path(self, qsub: str) -> str:
+        """Return the path of the command.
+
+        Args:
+            qsub: what the site says for its qsub (`pbs_qsub_on_fe`), beside which another system's commands are.
+        """
+
+    def read_call(self, words: t.Sequence[str], environment: t.Mapping[str, str]) -> SubmitCall:
+        """Read a call.
+
+        Args:
+            words: the arguments.
+            environment: of the user.
+
+        Raises:
+            UserFault: no command could be called so.
+        """

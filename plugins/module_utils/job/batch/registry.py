@@ -16,14 +16,13 @@ from ...effects import leaves_nothing
 from ...errors import SiteFault
 
 if t.TYPE_CHECKING:
-    import types
-
     from ...system.clock import Deadline
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
-    from .contract import DoctorAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .contract import DoctorAdapter, FrontAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
+    from .slurm import front as slurm_front
     from .slurm import hook_calls as slurm_hooks
     from .slurm import job_shell as slurm_shell
     from .slurm import node_traces as slurm_node
@@ -32,8 +31,10 @@ if t.TYPE_CHECKING:
     from .torque import hook_calls as torque_hooks
     from .torque import job_shell as torque_shell
     from .torque import mom_files as torque_node
+    from .torque.qsub import front as torque_front
 
     # a type checker compares the modules with the contract here: at work they are opened by name
+    _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front)
     _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter)
     _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks)
     _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell)
@@ -48,6 +49,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "node": "mom_files",
         "doctor": "doctor_checks",
         "history": "accounting",
+        "front": "qsub.front",
     },
     "slurm": {
         "batch": "adapter",
@@ -165,13 +167,17 @@ def submit_command(policy: Policy, *, front_end: bool) -> str:
         front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
     """
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
-    return f"{qsub.rpartition('/')[0]}/sbatch" if policy.batch_system == "slurm" else qsub
+    return open_front(policy.batch_system).command_path(qsub)
 
 
-def open_slurm_front() -> types.ModuleType:
-    """How a call of sbatch and its script are read: the one front besides `vsub`, and of one system."""
-    front: types.ModuleType = _open("slurm", "front")
-    return front
+def open_front(system: str) -> FrontAdapter:
+    """What stands before a system's command that takes jobs.
+
+    Args:
+        system: one of `SYSTEMS`.
+    """
+    opened: FrontAdapter = _open(system, "front")
+    return opened
 
 
 def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> PastJob:

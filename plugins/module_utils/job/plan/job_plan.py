@@ -41,8 +41,8 @@ from ..batch.registry import open_node
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.parameters import Policy
 from ..request.keys import IMAGE
-from ..request.qsub_arguments import mem_mib
 from ..request.request import Request
+from ..request.sizes import mem_mib
 from ..request.value_types import format_value
 from .owner import owner_of
 from .ssh_keys import make_key
@@ -309,7 +309,7 @@ def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...]) -> tupl
 
 def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy) -> None:
     """Where the server shows the job's variables; else the guest itself says that there is no such directory."""
-    directory = job.variables.get(start_directory.VARIABLE, "")
+    directory = open_node(policy.batch_system).start_directory(job)
     if directory and (why := start_directory.objection(directory, policy, owner.home)):
         raise UserFault(
             f"the start directory {format_value(directory)}", why, "submit the job with another -d, or none"

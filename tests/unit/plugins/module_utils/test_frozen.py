@@ -129,7 +129,10 @@ WAYS = {
         "plugin_utils.cli.vtorque_shell", "module_utils.job.batch.torque.job_shell",
         "module_utils.job.shell.osv_session",
     ),
-    "others": ("plugin_utils.cli.vsub", "plugin_utils.cli.vtorque_record", "plugin_utils.cli.user_script"),
+    "others": (
+        "plugin_utils.cli.vsub", "module_utils.job.batch.torque.qsub.front", "plugin_utils.cli.vtorque_record",
+        "plugin_utils.cli.user_script",
+    ),
 }  # fmt: skip
 """Programs of a job's start and end, by what they import on their way."""
 

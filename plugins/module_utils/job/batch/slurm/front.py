@@ -10,17 +10,46 @@ from the options that take a value in the next word (sbatch 22.05; an option tha
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import re
-import shlex
 import typing as t
 
 from ....errors import UserFault
-from ...request.request import Request, RequestErrors, parse
+from ...request.handover import COMMAND_LINE, Handover, read_script_file
 from ...request.value_types import KeyFault, format_value
 from . import comment, sbatch_options
+from .batch_script import Script, read_script
 
-COMMAND_LINE = "command line"
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ...request.request import Request
+    from ...request.sizes import Demand, NodeSize
+    from ..contract import GuestPlaces
+
+PROGRAM = "vsbatch"
+COMMAND = "sbatch"
+COMMAND_JUDGES_SIZES = True
+USAGE = """\
+usage: vsbatch [options of sbatch] [-vm key=value[,key=value...]]... [script [arguments]]
+
+Submits a job as sbatch does; its script runs in a virtual machine made for it.  Everything but -vm is sbatch's.
+
+  vsbatch job.sh                                   in the site's default machine
+  vsbatch -vm img=debian12,vcpus=6,ram=8G job.sh   in this one
+  vsbatch -N2 -t 2:00:00 job.sh                    with sbatch's own options: a machine on each of two nodes
+  vsbatch --dry-run -vm vcpus=6 job.sh             shows what would be submitted, and why
+
+In a script, before its first command:
+
+  #VM img=debian12,vcpus=6
+
+The command line wins over the script, the script over the site's defaults.  A job that asks for no processors or
+no memory asks for what its machines need.
+"""
 VM = ("-vm", "--vm")
+OWN = ("--dry-run", "--json", "--version")
+"""Words of ours without a value; sbatch has the last one too, and its own is `-V`."""
+QUERY = "--query"
 ASKED = frozenset({"help", "usage", "version"})
 """Questions to sbatch, which submits nothing for them."""
 PROCESSORS = frozenset(
@@ -29,6 +58,11 @@ PROCESSORS = frozenset(
 MEMORY = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 SCRIPT_NAMES = {"stdin": "sbatch", "wrap": "wrap"}
 """By which sbatch calls a job without a file."""
+
+
+def command_path(qsub: str) -> str:
+    """Return the path of sbatch, which is beside where qsub would be."""
+    return f"{qsub.rpartition('/')[0]}/{COMMAND}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +75,8 @@ class Call:
         given: values of sbatch's options by their long names.
         wrap: the command of `--wrap`; None: there is none.
         operands: the script's path and its arguments.
+        own: our other words, and their values.
+        variables: of the user's environment.
     """
 
     options: tuple[str, ...]
@@ -48,13 +84,46 @@ class Call:
     given: t.Mapping[str, str]
     wrap: str | None
     operands: tuple[str, ...]
+    own: t.Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    variables: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def question(self) -> bool:
+        """Whether sbatch speaks about itself."""
+        return bool(ASKED.intersection(self.given))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments without our own words."""
+        wrap = () if self.wrap is None else (f"--wrap={self.wrap}",)
+        return (*self.options, *wrap, *self.operands)
+
+    def read_script(self, read_input: t.Callable[[], bytes]) -> Job:
+        """Read the script: of `--wrap`, of a file, or of standard input, as sbatch takes them.
+
+        Args:
+            read_input: for a script on standard input.
+
+        Raises:
+            UserFault: there is none, or it is none for sbatch.
+        """
+        if self.wrap is not None:
+            if self.operands:
+                raise UserFault("--wrap", "goes with no script", "leave one of the two out")
+            text = f"#!/bin/sh\n# This script was created by vsbatch --wrap.\n\n{self.wrap}\n"
+            return Job(self, read_script(text.encode(), SCRIPT_NAMES["wrap"]))
+        if not self.operands:
+            return Job(self, read_script(read_input(), SCRIPT_NAMES["stdin"]))
+        path = self.operands[0]
+        return Job(self, read_script(read_script_file(path), pathlib.Path(path).name))
 
 
-def read(argv: t.Sequence[str]) -> Call:
+def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str]) -> Call:
     """Read the arguments.
 
     Args:
         argv: without the program's name.
+        environment: of the user.
 
     Raises:
         UserFault: a value of one of our options is missing, or there are several components of a job.
@@ -63,6 +132,7 @@ def read(argv: t.Sequence[str]) -> Call:
     options: list[str] = []
     vm: list[str] = []
     given: dict[str, str] = {}
+    own: dict[str, str | None] = {}
     while words and words[0].startswith("-") and words[0] != "-":
         if words[0] == "--":
             words.pop(0)
@@ -72,6 +142,10 @@ def read(argv: t.Sequence[str]) -> Call:
             words.pop(0)
             vm.append(value if equals else _next(words, name))
             continue
+        if words[0] in OWN or name == QUERY:
+            words.pop(0)
+            own[name] = value if equals else (words.pop(0) if name == QUERY and words else None)
+            continue
         found, taken = sbatch_options.take(words)
         if "wrap" in found and len(taken) == 1 and "=" not in taken[0]:
             raise _without_value("--wrap")
@@ -79,8 +153,9 @@ def read(argv: t.Sequence[str]) -> Call:
         options += () if "wrap" in found else taken
     if words[:1] == [":"]:
         raise UserFault("an argument ':'", HET_JOB)
+    own |= {"--help": None} if "help" in given else {}
     wrap = given.pop("wrap", None)
-    return Call(tuple(options), tuple(vm), given, wrap, tuple(words))
+    return Call(tuple(options), tuple(vm), given, wrap, tuple(words), own, environment)
 
 
 def _next(words: list[str], name: str) -> str:
@@ -91,67 +166,6 @@ def _next(words: list[str], name: str) -> str:
 
 def _without_value(name: str) -> UserFault:
     return UserFault(name, "its value is missing", "see vsbatch --help")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Script:
-    """A script as its user wrote it.
-
-    Attributes:
-        data: all of it.
-        name: for people, and the job's name where none is given.
-        vm: texts of its `#VM` lines, each with the number of its line.
-        given: values of the options in its `#SBATCH` lines, by their long names.
-        het: the numbers of lines that begin another component of the job.
-    """
-
-    data: bytes
-    name: str
-    vm: tuple[tuple[str, int], ...] = ()
-    given: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    het: tuple[int, ...] = ()
-
-
-def read_script(data: bytes, name: str) -> Script:
-    """Read a script's directives: they stand before its first command, as for sbatch.
-
-    Args:
-        data: of the script.
-        name: of its file.
-
-    Raises:
-        UserFault: it does not begin with an interpreter line, without which sbatch takes no script.
-    """
-    if not data.startswith(b"#!"):
-        raise UserFault(f"the script {name}", "does not begin with #! and the path of an interpreter", "#!/bin/sh")
-    vm: list[tuple[str, int]] = []
-    given: dict[str, str] = {}
-    het: list[int] = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if line.strip() and not line.startswith(b"#"):
-            break
-        if found := re.match(rb"#VM[ \t]+(.*)", line):
-            vm.append((found[1].decode(errors="replace").strip(), number))
-        elif found := re.match(rb"#SBATCH[ \t]+(.*)", line):
-            text = found[1].decode(errors="replace")
-            het += [number] if HET_LINES.intersection(text.split()[:1]) else []
-            given |= _of_line(text)
-    return Script(data, name, tuple(vm), given, tuple(het))
-
-
-def _of_line(text: str) -> dict[str, str]:
-    """The options in a `#SBATCH` line, whose words are quoted as for a shell."""
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError:  # sbatch will say so
-        words = text.split()
-    given: dict[str, str] = {}
-    while words:
-        if words[0].startswith("-") and len(words[0]) > 1:
-            given |= sbatch_options.take(words)[0]
-        else:
-            words.pop(0)
-    return given
 
 
 def given(call: Call, script: Script, environment: t.Mapping[str, str]) -> dict[str, str]:
@@ -173,32 +187,95 @@ REFUSED = {
 }
 """Options of sbatch that no VM job can have, or not yet."""
 HET_JOB = "a heterogeneous job: only one component of a job can be in virtual machines so far; leave the others out"
-HET_LINES = frozenset({"hetjob", "packjob"})
-"""First words of `#SBATCH` lines between the components of such a job; a `:` does the same among arguments."""
 
 
-def request_of(call: Call, script: Script, options: t.Collection[str]) -> tuple[Request, list[KeyFault]]:
-    """What the user asks for, the command line over the script, and what is wrong with it.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """A call of vsbatch and its script together."""
 
-    Args:
-        call: of vsbatch.
-        script: with its `#VM` lines.
-        options: long names of sbatch's options that are given (`given`).
-    """
-    merged = Request()
-    faults: list[KeyFault] = []
-    lines = [(text, f"{script.name}, line {number}") for text, number in script.vm]
-    for texts in (lines, [(text, COMMAND_LINE) for text in call.vm]):
-        try:
-            part = parse(texts)
-        except RequestErrors as errors:
-            part = errors.good
-            faults += errors.faults
-        merged = part.merged_over(merged)
-    faults += [KeyFault(f"--{name}", "", why) for name, why in REFUSED.items() if name in options]
-    if script.het:
-        faults.append(KeyFault("#SBATCH hetjob", "", HET_JOB, f"{script.name}, line {script.het[0]}"))
-    return merged, faults
+    call: Call
+    script: Script
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of sbatch, as it takes them."""
+        return given(self.call, self.script, self.call.variables)
+
+    @property
+    def layers(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """The texts of `#VM` lines, and those of the command line."""
+        lines = tuple((text, f"{self.script.name}, line {number}") for text, number in self.script.vm)
+        return lines, tuple((text, COMMAND_LINE) for text in self.call.vm)
+
+    @property
+    def vm_lines(self) -> tuple[int, ...]:
+        """Numbers of the `#VM` lines."""
+        return tuple(number for _text, number in self.script.vm)
+
+    @property
+    def shell(self) -> None:
+        """None: the script names its interpreter."""
+
+    @property
+    def interactive(self) -> bool:
+        """False: sbatch has no terminal."""
+        return False
+
+    @property
+    def directory(self) -> tuple[str, str] | None:
+        """None: sbatch starts a job where it is called, and the guest itself says where it has no such directory."""
+        return None
+
+    @property
+    def hosts(self) -> int | None:
+        """None: Slurm decides, by tasks and sizes."""
+        return None
+
+    @property
+    def source(self) -> tuple[bytes, str]:
+        """The script, and how messages call it."""
+        return self.script.data, self.script.name
+
+    @property
+    def warning(self) -> str:
+        """Return "": sbatch says itself what it does not take."""
+        return ""
+
+    def objections(self, places: GuestPlaces) -> t.Iterator[KeyFault]:
+        """Options of sbatch that no VM job can have, or not yet."""
+        options = self.options
+        yield from (KeyFault(f"--{name}", "", why) for name, why in REFUSED.items() if name in options)
+        if self.script.het:
+            yield KeyFault("#SBATCH hetjob", "", HET_JOB, f"{self.script.name}, line {self.script.het[0]}")
+
+    def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
+        """Nothing: sbatch refuses what no node has."""
+        yield from ()
+
+    def as_it_is(self) -> Handover:
+        """Return what sbatch gets of a job without virtual machines."""
+        piped = self.call.wrap is None and not self.call.operands
+        return Handover(self.call.words, self.script.data if piped else None, -1, self.script.name)
+
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
+        """Return what sbatch gets; see `Asked.submission`.
+
+        Args:
+            request: goes into the job's comment.
+            need: of the machines, on each node.
+            policy: the site's.
+
+        Raises:
+            UserFault: the request does not fit, or the user counts nodes by features, without ours.
+        """
+        options = self.options
+        # behind the user's own, of which the last one counts
+        added = (*constraint(options, policy.vm_node_property), comment_of(request.to_json()))
+        words = (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added)
+        path = self.call.operands[0] if self.call.operands else self.script.name
+        text = with_interpreter(self.script, f"{policy.prefix_nodes}/bin/vtorque-shell")
+        note = "with the job's shell in its first line"
+        return Handover((*words, path, *self.call.operands[1:]), text, len(words), self.script.name, note), ()
 
 
 def with_interpreter(script: Script, program: str) -> bytes:
@@ -223,6 +300,31 @@ def sizes(options: t.Collection[str], cores: int, mem_mib: int) -> tuple[str, ..
     return (*processors, *(() if MEMORY.intersection(options) else (f"--mem={mem_mib}M",)))
 
 
+def constraint(options: t.Mapping[str, str], feature: str | None) -> tuple[str, ...]:
+    """The option by which a job gets nodes for virtual machines, and what its user asks of them too.
+
+    Slurm reads `&` and `|` from left to right (tried on 22.05.8), so that what stands last counts for all before it.
+
+    Args:
+        options: of sbatch (`given`).
+        feature: of the nodes that have guests; None: all have.
+
+    Raises:
+        UserFault: the user counts nodes by features, where ours would be one more to count.
+    """
+    theirs = options.get("constraint", "").strip()
+    if feature is None:
+        return ()
+    if "*" in theirs:
+        if feature in re.split(r"[^A-Za-z0-9_.-]+", theirs):
+            return ()
+        why = f"counts nodes, and machines need nodes with the feature {feature}"
+        raise UserFault(
+            f"--constraint={format_value(theirs)}", why, f"write {feature} into each of its terms: (a&{feature})*2"
+        )
+    return (f"--constraint={theirs}&{feature}" if theirs else f"--constraint={feature}",)
+
+
 def comment_of(wire: bytes) -> str:
     """The option that carries a request.
 
@@ -233,8 +335,3 @@ def comment_of(wire: bytes) -> str:
         UserFault: it does not fit.
     """
     return f"--comment={comment.pack(wire)}"
-
-
-def missing(path: str, why: str) -> UserFault:
-    """The fault of a script that cannot be read."""
-    return UserFault(f"the script {format_value(path)}", why)

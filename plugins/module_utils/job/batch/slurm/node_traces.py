@@ -46,6 +46,11 @@ def runs_users_programs_first(job: BatchJob, policy: Policy) -> bool:
     return hook_calls.read_settings().get("taskprolog", ("", ""))[1] not in ("", "(null)")
 
 
+def start_directory(job: BatchJob) -> str:
+    """Return "": sbatch starts a job where it was called, and the guest itself says where it has no such directory."""
+    return ""
+
+
 def node_file(policy: Policy, job_id: str) -> pathlib.Path | None:
     """Return None: Slurm tells a job its nodes by variables."""
     return None

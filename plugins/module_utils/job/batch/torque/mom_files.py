@@ -47,6 +47,11 @@ def runs_users_programs_first(job: BatchJob, policy: Policy) -> bool:
     return "prologue" in job.resource_list or os.path.lexists(user_prologue)
 
 
+def start_directory(job: BatchJob) -> str:
+    """Return where the job is to start (`qsub -d`); "" where the server does not show it."""
+    return job.variables.get("PBS_O_INITDIR", "")
+
+
 def node_file(policy: Policy, job_id: str) -> pathlib.Path:
     """Return PBS_NODEFILE as the MOM wrote it: whatever the job's environment says of it."""
     return pathlib.Path(policy.torque_home) / "aux" / job_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import typing as t
@@ -16,7 +17,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import comment, front
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_writer import policy_text
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsbatch
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
 
 SBATCH = """#!{python} -I
 import json, os, pathlib, sys
@@ -35,6 +36,7 @@ class Desk:
 
     def __init__(self, place: pathlib.Path) -> None:
         self.place = place
+        self.launcher = "slurm"
         (place / "bin").mkdir()
         (place / "pool").mkdir()
         self.policy = {"batch_system": "slurm", "pbs_qsub_on_fe": f"{place}/bin/qsub", "vm_img_dir": f"{place}/none",
@@ -51,7 +53,7 @@ class Desk:
         config = self.place / "vtorque.yml"
         config.write_text(policy_text(self.policy))
         caller = {b"PATH": b"/usr/bin", **{name.encode(): value.encode() for name, value in variables.items()}}
-        return vsbatch.submit(argv, caller, config)
+        return vsub.submit(argv, caller, config, launcher=self.launcher)
 
     def script(self, text: str, name: str = "job.sh") -> str:
         (self.place / name).write_text(text)
@@ -216,6 +218,55 @@ def test_site_with_another_batch_system_is_told(desk: Desk, capsys: pytest.Captu
     assert "use vsub" in capsys.readouterr().err
 
 
+def test_vsub_on_a_site_of_slurm_is_vsbatch(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.launcher = ""
+    assert desk.submit("-vm", "vcpus=2", desk.script("#!/bin/sh\n")) == 0
+    assert request_in(desk.got()[0]) == {"vcpus": "2"}
+    assert desk.submit("-vm", "vcpus=many", desk.script("#!/bin/sh\n")) == 2
+    assert capsys.readouterr().err.startswith("vsbatch: ")
+    assert desk.submit("--help") == 0
+    assert capsys.readouterr().out.startswith("usage: vsbatch [options of sbatch]")
+
+
+def test_dry_run_shows_the_command_and_submits_nothing(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    script = desk.script("#!/bin/sh\n#VM vcpus=2\n")
+    assert desk.submit("--dry-run", "-N2", script, "one") == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^vcpus +2 +job\.sh, line 2$", shown, re.MULTILINE)
+    assert "/bin/sbatch --cpus-per-task=3 --mem=704M -N2 --comment=" in shown
+    assert f" {script} one\n(sbatch reads a copy of job.sh " in shown
+    assert desk.submit("--dry-run", "--query=request.vcpus.value", script) == 0
+    assert capsys.readouterr().out == "2\n"
+    assert desk.submit("--dry-run", "--json", script) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["sbatch"][-1] == script
+    assert document["neutral_lines"] == [2]
+    assert document["hosts"] == {"vm": None, "of": None}
+    assert desk.submit("--json", script) == 2
+    assert desk.got() is None
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_site_without_vms_leaves_bare_jobs_to_sbatch(desk: Desk, piped: bool) -> None:
+    desk.policy["disable_mikelangelo_hpc_stack"] = True
+    script = desk.script("#!/bin/sh\n")
+    assert desk.submit("-vm", "vcpus=2", script) == 2
+    assert desk.submit(desk.script("#!/bin/sh\n#VM vcpus=2\n", "vm.sh")) == 2
+    assert desk.got() is None
+    program = (
+        "import pathlib, sys\n"
+        "from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub\n"
+        "sys.exit(vsub.submit(sys.argv[2:], {b'PATH': b'/usr/bin'}, pathlib.Path(sys.argv[1])))\n"
+    )
+    words = ["-N2"] if piped else ["-N2", script]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(desk.place / "vtorque.yml"), *words],
+        input=pathlib.Path(script).read_bytes(), capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert desk.got()[0] == words
+
+
 def test_site_without_sbatch_is_an_administrators_case(desk: Desk) -> None:
     (desk.place / "bin/sbatch").unlink()
     assert desk.submit(desk.script("#!/bin/sh\n")) == 3
@@ -226,8 +277,8 @@ def test_script_on_standard_input_has_sbatchs_name(desk: Desk) -> None:
     (desk.place / "vtorque.yml").write_text(policy_text(desk.policy))
     program = (
         "import pathlib, sys\n"
-        "from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsbatch\n"
-        f"sys.exit(vsbatch.submit([], {{b'PATH': b'/usr/bin'}}, pathlib.Path({str(desk.place / 'vtorque.yml')!r})))\n"
+        "from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub\n"
+        f"sys.exit(vsub.submit([], {{b'PATH': b'/usr/bin'}}, pathlib.Path({str(desk.place / 'vtorque.yml')!r})))\n"
     )
     with (desk.place / "in").open("rb") as stream:
         done = subprocess.run(

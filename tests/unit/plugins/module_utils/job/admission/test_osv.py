@@ -16,12 +16,15 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import ImageFacts, Offers
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resources import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.submission import Site, prepare
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub import directives
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.arguments import Arguments
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.front import QsubJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.options import Options
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import osv_script, pbs_directives
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.qsub_arguments import Arguments
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import osv_script
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import osv_session
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.lost_guest import GuestLost, LostWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.session import ConnectionLost, End
@@ -91,8 +94,9 @@ def told(
     words: list[str], script: bytes = b"/app.so\n", policy: Policy = POLICY, content: bytes = b"#!/bin/sh\n"
 ) -> dict[str, str]:
     site = Site(OFFERS, {}, lambda: [NodeSize("n1", 16, 65536)], look=lambda word, _runs: (word, content))
+    asked = QsubJob(Options(Arguments.read(words), directives.read(script, "job.sh")))
     try:
-        prepare(Arguments.read(words), pbs_directives.read(script, "job.sh"), policy, site, "/home/alice")
+        prepare(asked, policy, site, "/home/alice")
     except RequestErrors as errors:
         return {fault.key: fault.message for fault in errors.faults}
     return {}

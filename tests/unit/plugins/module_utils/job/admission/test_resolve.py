@@ -20,8 +20,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     resolve,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resources import (
-    Demand,
-    NodeSize,
     demand,
     too_big,
 )
@@ -39,6 +37,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
     RequestErrors,
     parse,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import Demand, NodeSize
 
 POOL = Offers(
     images=(

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.start_directory import (
-    as_listed,
-    cut_off,
     is_below,
     objection,
 )
@@ -47,21 +45,3 @@ def test_words_name_what_there_is() -> None:
 def test_root_covers_everything() -> None:
     assert is_below("/usr", ("/",))
     assert not is_below("/usr", ())
-
-
-@pytest.mark.parametrize(
-    ("directory", "left"),
-    [
-        ('/home/alice/it\'s "mine" =1', '/home/alice/it\'s "mine" =1'),
-        ("/home/alice/a,b", "/home/alice/a"),
-        ("/home/alice/a\nb", "/home/alice/a"),
-        ("/home/alice/a\\b", "/home/alice/ab"),
-        ("/home/alice/a\\,b", "/home/alice/a,b"),
-        ("/home/alice/a \t", "/home/alice/a"),
-        ("/home/alice/a\\", "/home/alice/a"),
-        (",", ""),
-    ],
-)
-def test_name_in_the_list_of_variables_is_what_torque_leaves_of_it(directory: str, left: str) -> None:
-    assert as_listed(directory) == left
-    assert (cut_off(directory) == "") == (directory == left)

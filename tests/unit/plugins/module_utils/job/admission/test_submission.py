@@ -12,16 +12,18 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import Offers
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resources import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.submission import (
     Site,
     Submission,
     prepare,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub import directives
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.arguments import Arguments
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.front import QsubJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.options import Options
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import pbs_directives
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.qsub_arguments import Arguments
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request, RequestErrors
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import NodeSize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,8 +31,16 @@ POLICY = Policy(img_default="tiny", distro_default="debian", vcpus_default=2, ra
 SITE = Site(Offers(None), {}, lambda: [NodeSize("n1", 16, 65536)])
 
 
+def asked(words: list[str], script: bytes = b"") -> QsubJob:
+    return QsubJob(Options(Arguments.read(words), directives.read(script, "job.sh")))
+
+
 def submission(words: list[str], script: bytes = b"", policy: Policy = POLICY) -> Submission:
-    return prepare(Arguments.read(words), pbs_directives.read(script, "job.sh"), policy, SITE, "/home/alice")
+    return prepare(asked(words, script), policy, SITE, "/home/alice")
+
+
+def arguments(done: Submission) -> Arguments:
+    return Arguments.read(done.handover.words)
 
 
 TEXT = st.text("ab =,:*'\"$\\é-", max_size=6)
@@ -46,7 +56,7 @@ OPTION = st.one_of(
 @given(st.lists(OPTION, max_size=6), st.sampled_from([[], ["job.sh"], ["-"]]))
 def test_words_of_qsub_come_through_in_order(options: list[list[str]], operand: list[str]) -> None:
     words = [word for option in options for word in option] + operand
-    done = submission(words).arguments
+    done = arguments(submission(words))
     mine = [word for option in options if option[0] != "-vm" for word in option] + operand
     assert list(done.words[len(done.words) - len(mine) :]) == mine
     added = Arguments.read(done.words[: len(done.words) - len(mine)])
@@ -64,10 +74,10 @@ def test_any_words_give_a_submission_or_our_faults(words: list[str], script: byt
         done = submission(words, b"#PBS -vm vcpus=1\n#PBS " + script)
     except RequestErrors:
         return
-    resources = done.arguments.resources()
+    resources = arguments(done).resources()
     assert "vtorque" in resources["other"].split("+")
-    assert done.arguments.all("vm") == ()
-    assert len(done.arguments.all("S")) == 1
+    assert arguments(done).all("vm") == ()
+    assert len(arguments(done).all("S")) == 1
 
 
 SHARED = dataclasses.replace(POLICY, vm_nfs_home="fs:/home")
@@ -103,7 +113,7 @@ def test_a_host_that_is_named_twice_gives_the_sum_and_counts_once(
     asked: str, given: str, hosts: int, notices: list[str]
 ) -> None:
     done = submission(["-l", f"nodes={asked}", "-vm", "vcpus=3"])
-    resources = done.arguments.resources()
+    resources = arguments(done).resources()
     assert (resources["nodes"], resources["mem"]) == (given, f"{hosts * (512 + 2048)}mb")
     assert list(done.notices) == notices
 
@@ -137,16 +147,16 @@ def test_a_request_that_another_made_is_not_the_users_to_give(value: str) -> Non
 
 @pytest.mark.parametrize("value", ["stageout=/o@myvtorque:/p", "stagein=/a@vtorque:/b", "x=my-vtorque:1"])
 def test_a_host_may_be_named_as_the_product(value: str) -> None:
-    assert value in submission(["-W", value]).arguments.words
+    assert value in arguments(submission(["-W", value])).words
 
 
 def test_work_directory_is_only_a_variable() -> None:
-    assert submission(["-w", "/usr"]).arguments.last("w") == "/usr"
+    assert arguments(submission(["-w", "/usr"])).last("w") == "/usr"
 
 
 def test_command_that_lies_in_a_home_which_guests_do_not_have_is_refused() -> None:
     words = ["-I", "-x", "/home/alice/bin/look", "a b"]
-    assert list(submission(words, policy=SHARED).arguments.words[-4:]) == words
+    assert list(arguments(submission(words, policy=SHARED)).words[-4:]) == words
     with pytest.raises(RequestErrors, match="lies in your home, and the guest's is empty"):
         submission(words)
 
@@ -158,11 +168,11 @@ SITE_FILES = dataclasses.replace(
 
 def prepared(words: list[str], policy: Policy, home: str, **site: t.Any) -> Submission:
     told = dataclasses.replace(SITE, look=lambda word, _runs: (word, b"runcmd: [id]\n"), **site)
-    return prepare(Arguments.read(words), pbs_directives.read(b"", "job.sh"), policy, told, home)
+    return prepare(asked(words), policy, told, home)
 
 
 def sent(done: Submission) -> Request:
-    request = Request.decode((done.arguments.last("W") or "").removeprefix("x="))
+    request = Request.decode((arguments(done).last("W") or "").removeprefix("x="))
     assert request is not None
     return request
 

@@ -11,6 +11,9 @@ import typing as t
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import Role
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
+if t.TYPE_CHECKING:
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
+
 FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures"
 
 
@@ -27,6 +30,7 @@ class Material(t.Protocol):
         node: a node that the server knows.
         node_file: what the system writes for a job with two slots on each of `nodes`; "": it writes nothing.
         environment: of the job's shell, as recorded.
+        vm_line: the beginning of a script's line that asks for a virtual machine.
     """
 
     system: str
@@ -38,6 +42,7 @@ class Material(t.Protocol):
     node: str
     node_file: str
     environment: dict[bytes, bytes]
+    vm_line: str
 
     def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
         """Return arguments and environment of the hooks' program for a recorded call.
@@ -47,6 +52,9 @@ class Material(t.Protocol):
             job_id: stands in the place of the recorded id, in the system's own form.
             user: the same for the user.
         """
+
+    def request_in(self, words: t.Sequence[str]) -> Request | None:
+        """Return the request among the arguments of the command that takes jobs."""
 
     def server(self, state: str) -> None:
         """Let the commands answer as a server that is `well`, `gone`, `silent`, or one that is `deaf` to orders."""

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import base64
 import pathlib
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import Role
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import comment
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import PREFIX, Request
 
 from .material import FIXTURES
 
@@ -83,6 +86,7 @@ class SlurmMaterial:
     user = "alice"
     nodes = ("cn1", "cn2")
     node = "cn1"
+    vm_line = "#VM"
     node_file = ""
 
     environment: t.ClassVar[dict[bytes, bytes]] = dict(
@@ -113,6 +117,12 @@ class SlurmMaterial:
         environment["SLURM_JOB_ID"] = job_id or environment["SLURM_JOB_ID"]
         environment["SLURM_JOB_USER"] = user or environment["SLURM_JOB_USER"]
         return [name, "yes"], environment
+
+    def request_in(self, words: t.Sequence[str]) -> Request | None:
+        for word in words:
+            if data := comment.unpack(word.removeprefix("--comment=")):
+                return Request.decode(PREFIX + base64.urlsafe_b64encode(data).decode().rstrip("="))
+        return None
 
     def server(self, state: str) -> None:
         (self.place / "state").write_text(state)

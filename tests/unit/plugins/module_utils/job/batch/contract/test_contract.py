@@ -13,6 +13,12 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import Offers
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.submission import (
+    Site,
+    Submission,
+    prepare,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import registry
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import (
     NOTE_PREFIX,
@@ -22,6 +28,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api 
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookEnd, Role
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import guest_variables
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import ReadyGuest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -43,7 +50,13 @@ def test_systems_of_the_registry_are_those_of_the_parameter() -> None:
     parameter = PARAMETERS["batch_system"]
     assert [parameter.kind.read(system) for system in registry.SYSTEMS] == list(registry.SYSTEMS)
     assert Policy().batch_system in registry.SYSTEMS
-    for open_part in (registry.open_hooks, registry.open_node, registry.open_doctor, registry.open_shell):
+    for open_part in (
+        registry.open_hooks,
+        registry.open_node,
+        registry.open_doctor,
+        registry.open_shell,
+        registry.open_front,
+    ):
         with pytest.raises(SiteFault, match="batch_system 'sge'"):
             open_part("sge")
 
@@ -308,3 +321,81 @@ def test_command_that_is_not_there_is_a_fault_with_the_parameter_to_mend(materia
     with pytest.raises(SiteFault, match="cannot be run") as raised:
         registry.open_commands(material.system, tools).job(material.job_id)
     assert "pbs_qsub_on_nodes" in raised.value.hint
+
+
+POLICY = Policy(img_default="tiny", distro_default="debian", vcpus_default=2, ram_default=512)
+
+
+def unread() -> bytes:
+    raise AssertionError("the script does not stand on standard input")
+
+
+def submission(material: Material, words: list[str]) -> Submission:
+    asked = registry.open_front(material.system).read_call(words, {}).read_script(unread)
+    return prepare(asked, POLICY, Site(Offers(None), {}, tuple), "/home/alice")
+
+
+def test_command_that_takes_jobs_is_beside_the_sites_qsub(material: Material) -> None:
+    front = registry.open_front(material.system)
+    path = pathlib.Path(front.command_path("/opt/bin/qsub"))
+    assert (path.parent, path.name) == (pathlib.Path("/opt/bin"), front.COMMAND)
+    assert registry.submit_command(material.policy, front_end=True) == front.command_path(
+        material.policy.pbs_qsub_on_fe
+    )
+    assert front.USAGE.startswith(f"usage: {front.PROGRAM} ")
+
+
+def test_request_of_the_command_line_counts_over_that_of_the_script(material: Material, tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n{material.vm_line} vcpus=3,ram=1G\ntrue\n{material.vm_line} vcpus=9\n")
+    words = ["-vm", "vcpus=5", str(script)]
+    asked = registry.open_front(material.system).read_call(words, {}).read_script(unread)
+    assert asked.vm_lines == (2,)
+    (text, origin), _own = (layer[0] for layer in asked.layers)
+    assert text == "vcpus=3,ram=1G"
+    assert origin.endswith("job.sh, line 2")
+    handover = submission(material, words).handover
+    request = material.request_in(handover.words)
+    assert request is not None
+    assert request.values == {"vcpus": 5, "ram": 1024}
+    assert not {"-vm", "vcpus=5"} & set(handover.words)
+
+
+def test_script_is_read_where_it_stands_and_its_arguments_stay_last(material: Material, tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n{material.vm_line} vcpus=3\ntrue\n")
+    handover = submission(material, [str(script)]).handover
+    assert handover.words[handover.at] == str(script)
+    assert handover.text is not None
+    assert handover.text.endswith(b"\ntrue\n")
+    assert pathlib.Path(handover.name).name == "job.sh"
+    assert handover.note
+    for missing in (str(tmp_path), str(tmp_path / "gone")):
+        with pytest.raises(RequestErrors, match="the script"):
+            submission(material, [missing])
+
+
+def test_job_without_machines_is_the_commands_alone(material: Material, tmp_path: pathlib.Path) -> None:
+    front, piped = registry.open_front(material.system), b"#!/bin/sh\ntrue\n"
+    (tmp_path / "job.sh").write_bytes(piped)
+    handover = front.read_call([str(tmp_path / "job.sh")], {}).read_script(unread).as_it_is()
+    assert (handover.words, handover.text) == ((str(tmp_path / "job.sh"),), None)
+    handover = front.read_call([], {}).read_script(lambda: piped).as_it_is()
+    assert (handover.words, handover.text, handover.at) == ((), piped, -1)
+
+
+def test_our_own_words_are_not_for_the_command(material: Material) -> None:
+    call = registry.open_front(material.system).read_call(["--dry-run", "--json", "--query", "a.b", "-q", "fast"], {})
+    assert dict(call.own) == {"--dry-run": None, "--json": None, "--query": "a.b"}
+    assert (call.words, call.question) == (("-q", "fast"), False)
+    assert "--help" in registry.open_front(material.system).read_call(["--help"], {}).own
+
+
+def test_request_that_is_wrong_is_told_with_its_place(material: Material, tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n{material.vm_line} vcpus=many\n")
+    with pytest.raises(RequestErrors) as caught:
+        submission(material, ["-vm", "img=tiny,ram=x", str(script)])
+    places = {fault.key: fault.origin for fault in caught.value.faults}
+    assert places["vcpus"].endswith("job.sh, line 2")
+    assert places["ram"] == "command line"

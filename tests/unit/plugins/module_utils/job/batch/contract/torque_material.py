@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import Role
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 
 from .material import FIXTURES
 
@@ -66,6 +67,7 @@ class TorqueMaterial:
     user = "alice"
     nodes = ("trqn2", "trqn1")
     node = "trqn2"
+    vm_line = "#PBS -vm"
     node_file = "trqn2\ntrqn2\ntrqn1\ntrqn1\n"
 
     environment: t.ClassVar[dict[bytes, bytes]] = {
@@ -98,6 +100,9 @@ class TorqueMaterial:
         parent, superior = re.findall(r" ppid ([0-9]+) ", text), re.findall(r"^PBS_MSHOST=(.*)$", text, re.MULTILINE)
         # as templates/launchers/hook.sh.j2 hands them on
         return [name, "yes", *parent, *superior, *arguments], {}
+
+    def request_in(self, words: t.Sequence[str]) -> Request | None:
+        return next((Request.decode(word[2:]) for word in words if word.startswith("x=")), None)
 
     def server(self, state: str) -> None:
         (self.place / "state").write_text(state)

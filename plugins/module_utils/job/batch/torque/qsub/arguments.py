@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...frozen import frozen
+from .....frozen import frozen
 
 VALUED = frozenset("aAbcCdDeFijJkKlLmMNopPqrStTuvwW")
 """The options that take a value; every other letter is a flag (E f h I n V X x z), or qsub's to refuse."""
@@ -245,19 +245,3 @@ def read_nodes(text: str) -> tuple[NodeChunk, ...] | None:
         )
         chunks.append(chunk)
     return tuple(chunks)
-
-
-def mem_mib(text: str) -> int | None:
-    """A size of Torque (`400gb`, `2000mw`, bytes when bare; a word has 8 bytes) in MiB, rounded down; None: no size.
-
-    Args:
-        text: as `-l mem=` takes it.
-
-    Returns:
-        MiB, rounded as said; None for another form.
-    """
-    match = re.fullmatch(r"([0-9]{1,15})([kmgtp]?)([bw]?)", text.strip(), re.ASCII | re.IGNORECASE)
-    if not match:
-        return None
-    scale = 1024 ** " kmgtp".index(match[2].lower() or " ")
-    return int(match[1]) * scale * (8 if match[3].lower() == "w" else 1) // 2**20

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.script_text import find_fault, find_mark
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.script_text import (
+    find_fault,
+    find_mark,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.qsub_arguments import (
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.arguments import (
     VALUED,
     Arguments,
     NodeChunk,
-    mem_mib,
     read_nodes,
     read_resources,
 )
@@ -116,14 +115,6 @@ def test_resources(text: str, resources: list[tuple[str, str]]) -> None:
 )
 def test_node_requests(text: str, chunks: tuple[NodeChunk, ...] | None) -> None:
     assert read_nodes(text) == chunks
-
-
-@pytest.mark.parametrize(
-    ("text", "mib"),
-    [("400gb", 409600), ("1024", 0), ("2048kb", 2), ("1mw", 8), ("4G", 4096), ("much", None)],
-)
-def test_memory(text: str, mib: int | None) -> None:
-    assert mem_mib(text) == mib
 
 
 WORDS = st.lists(st.one_of(st.text("-vmlSIzFx =a,", max_size=5), st.sampled_from(["-vm", "-l", "--", "-"])), max_size=8)

@@ -8,15 +8,18 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ...text import format_mib
-from ..config.parameters import Policy
-from ..request.qsub_arguments import NodeChunk, mem_mib, read_nodes
-from ..request.value_types import KeyFault, format_value
-from .asked import Asked
-from .resources import Demand, NodeSize
+from .....text import format_mib
+from ....request.sizes import mem_mib
+from ....request.value_types import KeyFault, format_value
+from .arguments import NodeChunk, read_nodes
+from .options import Options
+
+if t.TYPE_CHECKING:
+    from ....config.parameters import Policy
+    from ....request.sizes import Demand, NodeSize
 
 
-def read_nodes_asked(asked: Asked, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
+def read_nodes_asked(asked: Options, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
     """The node request, `1` when there is none."""
     found = asked.resource("nodes")
     if found is None:
@@ -43,8 +46,8 @@ def _cores(parts: tuple[NodeChunk, ...]) -> int:
     return parts[0].ppn if len(parts) == 1 else sum(max(part.ppn, 1) for part in parts)
 
 
-def object_to_sizes(asked: Asked, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
-    """Sizes that the user gave, against the biggest node."""
+def object_to_sizes(asked: Options, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
+    """Sizes that the user gave himself, against the biggest node."""
     most = max((size.cores for size in known), default=0)
     found = asked.resource("nodes")
     ppn = max(_cores(_parts(nodes, chunk)) for chunk in nodes)
@@ -58,8 +61,8 @@ def object_to_sizes(asked: Asked, nodes: tuple[NodeChunk, ...], known: t.Sequenc
 
 
 def raise_sizes(
-    asked: Asked, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy
-) -> tuple[Asked, tuple[str, ...]]:
+    asked: Options, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy
+) -> tuple[Options, tuple[str, ...]]:
     """Add what is absent, raise what is too small, say what was raised."""
     small = sorted({cores for chunk in nodes if 0 < (cores := _cores(_parts(nodes, chunk))) < need.cores})
     notices = [f"ppn raised from {ppn} to {need.cores} ({need.cores_sum})" for ppn in small]

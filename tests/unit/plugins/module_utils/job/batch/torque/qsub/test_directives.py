@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import pbs_directives
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub import directives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +32,7 @@ from hypothesis import strategies as st
     ],
 )  # fmt: skip
 def test_directives(script: bytes, prefix: bytes, found: list[tuple[int, list[str]]]) -> None:
-    read = pbs_directives.read(script, "job.sh", prefix)
+    read = directives.read(script, "job.sh", prefix)
     assert [(d.line, [word.text for word in d.arguments_as_written]) for d in read.directives] == found
 
 
@@ -55,13 +55,13 @@ def test_directives(script: bytes, prefix: bytes, found: list[tuple[int, list[st
     ],
 )
 def test_vm_lines_are_found_and_made_neutral(script: bytes, texts: list[tuple[str, int]], neutral: bytes) -> None:
-    read = pbs_directives.read(script, "job.sh")
+    read = directives.read(script, "job.sh")
     assert list(read.vm_texts) == [(text, f"job.sh, line {line}") for text, line in texts]
     assert read.neutral == neutral
 
 
 def test_last_option_counts_and_names_its_line() -> None:
-    read = pbs_directives.read(b"#PBS -S /bin/sh\n#PBS -S /bin/ksh\n", "job.sh")
+    read = directives.read(b"#PBS -S /bin/sh\n#PBS -S /bin/ksh\n", "job.sh")
     assert read.last("S") == ("/bin/ksh", "job.sh, line 2")
     assert read.last("T") is None
 
@@ -80,12 +80,12 @@ LINES = st.lists(
 @given(LINES, st.sampled_from([b"\n", b"\r\n"]))
 def test_neutral_copy_keeps_everything_in_its_place(lines: list[bytes], end: bytes) -> None:
     script = end.join(lines)
-    read = pbs_directives.read(script, "job.sh")
+    read = directives.read(script, "job.sh")
     copy = read.neutral
     assert len(copy) == len(script)
     assert [i for i, byte in enumerate(script) if byte in b"\r\n"] == [i for i, b in enumerate(copy) if b in b"\r\n"]
     assert all(byte in (script[i], ord(" ")) for i, byte in enumerate(copy))
-    again = pbs_directives.read(copy, "job.sh")
+    again = directives.read(copy, "job.sh")
     assert again.vm_texts == ()
     rest = [[(o.name, o.value) for o in d.arguments.options if o.name != "vm"] for d in read.directives]
     assert [[(o.name, o.value) for o in d.arguments.options] for d in again.directives] == rest

@@ -8,15 +8,14 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ...frozen import frozen
-from ..request.pbs_directives import Script
-from ..request.qsub_arguments import Arguments
-
-COMMAND_LINE = "command line"
+from .....frozen import frozen
+from ....request.handover import COMMAND_LINE
+from .arguments import Arguments
+from .directives import Script
 
 
 @frozen
-class Asked:
+class Options:
     """The command line and the script together: the command line wins, as it does for qsub."""
 
     arguments: Arguments
@@ -47,6 +46,6 @@ class Asked:
                 return found[name], self.script.origin(directive)
         return None
 
-    def raised(self, name: str, value: str) -> Asked:
+    def raised(self, name: str, value: str) -> Options:
         """The same with another value of a resource on the command line."""
         return dataclasses.replace(self, arguments=self.arguments.with_resource(name, value))

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ...frozen import frozen
-from .qsub_arguments import VM, Arguments
+from .....frozen import frozen
+from .arguments import VM, Arguments
 
 PREFIX = b"#PBS"
 BLANKS = b" \t\n\v\f\r"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""qsub as a child of `vsub`, which waits for its end: over a copy of the script, or to explain a refusal."""
+"""The batch system's command as a child of `vsub`: over a copy of the script, or to explain a refusal."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def run(command: t.Sequence[str], environment: t.Mapping[bytes, bytes]) -> int:
 
 
 @contextlib.contextmanager
-def copied(name: str, content: bytes) -> t.Iterator[pathlib.Path]:
-    """Keep a copy of a script, of the same base name, after which qsub names the job; a signal takes it away, too.
+def copied(program: str, name: str, content: bytes) -> t.Iterator[pathlib.Path]:
+    """Keep a copy of a script, of the same base name, after which the job is named; a signal takes it away, too.
 
     Args:
+        program: by whose name people know the copy's directory.
         name: path of the script.
         content: of the copy.
     """
@@ -40,7 +41,7 @@ def copied(name: str, content: bytes) -> t.Iterator[pathlib.Path]:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    with tempfile.TemporaryDirectory(prefix="vsub.") as directory:
+    with tempfile.TemporaryDirectory(prefix=f"{program}.") as directory:
         copy = pathlib.Path(directory) / pathlib.Path(name).name
         copy.write_bytes(content)
         yield copy
