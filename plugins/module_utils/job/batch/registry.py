@@ -22,6 +22,11 @@ if t.TYPE_CHECKING:
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
     from .contract import DoctorAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .openpbs import adapter as openpbs_adapter
+    from .openpbs import doctor_checks as openpbs_doctor
+    from .openpbs import hook_calls as openpbs_hooks
+    from .openpbs import job_shell as openpbs_shell
+    from .openpbs import mom_files as openpbs_node
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
     from .slurm import hook_calls as slurm_hooks
@@ -34,11 +39,11 @@ if t.TYPE_CHECKING:
     from .torque import mom_files as torque_node
 
     # a type checker compares the modules with the contract here: at work they are opened by name
-    _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter)
-    _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks)
-    _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell)
-    _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node)
-    _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor)
+    _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter, openpbs_adapter)
+    _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks, openpbs_hooks)
+    _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell, openpbs_shell)
+    _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node, openpbs_node)
+    _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor, openpbs_doctor)
 
 PARTS: t.Final[dict[str, dict[str, str]]] = {
     "torque": {
@@ -54,6 +59,15 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "hooks": "hook_calls",
         "shell": "job_shell",
         "node": "node_traces",
+        "doctor": "doctor_checks",
+        "history": "adapter",
+        "front": "front",
+    },
+    "openpbs": {
+        "batch": "adapter",
+        "hooks": "hook_calls",
+        "shell": "job_shell",
+        "node": "mom_files",
         "doctor": "doctor_checks",
         "history": "adapter",
         "front": "front",

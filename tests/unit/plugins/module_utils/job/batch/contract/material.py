@@ -27,6 +27,7 @@ class Material(t.Protocol):
         node: a node that the server knows.
         node_file: what the system writes for a job with two slots on each of `nodes`; "": it writes nothing.
         environment: of the job's shell, as recorded.
+        exit_status: of the job, in the call of its end.
     """
 
     system: str
@@ -38,6 +39,7 @@ class Material(t.Protocol):
     node: str
     node_file: str
     environment: dict[bytes, bytes]
+    exit_status: int
 
     def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
         """Return arguments and environment of the hooks' program for a recorded call.
