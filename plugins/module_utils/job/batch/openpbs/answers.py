@@ -327,6 +327,6 @@ def _node(form: object, name: str, preface: str) -> BatchNode:
 def _jobs_of(value: object, what: str) -> frozenset[str]:
     """The jobs of `["0.p0/0", "0.p0/1"]`, or of the same as one text."""
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+    if not isinstance(parts, list) or not all(isinstance(part, str) and ("/" in part or not part) for part in parts):
         raise SiteFault(what, f"jobs is {str(value)[:40]!r}, which OpenPBS never writes", READS)
     return frozenset(part.partition("/")[0] for part in parts if part)

@@ -24,15 +24,20 @@ COMMAND_LINE = "command line"
 VM = ("-vm", "--vm")
 VALUED = frozenset("aAcCeJjkKlmMNopPqrRSuvW")
 """Letters of options that take a value (qsub(1B) of OpenPBS 23.06); every other letter is a flag (f G h I V X z)."""
+OF_TORQUE = frozenset("dDFLtTwi")
+"""Those of Torque, which are refused with what to write instead: their values are no scripts."""
 MAX_RESOURCE = 16_000
 """Characters of a resource of type string that were carried to the hook (recorded)."""
 REFUSED = {
     "d": "OpenPBS has no start directory: let the script begin with cd",
     "D": "OpenPBS has no root directory for a job",
     "F": "OpenPBS takes no arguments for a script: let the script read a variable (-v)",
+    "i": "OpenPBS hands a script no standard input",
+    "L": "in OpenPBS that is -l select=2:ncpus=8",
     "n": "in OpenPBS that is -l place=excl",
     "t": "in OpenPBS an array is -J FIRST-LAST",
     "T": "OpenPBS has no job types",
+    "w": "a script begins in its user's home: let it begin with cd",
     "x": "OpenPBS runs no command on a terminal of a VM job: leave it out",
     "X": "no display is forwarded into a virtual machine on OpenPBS yet",
     "G": "no display is forwarded into a virtual machine on OpenPBS yet",
@@ -55,6 +60,7 @@ ATTRIBUTES = {
     "block": "",
 }
 """Attributes of `-W` that no VM job can have, and why; "": it may."""
+BEHIND = "options stand before the script, which OpenPBS gives no arguments"
 PROGRAM = "a VM job runs a script, and no program after --: write the call into a script"
 
 
@@ -111,7 +117,7 @@ def read(argv: t.Sequence[str]) -> Call:
             continue
         taken = [word]
         for place, letter in enumerate(word[1:], 2) if not word.startswith("--") else ():
-            if letter not in VALUED:
+            if letter not in VALUED | OF_TORQUE:
                 given.append((letter, ""))
                 continue
             if not word[place:]:
@@ -200,6 +206,8 @@ def request_of(call: Call, script: Script) -> tuple[Request, list[KeyFault]]:
         ]
     if call.program:
         faults.append(KeyFault("--", "", PROGRAM, COMMAND_LINE))
+    if len(call.operands) > 1:
+        faults.append(KeyFault(call.operands[1], "", BEHIND, COMMAND_LINE))
     shell = call.last("S") or next((found for one, _origin in reversed(script.calls) if (found := one.last("S"))), "")
     if shell:
         try:
