@@ -1,47 +1,78 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands before OpenPBS's qsub: its arguments and its script are read, our options are taken out, ours put in.
+"""What stands before OpenPBS's qsub: it reads arguments and script, takes ours out, and puts in what makes a VM job.
 
 Everything but `-vm` is qsub's, and goes to it as it is, but what no VM job can have.  The request travels in a resource
-of the site's (`-l vtorque=...`, type string, flag m).  Nothing here submits: `request.merged_over` and the policy's
-checks are those of every batch system.
+of the site's (`-l vtorque=...`, type string, flag m).  `-S` goes into the request: the launch hook puts our shell in
+place of every shell.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import typing as t
 
 from ....errors import UserFault
-from ...request import pbs_directives
-from ...request.request import Request, RequestErrors, parse
-from ...request.value_types import KeyFault
+from ...request.handover import COMMAND_LINE, Handover, read_script_file
+from ...request.value_types import KeyFault, shown
+from . import qsub_words
 from .answers import RESOURCE
+from .qsub_words import Arguments, Chunk, Script
 
-COMMAND_LINE = "command line"
-VM = ("-vm", "--vm")
-VALUED = frozenset("aAcCeJjkKlmMNopPqrRSuvW")
-"""Letters of options that take a value (qsub(1B) of OpenPBS 23.06); every other letter is a flag (f G h I V X z)."""
-OF_TORQUE = frozenset("dDFLtTwi")
-"""Those of Torque, which are refused with what to write instead: their values are no scripts."""
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ...request.request import Request
+
+    class Need(t.Protocol):
+        """What a job's machines need of each node."""
+
+        @property
+        def cores(self) -> int: ...
+        @property
+        def mem_mib(self) -> int: ...
+
+
+PROGRAM = "vsub"
+COMMAND = "qsub"
+COMMAND_JUDGES_SIZES = False
 MAX_RESOURCE = 16_000
 """Characters of a resource of type string that were carried to the hook (recorded)."""
+USAGE = """\
+usage: vsub [arguments of qsub] [-vm key=value[,key=value...]]... [script | -]
+
+Submits a job as qsub does; its script runs in a virtual machine made for it.  Everything but -vm is qsub's.
+
+  vsub job.sh                                   in the site's default machine
+  vsub -vm img=debian12,vcpus=6,ram=8G job.sh   in this one
+  vsub -l select=2:ncpus=8 job.sh               with qsub's own options: a machine on each of two nodes
+  vsub -J 1-4 job.sh                            an array
+  vsub -I                                       a terminal in the machine
+
+In a script, before its first command:
+
+  #PBS -vm img=debian12,vcpus=6        or        #VM img=debian12,vcpus=6
+
+The command line wins over the script, the script over the site's defaults.  A chunk with too little for the machine
+gets more, and that is said.
+"""
+
 REFUSED = {
     "d": "OpenPBS has no start directory: let the script begin with cd",
     "D": "OpenPBS has no root directory for a job",
     "F": "OpenPBS takes no arguments for a script: let the script read a variable (-v)",
+    "G": "no display is forwarded into a virtual machine on OpenPBS yet",
     "i": "OpenPBS hands a script no standard input",
     "L": "in OpenPBS that is -l select=2:ncpus=8",
     "n": "in OpenPBS that is -l place=excl",
+    "R": "files of a job are in its user's home, which the virtual machine has too",
     "t": "in OpenPBS an array is -J FIRST-LAST",
     "T": "OpenPBS has no job types",
     "w": "a script begins in its user's home: let it begin with cd",
-    "x": "OpenPBS runs no command on a terminal of a VM job: leave it out",
+    "x": "OpenPBS runs no command on a terminal: leave it out",
     "X": "no display is forwarded into a virtual machine on OpenPBS yet",
-    "G": "no display is forwarded into a virtual machine on OpenPBS yet",
-    "R": "files of a job are in its user's home, which the virtual machine has too",
 }
 """Options that OpenPBS refuses, or that no VM job can have, and why."""
 RESOURCES = {
@@ -57,215 +88,264 @@ RESOURCES = {
 ATTRIBUTES = {
     "x": "OpenPBS has no such attribute",
     "sandbox": "a script in a virtual machine starts in its user's home",
-    "block": "",
 }
-"""Attributes of `-W` that no VM job can have, and why; "": it may."""
+"""Attributes of `-W` that no VM job can have, and why."""
 BEHIND = "options stand before the script, which OpenPBS gives no arguments"
-PROGRAM = "a VM job runs a script, and no program after --: write the call into a script"
+AFTER = "a VM job runs a script, and no program after --: write the call into a script"
+OF_WHOLE_JOB = frozenset({"ncpus", "mem", "mpiprocs", "ompthreads"})
+"""Resources that no job with a `select` may ask for beside it."""
+
+
+def command_path(qsub: str) -> str:
+    """Return the path of qsub, which is what the site says."""
+    return qsub
+
+
+def read_call(words: t.Sequence[str], environment: t.Mapping[str, str]) -> Call:
+    """Read a call as qsub does; see `FrontAdapter.read_call`.
+
+    Args:
+        words: the arguments.
+        environment: PBS_DPREFIX says how directives begin.
+
+    Raises:
+        UserFault: a long word is neither ours nor qsub's, or the value of an option is missing.
+    """
+    return Call(qsub_words.read(words), environment.get("PBS_DPREFIX"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """A call of vsub, or the words of a directive.
+    """A call of vsub.
 
     Attributes:
-        options: qsub's, word by word, without ours.
-        vm: the texts of our options.
-        given: qsub's options and their values, in order; a flag has "".
-        operands: the script's path.
-        program: what stands after `--`.
+        arguments: qsub's, and ours.
+        prefix: what the environment says for the beginning of directives; None: nothing.
     """
 
-    options: tuple[str, ...]
-    vm: tuple[str, ...]
-    given: tuple[tuple[str, str], ...]
-    operands: tuple[str, ...] = ()
-    program: tuple[str, ...] = ()
+    arguments: Arguments
+    prefix: str | None = None
 
-    def last(self, letter: str) -> str | None:
-        """The value of the last option of that letter, which is the one that counts for qsub; None without one."""
-        found = [value for name, value in self.given if name == letter]
-        return found[-1] if found else None
+    @property
+    def own(self) -> t.Mapping[str, str | None]:
+        """The words of vsub's own, and their values."""
+        return self.arguments.own
 
-    def resources(self) -> dict[str, str]:
-        """What `-l` asks for, by resource; of two values the later one counts."""
-        return {name: value for letter, text in self.given if letter == "l" for name, value in _assignments(text)}
+    @property
+    def question(self) -> bool:
+        """False: `--version` is ours, and qsub has no other question."""
+        return False
 
-    def attributes(self) -> dict[str, str]:
-        """What `-W` says, by attribute."""
-        return {name: value for letter, text in self.given if letter == "W" for name, value in _assignments(text)}
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments without our own words."""
+        return self.arguments.words
 
+    def read_script(self, read_input: t.Callable[[], bytes]) -> Job:
+        """Read the script with its directives; see `SubmitCall.read_script`.
 
-def read(argv: t.Sequence[str]) -> Call:
-    """Read the arguments as getopt(3) does.
+        Args:
+            read_input: for a script on standard input.
 
-    Args:
-        argv: without the program's name.
-
-    Raises:
-        UserFault: the value of an option is missing.
-    """
-    words = list(argv)
-    options: list[str] = []
-    vm: list[str] = []
-    given: list[tuple[str, str]] = []
-    while words and words[0].startswith("-") and words[0] not in ("-", "--"):
-        word = words.pop(0)
-        name, equals, value = word.partition("=")
-        if name in VM:
-            vm.append(value if equals else _next(words, name))
-            continue
-        taken = [word]
-        for place, letter in enumerate(word[1:], 2) if not word.startswith("--") else ():
-            if letter not in VALUED | OF_TORQUE:
-                given.append((letter, ""))
-                continue
-            if not word[place:]:
-                taken.append(_next(words, f"-{letter}"))
-            given.append((letter, word[place:] or taken[-1]))
-            break
-        options += taken
-    if words[:1] == ["--"]:
-        return Call(tuple(options), tuple(vm), tuple(given), program=tuple(words[1:]))
-    return Call(tuple(options), tuple(vm), tuple(given), tuple(words))
-
-
-def _next(words: list[str], name: str) -> str:
-    if not words:
-        raise UserFault(name, "its value is missing", "see vsub --help")
-    return words.pop(0)
-
-
-def _assignments(text: str) -> list[tuple[str, str]]:
-    """The `name=value,...` of one `-l` or `-W`; a value with commas stands in quotes."""
-    form = r"""\s*([^=,\s]+)\s*(?:=\s*("[^"]*"|'[^']*'|[^,]*))?(?:,|$)"""
-    return [(name, value.strip("\"'")) for name, value in re.findall(form, text)]
+        Raises:
+            UserFault: there is no such file, it cannot be read, or a directive lacks a value.
+        """
+        option = self.arguments.last("C")
+        own = qsub_words.PREFIX if self.prefix is None else os.fsencode(self.prefix)
+        prefix = own if option is None else os.fsencode(option)
+        operand = self.arguments.operands[0] if self.arguments.operands else "-"
+        if operand not in ("-", ""):
+            return Job(self.arguments, qsub_words.read_script(read_script_file(operand), operand, prefix))
+        if self.arguments.last("I") is not None or self.arguments.program is not None:
+            return Job(self.arguments, qsub_words.read_script(b"", "", prefix))
+        return Job(self.arguments, qsub_words.read_script(read_input(), "standard input", prefix), piped=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Script:
-    """A script as its user wrote it.
+class Job:
+    """A call of vsub and its script together.
 
     Attributes:
-        data: as qsub gets it: `-vm` of a directive is blank there, which qsub would read as `-v m`.
-        name: for people, and the job's name where none is given.
-        vm: texts of its `-vm`, each with where it stands.
-        calls: its directives, each with where it stands.
-    """
-
-    data: bytes
-    name: str
-    vm: tuple[tuple[str, str], ...] = ()
-    calls: tuple[tuple[Call, str], ...] = ()
-
-
-def read_script(data: bytes, name: str, prefix: bytes = pbs_directives.PREFIX) -> Script:
-    """Read a script's `#PBS` lines, and its `#VM` lines, which are comments to qsub.
-
-    Args:
-        data: of the script.
-        name: of its file.
-        prefix: what directives begin with (`-C`).
-
-    Raises:
-        UserFault: the value of an option is missing.
-    """
-    script = pbs_directives.read(data, name, prefix)
-    calls = tuple((read([word.text for word in d.words]), script.origin(d)) for d in script.directives)
-    lines: list[tuple[str, str]] = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if line.strip() and not line.startswith(b"#"):
-            break
-        if found := re.match(rb"#VM[ \t]+(.*)", line):
-            lines.append((found[1].decode(errors="replace").strip(), f"{name}, line {number}"))
-    vm = [(text, origin) for call, origin in calls for text in call.vm]
-    return Script(script.neutral, name, tuple(lines + vm), calls)
-
-
-def request_of(call: Call, script: Script) -> tuple[Request, list[KeyFault]]:
-    """What the user asks for, the command line over the script, and what is wrong with it.
-
-    Args:
-        call: of vsub.
+        arguments: of the call.
         script: with its directives.
+        piped: did the script come on standard input?
     """
-    merged = Request()
-    faults: list[KeyFault] = []
-    for texts in (script.vm, [(text, COMMAND_LINE) for text in call.vm]):
-        try:
-            part = parse(texts)
-        except RequestErrors as errors:
-            part = errors.good
-            faults += errors.faults
-        merged = part.merged_over(merged)
-    for one, origin in ((call, COMMAND_LINE), *script.calls):
-        faults += [KeyFault(f"-{name}", "", REFUSED[name], origin) for name, _value in one.given if name in REFUSED]
-        faults += [KeyFault(f"-l {name}", "", RESOURCES[name], origin) for name in one.resources() if name in RESOURCES]
-        faults += [
-            KeyFault(f"-W {name}", "", ATTRIBUTES[name], origin) for name in one.attributes() if ATTRIBUTES.get(name)
-        ]
-    if call.program:
-        faults.append(KeyFault("--", "", PROGRAM, COMMAND_LINE))
-    if len(call.operands) > 1:
-        faults.append(KeyFault(call.operands[1], "", BEHIND, COMMAND_LINE))
-    shell = call.last("S") or next((found for one, _origin in reversed(script.calls) if (found := one.last("S"))), "")
-    if shell:
-        try:
-            merged = merged.with_shell(shell)
-        except UserFault as error:
-            faults.append(KeyFault("-S", "", f"{error.why}: {error.hint}"))
-    return merged, faults
+
+    arguments: Arguments
+    script: Script
+    piped: bool = False
+
+    @property
+    def layers(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """The texts of `-vm`, those of the script before those of the command line."""
+        lines = tuple((text, self.script.place(number)) for text, number in self.script.vm)
+        return lines, tuple((text, COMMAND_LINE) for text in self.arguments.vm)
+
+    @property
+    def vm_lines(self) -> tuple[int, ...]:
+        """Numbers of the script's lines that ask for a virtual machine."""
+        return tuple(sorted({number for _text, number in self.script.vm}))
+
+    def _parts(self) -> t.Iterator[tuple[Arguments, str]]:
+        """The call, then directives from the last one on: the first that says something counts."""
+        yield self.arguments, COMMAND_LINE
+        for arguments, number in reversed(self.script.directives):
+            yield arguments, self.script.place(number)
+
+    def _last(self, letter: str) -> tuple[str, str] | None:
+        return next(((found, at) for part, at in self._parts() if (found := part.last(letter)) is not None), None)
+
+    def _resource(self, name: str) -> str | None:
+        return next((found for part, _at in self._parts() if (found := part.named("l").get(name)) is not None), None)
+
+    @property
+    def shell(self) -> tuple[str, str] | None:
+        """What `-S` says, and where."""
+        return self._last("S")
+
+    @property
+    def interactive(self) -> bool:
+        """Whether `-I` stands anywhere."""
+        return self._last("I") is not None
+
+    @property
+    def directory(self) -> tuple[str, str] | None:
+        """None: a job starts in its user's home."""
+        return None
+
+    @property
+    def hosts(self) -> int | None:
+        """How many hosts the job gets; None: OpenPBS decides, as several chunks may share one."""
+        chunks = qsub_words.read_select(self._resource("select") or "1")
+        count = sum(chunk.count for chunk in chunks or ())
+        return count if count == 1 or "scatter" in (self._resource("place") or "").split(":") else None
+
+    @property
+    def source(self) -> tuple[bytes, str]:
+        """The script, and how messages call it."""
+        return self.script.data, self.script.name
+
+    @property
+    def warning(self) -> str:
+        """Return "": qsub says itself what it does not take."""
+        return ""
+
+    def objections(self, places: object) -> t.Iterator[KeyFault]:
+        """Options of qsub that no VM job can have, or that OpenPBS has no more.
+
+        Args:
+            places: not looked at: a job starts in its user's home.
+        """
+        for part, at in self._parts():
+            for letter, _value in part.given:
+                if letter in REFUSED:
+                    yield KeyFault(f"-{letter}", "", REFUSED[letter], at)
+            for option, refused in (("l", RESOURCES), ("W", ATTRIBUTES)):
+                for name, value in part.named(option).items():
+                    if name in refused:
+                        yield KeyFault(f"-{option} {name}", shown(value), refused[name], at)
+        if self.arguments.program is not None:
+            yield KeyFault("--", "", AFTER, COMMAND_LINE)
+        if len(self.arguments.operands) > 1:
+            yield KeyFault(shown(self.arguments.operands[1]), "", BEHIND, COMMAND_LINE)
+
+    def object_to_sizes(self, known: t.Sequence[Need]) -> t.Iterator[KeyFault]:
+        """Chunks that no node can give, which qsub would let wait for ever."""
+        chunks = qsub_words.read_select(self._resource("select") or "") or ()
+        for chunk in chunks if known else ():
+            cores, mem_mib = _count(chunk.value("ncpus")), qsub_words.size_mib(chunk.value("mem")) or 0
+            if not any(node.cores >= cores and (not node.mem_mib or node.mem_mib >= mem_mib) for node in known):
+                yield KeyFault("-l select", shown(str(chunk)), "is more than any node has that may have machines")
+
+    def as_it_is(self) -> Handover:
+        """Return what qsub gets of a job without virtual machines."""
+        return self._handover(self.arguments.words, None)
+
+    def submission(self, request: Request, need: Need, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
+        """Return what qsub gets, and what was raised; see `Asked.submission`.
+
+        Args:
+            request: goes into the site's resource.
+            need: of the machines, on each node.
+            policy: the site's.
+
+        Raises:
+            UserFault: the request does not fit.
+        """
+        wire = request.encode()
+        if len(wire) > MAX_RESOURCE:
+            why = f"{len(wire)} characters of at most {MAX_RESOURCE}"
+            raise UserFault("the request is too long to travel in the job", why, "use shorter paths")
+        kept = tuple(one for one in map(_without_shell, self.arguments.options) if one.words)
+        asked = {name for part, _at in self._parts() for name in part.named("l")}
+        ours = {RESOURCE: wire}
+        notices: list[str] = []
+        if "select" in asked or not OF_WHOLE_JOB & asked:
+            before = self._resource("select")
+            select = _raised(before, need, policy, notices)
+            if select != before:
+                kept = tuple(one for one in (_without_resource(one, "select") for one in kept) if one.words)
+                ours["select"] = select
+        if policy.pbs_exclusive_node_alloc and "place" not in asked:
+            ours["place"] = "excl" if self.hosts == 1 else "scatter:excl"
+        words = tuple(word for name, value in ours.items() for word in ("-l", f"{name}={value}"))
+        arguments = dataclasses.replace(self.arguments, options=kept)
+        neutral = self.script.neutral if self.script.neutral != self.script.data else None
+        return self._handover((*words, *arguments.words), neutral), tuple(notices)
+
+    def _handover(self, words: tuple[str, ...], neutral: bytes | None) -> Handover:
+        name = self.script.name
+        note = "" if neutral is None else f"without the -vm of line {', '.join(map(str, self.vm_lines))}"
+        if self.piped:
+            return Handover(words, self.script.data if neutral is None else neutral, -1, name, note)
+        at = len(words) - len(self.arguments.operands) if self.arguments.operands else -1
+        return Handover(words, neutral, at, name, note)
 
 
-def submit_words(
-    call: Call, script: Script, request: Request, *, nodes: int, cores: int, mem_mib: int, exclusive: bool
-) -> tuple[str, ...]:
-    """The words for qsub before the script's path: the user's own, and what the job's machines need besides.
-
-    `-S` goes into the request, since the launch hook puts our shell in its place; a `select` of the user's own is left
-    as it is: qsub takes no second one.
-
-    Args:
-        call: of vsub.
-        script: with its directives.
-        request: whole, with the site's defaults.
-        nodes: how many machines' nodes are asked for, where the user's own `select` says nothing.
-        cores: that each of them must give.
-        mem_mib: the same of memory.
-        exclusive: has the job its nodes to itself, where the user's own `place` says nothing?
-
-    Raises:
-        UserFault: the request is too long for the resource.
-    """
-    wire = request.encode()
-    if len(wire) > MAX_RESOURCE:
-        why = f"{len(wire)} characters of at most {MAX_RESOURCE}"
-        raise UserFault("the request is too long to travel in the job", why, "use shorter paths")
-    asked = {name for one in (call, *(directive for directive, _origin in script.calls)) for name in one.resources()}
-    words = ["-l", f"{RESOURCE}={wire}"]
-    if not asked & {"select", "ncpus"}:
-        words += ["-l", f"select={nodes}:ncpus={cores}:mpiprocs={cores}:mem={mem_mib}mb"]
-    if exclusive and "place" not in asked:
-        words += ["-l", "place=excl" if nodes == 1 else "place=scatter:excl"]
-    return (*words, *_without_shell(call.options))
+def _count(text: str) -> int:
+    return int(text) if re.fullmatch(r"[0-9]{1,6}", text, re.ASCII) else 0
 
 
-def _without_shell(options: t.Sequence[str]) -> list[str]:
-    """The options without `-S` and its value; flags that share a word stay."""
-    kept: list[str] = []
-    words = list(options)
-    while words:
-        word = words.pop(0)
-        for place, letter in enumerate(word[1:], 1) if not word.startswith("--") else ():
-            if letter not in VALUED:
-                continue
-            value = [] if word[place + 1 :] else words[:1]
-            del words[: len(value)]
-            if letter == "S":
-                kept += [word[:place]] if place > 1 else []
-            else:
-                kept += [word, *value]
-            break
-        else:
-            kept.append(word)
-    return kept
+def _raised(select: str | None, need: Need, policy: Policy, notices: list[str]) -> str:
+    """The chunks of a job, each with what a machine needs and on nodes that have machines."""
+    chunks = qsub_words.read_select(select) if select is not None else (Chunk(1, ()),)
+    if chunks is None:
+        return select or ""  # qsub will say so
+    found: list[str] = []
+    for chunk in chunks:
+        put = chunk
+        if _count(chunk.value("ncpus")) < need.cores:
+            put = put.put("ncpus", str(need.cores))
+            put = put if select is not None else put.put("mpiprocs", str(need.cores))
+        if (qsub_words.size_mib(chunk.value("mem")) or 0) < need.mem_mib:
+            put = put.put("mem", f"{need.mem_mib}mb")
+        if select is not None and put != chunk:
+            notices.append(f"chunk {chunk} is too small for the machine, and becomes {put}")
+        if policy.vm_node_property is not None and not put.value(policy.vm_node_property):
+            put = put.put(policy.vm_node_property, "True")
+        found.append(str(put))
+    return "+".join(found)
+
+
+def _without_shell(option: qsub_words.Option) -> qsub_words.Option:
+    """A word without `-S` and its value; flags that share it stay."""
+    if not option.given or option.given[-1][0] != "S":
+        return option
+    flags = option.given[:-1]
+    word = "".join(letter for letter, _value in flags)
+    return qsub_words.Option((f"-{word}",) if word else (), flags)
+
+
+def _without_resource(option: qsub_words.Option, name: str) -> qsub_words.Option:
+    """A word without a resource of its `-l`; flags that share it stay."""
+    if not option.given or option.given[-1][0] != "l":
+        return option
+    pairs = [(one, value) for one, value in qsub_words.assignments(option.given[-1][1]) if one != name]
+    if len(pairs) == len(qsub_words.assignments(option.given[-1][1])):
+        return option
+    text = ",".join(f'{one}="{value}"' if "," in value else f"{one}={value}" for one, value in pairs)
+    flags = option.given[:-1]
+    word = "-" + "".join(letter for letter, _value in flags)
+    return qsub_words.Option(
+        ((f"{word}l", text) if text else (word,) if flags else ()), (*flags, *((("l", text),) if text else ()))
+    )

@@ -41,6 +41,11 @@ def runs_users_programs_first(job: BatchJob, policy: Policy) -> bool:
     return False
 
 
+def start_directory(job: BatchJob) -> str:
+    """Return "": a job starts in its user's home."""
+    return ""
+
+
 def node_file(policy: Policy, job_id: str) -> pathlib.Path:
     """Return PBS_NODEFILE as the MOM wrote it: whatever the job's environment says of it."""
     return pathlib.Path(policy.torque_home) / "aux" / job_id

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import Role
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 
 from .material import FIXTURES
 
@@ -85,6 +86,7 @@ class OpenPbsMaterial:
     node = "p1"
     node_file = "p1\np1\np2\np2\n"
     exit_status = 37
+    vm_line = "#PBS -vm"
 
     environment: t.ClassVar[dict[bytes, bytes]] = dict(
         line.split(b"=", 1)
@@ -118,6 +120,10 @@ class OpenPbsMaterial:
         call |= {"node": record["host"], "parent": record["ppid"]}
         call |= {"job": job_id or call["job"], "user": user or call["user"]}
         return [name, "yes"], {"VTORQUE_CALL": json.dumps(call)}
+
+    def request_in(self, words: t.Sequence[str]) -> Request | None:
+        mark = "vtorque="
+        return next((Request.decode(word.removeprefix(mark)) for word in words if word.startswith(mark)), None)
 
     def server(self, state: str) -> None:
         (self.place / "state").write_text(state)
