@@ -221,7 +221,7 @@ def _job(form: object, job_id: str, preface: str) -> BatchJob:
         start_count=facts.number("run_count"),
         x=request if ours else "",
         jobtype="",
-        init_work_dir=variables.get("PBS_O_WORKDIR", ""),
+        init_work_dir="",  # a job starts in its user's home
         session_id=facts.number("session_id"),
         substate=facts.number("substate"),
         # the server has True, and a job that runs the port of its qsub

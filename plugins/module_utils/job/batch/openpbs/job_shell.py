@@ -119,7 +119,7 @@ def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
         "PBS_NODENUM": "0",
         "PBS_TASKNUM": "1",
         "PBS_NODEFILE": f"{policy.torque_home}/aux/{job.job_id}",
-        "PBS_O_WORKDIR": job.init_work_dir,
+        "PBS_O_WORKDIR": job.variables.get("PBS_O_WORKDIR", ""),
         "PBS_O_LOGNAME": job.owner_user,
         "PBS_O_HOST": job.owner_host,
         "PBS_ARRAY_INDEX": member[2] if member else "",
