@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what the user typed and wrote into his script to what the batch system gets, or all that speaks against it."""
+"""From what the user typed and wrote into the script to what the batch system gets, or all that speaks against it."""
 
 from __future__ import annotations
 

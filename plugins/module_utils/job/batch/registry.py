@@ -20,6 +20,12 @@ if t.TYPE_CHECKING:
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
     from .contract import DoctorAdapter, FrontAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .openpbs import adapter as openpbs_adapter
+    from .openpbs import doctor_checks as openpbs_doctor
+    from .openpbs import front as openpbs_front
+    from .openpbs import hook_calls as openpbs_hooks
+    from .openpbs import job_shell as openpbs_shell
+    from .openpbs import mom_files as openpbs_node
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
     from .slurm import front as slurm_front
@@ -34,12 +40,12 @@ if t.TYPE_CHECKING:
     from .torque.qsub import front as torque_front
 
     # a type checker compares the modules with the contract here: at work they are opened by name
-    _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front)
-    _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter)
-    _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks)
-    _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell)
-    _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node)
-    _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor)
+    _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front, openpbs_front)
+    _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter, openpbs_adapter)
+    _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks, openpbs_hooks)
+    _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell, openpbs_shell)
+    _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node, openpbs_node)
+    _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor, openpbs_doctor)
 
 PARTS: t.Final[dict[str, dict[str, str]]] = {
     "torque": {
@@ -56,6 +62,15 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "hooks": "hook_calls",
         "shell": "job_shell",
         "node": "node_traces",
+        "doctor": "doctor_checks",
+        "history": "adapter",
+        "front": "front",
+    },
+    "openpbs": {
+        "batch": "adapter",
+        "hooks": "hook_calls",
+        "shell": "job_shell",
+        "node": "mom_files",
         "doctor": "doctor_checks",
         "history": "adapter",
         "front": "front",

@@ -21,7 +21,8 @@ NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
 """Single values of parameters that have no effect yet, and what they belong to."""
 
 NO_HOOK_SCRIPTS = {
-    "slurm": "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output"
+    "slurm": "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output",
+    "openpbs": "not available with OpenPBS yet, which gives the hooks of a job no output but its error file",
 }
 """Batch systems on whose jobs no hook can run a script of the user's, and why."""
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")

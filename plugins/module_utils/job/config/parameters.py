@@ -148,7 +148,7 @@ class Policy:
         section="where things are",
     )
     prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")
-    batch_system: str = _parameter(choice("torque", "slurm"), "torque", "the batch system of the site")
+    batch_system: str = _parameter(choice("torque", "slurm", "openpbs"), "torque", "the batch system of the site")
     torque_home: str = _parameter(_PATH, "/var/spool/torque", "Torque's home directory")
     pbs_qsub_on_fe: str = _parameter(
         _PATH, "/usr/bin/qsub", "Torque's qsub on front ends", old=("REAL_QSUB_ON_SERVER", "REAL_QSUB_ON_FE")

@@ -111,6 +111,7 @@ def test_what_comes_after_the_fields_may_refuse_them() -> None:
 
 
 WAYS = {
+    "vsub on OpenPBS": ("module_utils.job.batch.openpbs.front",),
     "prologue": (
         "plugin_utils.hooks.main", "module_utils.job.hooks.prologue", "plugin_utils.bridge.planning",
         "module_utils.job.hooks.user_file", "module_utils.job.admission.metadata",

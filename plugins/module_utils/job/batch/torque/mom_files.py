@@ -8,19 +8,16 @@ from __future__ import annotations
 import collections
 import os
 import pathlib
-import re
 import typing as t
 
-from ....errors import SiteFault, UserFault
+from ....errors import UserFault
 from ...request.value_types import format_value
 from ..host_match import same_host
+from ..shared import mom_traces
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
     from ..api import BatchJob
-
-SUFFIXES = (".JB", ".SC", ".TK")
-_NUMBER = re.compile(r"([0-9]+)(?:\[([0-9]+)\]|-([0-9]+))?\.")
 
 
 def is_node(policy: Policy) -> bool:
@@ -58,10 +55,7 @@ def node_file(policy: Policy, job_id: str) -> pathlib.Path:
 
 
 def by_files(torque_home: pathlib.Path) -> t.Callable[[str], bool]:
-    """`has_files` for the sweep of this node.
-
-    The number alone is compared, and an array member's index (`72-1.head.SC` is of `72[1].head`): a server's name may
-    be spelled long, short or not at all, and too careful is on the safe side.
+    """`has_files` for the sweep of this node (`mom_traces.by_files`).
 
     Args:
         torque_home: holds `mom_priv/jobs`.
@@ -69,11 +63,7 @@ def by_files(torque_home: pathlib.Path) -> t.Callable[[str], bool]:
     Returns:
         Takes a job id; raises SiteFault when the directory cannot be read.
     """
-
-    def has_files(job_id: str) -> bool:
-        return _number(job_id) in {_number(name) for name in _names(torque_home)}
-
-    return has_files
+    return mom_traces.by_files(torque_home / "mom_priv" / "jobs")
 
 
 def others(torque_home: pathlib.Path, job_id: str) -> tuple[str, ...]:
@@ -86,24 +76,7 @@ def others(torque_home: pathlib.Path, job_id: str) -> tuple[str, ...]:
     Raises:
         SiteFault: the directory cannot be read.
     """
-    return tuple(name for name in _names(torque_home) if _number(name) != _number(job_id))
-
-
-def _names(torque_home: pathlib.Path) -> list[str]:
-    directory = torque_home / "mom_priv" / "jobs"
-    try:
-        return sorted(path.name for path in directory.iterdir() if path.name.endswith(SUFFIXES))
-    except OSError as error:
-        raise SiteFault(
-            f"{directory}",
-            f"what the MOM has here is not known: {error.strerror}",
-            "see torque_home in vtorque.yml",
-        ) from error
-
-
-def _number(name: str) -> tuple[str, str] | None:
-    found = _NUMBER.match(name)
-    return (found[1], found[2] or found[3] or "") if found else None
+    return mom_traces.others(torque_home / "mom_priv" / "jobs", job_id)
 
 
 def check_node_file(content: str, hosts: t.Sequence[str]) -> None:

@@ -20,7 +20,7 @@ import stat
 import typing as t
 
 from ....errors import SiteFault
-from .mom_files import SUFFIXES
+from ..shared.mom_traces import SUFFIXES
 
 HOOKS = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
 OTHERS = frozenset(

@@ -273,7 +273,8 @@ class QsubJob:
             return
         if (left := variable_list.as_listed(path)) != path:
             whole = format_value(path)
-            yield f"PBS_O_WORKDIR will be {format_value(left)}: Torque keeps no more of {whole} in its list of variables"
+            rest = format_value(left)
+            yield f"PBS_O_WORKDIR will be {rest}: Torque keeps no more of {whole} in its list of variables"
 
     def _handover(self, arguments: Arguments, neutral: bytes | None) -> Handover:
         if self.prefix is not None and not arguments.all("C"):

@@ -47,7 +47,7 @@ def _cores(parts: tuple[NodeChunk, ...]) -> int:
 
 
 def object_to_sizes(asked: Options, nodes: tuple[NodeChunk, ...], known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
-    """Sizes that the user gave himself, against the biggest node."""
+    """Sizes that the user gave, against the biggest node."""
     most = max((size.cores for size in known), default=0)
     found = asked.resource("nodes")
     ppn = max(_cores(_parts(nodes, chunk)) for chunk in nodes)

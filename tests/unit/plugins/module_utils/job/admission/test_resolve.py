@@ -472,13 +472,16 @@ def test_components_are_off_as_shipped() -> None:
     assert policy.vcpu_pinning_default is False
 
 
+@pytest.mark.parametrize(("system", "shown"), [("slurm", "Slurm"), ("openpbs", "OpenPBS")])
 @pytest.mark.parametrize("key", ["vm_prologue", "vm_epilogue"])
-def test_script_for_hooks_is_refused_where_the_batch_system_has_no_word_for_it(key: str) -> None:
+def test_script_for_hooks_is_refused_where_the_batch_system_has_no_word_for_it(
+    key: str, system: str, shown: str
+) -> None:
     """Slurm does not tell the job's variables, without which a prologue is never run, and the job was held."""
     request = Request({key: "/home/alice/setup.sh", "img": "debian12"}, {key: "command line"})
     assert resolve(request, Policy(), POOL).word(key) == "/home/alice/setup.sh"
-    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: not available with Slurm yet"):
-        resolve(request, Policy(batch_system="slurm"), POOL)
+    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: not available with {shown} yet"):
+        resolve(request, Policy(batch_system=system), POOL)
 
 
 @pytest.mark.parametrize("name", ["vm_prologue_default", "vm_epilogue_default"])

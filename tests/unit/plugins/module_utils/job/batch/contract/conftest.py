@@ -11,10 +11,11 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import SYSTEMS
 
 from .material import Material
+from .openpbs_material import OpenPbsMaterial
 from .slurm_material import SlurmMaterial
 from .torque_material import TorqueMaterial
 
-MATERIAL = {"torque": TorqueMaterial, "slurm": SlurmMaterial}
+MATERIAL = {"torque": TorqueMaterial, "slurm": SlurmMaterial, "openpbs": OpenPbsMaterial}
 
 
 @pytest.fixture(params=SYSTEMS)

@@ -31,6 +31,7 @@ class Material(t.Protocol):
         node_file: what the system writes for a job with two slots on each of `nodes`; "": it writes nothing.
         environment: of the job's shell, as recorded.
         vm_line: the beginning of a script's line that asks for a virtual machine.
+        exit_status: of the job, in the call of its end.
     """
 
     system: str
@@ -43,6 +44,7 @@ class Material(t.Protocol):
     node_file: str
     environment: dict[bytes, bytes]
     vm_line: str
+    exit_status: int
 
     def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
         """Return arguments and environment of the hooks' program for a recorded call.

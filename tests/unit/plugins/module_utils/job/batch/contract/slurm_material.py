@@ -84,6 +84,7 @@ class SlurmMaterial:
     system = "slurm"
     job_id, shown_id = "4.lab", "4"
     user = "alice"
+    exit_status = 0
     nodes = ("cn1", "cn2")
     node = "cn1"
     vm_line = "#VM"

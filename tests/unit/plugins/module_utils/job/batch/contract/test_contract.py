@@ -69,7 +69,7 @@ def test_recorded_call_of_a_hook_is_read(material: Material, role: Role) -> None
     assert call.first == role.endswith("-first")
     assert call.mother_superior in ("", material.nodes[0])
     assert call.nodes in ((), material.nodes)
-    assert call.exit_status == (0 if role == Role.END_FIRST else call.exit_status)
+    assert call.exit_status == (material.exit_status if role == Role.END_FIRST else call.exit_status)
     assert call.exit_status is None or role in (Role.END_FIRST, Role.END_OTHER)
     assert call.session == 0 or role == Role.END_FIRST
 

@@ -65,6 +65,7 @@ class TorqueMaterial:
     system = "torque"
     job_id = shown_id = "0.trqhead"
     user = "alice"
+    exit_status = 0
     nodes = ("trqn2", "trqn1")
     node = "trqn2"
     vm_line = "#PBS -vm"

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How OpenPBS starts the job's shell, put in place by the launch hook, and what of the job's environment is its own.
+
+    argv            standard input                      what runs in the guest
+    []              `.../jobs/4\\[1\\].p0.SC`             the user's login shell, with that line on its standard input
+    []              a terminal (qsub -I)                the user's login shell, on a terminal
+
+Brackets of an array's member have backslashes there, as a shell reads the line.  A program after `--` never comes
+here: the hook refuses it.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ....errors import VTorqueError
+from ..own_job import JobScript, OwnJob
+from ..shared import mom_shell, tm_launchers
+
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+    from ..api import BatchJob
+
+NODE_PATHS: tuple[bytes, ...] = (b"TMPDIR", b"PBS_JOBCOOKIE", b"PBS_MOMPORT", b"DISPLAY")
+"""Variables that name paths of the node, or by which a process speaks to the MOM there."""
+
+
+def job_id_of(variables: t.Mapping[bytes, bytes]) -> str:
+    """Return the job's id as its environment has it; "" where no job is."""
+    return variables.get(b"PBS_JOBID", b"").decode(errors="replace")
+
+
+def own_job(variables: t.Mapping[bytes, bytes]) -> OwnJob | None:
+    """Return the start that this process is the shell of, as root noted it; None: root noted none.
+
+    It is named by the process that was the parent of the prologue hook on the first node: this one (recorded), or its
+    parent in an interactive job.
+    """
+    return mom_shell.own_job(job_id_of(variables))
+
+
+def read_script(arguments: t.Sequence[str]) -> JobScript:
+    """Return the script of a batch job: its path is the line on standard input.
+
+    Args:
+        arguments: of the shell; a batch job has none.
+
+    Raises:
+        VTorqueError: there is none, or it cannot be read.
+    """
+    read_command(arguments)
+    line = mom_shell.read_line()
+    path = re.sub(rb"\\(.)", rb"\1", line.partition(b"\n")[0])
+    return JobScript(path, line, mom_shell.read_content(path))
+
+
+def read_command(arguments: t.Sequence[str]) -> bytes:
+    """Return an empty command: an interactive job in a virtual machine has none.
+
+    Args:
+        arguments: of the shell.
+
+    Raises:
+        VTorqueError: there are some.
+    """
+    if arguments:
+        raise VTorqueError("nothing was run", "arguments are not how the batch system starts the shell of a job")
+    return b""
+
+
+def start_directory(variables: t.Mapping[bytes, bytes]) -> bytes:
+    """Return an empty path: a job starts in its user's home."""
+    return b""
+
+
+def display_of(variables: t.Mapping[bytes, bytes]) -> str:
+    """Return "": what the MOM forwards for `qsub -X` was not recorded, and vsub refuses it."""
+    return ""
+
+
+def counts(*, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
+    """Return the variable that counts the processors of a host; OMP_NUM_THREADS is the user's (`ompthreads`).
+
+    Args:
+        processors: of all guests and bare hosts.
+        hosts: how many of both there are.
+        first: processors of the first guest.
+    """
+    return {b"NCPUS": b"%d" % first}
+
+
+def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return what MPI's launchers are told besides the job's environment.
+
+    Args:
+        variables: the job's; what it has set, under whichever of the names, is left to it.
+    """
+    return tm_launchers.launcher_variables(variables, variables.get(b"PBS_NODEFILE", b""))
+
+
+def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
+    """Return what the MOM says in the job's environment, as far as root knows it.
+
+    Args:
+        job: the batch server's word.
+        policy: says where the node file is.
+    """
+    member = re.fullmatch(r"([0-9]+)\[([0-9]+)\]\.(.+)", job.job_id)
+    known = {
+        "PBS_JOBID": job.job_id,
+        "PBS_JOBNAME": job.name,
+        "PBS_QUEUE": job.queue,
+        "PBS_ACCOUNT": job.account,
+        "PBS_ENVIRONMENT": "PBS_INTERACTIVE" if job.interactive else "PBS_BATCH",
+        "ENVIRONMENT": "" if job.interactive else "BATCH",
+        "PBS_NODENUM": "0",
+        "PBS_TASKNUM": "1",
+        "PBS_NODEFILE": f"{policy.torque_home}/aux/{job.job_id}",
+        "PBS_O_WORKDIR": job.variables.get("PBS_O_WORKDIR", ""),
+        "PBS_O_LOGNAME": job.owner_user,
+        "PBS_O_HOST": job.owner_host,
+        "PBS_ARRAY_INDEX": member[2] if member else "",
+        "PBS_ARRAY_ID": f"{member[1]}[].{member[3]}" if member else "",
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def is_submitted(name: str) -> bool:
+    """Return whether a variable of root's is one of the submission, so that the user's own value counts over it."""
+    return name.startswith("PBS_O_")
+
+
+def script_path(policy: Policy, name: str) -> str:
+    """Return where a script of this name lies in a guest, as the job's own script does on its node."""
+    return f"{policy.torque_home}/mom_priv/jobs/{name}"
