@@ -52,7 +52,7 @@ lab: ## leave a small cluster running on this machine (BATCH=torque|slurm), and 
 	@GUEST=$(GUEST) BATCH=$(BATCH) lab/demo.sh --stay
 
 down: ## end the cluster of `make lab`
-	@if [ -x build/runtime/bin/python ]; then $(LAB) down; else echo "no lab was ever raised here"; fi
+	@if [ -x build/runtime/bin/python ]; then $(LAB) down; [ ! -e $(LAB_DIRECTORY)-machine ] || $(LAB) machine down; else echo "no lab was ever raised here"; fi
 	@for lab in $(LAB_DIRECTORY)-gw* $(LAB_DIRECTORY)-slurm; do [ ! -e "$$lab" ] || VTORQUE_LAB=$$lab $(LAB) down; done
 
 .PHONY: test
