@@ -52,7 +52,7 @@ lab: ## leave a small cluster running on this machine (BATCH=torque|slurm), and 
 	@GUEST=$(GUEST) BATCH=$(BATCH) lab/demo.sh --stay
 
 down: ## end the cluster of `make lab`
-	@if [ -x build/runtime/bin/python ]; then $(LAB) down; else echo "no lab was ever raised here"; fi
+	@if [ -x build/runtime/bin/python ]; then $(LAB) down; [ ! -e $(LAB_DIRECTORY)-machine ] || $(LAB) machine down; else echo "no lab was ever raised here"; fi
 	@for lab in $(LAB_DIRECTORY)-gw* $(LAB_DIRECTORY)-slurm; do [ ! -e "$$lab" ] || VTORQUE_LAB=$$lab $(LAB) down; done
 
 .PHONY: test
@@ -117,10 +117,14 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 	@echo "== lab"
 	@$(PYTEST) -q -n $(TESTS) lab
 
+kvm: prepare-test runtime images ## a job by KVM, in a machine of the lab that has one
+	@echo "== kvm"
+	@$(PYTEST) -q --durations=5 $(SHORT) tests/e2e/kvm
+
 e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
 	@echo "== end to end"
 	@$(LAB) install
-	@VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile $(SHORT) tests/e2e $(FURNISHED:%=--ignore=%)
+	@VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile $(SHORT) tests/e2e --ignore=tests/e2e/kvm $(FURNISHED:%=--ignore=%)
 	@$(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED)
 
 .PHONY: docs

@@ -12,8 +12,10 @@ import os
 import pathlib
 import sys
 import time
+import typing as t
 
 from . import batch, cluster, installed, roles
+from .machine import hardware, machine
 from .state import LabError, State
 
 
@@ -128,6 +130,32 @@ def _install(_state: State, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _machine_up(state: State, arguments: argparse.Namespace) -> int:
+    begin = time.monotonic()
+    size = hardware.Size(arguments.processors, arguments.memory)
+    booted_s = machine.up(machine.state_of(state), size, arguments.cgroups)
+    if booted_s:
+        print(f"the machine is up ({time.monotonic() - begin:.1f} s, {booted_s:.1f} s of them by its own clock)")
+    else:
+        print("the machine is up already")
+    return 0
+
+
+def _machine_down(state: State, _arguments: argparse.Namespace) -> int:
+    print("the machine is off" if machine.down(machine.state_of(state)) else "no machine was up")
+    return 0
+
+
+def _machine_on(state: State, arguments: argparse.Namespace) -> int:
+    if not arguments.words:
+        raise LabError("machine on -- COMMAND: the command is missing")
+    line = machine.command(
+        machine.state_of(state), arguments.words, arguments.cwd or str(pathlib.Path.cwd()), terminal=sys.stdin.isatty()
+    )
+    sys.stdout.flush()
+    os.execv(line[0], line)  # noqa: S606 - no shell is wanted
+
+
 def _play(state: State, arguments: argparse.Namespace) -> int:
     print(roles.play(state, cluster.RUNTIME, arguments.playbook, *arguments.words), end="")
     return 0
@@ -189,7 +217,24 @@ def parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--look", action="store_true", help="only see whether they have (exit 1: not)")
     one.set_defaults(run=_install)
+    _machine_commands(commands)
     return top
+
+
+def _machine_commands(commands: t.Any) -> None:
+    top = commands.add_parser("machine", help="a machine with a real /dev/kvm, under software emulation (README.md)")
+    inner = top.add_subparsers(dest="machine_command", required=True)
+    default = hardware.Size()
+    one = inner.add_parser("up", help="boot it: it sees this machine's files, and what it writes ends with it")
+    one.add_argument("--processors", type=int, default=default.processors, help="(%(default)s)")
+    one.add_argument("--memory", type=int, default=default.memory_mib, metavar="MIB", help="(%(default)s)")
+    one.add_argument("--cgroups", type=int, choices=(1, 2), default=1, help="version that it mounts (%(default)s)")
+    one.set_defaults(run=_machine_up)
+    usage = "lab machine on [--cwd DIRECTORY] -- COMMAND [ARGUMENT...]"
+    one = inner.add_parser("on", help="run a command in it as root", usage=usage)
+    one.add_argument("--cwd", default="", help="start directory (this one)")
+    one.set_defaults(run=_machine_on)
+    inner.add_parser("down", help="switch it off").set_defaults(run=_machine_down)
 
 
 def main() -> int:

@@ -43,6 +43,16 @@ def make(state: State, addresses: dict[str, str]) -> None:
             _ip([f"route add default via {NETWORK}.1"], here)
 
 
+def make_empty(state: State, name: str) -> None:
+    """Make a namespace with nothing but its own loopback.
+
+    Raises:
+        LabError: `ip` refused.
+    """
+    _ip([f"netns add {state.name(name)}"])
+    _ip(["link set lo up"], state.name(name))
+
+
 def mac(address: str) -> str:
     """The MAC address of a node's card.
 

@@ -138,9 +138,8 @@ def _system(root: pathlib.Path, hierarchies: t.Sequence[cgroups.Hierarchy]) -> N
 
 def _devices(dev: pathlib.Path) -> None:
     mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755")
-    names = ["null", "zero", "full", "random", "urandom", "tty", "net/tun", "fuse"]
-    # a /dev/kvm without the processor's help starts no kernel, and libvirt, which finds its memory of qemu at odds with
-    # the device, asks qemu for everything again at each call: 12 s a start (virQEMUCapsIsValid)
+    names = ["null", "zero", "full", "random", "urandom", "tty", "net/tun", "fuse", "vhost-net", "vfio/vfio"]
+    # without the processor's help it starts no kernel
     if re.search(r"^flags\b.*\b(svm|vmx)\b", pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii"), re.MULTILINE):
         names.append("kvm")
     for name in names:
@@ -159,6 +158,9 @@ def _devices(dev: pathlib.Path) -> None:
     mount("devpts", dev / "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5")
     (dev / "shm").mkdir()
     mount("tmpfs", dev / "shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    if re.search(r"\bhugetlbfs$", pathlib.Path("/proc/filesystems").read_text(encoding="ascii"), re.MULTILINE):
+        (dev / "hugepages").mkdir()
+        mount("hugetlbfs", dev / "hugepages", "hugetlbfs", MS_NOSUID | MS_NODEV, "mode=755")
 
 
 def _boot_id(root: pathlib.Path) -> None:

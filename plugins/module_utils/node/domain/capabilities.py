@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import pwd
 import re
 import typing as t
 import xml.etree.ElementTree as ET
@@ -46,7 +48,9 @@ def kvm_usable(
     """Why KVM cannot be used for guests of this architecture; "" when it can.
 
     A `/dev/kvm` alone proves nothing: it may be there, and even make a virtual machine, and still not run an
-    unmodified kernel.  The processor's flag decides, as in `virt-host-validate`.
+    unmodified kernel.  The processor's flag decides, as in `virt-host-validate`.  Nor is a device enough that qemu's
+    user cannot open: libvirt, which tries it as that user and looks at it as root, then asks qemu for its abilities
+    again at every call, and jobs fail late.
     """
     if arch in ("x86_64", "i686"):
         flags = set(cpuinfo.read_text(encoding="ascii", errors="replace").split())
@@ -54,6 +58,23 @@ def kvm_usable(
             return "the processor shows neither vmx nor svm"
     if not device.exists():
         return f"{device} is missing: is the module kvm_intel or kvm_amd loaded?"
+    if not _may_open(device, *offered.qemu_ids):
+        facts = device.stat()
+        as_found = f"{facts.st_uid}:{facts.st_gid}, mode {facts.st_mode & 0o7777:04o}"
+        return f"{device} ({as_found}) is closed to uid {offered.qemu_ids[0]}, as which qemu runs: chgrp kvm, chmod 660"
     if "kvm" not in offered.domains.get(arch, ()):
         return f"libvirt offers no kvm for {arch}"
     return ""
+
+
+def _may_open(device: pathlib.Path, uid: int, gid: int) -> bool:
+    """Return whether this user may read and write a device, by its owner, group and mode."""
+    facts = device.stat()
+    if uid in (0, facts.st_uid):
+        return uid == 0 or facts.st_mode & 0o600 == 0o600
+    try:
+        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+    except KeyError:  # libvirt runs it as a number
+        groups = [gid]
+    wanted = 0o060 if facts.st_gid in groups else 0o006
+    return facts.st_mode & wanted == wanted

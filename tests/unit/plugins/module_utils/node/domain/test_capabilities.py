@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import pytest
@@ -37,6 +38,37 @@ def test_kvm_is_usable_only_when_processor_device_and_libvirt_agree(
     if device:
         (tmp_path / "kvm").touch()
     why = kvm_usable(arch, Capabilities({arch: offered}), cpuinfo=tmp_path / "cpuinfo", device=tmp_path / "kvm")
+    assert (words in why) if words else (why == "")
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "ids", "words"),
+    [
+        ((0, 105), 0o660, (64055, 105), ""),
+        ((0, 105), 0o660, (0, 0), ""),
+        ((64055, 0), 0o600, (64055, 105), ""),
+        ((0, 0), 0o666, (64055, 105), ""),
+        (
+            (0, 0),
+            0o600,
+            (64055, 105),
+            "(0:0, mode 0600) is closed to uid 64055, as which qemu runs: chgrp kvm, chmod 660",
+        ),
+        ((0, 105), 0o640, (64055, 105), "is closed to uid 64055"),
+        ((0, 105), 0o606, (64055, 105), "is closed to uid 64055"),
+        ((64055, 105), 0o066, (64055, 105), "is closed to uid 64055"),
+    ],
+)
+def test_kvm_usable_of_a_device_that_qemus_user_cannot_open_names_owner_and_mode(
+    tmp_path: pathlib.Path, owner: tuple[int, int], mode: int, ids: tuple[int, int], words: str
+) -> None:
+    (tmp_path / "cpuinfo").write_text("flags : svm\n")
+    device = tmp_path / "kvm"
+    device.touch()
+    os.chown(device, *owner)
+    device.chmod(mode)
+    offered = Capabilities({"x86_64": ("kvm",)}, ids)
+    why = kvm_usable("x86_64", offered, cpuinfo=tmp_path / "cpuinfo", device=device)
     assert (words in why) if words else (why == "")
 
 

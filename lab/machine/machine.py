@@ -1,0 +1,195 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A machine with a real /dev/kvm, under software emulation: its start, a command in it, its end.
+
+Its root is the machine's below, read only, under an overlay in memory: it sees the same files at the same places, and
+what it writes ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import selectors
+import shlex
+import shutil
+import subprocess
+import sys
+import typing as t
+
+from .. import cluster, keys, network
+from ..ending import DOWN_TIMEOUT_S
+from ..state import Facts, LabError, Process, State
+from . import hardware, image
+
+NAME = "machine"
+QEMU = pathlib.Path("/usr/bin/qemu-system-x86_64")
+HERE = pathlib.Path(__file__).parent
+READY = b"lab machine: ready"
+BOOT_TIMEOUT_S = 600
+"""For a boot that takes some seconds when nothing else is at work."""
+KERNEL_MODULES = (
+    "kvm_amd", "vhost_net", "tun", "bridge", "veth", "nf_tables", "nft_chain_nat", "fuse", "vfio_pci", "dummy",
+    "virtio_net", "e1000e", "nvme", "loop", "ext4", "isofs",
+)  # fmt: skip
+"""What the lab and its guests need of the kernel and would be loaded by udev, which is not there."""
+CMDLINE = "console=ttyS0 quiet panic=-1 intel_iommu=on cryptomgr.notests"
+
+
+def state_of(lab: State) -> State:
+    """Return where the machine's state is: beside the lab's, as both may be up."""
+    return State(lab.directory.with_name(f"{lab.directory.name}-machine"))
+
+
+def up(state: State, size: hardware.Size, cgroups_version: int) -> float:
+    """Boot the machine, unless it is up already.
+
+    Args:
+        state: of the machine (`state_of`).
+        size: how large it is.
+        cgroups_version: which version of cgroups it mounts, 1 or 2.
+
+    Returns:
+        Seconds that its kernel had run when it was ready; 0.0: it was up already.
+
+    Raises:
+        LabError: something is missing, or it did not boot; the end of its console is on standard error.
+    """
+    if os.geteuid() != 0:
+        raise LabError("root is needed: the machine reads all of this one's files")
+    if not QEMU.exists():
+        raise LabError(f"{QEMU} is not installed (lab/prepare.sh)")
+    facts = state.load()
+    if facts and facts.up and NAME in facts.inits and facts.inits[NAME].alive:
+        return 0.0
+    cluster.down(state)
+    boots = image.make(cluster.CHECKOUT / "build/machine", cluster.CHECKOUT / "build/cache")
+    try:
+        with state.lock():
+            return _boot(state, size, cgroups_version, boots)
+    except BaseException:
+        console = state.directory / "console.log"
+        if console.exists():
+            sys.stderr.write(console.read_text(encoding="utf-8", errors="replace")[-4000:])
+        cluster.down(state)
+        raise
+
+
+def down(state: State) -> bool:
+    """Switch the machine off; done again, it does nothing.
+
+    Returns:
+        Was there anything?
+    """
+    return cluster.down(state)
+
+
+def command(state: State, words: t.Sequence[str], cwd: str, *, terminal: bool) -> list[str]:
+    """Return the command line that runs `words` in the machine, as root.
+
+    Args:
+        state: of the machine.
+        words: of the command.
+        cwd: where; the machine has the same directories.
+        terminal: whether it gets a terminal of its own.
+
+    Raises:
+        LabError: the machine is not up.
+    """
+    facts = state.load()
+    if not (facts and facts.up and NAME in facts.inits and facts.inits[NAME].alive):
+        raise LabError(f"no machine is up in {state.directory} (python -m lab machine up)")
+    environment = {
+        "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "LANG": "C.UTF-8",
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM": os.environ.get("TERM", "dumb"),
+    }  # fmt: skip
+    clean = ["/usr/bin/env", "-i", f"--chdir={cwd}", *(f"{name}={value}" for name, value in environment.items())]
+    # one connection each: a shared one would live on after the machine
+    alone = ["-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "LogLevel=ERROR"]
+    line = shlex.join([*clean, *words])
+    return ["/usr/bin/ssh", "-F", str(state.directory / "ssh_config"), *alone, "-tt" if terminal else "-T", NAME, line]
+
+
+def _boot(state: State, size: hardware.Size, cgroups_version: int, boots: pathlib.Path) -> float:
+    facts = Facts({NAME: "127.0.0.1"}, "", "", bare=True)
+    state.claim()
+    state.save(facts)
+    keys.make(state, [NAME])
+    keys.ssh_config(state, facts.addresses)
+    network.make_empty(state, NAME)
+    _hand_over(state, boots, cgroups_version)
+    console = state.directory / "console.log"
+    console.touch(mode=0o600)
+    order = state.directory / "order.json"
+    order.write_text(json.dumps({"group": state.name(NAME), "words": _words(state, size, boots)}), encoding="utf-8")
+    with (state.directory / "qemu.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lab.machine.boot", str(order), str(os.getpid())],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=cluster.CHECKOUT,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+    facts.inits[NAME] = Process.of(process.pid)
+    state.save(facts)
+    seconds = _wait(state, process, console)
+    facts.up = True
+    state.save(facts)
+    return seconds
+
+
+def _hand_over(state: State, boots: pathlib.Path, cgroups_version: int) -> None:
+    """Put down what its first programs read before they have a /run of their own."""
+    place = state.directory / NAME
+    place.mkdir(mode=0o700)
+    shutil.copy(HERE / "init.sh", place)
+    shutil.copy(state.node(NAME) / "keys/host", place / "host_key")
+    shutil.copy(state.node(NAME) / "keys/root.pub", place / "authorized_keys")
+    settings = {
+        "MODULES": str(boots / "modules"), "KERNEL_MODULES": " ".join(KERNEL_MODULES), "CARD": hardware.CARD,
+        "CGROUPS": str(cgroups_version),
+    }  # fmt: skip
+    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items())
+    (place / "settings").write_text(text, encoding="utf-8")
+    own = f"/run/lab-{NAME}"
+    (place / "sshd_config").write_text(
+        f"HostKey {own}/host_key\nAuthorizedKeysFile {own}/authorized_keys\nPidFile {own}/sshd.pid\n"
+        "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUsePAM no\nUseDNS no\n",
+        encoding="ascii",
+    )
+    for name in hardware.DISKS:
+        with (state.directory / f"{name}.raw").open("wb") as disk:
+            disk.truncate(hardware.DISK_MIB << 20)
+
+
+def _words(state: State, size: hardware.Size, boots: pathlib.Path) -> list[str]:
+    return [
+        str(QEMU), "-nodefaults", "-display", "none", "-no-reboot", *hardware.options(size, state.directory),
+        "-kernel", str(boots / "kernel"), "-initrd", str(boots / "initrd"),
+        "-append", f"{CMDLINE} lab.state={state.directory} ",
+        "-serial", f"file:{state.directory / 'console.log'}",
+        # nothing of this machine can change by it
+        "-fsdev", "local,id=below,path=/,security_model=none,readonly=on,multidevs=remap",
+        "-device", "virtio-9p-pci,bus=pcie.0,fsdev=below,mount_tag=below",
+        # of a network namespace with nothing else in it: the machine comes in, and nothing goes out
+        "-netdev", "user,id=below,restrict=on,hostfwd=tcp:127.0.0.1:22-:22",
+        "-device", f"virtio-net-pci,bus=pcie.0,netdev=below,mac={hardware.CARD}",
+    ]  # fmt: skip
+
+
+def _wait(state: State, process: subprocess.Popen[bytes], console: pathlib.Path) -> float:
+    """Wait for the word of its process 1, and return the seconds in it."""
+    ended = os.pidfd_open(process.pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(ended, selectors.EVENT_READ)
+            for _look in range(BOOT_TIMEOUT_S * 5):
+                found = console.read_bytes().partition(READY)[2].split()
+                if len(found) > 2:
+                    return float(found[1])
+                if selector.select(0.2):
+                    last = (state.directory / "qemu.log").read_text(encoding="utf-8", errors="replace").strip()
+                    raise LabError(f"the machine ended while it booted (status {process.wait(DOWN_TIMEOUT_S)}) {last}")
+    finally:
+        os.close(ended)
+    raise LabError(f"the machine has not booted after {BOOT_TIMEOUT_S} s")

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs by KVM, in the machine that has one: what the user and the node see of it."""
+
+from __future__ import annotations
+
+from .conftest import MachineSite
+
+JOB = """#!/bin/sh
+cat /sys/devices/system/clocksource/clocksource0/current_clocksource
+grep -c -w svm /proc/cpuinfo
+touch here
+while [ ! -e go ]; do sleep 1; done
+exit 37
+"""
+QEMU = """
+for pid in $(pidof qemu-system-x86_64); do
+    tr '\\0' '\\n' <"/proc/$pid/cmdline" | grep -A1 -x -e -accel -e -cpu
+    cat /proc/$pid/task/*/comm
+done
+"""
+
+
+def test_job_that_asks_for_kvm_runs_by_it(site: MachineSite) -> None:
+    """The guest's clock is KVM's, its processor the node's, and qemu has a thread of KVM's for each of its vCPUs."""
+    script = site.write("/home/alice/kvm.sh", JOB)
+    job_id = site.submit("-l", "nodes=1:ppn=2", "-vm", "img=tiny,hypervisor=kvm,vcpus=2,ram=256M", script)
+    site.wait_for("the job to be at work", lambda: site.on("fe", "test", "-e", "/home/alice/here").returncode == 0)
+    qemu = site.root("cn1", QEMU)
+    site.root("fe", "touch /home/alice/go")
+    ended = site.end(job_id)
+    assert ended.exit_status == 37
+    assert ended.out.split()[0] == "kvm-clock"
+    assert "-accel\nkvm\n" in qemu
+    assert "-cpu\nhost,migratable=on\n" in qemu
+    assert {"CPU 0/KVM", "CPU 1/KVM"} <= set(qemu.splitlines())
