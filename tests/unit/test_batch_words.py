@@ -9,6 +9,7 @@ table of names; `TO_MOVE` lists what has not moved yet, word by word, and may on
 
 from __future__ import annotations
 
+import fnmatch
 import pathlib
 import re
 
@@ -18,8 +19,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch impo
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRODUCT = ("plugins", "roles", "templates", "playbooks")
 WORDS = ("exec_host", "mom_priv", "PBS_", "qstat", "scontrol", "SLURM_")
-OF_A_SYSTEM = ("plugins/module_utils/job/batch/{}/", "plugins/modules/{}_", "templates/batch/{}/")
-"""How paths of a system's own things begin."""
+OF_A_SYSTEM = (
+    "plugins/module_utils/job/batch/{}/*",
+    "plugins/modules/{}_*",
+    "templates/batch/{}/*",
+    "roles/*/tasks/batch/{}/*",
+    "roles/*/vars/batch/{}.yml",
+)
+"""Paths of a system's own things, as `fnmatch` has them."""
 SYSTEMS = ("torque", "openpbs", "slurm")
 
 TABLES = {
@@ -36,13 +43,6 @@ TO_MOVE: dict[str, str] = {
     "plugins/module_utils/node/guest/site_scripts.py": "PBS_",
     "plugins/module_utils/node/guest/user_additions.py": "PBS_",
     "plugins/plugin_utils/cli/vsub.py": "PBS_",
-    "roles/compute_node/tasks/absent.yml": "mom_priv",
-    "roles/compute_node/tasks/alarm.yml": "mom_priv",
-    "roles/compute_node/tasks/check.yml": "mom_priv",
-    "roles/compute_node/tasks/main.yml": "mom_priv",
-    "roles/compute_node/tasks/tell_mom.yml": "mom_priv",
-    "roles/compute_node/vars/main.yml": "mom_priv",
-    "roles/frontend/tasks/idle.yml": "qstat",
     "templates/guest/additions.sh": "PBS_",
     "templates/guest/identity.sh": "mom_priv",
     "templates/guest/pbsdsh.sh": "PBS_",
@@ -63,7 +63,9 @@ def found(place: pathlib.Path) -> dict[str, set[str]]:
     for top in PRODUCT:
         for file in sorted((place / top).rglob("*")):
             path = file.relative_to(place).as_posix()
-            if not file.is_file() or file.suffix == ".pyc" or path.startswith(tuple(own)):
+            if not file.is_file() or file.suffix == ".pyc" or any(
+                fnmatch.fnmatchcase(path, pattern) for pattern in own
+            ):
                 continue
             if words := words_of(file.read_text(encoding="utf-8", errors="replace")):
                 named[path] = words
@@ -101,9 +103,9 @@ def test_a_word_would_be_found(tmp_path: pathlib.Path, top: str, word: str) -> N
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_systems_own_directory_may_name_them(tmp_path: pathlib.Path, system: str) -> None:
     for pattern in OF_A_SYSTEM:
-        directory = tmp_path / pattern.format(system)
-        directory.mkdir(parents=True)
-        (directory / "one").write_text("qstat", encoding="utf-8")
+        own = tmp_path / pattern.format(system).replace("*", "one")
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_text("qstat", encoding="utf-8")
     assert found(tmp_path) == {}
     other = tmp_path / f"plugins/module_utils/job/batch/{system}.py"
     other.write_text("qstat", encoding="utf-8")

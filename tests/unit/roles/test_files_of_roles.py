@@ -29,7 +29,7 @@ def test_list_present_counts_a_dangling_link(placed: list[str]) -> None:
 
 def test_permissions_program_of_the_batch_system_stands_alone(tmp_path: pathlib.Path) -> None:
     """The role for nodes brings this one file to hosts that have nothing of the collection yet."""
-    variables = (COLLECTION_DIR.parent / "roles/compute_node/vars/main.yml").read_text(encoding="utf-8")
+    variables = (COLLECTION_DIR.parent / "roles/compute_node/vars/batch/torque.yml").read_text(encoding="utf-8")
     (name,) = re.findall(r"'(/plugins/[a-z_/]+\.py)'", variables)
     alone = tmp_path / "alone.py"
     alone.write_bytes((COLLECTION_DIR.parent / name.lstrip("/")).read_bytes())
