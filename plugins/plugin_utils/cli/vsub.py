@@ -303,7 +303,16 @@ def help_text() -> str:
 def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
     choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
-    return {"keys": tuple(KEYS), "choices": choices, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
+    letters = "-vm -a -A -b -c -C -d -e -f -F -h -I -j -k -l -m -M -n -N -o -p -q -r -S -u -v -V -w -W -x -X -z".split()
+    return {
+        "keys": tuple(KEYS),
+        "choices": choices,
+        "files": ("disk", *FILES),
+        "vm_img_dir": vm_img_dir,
+        "commands": ("vsub",),
+        "letters": letters,
+        "long": ("--dry-run", "--json", "--query", "--help", "--version"),
+    }
 
 
 def _show(call: Call, submission: Submission, script: pbs_directives.Script) -> int:

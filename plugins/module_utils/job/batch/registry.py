@@ -97,8 +97,20 @@ def open_batch(
     Returns:
         Ready to be asked; nothing was asked yet.
     """
-    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
-    return open_commands(policy.batch_system, pathlib.Path(qsub).parent, timeout_s=timeout_s, deadline=deadline)
+    directory = commands_directory(policy, front_end=front_end)
+    return open_commands(policy.batch_system, directory, timeout_s=timeout_s, deadline=deadline)
+
+
+def commands_directory(policy: Policy, *, front_end: bool = False) -> pathlib.Path:
+    """Where the batch system has its commands.
+
+    Args:
+        policy: the site's.
+        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+    """
+    if policy.batch_system == "slurm" and policy.slurm_bin is not None:
+        return pathlib.Path(policy.slurm_bin)
+    return pathlib.Path(policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes).parent
 
 
 def open_commands(
@@ -165,7 +177,7 @@ def submit_command(policy: Policy, *, front_end: bool) -> str:
         front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
     """
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
-    return f"{qsub.rpartition('/')[0]}/sbatch" if policy.batch_system == "slurm" else qsub
+    return str(commands_directory(policy, front_end=front_end) / "sbatch") if policy.batch_system == "slurm" else qsub
 
 
 def open_slurm_front() -> types.ModuleType:
