@@ -94,6 +94,20 @@ from ..module_utils.job.batch.slurm.doctor_checks import VERSION, look_at_server
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
 """What vTorque calls."""
 TIMEOUT_S = 30.0
+LINE = re.compile(r"write (\w+)=(\S+)")
+"""In a remedy of the doctor's: the line of slurm.conf."""
+MOST = 20
+"""Settings that are looked at."""
+
+
+class Written(Slurm):
+    """The site's Slurm, as it would be with further lines in slurm.conf."""
+
+    lines: t.Mapping[str, str] = {}
+
+    def configuration(self) -> dict[str, str]:
+        """The controller's settings, and the lines."""
+        return {**super().configuration(), **self.lines}
 
 
 def run(commands: pathlib.Path, nodes: t.Sequence[str], launchers: pathlib.Path) -> dict[str, t.Any]:
@@ -104,18 +118,32 @@ def run(commands: pathlib.Path, nodes: t.Sequence[str], launchers: pathlib.Path)
         remedy = "vtorque_slurm_bin must name the directory that has them"
         return {**found, "faults": [f"{', '.join(lacking)} of Slurm not in {commands}: {remedy}"]}
     found["installed"] = True
-    batch = Slurm(commands, timeout_s=TIMEOUT_S)
+    batch = Written(commands, timeout_s=TIMEOUT_S)
     try:
         settings = batch.configuration()
         if tuple(map(int, re.findall(r"[0-9]+", settings.get("SLURM_VERSION", ""))[:2])) != VERSION:
             found["faults"] = [f"{look_at_server(batch, nodes).words}: nothing is installed beside it"]
-        finding = look_at_server(batch, nodes)
+        found["settings"] = _settings(batch, nodes)
         jobs = batch.all_jobs()
     except VTorqueError as error:
         return {**found, "faults": [f"{error}: do sinfo and squeue work here, as root? Is munged running?"]}
-    found["settings"] = [": ".join(filter(None, (finding.words, finding.remedy)))] if finding.words else []
     found["calls"] = _calls(settings, launchers)
     found["jobs"] = [batch.shown_id(job.job_id) for job in jobs if is_ours(job.x) and job.state != "C"]
+    return found
+
+
+def _settings(batch: Written, nodes: t.Sequence[str]) -> list[str]:
+    """What the doctor finds of the settings, one after the other: it names the next one when a line is written."""
+    found: list[str] = []
+    while len(found) < MOST:
+        finding = look_at_server(batch, nodes)
+        if not finding.words:
+            break
+        found.append(": ".join(filter(None, (finding.words, finding.remedy))))
+        line = LINE.match(finding.remedy)
+        if line is None or line[1] in batch.lines:
+            break
+        batch.lines = {**batch.lines, line[1]: line[2].rstrip(",")}
     return found
 
 

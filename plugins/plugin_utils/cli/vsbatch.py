@@ -24,7 +24,6 @@ from ...module_utils.job.batch.registry import open_slurm_front, submit_command
 from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request.request import RequestErrors, log_wishes
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
-from . import vsub
 from .output import environment, messages
 
 if t.TYPE_CHECKING:
@@ -118,12 +117,6 @@ def _submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy: Policy) -
     return _hand_over(sbatch, (*sizes, *feature, *call.options, option), script.name, text, call.operands[1:], caller)
 
 
-def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
-    """What `templates/completion/vsub.bash.j2` is rendered with, where sbatch's options are taken."""
-    own = {"commands": ("vsub", "vsbatch", "vsalloc"), "letters": ("-vm",), "long": open_slurm_front().OPTIONS}
-    return {**vsub.completion_words(vm_img_dir), **own}
-
-
 def _script(call: t.Any, front: t.Any) -> tuple[bytes, str]:
     """The script and its name: of `--wrap`, of a file, or of standard input, as sbatch takes them."""
     if call.wrap is not None:
@@ -171,7 +164,7 @@ def _run(sbatch: pathlib.Path, words: t.Sequence[str], caller: dict[bytes, bytes
     try:
         status = subprocess.run([str(sbatch), *words], env=caller, stdin=subprocess.DEVNULL, check=False).returncode
     except OSError as error:
-        raise SiteFault(str(sbatch), f"cannot be run: {error.strerror}", "see slurm_bin") from error
+        raise SiteFault(str(sbatch), f"cannot be run: {error.strerror}", "see pbs_qsub_on_fe") from error
     return status if status >= 0 else 128 - status
 
 

@@ -300,9 +300,11 @@ def help_text() -> str:
     return HELP.format(keys="\n".join(usable), later=textwrap.indent(later, "  "))
 
 
-def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
+def completion_words(vm_img_dir: str, system: str = "torque") -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
     choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
+    from ...module_utils.job.batch import registry  # nobody else needs it
+
     letters = "-vm -a -A -b -c -C -d -e -f -F -h -I -j -k -l -m -M -n -N -o -p -q -r -S -u -v -V -w -W -x -X -z".split()
     return {
         "keys": tuple(KEYS),
@@ -312,6 +314,7 @@ def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
         "commands": ("vsub",),
         "letters": letters,
         "long": ("--dry-run", "--json", "--query", "--help", "--version"),
+        **registry.completion_words(system),
     }
 
 

@@ -57,6 +57,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "doctor": "doctor_checks",
         "history": "adapter",
         "front": "front",
+        "completion": "sbatch_options",
     },
 }
 """By system, the module of each part of the contract (`contract.py`)."""
@@ -184,6 +185,21 @@ def open_slurm_front() -> types.ModuleType:
     """How a call of sbatch and its script are read: the one front besides `vsub`, and of one system."""
     front: types.ModuleType = _open("slurm", "front")
     return front
+
+
+def completion_words(system: str) -> dict[str, t.Sequence[str]]:
+    """Which words a shell completes after the commands that take jobs, where they are not qsub's.
+
+    Args:
+        system: one of `SYSTEMS`.
+
+    Returns:
+        `commands`, `letters` and `long`; nothing for a system whose command is `vsub` alone.
+    """
+    if "completion" not in PARTS.get(system, {}):
+        return {}
+    words = _open(system, "completion")
+    return {"commands": words.COMMANDS, "letters": words.LETTERS, "long": words.OPTIONS}
 
 
 def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> PastJob:

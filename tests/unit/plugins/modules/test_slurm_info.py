@@ -44,6 +44,17 @@ def test_settings_are_named_in_the_doctors_own_words(tmp_path: pathlib.Path, cap
     assert "BatchStartTimeout=" in result["settings"][0]
 
 
+def test_all_lines_that_are_missing_are_named_at_once(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = CONFIG.replace("= 360 sec", "= 10 sec").replace("= Alloc,Contain", "= (null)")
+    text = text.replace("= /etc/vtorque/slurm/prolog", "= (null)").replace("= /etc/vtorque/slurm/epilog", "= (null)")
+    said = run(slurm_info, capfd, commands=str(commands(tmp_path / "bin", text)))["settings"]
+    lines = ("PrologFlags=Alloc,Contain", "BatchStartTimeout=", "Prolog=/etc/vtorque/", "Epilog=/etc/vtorque/")
+    assert len(said) == len(lines)
+    assert all(f"write {line}" in one for line, one in zip(lines, said, strict=True))
+
+
 def test_lines_that_lead_to_our_launchers_are_named_by_pattern_and_link_too(
     tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

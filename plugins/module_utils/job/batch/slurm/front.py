@@ -30,9 +30,6 @@ MEMORY = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 SCRIPT_NAMES = {"stdin": "sbatch", "wrap": "wrap"}
 """By which sbatch calls a job without a file."""
 
-OPTIONS = tuple(sorted(f"--{name}" for name in sbatch_options.FLAGS | sbatch_options.WITH_VALUE))
-"""Long options of sbatch, for a shell that completes them."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:

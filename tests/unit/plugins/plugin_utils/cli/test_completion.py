@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsbatch, vsub
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 
 
@@ -51,7 +51,7 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
 def test_proposals_of_vsbatch_are_options_of_sbatch(
     tmp_path: pathlib.Path, before: str, word: str, proposed: list[str]
 ) -> None:
-    text = templates.render("completion/vsub.bash.j2", site_dir=None, **vsbatch.completion_words(str(tmp_path)))
+    text = templates.render("completion/vsub.bash.j2", site_dir=None, **vsub.completion_words(str(tmp_path), "slurm"))
     script = f'compopt() {{ :; }}\n{text}\n_vsub vsbatch "$2" "$1"\nprintf "%s\\n" "${{COMPREPLY[@]}}"; complete -p\n'
     done = subprocess.run(["bash", "-c", script, "bash", before, word], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
