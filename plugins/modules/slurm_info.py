@@ -63,7 +63,7 @@ settings:
   returned: success
   type: list
   elements: str
-  sample: ["without PrologFlags=Alloc a job's Prolog runs on its first node alone: write PrologFlags=Alloc into slurm.conf"]
+  sample: ["BatchStartTimeout is 10 s: ...: write BatchStartTimeout=300 into slurm.conf"]
 calls:
   description: The settings by which Slurm calls the launchers of vTorque.
   returned: success
@@ -152,7 +152,7 @@ def _calls(settings: t.Mapping[str, str], launchers: pathlib.Path) -> list[str]:
     found = []
     for name in ("Prolog", "Epilog"):
         value = settings.get(name, "")
-        paths = [value, *glob.glob(value)]
+        paths = [value, *glob.glob(value)]  # noqa: PTH207 - a pattern of the site's, from the root
         if any(path.parent == launchers for one in paths for path in (pathlib.Path(one), pathlib.Path(one).resolve())):
             found.append(f"{name}={value}")
     return found

@@ -39,7 +39,6 @@ TO_MOVE: dict[str, str] = {
     "plugins/inventory/pbs_nodefile.py": "PBS_",
     "plugins/module_utils/job/admission/start_directory.py": "PBS_",
     "plugins/module_utils/job/admission/submission.py": "PBS_",
-    "plugins/module_utils/job/doctor/selftest.py": "PBS_",
     "plugins/module_utils/node/guest/site_scripts.py": "PBS_",
     "plugins/module_utils/node/guest/user_additions.py": "PBS_",
     "plugins/plugin_utils/cli/vsub.py": "PBS_",
@@ -63,8 +62,10 @@ def found(place: pathlib.Path) -> dict[str, set[str]]:
     for top in PRODUCT:
         for file in sorted((place / top).rglob("*")):
             path = file.relative_to(place).as_posix()
-            if not file.is_file() or file.suffix == ".pyc" or any(
-                fnmatch.fnmatchcase(path, pattern) for pattern in own
+            if (
+                not file.is_file()
+                or file.suffix == ".pyc"
+                or any(fnmatch.fnmatchcase(path, pattern) for pattern in own)
             ):
                 continue
             if words := words_of(file.read_text(encoding="utf-8", errors="replace")):

@@ -305,14 +305,13 @@ def completion_words(vm_img_dir: str, system: str = "torque") -> dict[str, t.Any
     choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
     from ...module_utils.job.batch import registry  # nobody else needs it
 
-    letters = "-vm -a -A -b -c -C -d -e -f -F -h -I -j -k -l -m -M -n -N -o -p -q -r -S -u -v -V -w -W -x -X -z".split()
     return {
         "keys": tuple(KEYS),
         "choices": choices,
         "files": ("disk", *FILES),
         "vm_img_dir": vm_img_dir,
         "commands": ("vsub",),
-        "letters": letters,
+        "letters": ("-vm", *(f"-{letter}" for letter in "aAbcCdefFhIjklmMnNopqrSuvVwWxXz")),
         "long": ("--dry-run", "--json", "--query", "--help", "--version"),
         **registry.completion_words(system),
     }

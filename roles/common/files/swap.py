@@ -66,7 +66,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("new", type=pathlib.Path)
     parser.add_argument("place", type=pathlib.Path)
-    parser.add_argument("--jobs", type=pathlib.Path, help="files or directories of jobs: while one is there, nothing is swapped")
+    parser.add_argument(
+        "--jobs", type=pathlib.Path, help="what is there of jobs; while something is, nothing is swapped"
+    )
     arguments = parser.parse_args()
     os.sync()
     found = running(arguments.jobs) if arguments.jobs is not None else []

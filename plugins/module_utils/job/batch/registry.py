@@ -21,17 +21,19 @@ if t.TYPE_CHECKING:
     from ...system.clock import Deadline
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
-    from .contract import DoctorAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .contract import DoctorAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter, TrialAdapter
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
     from .slurm import hook_calls as slurm_hooks
     from .slurm import job_shell as slurm_shell
     from .slurm import node_traces as slurm_node
+    from .slurm import trial_job as slurm_trial
     from .torque import accounting as torque_history
     from .torque import doctor_checks as torque_doctor
     from .torque import hook_calls as torque_hooks
     from .torque import job_shell as torque_shell
     from .torque import mom_files as torque_node
+    from .torque import trial_job as torque_trial
 
     # a type checker compares the modules with the contract here: at work they are opened by name
     _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter)
@@ -39,6 +41,7 @@ if t.TYPE_CHECKING:
     _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell)
     _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node)
     _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor)
+    _TRIAL: tuple[TrialAdapter, ...] = (torque_trial, slurm_trial)
 
 PARTS: t.Final[dict[str, dict[str, str]]] = {
     "torque": {
@@ -47,6 +50,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "shell": "job_shell",
         "node": "mom_files",
         "doctor": "doctor_checks",
+        "trial": "trial_job",
         "history": "accounting",
     },
     "slurm": {
@@ -55,6 +59,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "shell": "job_shell",
         "node": "node_traces",
         "doctor": "doctor_checks",
+        "trial": "trial_job",
         "history": "adapter",
         "front": "front",
         "completion": "sbatch_options",
@@ -167,6 +172,16 @@ def open_doctor(system: str) -> DoctorAdapter:
         system: one of `SYSTEMS`.
     """
     opened: DoctorAdapter = _open(system, "doctor")
+    return opened
+
+
+def open_trial(system: str) -> TrialAdapter:
+    """How a job of `vmgr selftest` is submitted.
+
+    Args:
+        system: one of `SYSTEMS`.
+    """
+    opened: TrialAdapter = _open(system, "trial")
     return opened
 
 

@@ -29,7 +29,9 @@ def commands(place: pathlib.Path, config: str = CONFIG, jobs: str = "squeue-runn
     return place
 
 
-def test_site_whose_slurm_is_set_for_it_hears_nothing(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_site_whose_slurm_is_set_for_it_hears_nothing(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     result = run(slurm_info, capfd, commands=str(commands(tmp_path / "bin")))
     assert (result["installed"], result["faults"], result["settings"]) == (True, [], [])
     assert not result["changed"]
@@ -98,7 +100,9 @@ def test_host_without_slurm_is_told_what_to_name(tmp_path: pathlib.Path, capfd: 
 
 def test_controller_that_does_not_answer_is_a_fault(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     place = commands(tmp_path / "bin")
-    (place / "scontrol").write_text("#!/bin/sh\necho 'Unable to contact slurm controller (connect failure)' >&2\nexit 1\n")
+    (place / "scontrol").write_text(
+        "#!/bin/sh\necho 'Unable to contact slurm controller (connect failure)' >&2\nexit 1\n"
+    )
     result = run(slurm_info, capfd, commands=str(place))
     assert result["installed"]
     assert "controller cannot be reached" in result["faults"][0]
