@@ -32,6 +32,8 @@ OFFERED = (
     "python3-venv", "python3-pip", "python3-libvirt", "nftables", "acl", "bash-completion", "environment-modules",
     "man-db",
 )  # fmt: skip
+SLURM = ("munge", "slurmctld", "slurmd", "slurm-client")
+"""A site's own batch system, which a host may install as well."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +78,7 @@ def _make(base: Base) -> None:
         **os.environ,
         "PLAIN": " ".join(PLAIN),
         "LIBVIRT": " ".join(LIBVIRT),
-        "OFFERED": " ".join(OFFERED),
+        "OFFERED": " ".join((*OFFERED, *SLURM)),
         "PIP": str(pathlib.Path(sys.prefix) / "bin/pip"),
         "REQUIREMENTS": str(REQUIREMENTS),
     }
@@ -91,5 +93,5 @@ def _make(base: Base) -> None:
 
 def _digest() -> str:
     texts = [path.read_text(encoding="utf-8") for path in (PROGRAM, REQUIREMENTS)]
-    words = [*texts, *PLAIN, "", *LIBVIRT, "", *OFFERED]
+    words = [*texts, *PLAIN, "", *LIBVIRT, "", *OFFERED, *SLURM]
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]

@@ -37,7 +37,6 @@ TABLES = {
 
 TO_MOVE: dict[str, str] = {
     "plugins/inventory/pbs_nodefile.py": "PBS_",
-    "plugins/module_utils/job/doctor/selftest.py": "PBS_",
     "plugins/module_utils/node/guest/site_scripts.py": "PBS_",
     "plugins/module_utils/node/guest/user_additions.py": "PBS_",
     "templates/guest/additions.sh": "PBS_",

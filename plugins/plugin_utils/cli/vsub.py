@@ -267,10 +267,21 @@ def help_text(front: FrontAdapter) -> str:
     return HELP.format(keys="\n".join(usable), later=textwrap.indent(later, "  "), **names)
 
 
-def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
+def completion_words(vm_img_dir: str, system: str = "torque") -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
     choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
-    return {"keys": tuple(KEYS), "choices": choices, "files": ("disk", *FILES), "vm_img_dir": vm_img_dir}
+    from ...module_utils.job.batch import registry  # nobody else needs it
+
+    return {
+        "keys": tuple(KEYS),
+        "choices": choices,
+        "files": ("disk", *FILES),
+        "vm_img_dir": vm_img_dir,
+        "commands": ("vsub",),
+        "letters": ("-vm", *(f"-{letter}" for letter in "aAbcCdefFhIjklmMnNopqrSuvVwWxXz")),
+        "long": ("--dry-run", "--json", "--query", "--help", "--version"),
+        **registry.completion_words(system),
+    }
 
 
 def _show(call: Call, submission: Submission, asked: Asked) -> int:

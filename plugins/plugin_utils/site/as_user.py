@@ -27,7 +27,7 @@ def find(name: str) -> pwd.struct_passwd:
     except KeyError:
         raise UserFault(f"user {printable(name[:40])}", "is not known on this host") from None
     if who.pw_uid == 0:
-        raise UserFault(f"user {name}", "is root, of whom qsub takes no jobs", "name an ordinary user")
+        raise UserFault(f"user {name}", "is root, as whom no job is submitted", "name an ordinary user")
     return who
 
 

@@ -26,10 +26,13 @@ from ...module_utils.text import printable
 from ...module_utils.wire.health_report import BAD, Finding, Report
 from . import as_user
 
+if t.TYPE_CHECKING:
+    from ...module_utils.job.batch.contract import TrialAdapter
+
 POLL_S = 1.0
 """A batch server is asked; it tells nobody by itself."""
 FILES_S = 30.0
-"""Seconds for the MOM to bring a job's files after its end."""
+"""Seconds for the batch system to bring a job's files after its end."""
 RECORD_S = 60.0
 """Seconds for a job's record to come to the front end."""
 GONE_S = 30.0
@@ -44,7 +47,7 @@ class Trial:
     """One job.
 
     Attributes:
-        where: `-l nodes=` of it: a number of nodes, or a node's name.
+        where: a number of nodes, or a node's name.
         hosts: how many nodes that is.
         directory: the user's, for this job alone.
         token: its word.
@@ -73,13 +76,14 @@ class Trial:
         return f"job {self.job_id} is in state {state}{comment}"
 
 
-def prepare(home: pathlib.Path, where: str, hosts: int) -> Trial:
+def prepare(home: pathlib.Path, where: str, hosts: int, job: TrialAdapter) -> Trial:
     """Make the directory of a job; called with the user's rights.
 
     Args:
         home: the user's.
-        where: `-l nodes=` of it.
+        where: a number of nodes, or a node's name.
         hosts: how many nodes that is.
+        job: how the batch system has it.
 
     Raises:
         UserFault: it cannot be made.
@@ -89,7 +93,8 @@ def prepare(home: pathlib.Path, where: str, hosts: int) -> Trial:
     try:
         directory.mkdir(mode=0o700)
         (directory / selftest.TOKEN).write_text(f"{token}\n", encoding="ascii")
-        (directory / "job.sh").write_text(selftest.script(token, str(directory)), encoding="utf-8")
+        text = selftest.script(token, str(directory), counts=job.COUNTS, node_file=job.NODE_FILE)
+        (directory / "job.sh").write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserFault(
             str(directory), error.strerror or str(error), "the job's files lie in the user's home"
@@ -97,7 +102,16 @@ def prepare(home: pathlib.Path, where: str, hosts: int) -> Trial:
     return Trial(where, hosts, directory, token)
 
 
-def submit(trial: Trial, vsub: str, request: str, who: pwd.struct_passwd, more: t.Sequence[str] = ()) -> None:
+def submit(
+    trial: Trial,
+    vsub: str,
+    request: str,
+    who: pwd.struct_passwd,
+    *,
+    job: TrialAdapter,
+    batch: BatchSystem,
+    queue: str | None = None,
+) -> None:
     """Submit it; a refusal is a finding, in vsub's own words.
 
     Args:
@@ -105,19 +119,13 @@ def submit(trial: Trial, vsub: str, request: str, who: pwd.struct_passwd, more: 
         vsub: the program.
         request: what follows `-vm`.
         who: the user.
-        more: further arguments of qsub.
+        job: how the batch system has it.
+        batch: where the job comes to be.
+        queue: of the batch system; None: its default.
     """
     argv = [
         vsub,
-        "-N",
-        selftest.NAME,
-        "-o",
-        str(trial.directory / "out"),
-        "-e",
-        str(trial.directory / "err"),
-        "-l",
-        f"nodes={trial.where}",
-        *more,
+        *job.options(selftest.NAME, str(trial.directory), trial.where, queue),
         "-vm",
         request,
         str(trial.directory / "job.sh"),
@@ -135,12 +143,16 @@ def submit(trial: Trial, vsub: str, request: str, who: pwd.struct_passwd, more: 
     except (OSError, subprocess.TimeoutExpired) as error:
         trial.failure = Finding("submitted", BAD, BAD, f"vsub: {error}", "is vTorque installed on this host?")
         return
-    lines = done.stdout.decode("utf-8", "replace").split()
-    if done.returncode != 0 or not lines:
+    try:
+        job_id = "" if done.returncode else job.job_id(done.stdout.decode("utf-8", "replace"), batch)
+    except SiteFault as error:
+        trial.failure = Finding("submitted", BAD, BAD, f"{error}; the job goes on: {job.DELETE} it")
+        return
+    if not job_id:
         output = printable(" ".join(done.stderr.decode("utf-8", "replace").split())[:500])
         trial.failure = Finding("submitted", BAD, BAD, output or f"vsub ended with {done.returncode}")
         return
-    trial.job_id = lines[-1]
+    trial.job_id = job_id
 
 
 def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, advance: t.Callable[[str], None]) -> None:

@@ -21,8 +21,8 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 def running(jobs: pathlib.Path) -> list[str]:
-    """The MOM's files of jobs that are on this node."""
-    return sorted(path.name for path in jobs.glob("*.[JST][BCK]"))
+    """The MOM's files of jobs that are on this node, or our own directories of jobs with guests here."""
+    return sorted(path.name for path in jobs.glob("*") if path.match("*.[JST][BCK]") or path.is_dir())
 
 
 def exchange(one: pathlib.Path, other: pathlib.Path) -> None:
@@ -66,7 +66,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("new", type=pathlib.Path)
     parser.add_argument("place", type=pathlib.Path)
-    parser.add_argument("--jobs", type=pathlib.Path, help="the MOM's job files: while one is there, nothing is swapped")
+    parser.add_argument(
+        "--jobs", type=pathlib.Path, help="what is there of jobs; while something is, nothing is swapped"
+    )
     arguments = parser.parse_args()
     os.sync()
     found = running(arguments.jobs) if arguments.jobs is not None else []

@@ -71,6 +71,17 @@ def test_a_link_is_replaced_and_what_it_names_stays(
     assert (place / "program").read_text() == "former"
 
 
+def test_a_directory_of_a_job_with_guests_keeps_what_is_there(
+    trees: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "guests/4711.lab.1").mkdir(parents=True)
+    (tmp_path / "guests/.lock").touch()
+    done = play("swap.py", *trees, "--jobs", tmp_path / "guests")
+    assert done.returncode == 1
+    assert "4711.lab.1" in done.stderr
+    assert (trees[1] / "program").read_text() == "former"
+
+
 @pytest.mark.parametrize("name", ["4711.fe.SC", "4711.fe.JB", "4711.fe.TK"])
 def test_a_job_that_came_meanwhile_keeps_what_is_there(
     trees: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path, name: str

@@ -48,7 +48,7 @@ def test_a_service_runs_once_and_may_take_as_long_as_the_program(name: str, comm
 
 def test_the_boot_is_swept_before_the_mom_starts() -> None:
     unit = read("vtorque-sweep-boot.service")
-    assert {"pbs_mom.service", "torque-mom.service"} <= set(unit["Unit"]["Before"].split())
+    assert {"pbs_mom.service", "torque-mom.service", "slurmd.service"} <= set(unit["Unit"]["Before"].split())
     assert unit["Unit"]["RequiresMountsFor"].split() == ["/opt/vtorque", "/var/lib/vtorque"]
     assert unit["Install"]["WantedBy"] == "multi-user.target"
 

@@ -137,6 +137,40 @@ class DoctorAdapter(t.Protocol):
         """
 
 
+class TrialAdapter(t.Protocol):
+    """How a job of `vmgr selftest` is submitted, and by what it knows its nodes.
+
+    `COUNTS` are words of a shell, for the slots and the hosts of a job; `NODE_FILE` is one for the file that names a
+    host for each slot.  `DELETE` and `NODES` are the commands that people call to delete a job and to look at nodes.
+    """
+
+    COUNTS: str
+    NODE_FILE: str
+    DELETE: str
+    NODES: str
+
+    def options(self, name: str, directory: str, where: str, queue: str | None) -> tuple[str, ...]:
+        """Return the options of the command that takes jobs.
+
+        Args:
+            name: of the job.
+            directory: for the files `out` and `err`, which all hosts see.
+            where: a number of nodes, or a node's name.
+            queue: of the batch system; None: its default.
+        """
+
+    def job_id(self, output: str, batch: BatchSystem) -> str:
+        """Return the id (`JobId`) of a job that was submitted; "": none was.
+
+        Args:
+            output: of the command.
+            batch: where the job is.
+
+        Raises:
+            SiteFault: the batch system does not tell.
+        """
+
+
 class ShellAdapter(t.Protocol):
     """How the batch system starts the job's shell, and what of the job's environment is the system's.
 

@@ -19,24 +19,35 @@ if t.TYPE_CHECKING:
     from ...system.clock import Deadline
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
-    from .contract import DoctorAdapter, FrontAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .contract import (
+        DoctorAdapter,
+        FrontAdapter,
+        HistoryAdapter,
+        HookAdapter,
+        NodeAdapter,
+        ShellAdapter,
+        TrialAdapter,
+    )
     from .openpbs import adapter as openpbs_adapter
     from .openpbs import doctor_checks as openpbs_doctor
     from .openpbs import front as openpbs_front
     from .openpbs import hook_calls as openpbs_hooks
     from .openpbs import job_shell as openpbs_shell
     from .openpbs import mom_files as openpbs_node
+    from .openpbs import trial_job as openpbs_trial
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
     from .slurm import front as slurm_front
     from .slurm import hook_calls as slurm_hooks
     from .slurm import job_shell as slurm_shell
     from .slurm import node_traces as slurm_node
+    from .slurm import trial_job as slurm_trial
     from .torque import accounting as torque_history
     from .torque import doctor_checks as torque_doctor
     from .torque import hook_calls as torque_hooks
     from .torque import job_shell as torque_shell
     from .torque import mom_files as torque_node
+    from .torque import trial_job as torque_trial
     from .torque.qsub import front as torque_front
 
     # a type checker compares the modules with the contract here: at work they are opened by name
@@ -46,6 +57,7 @@ if t.TYPE_CHECKING:
     _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell, openpbs_shell)
     _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node, openpbs_node)
     _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor, openpbs_doctor)
+    _TRIAL: tuple[TrialAdapter, ...] = (torque_trial, slurm_trial, openpbs_trial)
 
 PARTS: t.Final[dict[str, dict[str, str]]] = {
     "torque": {
@@ -54,6 +66,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "shell": "job_shell",
         "node": "mom_files",
         "doctor": "doctor_checks",
+        "trial": "trial_job",
         "history": "accounting",
         "front": "qsub.front",
     },
@@ -63,8 +76,10 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "shell": "job_shell",
         "node": "node_traces",
         "doctor": "doctor_checks",
+        "trial": "trial_job",
         "history": "adapter",
         "front": "front",
+        "completion": "sbatch_options",
     },
     "openpbs": {
         "batch": "adapter",
@@ -72,6 +87,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "shell": "job_shell",
         "node": "mom_files",
         "doctor": "doctor_checks",
+        "trial": "trial_job",
         "history": "adapter",
         "front": "front",
     },
@@ -114,8 +130,20 @@ def open_batch(
     Returns:
         Ready to be asked; nothing was asked yet.
     """
-    qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
-    return open_commands(policy.batch_system, pathlib.Path(qsub).parent, timeout_s=timeout_s, deadline=deadline)
+    directory = commands_directory(policy, front_end=front_end)
+    return open_commands(policy.batch_system, directory, timeout_s=timeout_s, deadline=deadline)
+
+
+def commands_directory(policy: Policy, *, front_end: bool = False) -> pathlib.Path:
+    """Where the batch system has its commands.
+
+    Args:
+        policy: the site's.
+        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+    """
+    if policy.batch_system == "slurm" and policy.slurm_bin is not None:
+        return pathlib.Path(policy.slurm_bin)
+    return pathlib.Path(policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes).parent
 
 
 def open_commands(
@@ -174,6 +202,16 @@ def open_doctor(system: str) -> DoctorAdapter:
     return opened
 
 
+def open_trial(system: str) -> TrialAdapter:
+    """How a job of `vmgr selftest` is submitted.
+
+    Args:
+        system: one of `SYSTEMS`.
+    """
+    opened: TrialAdapter = _open(system, "trial")
+    return opened
+
+
 def submit_command(policy: Policy, *, front_end: bool) -> str:
     """The path of the command that takes jobs: the site's qsub, or what another system has beside where that would be.
 
@@ -182,7 +220,8 @@ def submit_command(policy: Policy, *, front_end: bool) -> str:
         front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
     """
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
-    return open_front(policy.batch_system).command_path(qsub)
+    command = commands_directory(policy, front_end=front_end) / pathlib.Path(qsub).name
+    return open_front(policy.batch_system).command_path(str(command))
 
 
 def open_front(system: str) -> FrontAdapter:
@@ -193,6 +232,21 @@ def open_front(system: str) -> FrontAdapter:
     """
     opened: FrontAdapter = _open(system, "front")
     return opened
+
+
+def completion_words(system: str) -> dict[str, t.Sequence[str]]:
+    """Which words a shell completes after the commands that take jobs, where they are not qsub's.
+
+    Args:
+        system: one of `SYSTEMS`.
+
+    Returns:
+        `commands`, `letters` and `long`; nothing for a system whose command is `vsub` alone.
+    """
+    if "completion" not in PARTS.get(system, {}):
+        return {}
+    words = _open(system, "completion")
+    return {"commands": words.COMMANDS, "letters": words.LETTERS, "long": words.OPTIONS}
 
 
 def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> PastJob:

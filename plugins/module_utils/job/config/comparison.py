@@ -30,6 +30,7 @@ MACHINES = frozenset(
         "max_vms_per_node",
         "pbs_qsub_on_fe",
         "pbs_qsub_on_nodes",
+        "slurm_bin",
         "ramdisk_dir",
         "template_dir",
         "torque_home",

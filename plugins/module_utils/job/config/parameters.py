@@ -154,6 +154,9 @@ class Policy:
         _PATH, "/usr/bin/qsub", "Torque's qsub on front ends", old=("REAL_QSUB_ON_SERVER", "REAL_QSUB_ON_FE")
     )
     pbs_qsub_on_nodes: str = _parameter(_PATH, "/usr/bin/qsub", "Torque's qsub on nodes", old=("REAL_QSUB_ON_NODES",))
+    slurm_bin: str | None = _parameter(
+        _PATH, None, "directory of Slurm's commands on all hosts; else that of pbs_qsub_on_fe and pbs_qsub_on_nodes"
+    )
     regex_fe: str = _parameter(_HOSTS, ".*", "the hosts that use pbs_qsub_on_fe")
     template_dir: str = _parameter(_PATH, "/etc/vtorque/templates", "the site's own templates, searched first")
     vm_img_dir: str = _parameter(

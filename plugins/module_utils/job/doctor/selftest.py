@@ -15,7 +15,7 @@ from ..config.parameters import Policy
 from ..records.job_record import JobRecord
 
 STATUS = 23
-"""No shell, no Torque and nothing of ours ends with it by itself."""
+"""No shell, no batch system and nothing of ours ends with it by itself."""
 NAME = "vtorque-selftest"
 PROOFS = (
     "submitted",
@@ -49,7 +49,7 @@ echo "user $(id -u) $(id -g) $(id -un)"
 echo "home $HOME"
 echo "found $(cat "$place/token" 2>/dev/null)"
 (echo "$token" >"$place/seen") 2>/dev/null
-echo "counts $PBS_NP $PBS_NUM_NODES $PBS_NUM_PPN"
+echo "counts @COUNTS@"
 met=" $(uname -n) "
 while read -r one; do
     echo "node $one"
@@ -60,21 +60,29 @@ while read -r one; do
             echo "reached $one $(ssh "$one" uname -n 2>/dev/null </dev/null)"
             ;;
     esac
-done <"$PBS_NODEFILE"
+done <"@NODE_FILE@"
 echo "$token on standard error" >&2
 echo "end $token"
 exit @STATUS@
 """
 
 
-def script(token: str, directory: str) -> str:
+def script(token: str, directory: str, *, counts: str, node_file: str) -> str:
     """What the job runs; any shell of a guest runs it.
 
     Args:
         token: a word that nobody else writes.
         directory: the job's own, on the host that submits it.
+        counts: words of a shell for the job's slots and hosts, by the batch system's variables.
+        node_file: a word of a shell for the file that names a host for each slot.
     """
-    replacements = {"TOKEN": shlex.quote(token), "PLACE": shlex.quote(directory), "STATUS": str(STATUS)}
+    replacements = {
+        "TOKEN": shlex.quote(token),
+        "PLACE": shlex.quote(directory),
+        "STATUS": str(STATUS),
+        "COUNTS": counts,
+        "NODE_FILE": node_file,
+    }
     text = _SCRIPT
     for name, value in replacements.items():
         text = text.replace(f"@{name}@", value)
@@ -205,7 +213,11 @@ def _exit_status(came: Came) -> Finding:
 
 def _output(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
     if came.output is None:
-        return _bad("output", "the job's output file did not come", "see the MOM's log: how does it copy files here?")
+        return _bad(
+            "output",
+            "the job's output file did not come",
+            "see the log of the batch system on the node: how do files come here?",
+        )
     if lines is None:
         return _bad("output", f"the job's output is not whole: {_few(came.output)}")
     rest = [line for line in came.output.splitlines() if line.strip()]
@@ -217,7 +229,11 @@ def _output(expected: Expected, came: Came, lines: dict[str, list[str]] | None) 
 def _errors(expected: Expected, came: Came) -> Finding:
     line = f"{expected.token} on standard error"
     if came.errors is None:
-        return _bad("errors", "the job's error file did not come", "see the MOM's log: how does it copy files here?")
+        return _bad(
+            "errors",
+            "the job's error file did not come",
+            "see the log of the batch system on the node: how do files come here?",
+        )
     if line not in came.errors.splitlines() or line in (came.output or ""):
         return _bad("errors", f"the job's error file is not what it wrote: {_few(came.errors)}")
     if came.errors.strip() != line:
@@ -275,9 +291,7 @@ def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | Non
         )
     if counts[:2] != [str(len(named)), str(len(hosts))]:
         seen = _few(" ".join(counts))
-        return _bad(
-            "node file", f"has {len(named)} lines of {len(hosts)} hosts, and PBS_NP and PBS_NUM_NODES say {seen}"
-        )
+        return _bad("node file", f"has {len(named)} lines of {len(hosts)} hosts, and the job's variables say {seen}")
     return Finding("node file", shown=f"{len(named)} line{'s' if len(named) > 1 else ''}")
 
 

@@ -32,6 +32,8 @@ def look_at_qsub(policy: Policy, here: str) -> Finding:
     """
     front_end = host_matches(policy.regex_fe, here)
     name = "pbs_qsub_on_fe" if front_end else "pbs_qsub_on_nodes"
+    if policy.batch_system == "slurm":
+        name = "slurm_bin"
     qsub = submit_command(policy, front_end=front_end)
     if os.access(qsub, os.X_OK):
         return Finding("programs")

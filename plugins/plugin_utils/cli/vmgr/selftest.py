@@ -18,7 +18,7 @@ from ....module_utils.job.admission import start_directory
 from ....module_utils.job.admission.resolve import host_matches
 from ....module_utils.job.batch.api import BatchNode, BatchSystem
 from ....module_utils.job.batch.host_match import same_host
-from ....module_utils.job.batch.registry import open_batch
+from ....module_utils.job.batch.registry import open_batch, open_trial
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.doctor import selftest
 from ....module_utils.job.records import job_record
@@ -41,7 +41,7 @@ MISSED, LATE = 1, 4
 
 EPILOG = """\
 The job is small, runs in the site's default image (--image) on a node (--nodes, --each-node, --node), and is the
-caller's; qsub takes no jobs of root, who names a user.  Its files lie in a directory of the user's home, which goes
+caller's; no job is submitted as root, who names a user.  Its files lie in a directory of the user's home, which goes
 with it.  A job that is not over in time is deleted, and so it is when you interrupt (Ctrl-C).
 
 exit status:
@@ -103,14 +103,15 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     nodes = batch.nodes()
     as_user.become(who)
     places = _places(call, policy, nodes)
+    job = open_trial(policy.batch_system)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     trials: list[selftest_call.Trial] = []
     try:
         for where, hosts in places:
-            trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts))
-            more = ["-q", call.queue] if call.queue else []
-            selftest_call.submit(trials[-1], _vsub(policy), selftest.small_request(policy, call.image), who, more)
+            trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts, job))
+            request = selftest.small_request(policy, call.image)
+            selftest_call.submit(trials[-1], _vsub(policy), request, who, job=job, batch=batch, queue=call.queue)
         with waiting(wanted=not call.json) as report:
             selftest_call.wait(trials, batch, call.timeout, report)
             report("waiting for output and records")
@@ -119,7 +120,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
                 for trial in trials
             ]
     except BaseException as error:
-        _take_back(trials, batch, "interrupted" if isinstance(error, KeyboardInterrupt) else "not done")
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else "not done"
+        _take_back(trials, batch, why, job.DELETE)
         raise
     finally:
         selftest_call.tidy(trials)
@@ -130,14 +132,14 @@ def _interrupt(_number: int, _frame: object) -> t.NoReturn:
     raise KeyboardInterrupt
 
 
-def _take_back(trials: t.Sequence[selftest_call.Trial], batch: BatchSystem, why: str) -> None:
+def _take_back(trials: t.Sequence[selftest_call.Trial], batch: BatchSystem, why: str, command: str) -> None:
     """Nobody's impatience and no fault must leave a job behind."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     deleted = selftest_call.take_back(trials, batch)
     left = [trial.job_id for trial in trials if trial.job_id and not trial.ended and trial.job_id not in deleted]
     parts = [f"deleted: {', '.join(deleted)}"] if deleted else []
-    parts += [f"not deleted: qdel {' '.join(left)}"] if left else []
+    parts += [f"not deleted: {command} {' '.join(map(batch.shown_id, left))}"] if left else []
     if parts or why == "interrupted":
         print(f"vmgr: selftest: {why}{': ' if parts else ''}{'; '.join(parts)}", file=sys.stderr)
 
@@ -146,7 +148,7 @@ def _user(name: str | None) -> pwd.struct_passwd:
     uid = os.geteuid()
     if name is None:
         if uid == 0:
-            raise UserFault("selftest", "qsub takes no jobs of root", "vmgr selftest --user NAME")
+            raise UserFault("selftest", "no job is submitted as root", "vmgr selftest --user NAME")
         return pwd.getpwuid(uid)
     who = as_user.find(name)
     if uid not in (0, who.pw_uid):
@@ -155,7 +157,7 @@ def _user(name: str | None) -> pwd.struct_passwd:
 
 
 def _places(call: argparse.Namespace, policy: Policy, nodes: t.Sequence[BatchNode]) -> list[tuple[str, int]]:
-    """`-l nodes=` of each job, and how many nodes that is."""
+    """A number of nodes or a node's name for each job, and how many nodes that is."""
     if call.node is not None:
         return [(name, 1) for name in expanded(call.node)]
     if not call.each_node:
@@ -164,7 +166,7 @@ def _places(call: argparse.Namespace, policy: Policy, nodes: t.Sequence[BatchNod
     if policy.vm_node_property is not None:
         used = [node for node in used if policy.vm_node_property in node.properties]
     if not used:
-        raise UserFault("--each-node", "no node is in use", "pbsnodes")
+        raise UserFault("--each-node", "no node is in use", open_trial(policy.batch_system).NODES)
     away = [node.name for node in nodes if node not in used]
     if away:
         print(f"vmgr: selftest: left out, as they are not in use for VM jobs: {' '.join(away)}", file=sys.stderr)

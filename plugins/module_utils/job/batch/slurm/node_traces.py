@@ -82,4 +82,4 @@ def _jobs(policy: Policy) -> frozenset[str]:
 
 
 def _tools(policy: Policy) -> pathlib.Path:
-    return pathlib.Path(policy.pbs_qsub_on_nodes).parent
+    return pathlib.Path(policy.slurm_bin or pathlib.Path(policy.pbs_qsub_on_nodes).parent)

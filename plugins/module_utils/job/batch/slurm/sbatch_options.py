@@ -27,6 +27,10 @@ _WITH_VALUE = """
 """
 WITH_VALUE = frozenset(_WITH_VALUE.split())
 """Long names of options whose value may be the next word."""
+COMMANDS = ("vsub", "vsbatch", "vsalloc")
+LETTERS = ("-vm",)
+OPTIONS = tuple(sorted(f"--{name}" for name in FLAGS | WITH_VALUE))
+"""For a shell that completes words: our commands, and what they take."""
 LONG = {
     "J": "job-name",
     "n": "ntasks",

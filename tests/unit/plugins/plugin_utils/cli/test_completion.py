@@ -40,6 +40,26 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
 
 
 @pytest.mark.parametrize(
+    ("before", "word", "proposed"),
+    [
+        ("-vm", "vc", ["vcpus=", "vcpu_pinning="]),
+        ("vsbatch", "--nodel", ["--nodelist"]),
+        ("vsbatch", "--dry", []),
+        ("vsbatch", "-v", ["-vm"]),
+    ],
+)
+def test_proposals_of_vsbatch_are_options_of_sbatch(
+    tmp_path: pathlib.Path, before: str, word: str, proposed: list[str]
+) -> None:
+    text = templates.render("completion/vsub.bash.j2", site_dir=None, **vsub.completion_words(str(tmp_path), "slurm"))
+    script = f'compopt() {{ :; }}\n{text}\n_vsub vsbatch "$2" "$1"\nprintf "%s\\n" "${{COMPREPLY[@]}}"; complete -p\n'
+    done = subprocess.run(["bash", "-c", script, "bash", before, word], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert sorted(line for line in lines if line and not line.startswith("complete")) == sorted(proposed)
+    assert {line.split()[-1] for line in lines if line.startswith("complete")} >= {"vsub", "vsbatch", "vsalloc"}
+
+
+@pytest.mark.parametrize(
     ("words", "proposed"),
     [
         (["j"], ["job"]),

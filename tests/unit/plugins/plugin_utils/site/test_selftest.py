@@ -14,6 +14,8 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_trial
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.adapter import Slurm
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import selftest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import as_user
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import selftest as selftest_call
@@ -54,7 +56,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trial(directory: pathlib.Path, number: str = "j1") -> selftest_call.Trial:
-    made = selftest_call.prepare(directory, "1", 1)
+    made = selftest_call.prepare(directory, "1", 1, open_trial("torque"))
     made.job_id = f"{number}.fe"
     return made
 
@@ -65,6 +67,20 @@ def wait(batch: Batch, *trials: selftest_call.Trial, timeout_s: float = 60) -> l
     return said
 
 
+def submit(
+    one: selftest_call.Trial, vsub: str, request: str = "", queue: str | None = None, system: str = "torque"
+) -> None:
+    batch = t.cast("t.Any", Batch()) if system == "torque" else Controller(pathlib.Path("/nowhere"))
+    selftest_call.submit(one, vsub, request, ME, job=open_trial(system), batch=batch, queue=queue)
+
+
+class Controller(Slurm):
+    """Slurm's, as far as it is asked for its name."""
+
+    def configuration(self) -> dict[str, str]:
+        return {"ClusterName": "site"}
+
+
 def vsub_that(directory: pathlib.Path, script: str) -> str:
     path = directory / "vsub"
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -73,9 +89,9 @@ def vsub_that(directory: pathlib.Path, script: str) -> str:
 
 
 def test_job_is_submitted_as_a_user_would(tmp_path: pathlib.Path) -> None:
-    one = selftest_call.prepare(tmp_path, "cn1", 1)
+    one = selftest_call.prepare(tmp_path, "cn1", 1, open_trial("torque"))
     vsub = vsub_that(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/words; env >{tmp_path}/env; echo "7.fe"')
-    selftest_call.submit(one, vsub, "vcpus=1", ME, ["-q", "fast"])
+    submit(one, vsub, "vcpus=1", queue="fast")
     assert (one.job_id, one.failure) == ("7.fe", None)
     words = (tmp_path / "words").read_text().splitlines()
     assert words[-3:] == ["-vm", "vcpus=1", str(one.directory / "job.sh")]
@@ -86,13 +102,27 @@ def test_job_is_submitted_as_a_user_would(tmp_path: pathlib.Path) -> None:
     assert not one.directory.exists()
 
 
+def test_job_on_slurm_has_sbatchs_options_and_the_clusters_name(tmp_path: pathlib.Path) -> None:
+    one = selftest_call.prepare(tmp_path, "cn1", 1, open_trial("slurm"))
+    vsub = vsub_that(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/words; echo "Submitted batch job 12"')
+    submit(one, vsub, "vcpus=1", "fast", "slurm")
+    assert (one.job_id, one.failure) == ("12.site", None)
+    words = (tmp_path / "words").read_text().splitlines()
+    assert {"--nodelist=cn1", "--partition=fast", f"--output={one.directory}/out"} <= set(words)
+    assert words[-3:] == ["-vm", "vcpus=1", str(one.directory / "job.sh")]
+    assert "PBS_" not in (one.directory / "job.sh").read_text()
+    two = selftest_call.prepare(tmp_path, "2", 2, open_trial("slurm"))
+    submit(two, vsub, system="slurm")
+    assert "--nodes=2" in (tmp_path / "words").read_text().splitlines()
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [("echo 'vsub: img=x: no such image' >&2; exit 2", "vsub: img=x: no such image"), ("exit 0", "vsub ended with 0")],
 )
 def test_refusal_is_a_finding(tmp_path: pathlib.Path, script: str, words: str) -> None:
-    one = selftest_call.prepare(tmp_path, "1", 1)
-    selftest_call.submit(one, vsub_that(tmp_path, script), "", ME)
+    one = selftest_call.prepare(tmp_path, "1", 1, open_trial("torque"))
+    submit(one, vsub_that(tmp_path, script))
     assert one.failure is not None
     assert (one.failure.check, one.failure.state, one.failure.words) == ("submitted", "bad", words)
     batch = Batch()
@@ -180,14 +210,14 @@ def test_no_more_is_read_than_is_needed(tmp_path: pathlib.Path, monkeypatch: pyt
 
 def test_home_that_cannot_be_written_is_told(tmp_path: pathlib.Path) -> None:
     with pytest.raises(UserFault, match="gone"):
-        selftest_call.prepare(tmp_path / "gone", "1", 1)
+        selftest_call.prepare(tmp_path / "gone", "1", 1, open_trial("torque"))
 
 
 def test_nobody_else_reads_the_jobs_directory(tmp_path: pathlib.Path) -> None:
     assert trial(tmp_path).directory.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize(("name", "why"), [("root", "qsub takes no jobs"), ("no-such-user", "not known")])
+@pytest.mark.parametrize(("name", "why"), [("root", "no job is submitted"), ("no-such-user", "not known")])
 def test_user_who_cannot_submit(name: str, why: str) -> None:
     with pytest.raises(UserFault, match=why):
         as_user.find(name)

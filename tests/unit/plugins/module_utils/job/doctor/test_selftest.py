@@ -11,6 +11,7 @@ import subprocess
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_trial
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import selftest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.job_record import JobRecord
@@ -133,20 +134,27 @@ def test_forgetful_server_is_helped_by_the_record() -> None:
     assert found(exit_status=None)["exit status"].state == "ok"
 
 
-def test_script_says_what_is_expected_of_it(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    ("system", "node_file", "variables"),
+    [
+        ("torque", "PBS_NODEFILE", {"PBS_NP": "2", "PBS_NUM_NODES": "1"}),
+        ("slurm", "HYDRA_HOST_FILE", {"SLURM_CPUS_ON_NODE": "2", "SLURM_JOB_NUM_NODES": "1"}),
+    ],
+)
+def test_script_says_what_is_expected_of_it(
+    tmp_path: pathlib.Path, system: str, node_file: str, variables: dict[str, str]
+) -> None:
     """Run here, where it is in no virtual machine."""
     place = tmp_path / "it's mine"
     place.mkdir()
     (place / "token").write_text("ab12\n")
     host = subprocess.run(["uname", "-n"], capture_output=True, text=True, check=True).stdout.strip()
     (tmp_path / "nodes").write_text(f"{host}\n{host}\n")
-    (tmp_path / "job.sh").write_text(selftest.script("ab12", str(place)))
+    job = open_trial(system)
+    (tmp_path / "job.sh").write_text(selftest.script("ab12", str(place), counts=job.COUNTS, node_file=job.NODE_FILE))
     done = subprocess.run(
         ["sh", str(tmp_path / "job.sh")], capture_output=True, text=True, check=False,
-        env={
-            "PATH": "/usr/bin:/bin", "HOME": "/home/alice", "PBS_NODEFILE": str(tmp_path / "nodes"), "PBS_NP": "2",
-            "PBS_NUM_NODES": "1", "PBS_NUM_PPN": "2",
-        },
+        env={"PATH": "/usr/bin:/bin", "HOME": "/home/alice", node_file: str(tmp_path / "nodes"), **variables},
     )  # fmt: skip
     assert done.returncode == selftest.STATUS
     came = selftest.Came(done.returncode, done.stdout, done.stderr, (place / "seen").read_text(), None)

@@ -48,7 +48,9 @@ class Site:
         patch.setattr(selftest, "host_name", lambda: "fe")
         patch.setattr(selftest.signal, "signal", lambda *_words: None)
         patch.setattr(main, "load", lambda _path: self.policy)
-        patch.setattr(call, "prepare", lambda _home, where, hosts: call.Trial(where, hosts, directory / where, "t"))
+        patch.setattr(
+            call, "prepare", lambda _home, where, hosts, _job: call.Trial(where, hosts, directory / where, "t")
+        )
         patch.setattr(call, "submit", self.submit)
         patch.setattr(call, "wait", self.wait)
         patch.setattr(call, "take_back", self.take_back)
@@ -59,13 +61,13 @@ class Site:
         """As the batch server."""
         return node("cn1", "free", "vm"), node("cn2", "job-exclusive"), node("cn3", "offline", "vm")
 
-    def submit(self, trial: t.Any, _vsub: str, request: str, who: t.Any, more: list[str]) -> None:
+    def submit(self, trial: t.Any, _vsub: str, request: str, who: t.Any, **how: t.Any) -> None:
         """As vsub."""
         assert self.became == [who.pw_name]
         if trial.where == self.broken:
             raise UserFault("home", "is full")
         trial.job_id = f"{trial.where}.fe"
-        self.asked = (request, who.pw_name, more)
+        self.asked = (request, who.pw_name, how["queue"])
 
     def wait(self, _trials: object, _batch: object, _timeout_s: float, _told: object) -> None:
         """As long as it takes."""
@@ -115,13 +117,13 @@ def test_whose_job_it_is(
 ) -> None:
     site.uid = uid
     assert run_vmgr(capsys, "selftest", *words, "--image", "debian12", "--queue", "fast")[0] == 0
-    assert site.asked == ("img=debian12,vcpus=1,ram=1024M,vms_per_node=1", who, ["-q", "fast"])
+    assert site.asked == ("img=debian12,vcpus=1,ram=1024M,vms_per_node=1", who, "fast")
 
 
 @pytest.mark.parametrize(
     ("uid", "words", "why"),
     [
-        (0, (), "takes no jobs of root"),
+        (0, (), "no job is submitted as root"),
         (1001, ("--user", "bob"), "only root"),
         (1001, ("--nodes", "0"), "at least 1"),
         (1001, ("--timeout", "0"), "86400"),

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a job of `vmgr selftest` is submitted by OpenPBS's qsub, and by what it knows its nodes."""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from ..api import BatchSystem
+
+COUNTS = "$(wc -l <$PBS_NODEFILE) $(sort -u $PBS_NODEFILE | wc -l)"
+NODE_FILE = "$PBS_NODEFILE"
+DELETE = "qdel"
+NODES = "pbsnodes -a"
+
+
+def options(name: str, directory: str, where: str, queue: str | None) -> tuple[str, ...]:
+    """Return the options of qsub; see `TrialAdapter.options`."""
+    chunks = f"select={where}" if where.isdecimal() else f"select=1:host={where}"
+    files = ("-N", name, "-o", f"{directory}/out", "-e", f"{directory}/err")
+    return (*files, "-l", chunks, *(("-q", queue) if queue else ()))
+
+
+def job_id(output: str, batch: BatchSystem) -> str:
+    """Return the last word, which is the job's id; "": there is none."""
+    return ["", *output.split()][-1]
