@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 GUEST ?= tiny
 LAB := build/runtime/bin/python -m lab
 LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
-# the batch system of `make lab`: what acts like Torque, or a real Slurm (slurm)
+# the batch system of `make demo` and `make lab`: what acts like Torque, or a real Slurm (slurm)
 BATCH ?= torque
 # labs in which end-to-end tests run side by side
 LABS ?= 2
@@ -45,7 +45,7 @@ help: ## this list
 # what people type
 
 .PHONY: demo lab down
-demo: ## install what is needed, run three jobs in virtual machines on this machine (GUEST=tiny|debian)
+demo: ## install what is needed, run a few jobs in virtual machines on this machine (GUEST=tiny|debian BATCH=torque|slurm)
 	@GUEST=$(GUEST) BATCH=$(BATCH) lab/demo.sh
 
 lab: ## leave a small cluster running on this machine (BATCH=torque|slurm), and say what to type next
