@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 GUEST ?= tiny
 LAB := build/runtime/bin/python -m lab
 LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
-# the batch system of `make demo` and `make lab`: what acts like Torque, or a real Slurm (slurm)
+# the batch system of `make demo` and `make lab`: what acts like Torque, or a real Slurm (slurm); `make e2e BATCH=slurm`: tests on that alone
 BATCH ?= torque
 # labs in which end-to-end tests run side by side
 LABS ?= 2
@@ -117,11 +117,15 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 	@echo "== lab"
 	@$(PYTEST) -q -n $(TESTS) lab
 
-e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
+e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab (BATCH=slurm: all that run on Slurm)
 	@echo "== end to end"
+ifeq ($(BATCH),slurm)
+	@$(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile -m slurm tests/e2e
+else
 	@$(LAB) install
 	@VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile $(SHORT) tests/e2e $(FURNISHED:%=--ignore=%)
 	@$(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED)
+endif
 
 .PHONY: docs
 docs: prepare-test ## the manuals and the reference of plugins and roles as web pages, in build/docs/html
@@ -172,8 +176,8 @@ test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a 
 	@tests/fresh.sh "$(FRESH)"
 
 .PHONY: bench
-bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache|boot)
-	@GUEST=$(GUEST) PART=$(PART) tests/bench/run.sh
+bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache|boot|slurm)
+	@GUEST=$(GUEST) PART=$(PART) BATCH=$(BATCH) tests/bench/run.sh
 
 .PHONY: clean
 clean: down ## remove build/
