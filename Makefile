@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 GUEST ?= tiny
 LAB := build/runtime/bin/python -m lab
 LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
-# the batch system of `make lab`: what acts like Torque, or a real Slurm (slurm)
+# the batch system of `make demo` and `make lab`: what acts like Torque, or a real Slurm (slurm); `make e2e BATCH=slurm`: tests on that alone
 BATCH ?= torque
 # labs in which end-to-end tests run side by side
 LABS ?= 2
@@ -45,7 +45,7 @@ help: ## this list
 # what people type
 
 .PHONY: demo lab down
-demo: ## install what is needed, run three jobs in virtual machines on this machine (GUEST=tiny|debian)
+demo: ## install what is needed, run a few jobs in virtual machines on this machine (GUEST=tiny|debian BATCH=torque|slurm)
 	@GUEST=$(GUEST) BATCH=$(BATCH) lab/demo.sh
 
 lab: ## leave a small cluster running on this machine (BATCH=torque|slurm), and say what to type next
@@ -121,11 +121,15 @@ kvm: prepare-test runtime images ## a job by KVM, in a machine of the lab that h
 	@echo "== kvm"
 	@$(PYTEST) -q --durations=5 $(SHORT) tests/e2e/kvm
 
-e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab
+e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab (BATCH=slurm: all that run on Slurm)
 	@echo "== end to end"
+ifeq ($(BATCH),slurm)
+	@$(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile -m slurm tests/e2e
+else
 	@$(LAB) install
 	@VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile $(SHORT) tests/e2e --ignore=tests/e2e/kvm $(FURNISHED:%=--ignore=%)
 	@$(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED)
+endif
 
 .PHONY: docs
 docs: prepare-test ## the manuals and the reference of plugins and roles as web pages, in build/docs/html
@@ -176,8 +180,8 @@ test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a 
 	@tests/fresh.sh "$(FRESH)"
 
 .PHONY: bench
-bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache|boot)
-	@GUEST=$(GUEST) PART=$(PART) tests/bench/run.sh
+bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache|boot|slurm)
+	@GUEST=$(GUEST) PART=$(PART) BATCH=$(BATCH) tests/bench/run.sh
 
 .PHONY: clean
 clean: down ## remove build/

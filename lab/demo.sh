@@ -2,8 +2,8 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# demo.sh [--stay]: install what is needed, raise the lab, tell the story of three jobs, end the lab (or let it stay).
-# GUEST=tiny (default) or debian chooses the image; BATCH=torque (default) or slurm the batch system of a lab that stays.
+# demo.sh [--stay]: install what is needed, raise the lab, tell the story of a few jobs, end the lab (or let it stay).
+# GUEST=tiny (default) or debian chooses the image; BATCH=torque (default) or slurm the batch system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export STEP_LOG=build/log/demo.log
@@ -20,18 +20,14 @@ esac
 
 BATCH=${BATCH:-torque}
 case $BATCH in
-    torque) packages=demo system="a small batch system
+    torque) packages=demo cluster="a Torque cluster" system="a small batch system
 that acts like Torque" ;;
-    slurm)
-        packages=slurm system="a real Slurm,
-whose jobs run on the nodes themselves so far"
-        [ "${1:-}" = --stay ] || { echo "demo: BATCH=slurm: only 'make lab' has it so far" >&2; exit 2; }
-        ;;
+    slurm) packages=slurm cluster="a Slurm cluster" system="the distribution's Slurm" ;;
     *) echo "demo: BATCH=$BATCH: torque or slurm" >&2; exit 2 ;;
 esac
 
 cat <<TEXT
-vTorque runs the jobs of a Torque cluster in virtual machines that exist for one job.
+vTorque runs the jobs of $cluster in virtual machines that exist for one job.
 This shows it on this one machine: a front end and two compute nodes made of namespaces, $system,
 and real guests under libvirt. It takes $takes.
   installs   packages of the distribution (libvirt, qemu, dnsmasq, openssh, ...), Python packages into build/
@@ -50,8 +46,8 @@ fi
 step "the lab: front end fe, nodes cn1 and cn2" "${LAB[@]}" up --pool build/pool --batch "$BATCH"
 
 if [ "${1:-}" = --stay ]; then
-    [ "$BATCH" != torque ] || step "sweeps on the nodes, as by a site's timer" "${LAB[@]}" sweeps
+    step "sweeps on the nodes, as by a site's timer" "${LAB[@]}" sweeps
     build/runtime/bin/python -m lab.story --image "$image" --batch "$BATCH" --next
     exit 0
 fi
-build/runtime/bin/python -m lab.story --image "$image"
+build/runtime/bin/python -m lab.story --image "$image" --batch "$BATCH"

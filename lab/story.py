@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
+import re
 import subprocess
 import sys
 import threading
 import time
-import typing as t
-import xml.etree.ElementTree as ET
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from . import batch
+from . import batch, fronts, session
+from .fronts import Front, Seen
 
 JOB_TIMEOUT_S = 600
 """Under software emulation, on a machine that may be busy: generous."""
@@ -39,53 +40,77 @@ def on(node: str, *command: str, user: str = "", stdin: str = "") -> subprocess.
     )
 
 
-def job_facts(job_id: str) -> dict[str, str]:
-    """What the batch system says of a job (`qstat -x -f`)."""
-    job = ET.fromstring(on("fe", "qstat", "-x", "-f", job_id).stdout).find("Job")  # noqa: S314 - our own lab's words
-    if job is None:
+def ask(*command: str) -> str:
+    """Return what a command on the front end writes."""
+    return on("fe", *command).stdout
+
+
+def look(front: Front, job_id: str) -> Seen:
+    """Return what the batch system says of a job."""
+    seen = front.look(ask, job_id)
+    if seen is None:
         raise Failure(f"{job_id} is not known to the batch system")
-    return {child.tag: child.text or "" for child in job}
+    return seen
 
 
-STATES = {"Q": "queued", "R": "its guest starts, or its script runs", "E": "its guest goes", "H": "held", "C": "ended"}
-
-
-def follow(job_id: str, console: Console) -> dict[str, str]:
+def follow(front: Front, job_id: str, console: Console) -> Seen:
     """Wait for the end of a job, showing its state on a terminal."""
     end = time.monotonic() + JOB_TIMEOUT_S
     pause = threading.Event()
     columns = (TextColumn("    "), SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(job_id)
-        while (facts := job_facts(job_id))["job_state"] != "C":
-            progress.update(task, description=f"{job_id}: {STATES.get(facts['job_state'], facts['job_state'])}")
+        while not (seen := look(front, job_id)).exit_status:
+            progress.update(task, description=f"{job_id}: {seen.state}")
             if time.monotonic() > end:
                 raise Failure(f"{job_id} did not end within {JOB_TIMEOUT_S} s")
             pause.wait(0.2)
-    return facts
+    return seen
 
 
-def tell_job(console: Console, title: str, shown: str, vsub: t.Sequence[str], stdin: str) -> tuple[str, str]:
-    """Submit, follow, show; returns what the job wrote and its exit status."""
-    console.print(f"\n{title}\n  alice@fe $ {shown}", highlight=False, markup=False)
-    submitted = on("fe", "vsub", *vsub, user="alice", stdin=stdin)
+def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str, str]:
+    """Submit by a line of shell, follow, show; returns what the job wrote and its exit status."""
+    console.print(f"\n{title}\n  alice@fe $ {line}", highlight=False, markup=False)
+    submitted = on("fe", "/bin/sh", "-c", line, user="alice")
     if submitted.returncode:
         raise Failure(submitted.stderr)
-    job_id = submitted.stdout.strip()
-    console.print(f"  {job_id}", highlight=False, markup=False)
+    console.print(f"  {submitted.stdout.strip()}", highlight=False, markup=False)
     begin = time.monotonic()
-    facts = follow(job_id, console)
+    seen = follow(front, submitted.stdout.split()[-1], console)
     written = ""
-    for key in ("Output_Path", "Error_Path"):
-        path = facts[key].partition(":")[2]
-        text = on("fe", "cat", path).stdout
+    for path in seen.files:
+        text = ask("cat", path)
         written += text
         name = path.rpartition("/")[2]
-        for line in text.splitlines():
-            console.print(f"    {name:<14} {line}", highlight=False, markup=False)
+        for shown in text.splitlines():
+            console.print(f"    {name:<14} {shown}", highlight=False, markup=False)
     took = time.monotonic() - begin
-    console.print(f"    exit status {facts['exit_status']}, after {took:.0f} s", highlight=False, markup=False)
-    return written, facts["exit_status"]
+    console.print(f"    exit status {seen.exit_status}, after {took:.0f} s", highlight=False, markup=False)
+    return written, seen.exit_status
+
+
+def tell_session(console: Console, front: Front, title: str, line: str) -> None:
+    """Open a terminal in a guest, type into it, and show what it showed."""
+    console.print(f"\n{title}\n  alice@fe $ {line}", highlight=False, markup=False)
+    text = session.hold(
+        [sys.executable, "-m", "lab", "on", "fe", "--user", "alice", "--", "/bin/sh", "-c", line],
+        front.ready, "uname -sr; exit 5", JOB_TIMEOUT_S,
+    )  # fmt: skip
+    for shown in text.splitlines():
+        console.print(f"    {shown}", highlight=False, markup=False)
+    job = re.search(front.session, text)
+    if job is None:
+        raise Failure("the terminal names no job")
+    seen = follow(front, job.group(1), console)
+    console.print(f"    exit status {seen.exit_status}", highlight=False, markup=False)
+    if "Linux " not in text or seen.exit_status != "5":
+        raise Failure("the terminal in the virtual machine showed nothing, or its status is lost")
+
+
+def can_open(front: Front) -> bool:
+    """Does the front end have what gives a terminal in a virtual machine?"""
+    command = front.interactive.replace("{", " ").split()[0]
+    return on("fe", "/bin/sh", "-c", 'command -v "$1"', "sh", command).returncode == 0
 
 
 def tell_pool(console: Console, image: str) -> None:
@@ -98,77 +123,54 @@ def tell_pool(console: Console, image: str) -> None:
         raise Failure(f"the pool has no {image}")
 
 
-NEXT = """
-The cluster is up. Next:
-  alias lab='build/runtime/bin/python -m lab'
-  lab on fe --user alice -- vsub -I -vm img={image}        # a terminal in a virtual machine
-  job=$(echo hostname | lab on fe --user alice -- vsub)  # a job: its output lands in alice's home
-  lab on fe --user alice -- sh -c 'qstat; tail *.[oe]*'
-  lab on fe --user alice -- vmgr job list                # her jobs
-  lab on fe --user alice -- vmgr job show "$job"         # what became of it, once it has ended
-  lab on fe -- vmgr doctor                               # is the site fit for virtual machines? (root)
-  lab on fe --user alice -- vsub --help
-  lab left                                               # what of jobs is on any node
-  make down                                              # ends it
-"""
-"""What `make lab` suggests."""
-
-
-NEXT_WITH_SLURM = """
-The cluster is up. Next:
-  alias lab='build/runtime/bin/python -m lab'
-  lab on fe -- sinfo                                     # two nodes, the second also in the partition fast
-  job=$(lab on fe --user alice -- sbatch --parsable --wrap hostname)
-  lab on fe -- scontrol show job "$job"                  # what became of it; its output lands in alice's home
-  lab on fe --user alice -- srun -N 2 hostname           # on both nodes at once
-  lab on fe --user alice -- salloc -N 1                  # a terminal on a node
-  lab left                                               # what of jobs is on any node
-  make down                                              # ends it
-"""
-"""What `make lab BATCH=slurm` suggests."""
-
-
 SCRIPT = """#!/bin/sh
 echo "this is $(hostname), $(uname -s) $(uname -r), user $(id -un) ($(id -u))"
-echo "my node file: $(tr '\\n' ' ' <"$PBS_NODEFILE")"
+"""
+EACH = """#!/bin/sh
+for host in $(sort -u "${hosts}"); do ssh "$host" 'echo "here is $(hostname)"'; done
 """
 
 
-def tell(console: Console, image: str) -> None:
+def tell(console: Console, image: str, system: str) -> None:
     """The whole story; a part that does not go as told is a failure."""
+    front = fronts.FRONTS[system]
     here = on("cn1", "uname", "-r").stdout.strip()
     console.print(f"\nthe nodes run Linux {here}; nothing of a job is on them", highlight=False)
-    script = "/home/alice/where.sh"
-    on("fe", "sh", "-c", 'cat >"$1"', "sh", script, user="alice", stdin=SCRIPT)
+    for name, text in (("where.sh", SCRIPT), ("each.sh", EACH.replace("{hosts}", front.hosts))):
+        on("fe", "sh", "-c", 'cat >"$1"', "sh", f"/home/alice/{name}", user="alice", stdin=text)
     tell_pool(console, image)
-    choice = ("-vm", f"img={image}") if image != "tiny" else ()
-    flags = "".join(f"{word} " for word in choice)
+    flags = f" -vm img={image}" if image != "tiny" else ""
+    number = itertools.count(1)
 
-    text, status = tell_job(console, "1. a batch job", f"vsub {flags}where.sh", [*choice, script], "")
+    text, status = tell_job(console, front, f"{next(number)}. a batch job", f"{front.submit}{flags} where.sh")
     if status != "0" or "this is vcn" not in text or (image == "tiny" and "user alice (1001)" not in text):
         raise Failure("the job's output does not come from a guest")
-    piped = "echo hello from $(hostname)"
-    text, status = tell_job(console, "2. a piped job", f"echo '{piped}' | vsub {flags}".rstrip(), choice, piped + "\n")
+    line = front.piped.format(command=front.submit, flags=flags)
+    text, status = tell_job(console, front, f"{next(number)}. a piped job", line)
     if status != "0" or "hello from vcn" not in text:
         raise Failure("the piped job's output does not come from a guest")
-    failing = "echo going wrong >&2; exit 37"
-    text, status = tell_job(
-        console, "3. a failing job", f"echo '{failing}' | vsub {flags}".rstrip(), choice, failing + "\n"
-    )
+    line = front.failing.format(command=front.submit, flags=flags)
+    text, status = tell_job(console, front, f"{next(number)}. a failing job", line)
     if status != "37" or "going wrong" not in text:
         raise Failure("the failing job's status or words are lost")
+    line = f"{front.submit} {front.two_nodes}{flags} each.sh"
+    text, status = tell_job(console, front, f"{next(number)}. a job over two nodes", line)
+    if status != "0" or not all(f"here is v{node}-" in text for node in ("cn1", "cn2")):
+        raise Failure("the job has no guest on each node, or they do not reach each other")
+    if can_open(front):
+        tell_session(console, front, f"{next(number)}. a terminal in a guest", front.interactive.format(flags=flags))
 
-    console.print(
-        "\n4. a wrong request\n  alice@fe $ vsub -vm img=tinny,vcpu=2 where.sh", highlight=False, markup=False
-    )
-    wrong = on("fe", "vsub", "-vm", "img=tinny,vcpu=2", script, user="alice")
-    for line in wrong.stderr.splitlines():
-        console.print(f"  {line}", highlight=False, markup=False)
+    line = f"{front.submit} -vm img=tinny,vcpu=2 where.sh"
+    console.print(f"\n{next(number)}. a wrong request\n  alice@fe $ {line}", highlight=False, markup=False)
+    wrong = on("fe", *line.split(), user="alice")
+    for shown in wrong.stderr.splitlines():
+        console.print(f"  {shown}", highlight=False, markup=False)
     if wrong.returncode != 2:
         raise Failure("a wrong request was not refused")
 
     left = subprocess.run([sys.executable, "-m", "lab", "left"], capture_output=True, text=True, check=False)
-    console.print(f"\n5. what is left of the jobs on all nodes\n  {left.stdout.strip() or 'nothing'}", highlight=False)
+    title = f"{next(number)}. what is left of the jobs on all nodes"
+    console.print(f"\n{title}\n  {left.stdout.strip() or 'nothing'}", highlight=False)
     if left.returncode:
         raise Failure("something of the jobs is left")
     console.print(
@@ -187,13 +189,13 @@ def main() -> int:
     parser.add_argument("--next", action="store_true", help="only what to type next on a lab that stays")
     arguments = parser.parse_args()
     if arguments.next:
-        text = NEXT_WITH_SLURM if arguments.batch == batch.SLURM else NEXT
-        print(text.format(image=arguments.image), end="")
+        is_interactive = can_open(fronts.FRONTS[arguments.batch])
+        print(fronts.next_lines(arguments.batch, arguments.image, is_interactive=is_interactive), end="")
         return 0
     console = Console(soft_wrap=True)
     with contextlib.suppress(KeyboardInterrupt):
         try:
-            tell(console, arguments.image)
+            tell(console, arguments.image, arguments.batch)
         except Failure as failure:
             console.print(f"\nthe demo failed: {failure}", highlight=False, markup=False)
             return 1

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from . import disks, guests, nodes, profiles
-from .figures import DISKS, JOB, PROFILES, Figure, flat, keep, of_guests, of_nodes
+from . import disks, guests, nodes, profiles, slurm
+from .figures import DISKS, JOB, PROFILES, SLURM, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
 from .site import Site, Trouble
@@ -37,7 +37,7 @@ NOTHING = BUILD / "bench-pool"
 """Of the image that boots nothing: no other lab has it."""
 
 
-PARTS = ("job", "guests", "nodes", "cache", "boot")
+PARTS = ("job", "guests", "nodes", "cache", "boot", "slurm")
 
 
 def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
@@ -46,6 +46,7 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
         "job": f"{guest.pairs} pairs of a boot and a job in {guest.image}, {guest.watched} more jobs for their memory",
         "guests": f"{guests.RUNS} pairs of bare boots and a job for each of {_and(guests.COUNTS)} guests on one node",
         "cache": f"{disks.RUNS} pairs of disks, on a copy of {guest.image} on the node and on the pool's own file",
+        "slurm": f"{guest.pairs} pairs of a boot and a job in {guest.image} on Slurm, and as many on Torque, in turn",
         "boot": f"{profiles.RUNS} pairs of boots of {_and(profiles.IMAGES.values())}, and one more of each",
         "nodes": f"jobs over {_and(nodes.COUNTS)} nodes, all played by this machine;\n    {nodes.STAND_IN}",
     }
@@ -125,6 +126,14 @@ def run_guests(console: Console, guest: Guest, out: pathlib.Path) -> None:
     keep(out, flat(figures, runs, guest.prefix))
 
 
+def run_slurm(console: Console, guest: Guest, out: pathlib.Path) -> None:
+    """One job on Slurm beside one on Torque."""
+    with Site(POOL) as torque, Site(POOL, system=slurm.BATCH) as other:
+        runs = with_progress(console, lambda progress: slurm.measure(torque, other, guest, progress))
+    console.print(table(f"Slurm beside Torque ({guest.image})", SLURM, runs, targets=not guest.prefix), highlight=False)
+    keep(out, flat(SLURM, runs, guest.prefix))
+
+
 def run_disks(console: Console, guest: Guest, out: pathlib.Path) -> None:
     """Disks on copies."""
     with Site(POOL) as site:
@@ -186,6 +195,8 @@ def run(console: Console, guest: Guest, parts: t.Sequence[str], out: pathlib.Pat
         run_job(console, guest, out)
     if "guests" in parts:
         run_guests(console, guest, out)
+    if "slurm" in parts:
+        run_slurm(console, guest, out)
     if "cache" in parts:
         run_disks(console, guest, out)
     if "boot" in parts:

@@ -50,6 +50,19 @@ JOB = (
 """One job in one guest."""
 
 
+SLURM = (
+    Figure("slurm_overhead_s", "Prolog to first line, less a bare boot", 1.0),
+    Figure("slurm_overhead_ratio", "Prolog to first line over that boot, over Torque's", None),
+    Figure("slurm_submit_extra_s", "vsbatch, less sbatch", 0.15, 3),
+    Figure("slurm_submit_extra_ratio", "the same, over vsub less qsub", None),
+    Figure("slurm_epilogue_s", "Epilog, with everything gone", 1.5),
+    Figure("slurm_epilogue_ratio", "the same, over Torque's epilogue", None),
+    Figure("slurm_bare_job_cpu_s", "processor time of a bare job's Prolog and Epilog", 0.010, 4),
+    Figure("slurm_bare_job_cpu_ratio", "the same, over Torque's hooks", None),
+)
+"""One job in one guest on Slurm, each figure beside Torque's of the same run; Prolog and Epilog 5 ms each."""
+
+
 DISKS = (
     Figure("cache_disk_s", "a guest's disk on a copy that is there", 0.05, 3),
     Figure("cache_disk_ratio", "the same, over one on the pool's own file", None),

@@ -3,7 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # run.sh: say what is measured and how long it takes, make what is missing, measure.
-# GUEST=tiny (default) or debian chooses the image; PART=job, guests, nodes, cache or boot a part of it (default all).
+# GUEST=tiny (default) or debian chooses the image; PART=job, guests, nodes, cache, boot or slurm a part of it (default all;
+# BATCH=slurm: slurm).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export STEP_LOG=build/log/bench.log
@@ -12,19 +13,20 @@ mkdir -p build/log && : >"$STEP_LOG"
 
 GUEST=${GUEST:-tiny}
 PART=${PART:-all}
+[ "${BATCH:-}:$PART" != slurm:all ] || PART=slurm
 case $GUEST:$PART in
-    tiny:all) takes="about 19 minutes" ;;
+    tiny:all) takes="about 22 minutes" ;;
     *:cache) takes="half a minute" ;;
     *:boot) takes="about 8 minutes" ;;
     tiny:nodes | debian:nodes) takes="about 5 minutes" ;;
     tiny:*) takes="about 3 minutes" ;;
-    debian:all) takes="about 28 minutes" ;;
+    debian:all) takes="about 36 minutes" ;;
     debian:*) takes="about 8 minutes" ;;
     *) echo "bench: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
 esac
 case $PART in
-    all | job | guests | nodes | cache | boot) ;;
-    *) echo "bench: PART=$PART: job, guests, nodes, cache, boot or all" >&2; exit 2 ;;
+    all | job | guests | nodes | cache | boot | slurm) ;;
+    *) echo "bench: PART=$PART: job, guests, nodes, cache, boot, slurm or all" >&2; exit 2 ;;
 esac
 
 cat <<TEXT
@@ -33,6 +35,8 @@ own on this machine. It takes $takes, and longer the first time, when it makes w
   job        in turn the guest booted by libvirt alone, and a job in such a guest; vsub, and qsub; besides them the
              hooks of a job without a guest, the epilogue, the memory of a job's programs
   guests     in turn one, two and four guests booted by libvirt alone, and a job in as many on one node
+  slurm      the same on the distribution's Slurm and on what acts like Torque in turn: a job beside a bare boot,
+             vsbatch and sbatch, Prolog and Epilog of a job without a guest, the Epilog
   cache      disks of guests on a copy of their image and on the pool's own file, in turn
   boot       in turn a Debian guest of the fast profile and one as Debian makes it, until ready; where the seconds go
   nodes      jobs over up to 32 nodes, whose guests boot nothing
@@ -41,7 +45,10 @@ own on this machine. It takes $takes, and longer the first time, when it makes w
 
 TEXT
 
-lab/prepare.sh demo
+case $PART in
+    all | slurm) lab/prepare.sh slurm ;;
+    *) lab/prepare.sh demo ;;
+esac
 step "the collection, built and installed" build/runtime/bin/python -m lab runtime
 case $GUEST:$PART in
     debian:* | *:all | *:boot) step "the Debian guest image (role guest_image)" lab/debian_image.sh ;;

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import typing as t
 
-from lab import cluster
+from lab import batch, cluster
 from lab.node import VENV
 from lab.state import DEFAULT, LabError, State
 
@@ -67,18 +67,23 @@ class Site:
     Args:
         pool: directory of images.
         nodes: its compute nodes.
+        system: its batch system.
     """
 
-    def __init__(self, pool: pathlib.Path, nodes: t.Sequence[str] = ("cn1",)) -> None:
+    def __init__(
+        self, pool: pathlib.Path, nodes: t.Sequence[str] = ("cn1",), system: str = batch.TORQUE
+    ) -> None:  # fmt: skip
         # beside a lab that may be up for other things
         directory = pathlib.Path(os.environ.get("VTORQUE_LAB") or DEFAULT)
-        self._state = State(directory.with_name(f"{directory.name}-bench"))
+        which = "" if system == batch.TORQUE else f"-{system}"
+        self._state = State(directory.with_name(f"{directory.name}-bench{which}"))
+        self._system = system
         self._pool = pool
         self._nodes = tuple(nodes)
 
     def __enter__(self) -> Site:
         try:
-            cluster.up(self._state, cluster.Plan(("fe", *self._nodes), self._pool.absolute()))
+            cluster.up(self._state, cluster.Plan(("fe", *self._nodes), self._pool.absolute(), batch=self._system))
         except LabError as error:
             raise Trouble(str(error)) from error
         return self

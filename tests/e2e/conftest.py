@@ -20,6 +20,8 @@ import pytest
 from lab import cluster
 from lab.state import DEFAULT, Facts, LabError, State
 
+from .batch_facts import BATCHES, TORQUE
+
 pytest.register_assert_rewrite(f"{__package__}.trouble")
 
 if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
@@ -75,7 +77,12 @@ class Site:
 
     Args:
         directory: where it keeps its state; "" for the lab of all tests.
+
+    Attributes:
+        batch: what differs with its batch system.
     """
+
+    batch = TORQUE
 
     def __init__(self, directory: str = "") -> None:
         self.environment = {**os.environ, "VTORQUE_LAB": directory} if directory else dict(os.environ)
@@ -210,8 +217,19 @@ class Site:
 
     def kept(self, node: str, job_id: str, start: int = 1, name: str = "record.json") -> str:
         """A file of what outlives a start of a job, "" when there is none."""
-        key = job_id.replace("[", "-").replace("]", "")  # of the member of an array
+        key = self.batch.full_id(job_id).replace("[", "-").replace("]", "")  # of the member of an array
         return self.on(node, "cat", f"/var/lib/vtorque/records/{key}.{start}/{name}").stdout
+
+    def output_so_far(self, job_id: str) -> str:
+        """What the script of a job at work has written."""
+        name = job_id.replace("[", "-").replace("]", "")  # of the member of an array
+        return self.on(node_of(self.facts(job_id)), "cat", f"/var/spool/torque/spool/{name}.OU").stdout
+
+    def tidy(self) -> None:
+        """End what a test has left: the next one shall not fail for it."""
+        self.on("fe", *self.batch.drop_all, *(job_id for job_id, state in self.jobs().items() if state != "C"))
+        for name in self.nodes():
+            self.on("fe", "/bin/sh", "-c", self.batch.clear.format(name))
 
     def left_on_nodes(self) -> list[str]:
         """What there is of jobs on the nodes at this moment; nobody is waited for (lab/leftovers.py)."""
@@ -269,25 +287,57 @@ every lock, of which each job leaves one behind.
 
 
 @pytest.fixture(scope="session")
-def site() -> t.Iterator[Site]:
-    """The lab, up; it ends with the tests unless it was up before them (`make lab`)."""
-    here = Site()
-    was_up = here.run("status").returncode == 0
-    if not was_up:
-        here.up()
-    yield here
-    if not was_up and not os.environ.get("VTORQUE_KEEP_LAB"):
+def labs() -> t.Iterator[t.Callable[[str], Site]]:
+    """The lab of each batch system, up from its first use; it ends with the tests unless it was up before them."""
+    up: dict[str, Site] = {}
+    ours = []
+
+    def lab_of(name: str) -> Site:
+        if name not in up:
+            here = _site(name)
+            if here.run("status").returncode != 0:
+                ours.append(here)
+                here.up("--batch", name, by_roles=BY_ROLES and name == TORQUE.name)
+            up[name] = here
+        return up[name]
+
+    yield lab_of
+    for here in [] if os.environ.get("VTORQUE_KEEP_LAB") else ours:
         here.run("down")
 
 
+def _site(name: str) -> Site:
+    if name == TORQUE.name:
+        return Site()
+    from .on_slurm import OnSlurm  # which imports this module
+
+    return OnSlurm(f"{os.environ.get('VTORQUE_LAB') or DEFAULT}-{name}")
+
+
+@pytest.fixture(scope="session")
+def site(request: pytest.FixtureRequest, labs: t.Callable[[str], Site]) -> Site:
+    """The lab, up: that of what acts like Torque, or of the batch system of a test that runs on each (`both`)."""
+    return labs(getattr(request, "param", TORQUE.name))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have the tests of a module that asks for it start their jobs both ways."""
+    """Have a test run on each batch system that is marked so, and both ways one of a module that asks for that."""
+    if marker := metafunc.definition.get_closest_marker("both"):
+        metafunc.parametrize("site", list(_systems(*marker.args)), indirect=True, scope="session")
     if ways := getattr(metafunc.module, "START_WAYS", ()):
         metafunc.parametrize("start_way", ways, indirect=True, scope="module")
 
 
+def _systems(*short: str) -> t.Iterator[t.Any]:
+    """The batch systems; on another than Torque a test that does not name it is of those that `FULL=1` adds."""
+    for name in BATCHES:
+        marks = [*([pytest.mark.slurm] if name != TORQUE.name else [])]
+        marks += [pytest.mark.full] if name != TORQUE.name and name not in short else []
+        yield pytest.param(name, marks=marks, id=name)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def start_way(request: pytest.FixtureRequest) -> t.Iterator[str]:
+def start_way(request: pytest.FixtureRequest, site: Site) -> t.Iterator[str]:
     """How the starts of jobs begin on all nodes of the lab."""
     way = getattr(request, "param", "fast")
     if way == "fast":
@@ -295,7 +345,7 @@ def start_way(request: pytest.FixtureRequest) -> t.Iterator[str]:
         return
     from . import trouble  # which imports this module
 
-    with trouble.changed(request.getfixturevalue("site"), fast_start=False):
+    with trouble.changed(site, fast_start=False):
         yield way
 
 
@@ -306,9 +356,7 @@ def leaves_nothing(site: Site) -> t.Iterator[None]:
     try:
         check_nothing_left(site)
     except AssertionError:
-        # the next test shall not fail for what this one left
-        site.on("fe", "qdel", "-p", *(job_id for job_id, state in site.jobs().items() if state != "C"))
-        site.on("fe", "pbsnodes", "-c", "-N", "", *site.nodes())
+        site.tidy()
         raise
 
 

@@ -15,6 +15,7 @@ from .trouble import end_by_term, wait_in_guest
 START_WAYS = cases(WAYS, "fast")
 
 
+@pytest.mark.both("slurm")
 def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:
     """Batch job with the site's defaults alone: another host name, the user's ids, stdout and stderr apart."""
     script = site.write("/home/alice/where.sh", "#!/bin/sh\nhostname; uname -s; id -u; id -g; echo complaint >&2\n")
@@ -26,24 +27,27 @@ def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:
     assert ended.exit_status == 0
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("status", cases([1, 37, 255], 255))
 def test_exit_status_is_the_scripts(site: Site, status: int) -> None:
     """255 too, which ssh uses for its own troubles."""
-    ended = site.job("-N", "fails", stdin=f"echo out; exit {status}\n")
+    ended = site.job(site.batch.named, "fails", stdin=f"echo out; exit {status}\n")
     assert (ended.exit_status, ended.out, ended.err) == (status, "out\n", "")
 
 
+@pytest.mark.both
 def test_script_killed_by_a_signal(site: Site) -> None:
-    """The shell reports 128 + 9, as on bare metal."""
+    """The shell, or Slurm of the script itself, reports 128 + 9, as on bare metal."""
     assert site.job(stdin="kill -KILL $$\n").exit_status == 137
 
 
 @pytest.mark.full
+@pytest.mark.both
 def test_piped_job_is_called_stdin(site: Site) -> None:
     """`echo ... | vsub`: its bytes arrive as they are."""
     job_id = site.submit(stdin="printf '%s|' 'a  b' '*' \"it's\"\n")
     facts = site.wait_state(job_id, "C")
-    assert facts["Job_Name"] == "STDIN"
+    assert facts["Job_Name"] == site.batch.piped_name
     assert site.end(job_id).out == "a  b|*|it's|"
 
 
@@ -55,6 +59,17 @@ def test_arguments_and_path_are_those_of_the_node(site: Site) -> None:
     path, arguments = ended.out.splitlines()
     assert path == f"/var/spool/torque/mom_priv/jobs/{ended.job_id}.SC"
     assert arguments == "2:a b:c"
+
+
+@pytest.mark.both
+def test_values_of_the_user_arrive_with_any_character(site: Site) -> None:
+    """What the job's environment had at its submission."""
+    script = site.write("/home/alice/odd.sh", '#!/bin/sh\necho "$DISTRO"; printf "%s" "$ODD"\n')
+    odd = 'it\'s "q" $HOME `x` \u00fc\tand\nmore, a=b; {{ 7*7 }}'
+    carried = ("-V",) if site.batch.name == "torque" else ()  # sbatch does so without a word
+    done = site.on("fe", "env", f"ODD={odd}", site.batch.vm, *site.batch.apart, *carried, script, user="alice")
+    assert done.returncode == 0, done.stderr
+    assert site.end(done.stdout.split()[-1]).out == f"SLG\n{odd}"
 
 
 def test_environment_of_the_job(site: Site) -> None:
@@ -104,24 +119,27 @@ def test_own_shell_is_honoured_in_the_guest(site: Site) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.both
 def test_a_hundred_thousand_lines(site: Site) -> None:
     """Nothing is lost of a long output."""
     assert site.job(stdin="seq 1 100000\n").out == "".join(f"{n}\n" for n in range(1, 100001))
 
 
 @pytest.mark.full
+@pytest.mark.both
 def test_standard_input_is_at_its_end(site: Site) -> None:
     """A script that reads gets nothing, and does not hang."""
     assert site.job(stdin="wc -c\n").out.strip() == "0"
 
 
 @pytest.mark.full
-def test_signals_of_qsig_reach_the_script(site: Site) -> None:
-    """URG, which the login shell that leads the session survives: the script's own trap decides."""
+@pytest.mark.both
+def test_signals_of_the_batch_system_reach_the_script(site: Site) -> None:
+    """URG, which a login shell that leads the session survives: the script's own trap decides."""
     script = "trap 'echo caught; exit 7' URG; echo up; while :; do sleep 1 & wait $!; done\n"
     job_id = site.submit(stdin=script)
     wait_in_guest(site, job_id)
-    assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
+    assert site.on("fe", *site.batch.signal, "URG", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
     assert (ended.exit_status, ended.out) == (7, "up\ncaught\n")
 
@@ -135,16 +153,18 @@ def test_qsig_ends_a_job_as_on_bare_metal(site: Site) -> None:
     assert site.end(job_id).exit_status == 266
 
 
-def test_qdel_ends_the_job_in_its_guest(site: Site) -> None:
-    """TERM reaches the guest before Torque's KILL ends the job's shell (271: ended by TERM, as on bare metal)."""
+@pytest.mark.both("slurm")
+def test_cancel_ends_the_job_in_its_guest(site: Site) -> None:
+    """TERM reaches the guest before a KILL ends the job's shell: ended by TERM, as on bare metal."""
     job_id = site.submit(stdin="echo up; sleep 600\n")
     wait_in_guest(site, job_id)
     ended = end_by_term(site, job_id)
-    assert (ended.exit_status, ended.out) == (271, "up\n")
+    assert (ended.exit_status, ended.out) == (site.batch.cancelled, "up\n")
 
 
+@pytest.mark.both("slurm")
 def test_bare_job_knows_nothing_of_it(site: Site) -> None:
-    """A plain qsub job runs on the node; no record, no log, no link is made for it."""
+    """A plain job runs on the node; no record, no log, no link is made for it."""
     before = {node: trace(site, node) for node in ("cn1", "cn2")}
     done = site.qsub(stdin="hostname\n")
     assert done.returncode == 0, done.stderr

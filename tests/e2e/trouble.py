@@ -86,7 +86,7 @@ def check_held(site: Site, job_id: str, *words: str) -> dict[str, str]:
     facts = site.wait_state(job_id, "HC")
     assert (facts["job_state"], facts["Hold_Types"]) == ("H", "u")
     text = site.read(facts["Error_Path"].partition(":")[2])
-    check_message(text, *words, f"qrls {job_id}")
+    check_message(text, *words, site.batch.release_line.format(job_id))
     assert facts["comment"].startswith("vtorque: held: ")
     return facts
 
@@ -95,7 +95,7 @@ def check_offline(node: Node, cause: str, job_id: str, *words: str) -> None:
     """It takes no jobs, and its note says in our words why and since which job."""
     assert "offline" in node.states
     assert node.note.startswith(f"vtorque: {cause}: ")
-    assert node.note.endswith(f"(job {job_id})")
+    assert re.search(rf"\(job {re.escape(job_id)}(\.lab)?\)$", node.note)  # Slurm's own name of a job has no cluster
     for word in words:
         assert word in node.note
 
@@ -107,7 +107,7 @@ def check_nobody_blamed(site: Site) -> None:
 
 def drop(site: Site, *job_ids: str, options: t.Sequence[str] = ()) -> None:
     """The owner takes back jobs that wait or are held."""
-    done = site.on("fe", "qdel", *options, *job_ids, user="alice")
+    done = site.on("fe", *site.batch.cancel, *options, *job_ids, user="alice")
     assert done.returncode == 0, done.stderr
 
 
@@ -136,7 +136,8 @@ def end_killed(site: Site, job_id: str, victim: str) -> None:
 
 def end_by_term(site: Site, job_id: str) -> Ended:
     """The owner takes back a job that runs; TERM alone ends it."""
-    drop(site, job_id, options=PATIENT)
+    done = site.on("fe", *site.batch.cancel_slowly, job_id, user="alice")
+    assert done.returncode == 0, done.stderr
     return site.end(job_id)
 
 
@@ -370,9 +371,7 @@ def left_on(site: Site, *nodes: str) -> list[str]:
 def wait_in_guest(site: Site, job_id: str) -> str:
     """Wait until the script of a job has written its first line, `up`; the job's node."""
     node = site.runs(job_id)
-    name = job_id.replace("[", "-").replace("]", "")  # of the member of an array
-    path = f"/var/spool/torque/spool/{name}.OU"
-    site.wait_for("the script's first line", lambda: "up" in site.on(node, "cat", path).stdout)
+    site.wait_for("the script's first line", lambda: "up" in site.output_so_far(job_id))
     return node
 
 
@@ -380,7 +379,7 @@ def finish(site: Site, job_id: str, user: str = "alice") -> Ended:
     """Let a script end that waits for it; what comes before it listens is lost on it."""
 
     def ended() -> bool:
-        site.on("fe", "qsig", "-s", "URG", job_id, user=user)
+        site.on("fe", *site.batch.signal, "URG", job_id, user=user)
         return site.facts(job_id)["job_state"] == "C"
 
     site.wait_for("the end of the script", ended)

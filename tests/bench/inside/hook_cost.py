@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""On a compute node, as root: processor time of a job's hooks, children included, called as a MOM calls them.
+"""On a compute node, as root: processor time of a job's hooks, children included, called as a MOM or slurmd calls them.
 
 hook_cost CALLS TIMES     CALLS: [[argv, environment], ...]; says [seconds of all calls together, ...]
 """

@@ -9,6 +9,7 @@ import base64
 import dataclasses
 import json
 import os
+import pathlib
 import typing as t
 import zlib
 
@@ -20,6 +21,7 @@ INTERPRETER = "#!/opt/vtorque/bin/vtorque-shell\n"
 OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
 ENOUGH = ("-n2", "--mem=2G")
 """What the default guest and its host need of a node."""
+HERE = pathlib.Path(__file__).parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +113,13 @@ def comment(vm: t.Mapping[str, str]) -> str:
     """A request as a job's comment, made without the product."""
     wire = json.dumps({"v": 1, "k": dict(vm), "s": ""}).encode()
     return "vtorque:" + base64.urlsafe_b64encode(zlib.compress(wire)).decode().rstrip("=")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder, as those of the others that run on a lab with Slurm."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.slurm)
 
 
 @pytest.fixture(scope="session")

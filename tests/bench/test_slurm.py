@@ -1,0 +1,64 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is measured of Slurm beside Torque."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from tests.bench import slurm
+from tests.bench.figures import SLURM, Pair, flat
+from tests.bench.inside import slurm_job_watch
+from tests.bench.recorded import read_slurm_call
+
+
+@pytest.mark.parametrize("name", ["prolog", "epilog"])
+def test_hooks_are_called_as_slurmd_called_them_for_a_job_without_our_comment(name: str) -> None:
+    call = read_slurm_call(name)
+    assert call.argv == (f"/etc/vtorque/slurm/{name}",)
+    assert call.environment["SLURMD_NODENAME"] == "cn1"
+    assert "PATH" not in call.environment
+    assert not any(value.startswith("vtorque:") for value in call.environment.values())
+
+
+def test_each_figure_is_held_against_torques_of_the_same_turn() -> None:
+    jobs = {"torque": [(Pair(4.0, 5.0), 1.0), (Pair(8.0, 10.0), 2.0)], "slurm": [(Pair(4.0, 6.0), 3.0)] * 2}
+    found = slurm.compare(jobs, {"torque": [0.1], "slurm": [0.2]}, {"torque": [0.004], "slurm": [0.001]})
+    assert found == {
+        "slurm_overhead_s": [2.0, 2.0],
+        "slurm_overhead_ratio": [1.2, 1.2],
+        "slurm_epilogue_s": [3.0, 3.0],
+        "slurm_epilogue_ratio": [3.0, 1.5],
+        "slurm_submit_extra_s": [0.2],
+        "slurm_submit_extra_ratio": [2.0],
+        "slurm_bare_job_cpu_s": [0.001],
+        "slurm_bare_job_cpu_ratio": [0.25],
+    }
+    assert set(flat(SLURM, found)) == {name for key in found for name in (key, f"{key}_runs")}
+
+
+def test_first_line_is_the_first_write_to_the_file_of_a_job(tmp_path: pathlib.Path) -> None:
+    """What else is written beside it, and its empty file, are none."""
+    import inotify_simple
+
+    (tmp_path / "bench.sh").write_text("text")
+    out = tmp_path / "slurm-7.out"
+
+    class Watcher:
+        """Plays what happens, a step a read."""
+
+        def __init__(self) -> None:
+            self.steps = iter(("bench.sh", "", "begun\n"))
+
+        def read(self) -> list[t.Any]:
+            step = next(self.steps)
+            if step != "bench.sh":
+                out.write_text(step)
+            name = step if step == "bench.sh" else out.name
+            return [inotify_simple.Event(0, inotify_simple.flags.MODIFY, 0, name)]
+
+    assert slurm_job_watch.first_line(tmp_path, Watcher()) == ("7", out.stat().st_mtime_ns / 1e9)
