@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import pathlib
 import pwd
@@ -106,15 +105,11 @@ def _submit(argv: t.Sequence[str], caller: dict[bytes, bytes], policy: Policy) -
         faults += [fault for fault in errors.faults if fault.key not in known]
     if faults:
         raise RequestErrors(faults, request)
-    wire = request.with_log(log_wishes(variables)).encode().partition(":")[2]
-    option = front.comment_of(base64.urlsafe_b64decode(wire + "=" * (-len(wire) % 4)))
-    feature = (
-        ()
-        if policy.vm_node_property is None or "constraint" in options
-        else (f"--constraint={policy.vm_node_property}",)
-    )
+    option = front.comment_of(request.with_log(log_wishes(variables)).to_json())
+    # behind the user's own, of which the last one counts
+    added = (*front.constraint(options, policy.vm_node_property), option)
     text = front.with_interpreter(script, f"{policy.prefix_nodes}/bin/vtorque-shell")
-    return _hand_over(sbatch, (*sizes, *feature, *call.options, option), script.name, text, call.operands[1:], caller)
+    return _hand_over(sbatch, (*sizes, *call.options, *added), script.name, text, call.operands[1:], caller)
 
 
 def _script(call: t.Any, front: t.Any) -> tuple[bytes, str]:

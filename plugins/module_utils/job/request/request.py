@@ -136,6 +136,17 @@ class Request:
         Raises:
             UserFault: it is longer than 4,096 characters.
         """
+        part = PREFIX + base64.urlsafe_b64encode(self.to_json()).decode("ascii").rstrip("=")
+        if len(part) > MAX_PART:
+            raise UserFault(
+                "the request is too long to travel in the job",
+                f"{len(part)} characters of at most {MAX_PART}",
+                "use shorter paths",
+            )
+        return part
+
+    def to_json(self) -> bytes:
+        """The request as compact JSON, whatever carries it."""
         keys = {key: written(value) for key, value in sorted(self.values.items())}
         wire: dict[str, t.Any] = {
             "v": VERSION,
@@ -144,15 +155,7 @@ class Request:
             **({"d": dict(self.digests)} if self.digests else {}),
         }
         wire |= {"l": dict(self.log)} if self.log else {}
-        data = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
-        part = PREFIX + base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
-        if len(part) > MAX_PART:
-            raise UserFault(
-                "the request is too long to travel in the job",
-                f"{len(part)} characters of at most {MAX_PART}",
-                "use shorter paths",
-            )
-        return part
+        return json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
     @leaves_nothing

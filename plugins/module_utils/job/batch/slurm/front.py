@@ -223,6 +223,31 @@ def sizes(options: t.Collection[str], cores: int, mem_mib: int) -> tuple[str, ..
     return (*processors, *(() if MEMORY.intersection(options) else (f"--mem={mem_mib}M",)))
 
 
+def constraint(options: t.Mapping[str, str], feature: str | None) -> tuple[str, ...]:
+    """The option by which a job gets nodes for virtual machines, and what its user asks of them too.
+
+    Slurm reads `&` and `|` from left to right (tried on 22.05.8), so that what stands last counts for all before it.
+
+    Args:
+        options: of sbatch (`given`).
+        feature: of the nodes that have guests; None: all have.
+
+    Raises:
+        UserFault: the user counts nodes by features, where ours would be one more to count.
+    """
+    theirs = options.get("constraint", "").strip()
+    if feature is None:
+        return ()
+    if "*" in theirs:
+        if feature in re.split(r"[^A-Za-z0-9_.-]+", theirs):
+            return ()
+        why = f"counts nodes, and machines need nodes with the feature {feature}"
+        raise UserFault(
+            f"--constraint={shown(theirs)}", why, f"write {feature} into each of its terms: (a&{feature})*2"
+        )
+    return (f"--constraint={theirs}&{feature}" if theirs else f"--constraint={feature}",)
+
+
 def comment_of(wire: bytes) -> str:
     """The option that carries a request.
 
