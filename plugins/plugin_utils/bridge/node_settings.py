@@ -9,6 +9,7 @@ import pathlib
 import socket
 import typing as t
 
+from ...module_utils.job.batch.registry import guest_home
 from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.mounts import Mount, read_line
@@ -70,7 +71,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         max_guests=policy.max_vms_per_node,
         leases_files=tuple(leases),
         ip_to_mac_script=script,
-        torque_home=pathlib.Path(policy.torque_home),
+        torque_home=pathlib.Path(guest_home(policy)),
         domain=policy.domain,
         name_server=policy.name_server,
         search_domain=policy.search_domain,

@@ -66,6 +66,15 @@ def test_refused_request_is_told_in_the_output_file(site: SlurmSite, image: str)
     assert ended.out.startswith("vtorque: this job did not run: ")
 
 
+@pytest.mark.parametrize("code", cases(["", "garbage", "eyJ2IjoxfQ"], "garbage"))
+def test_comment_that_cannot_be_unpacked_refuses_its_job(site: SlurmSite, code: str) -> None:
+    number = site.sbatch(*ENOUGH, f"--comment=vtorque:{code}", script=f"{INTERPRETER}#!/bin/sh\necho ran\n")
+    ended = site.ended(number)
+    assert (ended.state, ended.code) == ("FAILED", "1:0")
+    assert "the job's VM request cannot be read" in (ended.out or "")
+    assert "ran" not in (ended.out or "").splitlines()
+
+
 @pytest.mark.full
 def test_two_nodes_have_a_guest_each_and_ssh_between_them(site: SlurmSite) -> None:
     script = (

@@ -95,6 +95,8 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
 """By system, the module of each part of the contract (`contract.py`)."""
 SYSTEMS = tuple(PARTS)
 """What `batch_system` in vtorque.yml may say."""
+GUEST_HOME = "/var/spool/torque"
+"""In a guest, where the batch system has no directory of its own; the job's shell knows it without the policy."""
 VARIABLE = "VTORQUE_BATCH_SYSTEM"
 """By which a launcher names its system to a program that works before it has read vtorque.yml, or without."""
 
@@ -222,6 +224,15 @@ def submit_command(policy: Policy, *, front_end: bool) -> str:
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
     command = commands_directory(policy, front_end=front_end) / pathlib.Path(qsub).name
     return open_front(policy.batch_system).command_path(str(command))
+
+
+def guest_home(policy: Policy) -> str:
+    """The directory in a guest that holds the job's node file and scripts: Torque's, which others have none of.
+
+    Args:
+        policy: the site's.
+    """
+    return policy.torque_home if policy.batch_system == "torque" else GUEST_HOME
 
 
 def open_front(system: str) -> FrontAdapter:

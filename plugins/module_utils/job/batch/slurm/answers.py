@@ -53,6 +53,8 @@ OF_NODES = {"idle": "free", "allocated": "job-exclusive", "mixed": "free", "down
 OFFLINE_FLAGS = frozenset({"DRAIN"})
 DOWN_FLAGS = frozenset({"NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED"})
 
+UNREADABLE = f"{PREFIX}="
+"""In `BatchJob.x`: the job asks for a virtual machine, and nobody can read for which."""
 READS = "vTorque reads the answers of Slurm 22.05; those of 23.02 and newer have other forms"
 
 Form = dict[str, t.Any]
@@ -276,11 +278,11 @@ def _job(form: Form, job_id: str) -> BatchJob:
 
 
 def _request(text: str) -> str:
-    """The request as the rest of the product reads it; one that cannot be unpacked is left to its reader to refuse."""
+    """The request as the rest of the product reads it; for one that cannot be unpacked, what its reader refuses."""
     try:
         data = comment.unpack(text)
-    except UserFault:
-        return text.replace(";", "")
+    except UserFault:  # what is no comment of ours could still be a request as other systems carry it
+        return UNREADABLE
     return PREFIX + base64.urlsafe_b64encode(data or b"").decode("ascii").rstrip("=")
 
 

@@ -14,12 +14,12 @@ import re
 import zlib
 
 from ....errors import UserFault
-from ...request.request import PREFIX
+from ...request.request import MAX_PART, PREFIX
 
 MAX_COMMENT = 1024
 """Characters that Slurm takes (22.05 to 26.05: MAX_COMMENT_BYTES in job_mgr.c), the prefix included."""
-MAX_REQUEST = 16 * 1024
-"""Bytes of JSON: a comment of 1,024 characters can hold 780 KB of one letter, and no request has so many."""
+MAX_REQUEST = (MAX_PART - len(PREFIX)) // 4 * 3
+"""Bytes of JSON that a request may have (`Request.encode`); a comment could hold 780 KB of one letter."""
 
 
 def is_ours(comment: str) -> bool:
@@ -60,7 +60,7 @@ def unpack(comment: str) -> bytes | None:
         What `pack` was given; None: the comment is not ours.
 
     Raises:
-        UserFault: it is ours by its prefix, and too long, garbage, cut off, or holds more than 16 KiB.
+        UserFault: it is ours by its prefix, and too long, garbage, cut off, or holds more than `MAX_REQUEST`.
     """
     if not is_ours(comment):
         return None

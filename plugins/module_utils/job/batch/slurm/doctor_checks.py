@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
 import re
 import typing as t
 
 from ....errors import SiteFault
+from ....time_budget import HOOK_RESERVE_S
 from ....wire.health_report import BAD, INSTALL, WARN, Finding
 from ..shared.hook_program import why_unsafe
 from .adapter import Slurm
@@ -20,30 +23,65 @@ if t.TYPE_CHECKING:
 
 PLACE = pathlib.Path("/etc/vtorque/slurm")
 LAUNCHERS = ("prolog", "epilog")
+NAMES = {"Prolog": "prolog", "Epilog": "epilog"}
+"""By which slurm.conf names them."""
+CGROUPS = "proctrack/cgroup"
+LOOKED_AT = 1 << 16
+"""Bytes of a site's own program in which ours is looked for."""
+ASK_S = 5.0
 VERSION = (22, 5)
 """The one whose answers are read.  Older ones do not tell Prolog a job's comment and which start it is; in newer ones
 numbers and states of `squeue --json` have other forms, and `sinfo --json` lists no nodes."""
 BOOT_S = 300
 """Seconds that a Prolog may take by default, and a margin."""
+NONE_S = 65534
+"""What a bound of seconds is where there is none."""
+SAME = "Match"
+"""HASH_VAL of a host whose slurm.conf is the controller's."""
+Wrong = tuple[str, str]
+"""What is wrong, and the remedy."""
 
 
 def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) -> dict[str, t.Callable[[], Finding]]:
     """The checks of a node that only Slurm has, by their names; see `DoctorAdapter.node_checks`."""
     # rights are not looked at: munge makes root of each node an administrator
-    return {"hooks": lambda: look_at_hooks(PLACE, owner_uid)}
+    batch = Slurm(pathlib.Path(policy.pbs_qsub_on_nodes).parent, timeout_s=ASK_S) if thorough else None
+    return {"hooks": lambda: look_at_hooks(PLACE, owner_uid, batch=batch, policy=policy, node=node)}
 
 
-def look_at_hooks(place: pathlib.Path, owner_uid: int = 0) -> Finding:
-    """Are our launchers in place, and root's alone?  `look_at_server` tells whether Slurm calls them.
+def look_at_hooks(
+    place: pathlib.Path,
+    owner_uid: int = 0,
+    *,
+    batch: Slurm | None = None,
+    policy: Policy | None = None,
+    node: str = "",
+) -> Finding:
+    """Are our launchers in place, root's alone, and called by Slurm as they need it?
 
     Args:
         place: their directory.
         owner_uid: whose they must be.
+        batch: is asked for Slurm's settings and this node; None: only the files are looked at.
+        policy: of the site; None: the settings are not compared with it.
+        node: this node.
     """
     wrong = [f"{name} {why}" for name in LAUNCHERS if (why := why_unsafe(place / name, owner_uid))]
     if wrong:
         return Finding("hooks", BAD, BAD, f"in {place}: {', '.join(wrong)}", INSTALL)
-    return Finding("hooks")
+    if batch is None:
+        return Finding("hooks")
+    try:
+        settings = batch.configuration()
+        found = (
+            _other_file(settings)
+            or _wrong_setting(settings, _needed_s(policy))
+            or next((bad for name in LAUNCHERS if (bad := _not_called(settings, place, name))), None)
+            or _without_feature(batch, policy, node)
+        )
+    except SiteFault as error:
+        return Finding("hooks", WARN, "?", f"Slurm does not tell how it is set: {error}")
+    return Finding("hooks", BAD, BAD, *found) if found else Finding("hooks")
 
 
 def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
@@ -62,19 +100,79 @@ def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = ""
     if tuple(map(int, re.findall(r"[0-9]+", version)[:2])) != VERSION:
         words = f"it is Slurm {version or '(unknown)'}, and vTorque reads the answers of 22.05 alone"
         return Finding("server", BAD, BAD, words, "Slurm 22.05")
+    found = _other_file(settings) or _wrong_setting(settings, BOOT_S)
+    return Finding("server", BAD, BAD, *found) if found else Finding("server")
+
+
+def _needed_s(policy: Policy | None) -> int:
+    """The longest that a Prolog of ours may take, by the site's own word."""
+    return BOOT_S if policy is None else int(policy.prologue_timeout + HOOK_RESERVE_S)
+
+
+def _other_file(settings: t.Mapping[str, str]) -> Wrong | None:
+    """The controller compares this host's slurm.conf with its own (HASH_VAL of `scontrol show config`)."""
+    if settings.get("HASH_VAL", SAME) == SAME:
+        return None
+    return "slurm.conf of this host is not the controller's", "copy the controller's, then scontrol reconfigure"
+
+
+def _wrong_setting(settings: t.Mapping[str, str], needed_s: int) -> Wrong | None:
+    """The first setting with which no job runs in a virtual machine, and the line to write."""
+
+    def write(line: str) -> str:
+        return f"write {line} into slurm.conf, then scontrol reconfigure"
+
     flags = settings.get("PrologFlags", "").lower().split(",")
     if not {"alloc", "contain"} & set(flags):
         words = "without PrologFlags=Alloc a job's Prolog runs on its first node alone, or not before the job"
-        return Finding("server", BAD, BAD, words, "write PrologFlags=Alloc,Contain into slurm.conf")
+        return words, write("PrologFlags=Alloc,Contain")
+    tracking = settings.get("ProctrackType", CGROUPS)
+    if tracking != CGROUPS:
+        words = f"ProctrackType is {tracking}: a job's shell knows its job by cgroups alone"
+        return words, f"write ProctrackType={CGROUPS} into slurm.conf, and start the daemons anew"
     # a VM job's guests boot in Prolog, and meanwhile its node may register
-    found = re.match(r"[0-9]+", settings.get("BatchStartTimeout", ""))
-    if found and int(found[0]) < BOOT_S:
+    batch_s = _seconds(settings, "BatchStartTimeout")
+    if batch_s is not None and batch_s < needed_s:
         words = (
-            f"BatchStartTimeout is {found[0]} s: a job whose guests boot for longer is taken for lost, and queued again"
+            f"BatchStartTimeout is {batch_s} s: a job whose guests boot for longer is taken for lost, and queued again"
         )
-        return Finding("server", BAD, BAD, words, f"write BatchStartTimeout={BOOT_S} into slurm.conf")
-    for name, launcher in (("Prolog", "prolog"), ("Epilog", "epilog")):
+        return words, write(f"BatchStartTimeout={needed_s}")
+    prolog_s = _seconds(settings, "PrologEpilogTimeout")
+    if prolog_s is not None and prolog_s < min(needed_s, NONE_S):
+        words = f"PrologEpilogTimeout is {prolog_s} s: a Prolog whose guests boot for longer is killed"
+        return words, write(f"PrologEpilogTimeout={needed_s}, or none,")
+    for name, launcher in NAMES.items():
         if settings.get(name, "(null)") == "(null)":
             words = f"it calls no {name}, and no job runs in a virtual machine"
-            return Finding("server", BAD, BAD, words, f"write {name}={PLACE / launcher} into slurm.conf")
-    return Finding("server")
+            return words, write(f"{name}={PLACE / launcher}")
+    return None
+
+
+def _seconds(settings: t.Mapping[str, str], name: str) -> int | None:
+    """A bound; None: there is none, or the controller does not tell."""
+    found = re.match(r"[0-9]+", settings.get(name, ""))
+    return int(found[0]) if found and int(found[0]) < NONE_S else None
+
+
+def _not_called(settings: t.Mapping[str, str], place: pathlib.Path, launcher: str) -> Wrong | None:
+    """Prolog and Epilog may be ours, a pattern that finds ours, or the site's own programs that name ours."""
+    name = next(name for name, ours in NAMES.items() if ours == launcher)
+    value, ours = settings.get(name, ""), place / launcher
+    programs = [*pathlib.Path("/").glob(value.lstrip("/") or "?"), pathlib.Path(value)]
+    for program in programs:
+        with contextlib.suppress(OSError):
+            if program.samefile(ours) or os.fsencode(ours) in program.read_bytes()[:LOOKED_AT]:
+                return None
+    words = f"{name} is {value[:200]}, which does not call {ours}: no job runs in a virtual machine here"
+    return words, f"write {name}={ours} into slurm.conf, or call it there, then scontrol reconfigure"
+
+
+def _without_feature(batch: Slurm, policy: Policy | None, node: str) -> Wrong | None:
+    feature = None if policy is None else policy.vm_node_property
+    if feature is None or not node:
+        return None
+    known = batch.node(node)
+    if feature in known.properties:
+        return None
+    words = f"{known.name} has no feature {feature}, which every VM job asks for (vm_node_property)"
+    return words, f"write Features={feature} to NodeName={known.name} in slurm.conf, then scontrol reconfigure"

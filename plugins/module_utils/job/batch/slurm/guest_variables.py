@@ -26,7 +26,9 @@ NODE_PATHS: tuple[bytes, ...] = (
     b"SSH_AUTH_SOCK",
 )
 """Variables that name paths, sockets, ports or processes of the node or of the front end (sbatch hands all on)."""
-HOST_FILE = b"/var/spool/torque/aux/"
+GUEST_HOME = "/var/spool/torque"
+"""A guest's directory for such files, whatever `torque_home` says (`registry.GUEST_HOME`)."""
+HOST_FILE = f"{GUEST_HOME}/aux/".encode()
 """Where guests have a file with a host's name for each slot, by the job's id (templates/guest/join.sh.j2)."""
 HOSTS = b"a host file"
 """Stands for that file's path."""

@@ -187,4 +187,4 @@ def is_submitted(name: str) -> bool:
 
 def script_path(policy: Policy, name: str) -> str:
     """Return where a script of this name lies in a guest: in the directory that each guest has for that."""
-    return f"{policy.torque_home}/mom_priv/jobs/{name}"
+    return f"{guest_variables.GUEST_HOME}/mom_priv/jobs/{name}"

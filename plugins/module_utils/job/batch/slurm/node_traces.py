@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
@@ -32,8 +33,12 @@ def is_node(policy: Policy) -> bool:
 
 
 def alive_here(policy: Policy) -> t.Callable[[str], bool]:
-    """Return whether steps of a job live here; see `NodeAdapter.alive_here`."""
-    return lambda job_id: ids.number_of(job_id) in _jobs(policy)
+    """Return whether steps of a job live here; see `NodeAdapter.alive_here`.
+
+    Slurm is asked once, at the first question: what begins afterwards, its controller knows of.
+    """
+    known = functools.cache(lambda: _jobs(policy))
+    return lambda job_id: ids.number_of(job_id) in known()
 
 
 def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:

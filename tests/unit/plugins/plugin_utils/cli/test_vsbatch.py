@@ -288,3 +288,34 @@ def test_script_on_standard_input_has_sbatchs_name(desk: Desk) -> None:
     words, content, _odd = desk.got()
     assert words[-1].endswith("/sbatch")
     assert content.endswith("#!/bin/sh\nexit 4\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "wanted"),
+    [
+        ([], "", "--constraint=vm"),
+        (["-C", "fast"], "", "--constraint=fast&vm"),
+        (["-Cfast|big"], "", "--constraint=fast|big&vm"),
+        (["--constraint=[a|b]"], "#SBATCH -C c", "--constraint=[a|b]&vm"),
+        ([], "#SBATCH --constraint=fast", "--constraint=fast&vm"),
+        ([], "#SBATCH -C ''", "--constraint=vm"),
+    ],
+)
+def test_users_constraint_is_joined_with_the_feature_of_nodes_with_guests(
+    desk: Desk, options: list[str], line: str, wanted: str
+) -> None:
+    desk.policy["vm_node_property"] = "vm"
+    assert desk.submit(*options, desk.script(f"#!/bin/sh\n{line}\ntrue\n")) == 0
+    words = [word for word in desk.got()[0] if word.startswith(("-C", "--constraint"))]
+    assert words[-1] == wanted  # the last one counts
+
+
+def test_constraint_that_counts_nodes_must_name_the_feature_itself(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.policy["vm_node_property"] = "vm"
+    script = desk.script("#!/bin/sh\ntrue\n")
+    assert desk.submit("-C", "[fast*1&big*1]", script) == 2
+    assert "write vm into each of its terms" in capsys.readouterr().err
+    assert desk.submit("-C", "[(fast&vm)*1&(big&vm)*1]", script) == 0
+    assert [word for word in desk.got()[0] if word.startswith("--constraint")] == []

@@ -13,7 +13,8 @@ import zlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import comment
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import answers, comment
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request, RequestErrors
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def test_pack_long_request_that_compresses_fits() -> None:
     ("request_", "why"),
     [
         (random.Random(1).randbytes(800), r"\d+ characters, compressed, of at most 1024"),
-        (b"x" * (comment.MAX_REQUEST + 1), "16385 bytes of at most 16384"),
+        (b"x" * (comment.MAX_REQUEST + 1), rf"{comment.MAX_REQUEST + 1} bytes of at most {comment.MAX_REQUEST}"),
     ],
 )
 def test_pack_request_that_does_not_fit_is_refused_with_the_reason(request_: bytes, why: str) -> None:
@@ -88,8 +89,8 @@ BOMB = zlib.compress(b"0" * 700_000, 9)
         (of_code(zlib.compress(REQUEST)[:-3]), "cut off"),
         (of_code(zlib.compress(REQUEST) + b"more"), "something stands behind it"),
         (of_code(b"\x78\xbb" + zlib.compress(REQUEST)[2:]), "not what vsub writes"),
-        (of_code(zlib.compress(b"x" * (comment.MAX_REQUEST + 1), 9)), "more than 16384 bytes"),
-        (of_code(BOMB), "more than 16384 bytes"),
+        (of_code(zlib.compress(b"x" * (comment.MAX_REQUEST + 1), 9)), f"more than {comment.MAX_REQUEST} bytes"),
+        (of_code(BOMB), f"more than {comment.MAX_REQUEST} bytes"),
         ("vtorque:" + "A" * 1017, "1025 characters"),
     ],
 )
@@ -114,7 +115,7 @@ def test_unpack_bomb_takes_no_more_memory_than_a_request(monkeypatch: pytest.Mon
             return got
 
     monkeypatch.setattr(comment.zlib, "decompressobj", Watched)
-    with pytest.raises(UserFault, match="more than 16384"):
+    with pytest.raises(UserFault, match="more than"):
         comment.unpack(of_code(BOMB))
     assert taken == [comment.MAX_REQUEST + 1]
 
@@ -125,3 +126,24 @@ def test_unpack_of_any_comment_gives_bytes_none_or_an_error_of_ours(text: str) -
         with contextlib.suppress(UserFault):
             found = comment.unpack(one)
             assert found is None or len(found) <= comment.MAX_REQUEST
+
+
+@pytest.mark.parametrize(("more", "error"), [(0, RequestErrors), (1, UserFault)])
+def test_longest_request_that_fits_a_comment_is_read_from_the_job(more: int, error: type[UserFault]) -> None:
+    """Both bounds are the same, so that nothing is submitted which no node reads: only its key is objected to."""
+    frame = len('{"k":{"odd":""},"s":"","v":1}')
+    data = b'{"k":{"odd":"%s"},"s":"","v":1}' % (b"a" * (comment.MAX_REQUEST - frame + more))
+    assert len(data) == comment.MAX_REQUEST + more
+    with pytest.raises(UserFault) as caught:
+        Request.decode(answers._request(comment.pack(data)))
+    assert type(caught.value) is error
+
+
+PLAIN = base64.urlsafe_b64encode(REQUEST).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("code", ["", "a b", PLAIN, f";{PLAIN}", "abc\nJobState=COMPLETED", "A" * 1017, "\udcff"])
+def test_comment_that_nobody_can_unpack_is_neither_bare_nor_a_request(code: str) -> None:
+    """Also where it holds a request as Torque's jobs carry it."""
+    with pytest.raises(UserFault):
+        Request.decode(answers._request(comment.PREFIX + code))

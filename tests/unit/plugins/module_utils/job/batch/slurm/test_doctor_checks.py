@@ -9,8 +9,11 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import doctor_checks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.adapter import Slurm
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding
 
 CONFIG = (pathlib.Path(__file__).resolve().parents[6] / "fixtures/slurm/config.txt").read_text()
 
@@ -32,6 +35,9 @@ class Controller(Slurm):
         ("= Alloc,Contain", "= (null)", "PrologFlags=Alloc,Contain"),
         ("= 360 sec", "= 10 sec", "BatchStartTimeout=300"),
         ("= /etc/vtorque/slurm/epilog", "= (null)", "Epilog=/etc/vtorque/slurm/epilog"),
+        ("= proctrack/cgroup", "= proctrack/linuxproc", "ProctrackType=proctrack/cgroup"),
+        ("= 65534", "= 60", "PrologEpilogTimeout=300"),
+        ("= Match", "= Different Ours=0x1 Slurmctld=0x2", "copy the controller's"),
         ("= 22.05.8", "= 21.08.5", "Slurm 22.05"),
         ("= 22.05.8", "= 23.02.1", "Slurm 22.05"),
         ("= 22.05.8", "= 24.11.0-0rc1", "Slurm 22.05"),
@@ -56,3 +62,70 @@ def test_launcher_that_others_could_change_is_bad(tmp_path: pathlib.Path) -> Non
     assert doctor_checks.look_at_hooks(tmp_path, owner).state == "ok"
     (tmp_path / "epilog").chmod(0o777)
     assert "epilog could be changed by others" in doctor_checks.look_at_hooks(tmp_path, owner).words
+
+
+class Node:
+    """A node with our launchers, and what its Slurm says."""
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.place = place
+        self.owner = place.stat().st_uid
+        self.text = CONFIG.replace("/etc/vtorque/slurm", str(place))
+        for name in doctor_checks.LAUNCHERS:
+            (place / name).write_text("#!/bin/sh\n")
+            (place / name).chmod(0o755)
+
+    def look(self, features: tuple[str, ...] = (), **policy: object) -> Finding:
+        node = BatchNode("cn1", frozenset({"free"}), 2, 1000, frozenset(features), "")
+        batch = Controller(self.text)
+        batch.nodes = lambda: (node,)  # type: ignore[method-assign]
+        given = Policy(batch_system="slurm", **policy)  # type: ignore[arg-type]
+        return doctor_checks.look_at_hooks(self.place, self.owner, batch=batch, policy=given, node="cn1")
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> Node:
+    return Node(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "remedy"),
+    [
+        ("= Alloc,Contain", "= (null)", "PrologFlags=Alloc,Contain"),
+        ("= 360 sec", "= 300 sec", "BatchStartTimeout=320"),
+        ("= 65534", "= 310", "PrologEpilogTimeout=320"),
+        ("= Match", "= Different Ours=0x1 Slurmctld=0x2", "copy the controller's"),
+        ("/epilog", "/of-the-site", "write Epilog="),
+        ("/prolog\n", "/prolog.d/*\n", "write Prolog="),
+    ],
+)
+def test_setting_that_does_not_suit_the_nodes_policy_is_named_with_its_line(
+    node: Node, old: str, new: str, remedy: str
+) -> None:
+    assert node.look(prologue_timeout=300).state == "ok"
+    node.text = node.text.replace(old, new)
+    finding = node.look(prologue_timeout=300)
+    assert finding.state == "bad"
+    assert remedy in finding.remedy
+
+
+def test_prolog_of_the_site_that_calls_ours_is_well(node: Node) -> None:
+    directory = node.place / "prolog.d"
+    directory.mkdir()
+    (directory / "50-vm").symlink_to(node.place / "prolog")
+    (node.place / "own").write_text(f"#!/bin/sh\n{node.place}/epilog || exit 1\n")
+    node.text = node.text.replace("/prolog\n", "/prolog.d/*\n").replace("/epilog\n", "/own\n")
+    assert f"{directory}/*" in node.text
+    assert f"{node.place}/own\n" in node.text
+    assert node.look().state == "ok"
+
+
+def test_node_without_the_feature_of_vm_jobs_is_bad(node: Node) -> None:
+    assert node.look(("vm",), vm_node_property="vm").state == "ok"
+    finding = node.look(("fast",), vm_node_property="vm")
+    assert (finding.state, "Features=vm to NodeName=cn1" in finding.remedy) == ("bad", True)
+
+
+def test_controller_that_is_silent_is_not_the_nodes_fault(node: Node) -> None:
+    node.text = ""
+    assert node.look().state == "warn"

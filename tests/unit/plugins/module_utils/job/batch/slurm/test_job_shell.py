@@ -11,7 +11,9 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import job_shell
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import settings_of
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/slurm"
 ENVIRONMENT = dict(line.split(b"=", 1) for line in (FIXTURES / "environment.txt").read_bytes().splitlines())
@@ -92,6 +94,15 @@ def test_launchers_of_mpi_are_kept_from_srun() -> None:
     assert found[b"HYDRA_HOST_FILE"] == b"/var/spool/torque/aux/4.lab"
     theirs: dict[bytes, t.Any] = {**ENVIRONMENT, b"HYDRA_LAUNCHER": b"fork"}
     assert b"HYDRA_BOOTSTRAP" not in job_shell.launcher_variables(theirs)
+
+
+def test_host_file_is_where_guests_have_it_whatever_torque_home_says() -> None:
+    """A guest writes it into `aux` of its settings' directory (templates/guest/join.sh.j2)."""
+    policy = Policy(batch_system="slurm", torque_home="/opt/torque")
+    home = settings_of(policy, "n1").torque_home
+    assert job_shell.launcher_variables(ENVIRONMENT)[b"HYDRA_HOST_FILE"].decode() == f"{home}/aux/4.lab"
+    assert job_shell.script_path(policy, "x.SC") == f"{home}/mom_priv/jobs/x.SC"
+    assert settings_of(Policy(torque_home="/opt/torque"), "n1").torque_home == pathlib.Path("/opt/torque")
 
 
 def test_counts_are_those_of_the_guests() -> None:
