@@ -57,6 +57,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "doctor": "doctor_checks",
         "history": "adapter",
         "front": "front",
+        "guest": "guest_variables",
     },
 }
 """By system, the module of each part of the contract (`contract.py`)."""
@@ -155,6 +156,17 @@ def open_doctor(system: str) -> DoctorAdapter:
     """
     opened: DoctorAdapter = _open(system, "doctor")
     return opened
+
+
+def guest_programs(system: str) -> tuple[str, ...]:
+    """The templates of the programs that guests of a system's jobs get in their PATH: `batch/<system>/guest/NAME.sh`.
+
+    Args:
+        system: one of `SYSTEMS`.
+    """
+    if "guest" not in PARTS.get(system, {}):
+        return ()
+    return tuple(f"batch/{system}/guest/{name}.sh" for name in _open(system, "guest").GUEST_PROGRAMS)
 
 
 def submit_command(policy: Policy, *, front_end: bool) -> str:
