@@ -236,14 +236,15 @@ allow_limits() { # what the node's job may have, its shell in the guest must be 
     } >/etc/security/limits.d/vtorque.conf
 }
 
-offer_pbsdsh() { # where login shells look first: Torque's own asks a MOM; what the image has in that very place stays
-    ours=/usr/lib/vtorque/bin/pbsdsh
-    place=/usr/local/bin/pbsdsh
-    if [ ! -e "$place" ] && [ ! -L "$place" ]; then
-        { mkdir -p "${place%/*}" && ln -s "$ours" "$place"; } 2>/dev/null || echo "$place could not be made; it is $ours"
-    elif ! grep -qsF 'pbsdsh for guests' "$place"; then
-        echo "the image has its own $place, which stays; the one for guests is $ours"
-    fi
+offer_programs() { # where login shells look first: the batch system's own ask what no guest has; an image's own stay
+    for ours in /usr/lib/vtorque/bin/*; do
+        place=/usr/local/bin/${ours##*/}
+        if [ ! -e "$place" ] && [ ! -L "$place" ]; then
+            { mkdir -p "${place%/*}" && ln -s "$ours" "$place"; } 2>/dev/null || echo "$place could not be made; it is $ours"
+        elif ! grep -qsF "${ours##*/} for guests" "$place"; then
+            echo "the image has its own $place, which stays; the one for guests is $ours"
+        fi
+    done
 }
 
 if [ -e "$made" ]; then
@@ -261,5 +262,5 @@ move_files
 check_power
 make_places
 allow_limits
-offer_pbsdsh
+offer_programs
 : >"$made"

@@ -9,7 +9,7 @@ import pathlib
 import socket
 import typing as t
 
-from ...module_utils.job.batch.registry import guest_home
+from ...module_utils.job.batch.registry import guest_home, guest_programs
 from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.mounts import Mount, read_line
@@ -84,6 +84,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         mount_s=policy.nfs_timeout,
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
+        guest_programs=guest_programs(policy.batch_system),
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 

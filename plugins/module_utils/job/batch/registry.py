@@ -80,6 +80,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "history": "adapter",
         "front": "front",
         "completion": "sbatch_options",
+        "guest": "guest_variables",
     },
     "openpbs": {
         "batch": "adapter",
@@ -212,6 +213,17 @@ def open_trial(system: str) -> TrialAdapter:
     """
     opened: TrialAdapter = _open(system, "trial")
     return opened
+
+
+def guest_programs(system: str) -> tuple[str, ...]:
+    """The templates of the programs that guests of a system's jobs get in their PATH: `batch/<system>/guest/NAME.sh`.
+
+    Args:
+        system: one of `SYSTEMS`.
+    """
+    if "guest" not in PARTS.get(system, {}):
+        return ()
+    return tuple(f"batch/{system}/guest/{name}.sh" for name in _open(system, "guest").GUEST_PROGRAMS)
 
 
 def submit_command(policy: Policy, *, front_end: bool) -> str:

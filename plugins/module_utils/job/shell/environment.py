@@ -146,7 +146,8 @@ def guest_variables(
     passed_on[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
     if guests and all(guest.vcpus for guest in guests):
         processors = sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare)
-        passed_on |= system.counts(processors=processors, hosts=len(guests) + len(bare), first=guests[0].vcpus)
+        names = [*(guest.name for guest in guests), *(host.name for host in bare)]
+        passed_on |= system.counts(processors=processors, hosts=len(names), first=guests[0].vcpus, names=names)
     return {**passed_on, **system.launcher_variables(passed_on)}
 
 

@@ -50,6 +50,7 @@ class NodeSettings:
         guest_hooks_dir: the site's own scripts for guests (`site_scripts.py`).
         network_filter: a libvirt network filter for every guest's interface, or None.
         confine_guests: hold guests to their own addresses, and to whom they may reach (`nft_rules.py`).
+        guest_programs: templates of the batch system's programs that guests have in their PATH.
         updates_s: seconds that a guest's security updates may take; 0: none are installed.
         may_reach: whom, besides their job and what they mount.
         home_via: how the user's home reaches their guests: `nfs`, or `virtiofs` from where this node has it.
@@ -92,6 +93,7 @@ class NodeSettings:
     network_filter: str | None = None
     confine_guests: bool = False
     may_reach: tuple[str, ...] = ()
+    guest_programs: tuple[str, ...] = ()
     updates_s: int = 0
     home_via: str = "nfs"
     home_export: str | None = None

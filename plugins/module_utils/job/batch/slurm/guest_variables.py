@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 
+GUEST_PROGRAMS = ("srun", "scontrol")
+"""What guests of Slurm's jobs have in PATH, from templates/batch/slurm/guest: Slurm's own need the cluster's key."""
 NODE_PATHS: tuple[bytes, ...] = (
     b"TMPDIR",
     b"SLURM_CONF",
@@ -19,6 +21,7 @@ NODE_PATHS: tuple[bytes, ...] = (
     b"SLURM_SRUN_COMM_PORT",
     b"SLURM_STEP_LAUNCHER_PORT",
     b"SLURM_TASK_PID",
+    b"SLURM_WORKING_CLUSTER",
     b"DISPLAY",
     b"XAUTHORITY",
     b"XDG_RUNTIME_DIR",
@@ -52,6 +55,7 @@ class LauncherVariable:
 
 
 LAUNCHERS = (
+    LauncherVariable(b"VTORQUE_HOSTS", HOSTS, "the guests' srun (templates/batch/slurm/guest/srun.sh)"),
     LauncherVariable(b"OMPI_MCA_plm", b"^slurm", "Open MPI 4: orte/mca/plm/slurm calls srun, and outranks rsh"),
     LauncherVariable(b"OMPI_MCA_ras", b"^slurm", "Open MPI 4: orte/mca/ras/slurm reads SLURM_NODELIST, the hosts"),
     LauncherVariable(b"OMPI_MCA_orte_default_hostfile", HOSTS, "Open MPI 4: orte_hosts(7)"),

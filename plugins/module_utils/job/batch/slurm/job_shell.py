@@ -122,13 +122,14 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
     return ""
 
 
-def counts(*, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
-    """Return the variables that count a job's processors and hosts.
+def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = ()) -> dict[bytes, bytes]:
+    """Return the variables that count a job's processors and hosts, and that name the hosts.
 
     Args:
         processors: of all guests and bare hosts.
         hosts: how many of both there are.
         first: processors of the first guest.
+        names: of the hosts, the first guest first.
     """
     found = {
         b"SLURM_JOB_NUM_NODES": b"%d" % hosts,
@@ -137,6 +138,9 @@ def counts(*, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
     }
     if processors == first * hosts:
         found[b"SLURM_JOB_CPUS_PER_NODE"] = b"%d" % first + (b"(x%d)" % hosts if hosts > 1 else b"")
+    if names:
+        listed = ",".join(names).encode()
+        found |= {b"SLURM_JOB_NODELIST": listed, b"SLURM_NODELIST": listed, b"SLURMD_NODENAME": names[0].encode()}
     return found
 
 
@@ -153,6 +157,9 @@ def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]
         value = hosts if entry.value == guest_variables.HOSTS else entry.value
         if value and not any(name in variables for name in (entry.name, *entry.aliases)):
             found[entry.name] = value
+    per_task, here = (variables.get(name, b"") for name in (b"SLURM_CPUS_PER_TASK", b"SLURM_CPUS_ON_NODE"))
+    if per_task.isdigit() and here.isdigit() and int(per_task) > int(here):
+        found[b"SLURM_CPUS_PER_TASK"] = here  # the host's own processor is in it (`front.sizes`)
     return found
 
 

@@ -90,13 +90,14 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
     return display.decode("ascii") if re.fullmatch(DISPLAY, display) else ""
 
 
-def counts(*, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
+def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = ()) -> dict[bytes, bytes]:
     """Return the variables that count a job's processors and hosts.
 
     Args:
         processors: of all guests and bare hosts.
         hosts: how many of both there are.
         first: processors of the first guest.
+        names: of the hosts; they are in the node file.
     """
     return {b"PBS_NP": b"%d" % processors, b"PBS_NUM_NODES": b"%d" % hosts, b"PBS_NUM_PPN": b"%d" % first}
 

@@ -18,6 +18,7 @@ import subprocess
 import pytest
 import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import guest_programs
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed import (
     Seed,
     read_iso,
@@ -211,6 +212,16 @@ def test_readiness_is_a_unit_of_its_own_and_the_guest_speaks_to_its_node_early()
 )
 def test_files_are_roots_with_these_modes(path: str, mode: str) -> None:
     assert _modes(SEED)[path] == mode
+
+
+def test_programs_of_the_batch_system_reach_the_guest_by_their_names() -> None:
+    seed = dataclasses.replace(SEED, programs=guest_programs("slurm"))
+    for name in ("srun", "scontrol"):
+        path = f"/usr/lib/vtorque/bin/{name}"
+        assert _files(seed)[path] == (COLLECTION_DIR / f"batch/slurm/guest/{name}.sh").read_text("utf-8")
+        assert _modes(seed)[path] == "0755"
+        assert path not in _files(SEED)
+    assert guest_programs("torque") == ()
 
 
 def test_every_file_is_one_line_that_a_shell_can_read() -> None:

@@ -109,3 +109,16 @@ def test_counts_are_those_of_the_guests() -> None:
     assert job_shell.counts(processors=6, hosts=3, first=2)[b"SLURM_JOB_CPUS_PER_NODE"] == b"2(x3)"
     assert job_shell.counts(processors=2, hosts=1, first=2)[b"SLURM_JOB_CPUS_PER_NODE"] == b"2"
     assert b"SLURM_JOB_CPUS_PER_NODE" not in job_shell.counts(processors=5, hosts=2, first=2)
+
+
+def test_hosts_are_the_guests_by_their_names() -> None:
+    found = job_shell.counts(processors=4, hosts=2, first=2, names=["vcn1-0", "vcn2-0"])
+    assert found[b"SLURM_JOB_NODELIST"] == found[b"SLURM_NODELIST"] == b"vcn1-0,vcn2-0"
+    assert found[b"SLURMD_NODENAME"] == b"vcn1-0"
+
+
+@pytest.mark.parametrize(("asked", "seen"), [(b"3", b"2"), (b"2", None), (b"1", None), (b"x", None)])
+def test_processors_of_a_task_are_no_more_than_a_guest_has(asked: bytes, seen: bytes | None) -> None:
+    """What vsbatch asks for holds the host's processor, too."""
+    found = job_shell.launcher_variables({**ENVIRONMENT, b"SLURM_CPUS_ON_NODE": b"2", b"SLURM_CPUS_PER_TASK": asked})
+    assert found.get(b"SLURM_CPUS_PER_TASK") == seen
