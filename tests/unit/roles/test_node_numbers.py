@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.temp
 ROLE = COLLECTION_DIR.parent / "roles/compute_node"
 AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 """A host that nobody reaches."""
+SUCCESS = re.compile(r"^(\S+) \| SUCCESS => (\{.*\})$", re.MULTILINE)
+"""A result of a task, as the callback `oneline` has it: the host and JSON."""
 NOTHING = "end"
 """What a node says on which nothing is installed."""
 
@@ -61,16 +64,17 @@ def numbered(
         {"ansible.builtin.set_fact": {
             "__compute_node_kept": "{{ __compute_node_former_number == common_configuration.policy.node_number }}",
         }},
-        {"ansible.builtin.copy": {"content": said, "dest": f"{place}/{{{{ inventory_hostname }}}}.said"}},
+        {"ansible.builtin.debug": {"msg": said}},
     ]  # fmt: skip
     play = {"hosts": "vtorque_nodes", "gather_facts": False, "serial": portion or "100%", "tasks": tasks}
     (place / "play.json").write_text(json.dumps([play]))
     done = subprocess.run(
         [sys.executable, "-m", "ansible", "playbook", "-i", place / "inventory.json", place / "play.json", "-l", limit],
-        check=False, capture_output=True, text=True, env={**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false"},
+        check=False, capture_output=True, text=True, env={**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.oneline"},
     )  # fmt: skip
-    assert "failed=0" in done.stdout, done.stdout
-    return {path.stem: json.loads(path.read_text()) for path in place.glob("*.said")}
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = [(host, json.loads(result)) for host, result in SUCCESS.findall(done.stdout)]
+    return {host: json.loads(result["msg"]) for host, result in results if "msg" in result}
 
 
 def has(number: int, *known: str) -> str:

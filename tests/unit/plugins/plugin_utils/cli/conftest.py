@@ -8,6 +8,7 @@ Both have a passwd of their own with the user alice, and a /run of their own; no
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import dataclasses
 import itertools
@@ -112,6 +113,26 @@ def take_away(directory: pathlib.Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def install(prefix: pathlib.Path) -> pathlib.Path:
+    """Install the job's shell, and what it imports.
+
+    Returns:
+        Its program.
+    """
+    python = pathlib.Path(sys.base_prefix) / "bin/python3"
+    subprocess.run([python, "-m", "venv", "--without-pip", prefix / "venv"], check=True, timeout=120)
+    (packages,) = (prefix / "venv/lib").glob("python3*/site-packages")
+    for part in ("plugins/module_utils", "plugins/plugin_utils"):
+        target = packages / "ansible_collections/mikelangelo/vtorque" / part
+        shutil.copytree(COLLECTION / part, target, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(inotify_simple.__file__, packages)
+    (prefix / "bin").mkdir()
+    program = prefix / "bin/vtorque-shell"
+    program.write_text(templates.render("launchers/vtorque-shell.sh.j2", site_dir=None, prefix=str(prefix)))
+    program.chmod(0o755)
+    return program
+
+
 class JobPlace:
     """A node on which alice's job starts, and its guest.
 
@@ -120,9 +141,18 @@ class JobPlace:
     """
 
     def __init__(
-        self, root: pathlib.Path, stack: contextlib.ExitStack, shell: str, *, busybox: bool, early: bool = False
+        self,
+        root: pathlib.Path,
+        program: pathlib.Path,
+        stack: contextlib.ExitStack,
+        shell: str,
+        *,
+        busybox: bool,
+        early: bool = False,
     ):
         self.root = root
+        self.program = program
+        self.prefix = program.parents[1]
         self.early = early
         self.stack = stack
         self.shell = shell
@@ -134,7 +164,6 @@ class JobPlace:
             os.chown(root / name, self.uid, self.uid)
         self.far_end = root / "run"
         self.of_the_guest("run.sh", self.far_end)
-        self._prefix()
         self._keys()
         stack.callback(self._no_places)
         self._guest(busybox=busybox)
@@ -174,23 +203,10 @@ class JobPlace:
         path.write_text(text.replace("/run/vtorque/x11/", f"{self.root}/x11/"))
         path.chmod(0o755)
 
-    def _prefix(self) -> None:
-        self.prefix = self.root / "opt"
-        python = pathlib.Path(sys.base_prefix) / "bin/python3"
-        subprocess.run([python, "-m", "venv", "--without-pip", self.prefix / "venv"], check=True, timeout=120)
-        (packages,) = (self.prefix / "venv/lib").glob("python3*/site-packages")
-        for part in ("plugins/module_utils", "plugins/plugin_utils"):
-            target = packages / "ansible_collections/mikelangelo/vtorque" / part
-            shutil.copytree(COLLECTION / part, target, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(inotify_simple.__file__, packages)
-        (self.prefix / "bin").mkdir()
-        self.program = self.prefix / "bin/vtorque-shell"
-        text = templates.render("launchers/vtorque-shell.sh.j2", site_dir=None, prefix=str(self.prefix))
-        self.program.write_text(text)
-        self.program.chmod(0o755)
-
     def set_in_program(self, module: str, words: str, others: str) -> None:
         """Put other words into the installed program, as where they say how long it waits."""
+        self.prefix = self.root / "opt"  # that of all tests stays as it is
+        self.program = install(self.prefix)
         (program,) = (self.prefix / "venv/lib").glob(f"python3*/site-packages/**/{module}")
         text = program.read_text()
         assert text.count(words) == 1
@@ -370,27 +386,38 @@ class JobPlace:
         return found()[0]
 
 
-def _job_place(shell: str, *, busybox: bool, early: bool) -> t.Iterator[JobPlace]:
+@pytest.fixture(scope="session")
+def installed_program() -> t.Iterator[pathlib.Path]:
+    """The job's shell as the role installs it, compiled: for all tests, of which none may write there."""
+    with tempfile.TemporaryDirectory(prefix="vtorque-test-", dir="/tmp") as place:
+        prefix = pathlib.Path(place) / "opt"
+        program = install(prefix)
+        pathlib.Path(place).chmod(0o755)
+        assert compileall.compile_dir(prefix / "venv/lib", quiet=1)
+        yield program
+
+
+def _job_place(program: pathlib.Path, shell: str, *, busybox: bool, early: bool) -> t.Iterator[JobPlace]:
     with contextlib.ExitStack() as stack:
         root = pathlib.Path(tempfile.mkdtemp(prefix="vtorque-test-", dir="/tmp"))
         stack.callback(take_away, root)
-        yield JobPlace(root, stack, shell, busybox=busybox, early=early)
+        yield JobPlace(root, program, stack, shell, busybox=busybox, early=early)
 
 
 @pytest.fixture(params=["bash", "busybox"])
-def job_place(request: pytest.FixtureRequest) -> t.Iterator[JobPlace]:
+def job_place(request: pytest.FixtureRequest, installed_program: pathlib.Path) -> t.Iterator[JobPlace]:
     """A guest like Debian (dash, coreutils, user's shell bash), and one that is all busybox (user's shell sh).
 
     To the second leads a connection that the prologue has begun.
     """
     busybox = request.param == "busybox"
-    yield from _job_place("/bin/sh" if busybox else "/bin/bash", busybox=busybox, early=busybox)
+    yield from _job_place(installed_program, "/bin/sh" if busybox else "/bin/bash", busybox=busybox, early=busybox)
 
 
 @pytest.fixture
-def early_place() -> t.Iterator[JobPlace]:
+def early_place(installed_program: pathlib.Path) -> t.Iterator[JobPlace]:
     """A guest like Debian, to which the prologue has begun the connection."""
-    yield from _job_place("/bin/bash", busybox=False, early=True)
+    yield from _job_place(installed_program, "/bin/bash", busybox=False, early=True)
 
 
 @pytest.fixture
