@@ -81,7 +81,7 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
     return ""
 
 
-def counts(*, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
+def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = ()) -> dict[bytes, bytes]:
     """Return the variable that counts the processors of a host; OMP_NUM_THREADS is the user's (`ompthreads`).
 
     Args:
