@@ -127,19 +127,7 @@ def _owner_known(job: BatchJob) -> Owner | VTorqueError:
 
 @leaves_nothing
 def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path | None) -> JobPlan:
-    """Plan the guests of a start, with new keys.
-
-    Args:
-        job: the batch server's word.
-        policy: the site's.
-        nodefile: the job's node file, which is only compared with the server's word; None: there is none.
-
-    Returns:
-        The plan.
-
-    Raises:
-        VTorqueError: it cannot be made; the class says whose fault it is.
-    """
+    """Plan the guests of a start, with new keys: `plan_of` what `inputs_of` gathers."""
     return plan_of(inputs_of(job, policy, nodefile))
 
 
