@@ -9,7 +9,7 @@ the promise of an srun, and Hydra 4.0 where it cannot execute one (measured).
 
 from __future__ import annotations
 
-import dataclasses
+from ..shared.launchers import HOSTS, LauncherVariable
 
 NODE_PATHS: tuple[bytes, ...] = (
     b"TMPDIR",
@@ -28,26 +28,6 @@ NODE_PATHS: tuple[bytes, ...] = (
 """Variables that name paths, sockets, ports or processes of the node or of the front end (sbatch hands all on)."""
 HOST_FILE = b"/var/spool/torque/aux/"
 """Where guests have a file with a host's name for each slot, by the job's id (templates/guest/join.sh.j2)."""
-HOSTS = b"a host file"
-"""Stands for that file's path."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LauncherVariable:
-    """One variable for a launcher of MPI.
-
-    Attributes:
-        name: of the variable.
-        value: its value, or `HOSTS`.
-        source: where it is written that the launcher reads it.
-        aliases: other names for the same; who has set one of them has decided.
-    """
-
-    name: bytes
-    value: bytes
-    source: str
-    aliases: tuple[bytes, ...] = ()
-
 
 LAUNCHERS = (
     LauncherVariable(b"OMPI_MCA_plm", b"^slurm", "Open MPI 4: orte/mca/plm/slurm calls srun, and outranks rsh"),

@@ -16,101 +16,21 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import typing as t
 
 from ....errors import VTorqueError
-from ....frozen import frozen
-from ....state import shell_link
-from ....system.process_id import ProcessId
 from ..own_job import JobScript, OwnJob
+from ..shared import mom_shell, tm_launchers
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
     from ..api import BatchJob
 
-LINE_LIMIT = 1 << 20
 NODE_PATHS: tuple[bytes, ...] = (b"TMPDIR", b"PBS_GPUFILE", b"PBS_MICFILE", b"DISPLAY")
 """Variables that name paths or sockets of the node."""
 DISPLAY = rb"localhost:(?:[5-9][0-9]|[1-9][0-9]{2,3})\.[0-9]{1,3}"
 """What the MOM calls the display that it forwards for `qsub -I -X`: it begins at 50 (X11OFFSET, port_forwarding.h), and
 sets DISPLAY whatever `-v` and `-V` say (setup_x11_forwarding, start_exec.c).  Another one is of another host."""
-NODE_FILE = b"$PBS_NODEFILE"
-"""Stands for the path in that variable."""
-
-
-@frozen
-class LauncherVariable:
-    """One variable for a launcher of MPI.
-
-    Attributes:
-        name: of the variable.
-        value: its value, or `NODE_FILE`.
-        source: where it is written that the launcher reads it, and what it would do without.
-        aliases: other names for the same; who has set one of them has decided.
-    """
-
-    name: bytes
-    value: bytes
-    source: str
-    aliases: tuple[bytes, ...] = ()
-
-
-LAUNCHERS = (
-    LauncherVariable(
-        b"OMPI_MCA_plm",
-        b"^tm",
-        "Open MPI 4: orte/mca/plm/tm starts daemons by a MOM and, where it was built, outranks rsh (which means ssh). "
-        "'rsh' would name no component of Open MPI 5, which takes this for its own PRTE_MCA_plm",
-    ),
-    LauncherVariable(
-        b"OMPI_MCA_ras",
-        b"^tm",
-        "Open MPI 4: orte/mca/ras/tm reads the node file of a MOM's own directory, and wins over a default host file",
-    ),
-    LauncherVariable(
-        b"OMPI_MCA_orte_default_hostfile", NODE_FILE, "Open MPI 4: orte_hosts(7); a host is named once for each slot"
-    ),
-    LauncherVariable(
-        b"PRTE_MCA_plm",
-        b"^tm",
-        "Open MPI 5: PRRTE's plm/tm; its schizo/ompi also reads OMPI_MCA_plm, and overwrites nothing",
-        (b"OMPI_MCA_plm",),
-    ),
-    LauncherVariable(b"PRTE_MCA_ras", b"^tm", "Open MPI 5: PRRTE's ras/tm, as above", (b"OMPI_MCA_ras",)),
-    LauncherVariable(
-        b"PRTE_MCA_plm_ssh_agent",
-        b"ssh",
-        "PRRTE's plm/ssh: in a job of PBS it takes pbs_tmrsh, unless an agent was named",
-        (b"OMPI_MCA_plm_ssh_agent", b"OMPI_MCA_plm_rsh_agent", b"PRTE_MCA_plm_rsh_agent"),
-    ),
-    LauncherVariable(
-        b"PRTE_MCA_prte_default_hostfile",
-        NODE_FILE,
-        "Open MPI 5: PRRTE's src/runtime/prte_mca_params.c",
-        (b"OMPI_MCA_prte_default_hostfile", b"OMPI_MCA_orte_default_hostfile"),
-    ),
-    LauncherVariable(
-        b"HYDRA_BOOTSTRAP",
-        b"ssh",
-        "MPICH, MVAPICH: the README of Hydra; built with tm it starts its proxies by a MOM",
-        (b"HYDRA_LAUNCHER",),
-    ),
-    LauncherVariable(
-        b"HYDRA_HOST_FILE", NODE_FILE, "MPICH, MVAPICH: the README of Hydra; hosts that are given are not asked of PBS"
-    ),
-    LauncherVariable(
-        b"I_MPI_HYDRA_BOOTSTRAP",
-        b"ssh",
-        "Intel MPI: its developer reference, Hydra environment variables; without it 2021.19 runs /usr/bin/pbsdsh",
-    ),
-    LauncherVariable(
-        b"I_MPI_HYDRA_HOST_FILE",
-        NODE_FILE,
-        "Intel MPI: its developer reference, Hydra environment variables; the other name is its former one",
-        (b"HYDRA_HOST_FILE",),
-    ),
-)
 
 
 def job_id_of(variables: t.Mapping[bytes, bytes]) -> str:
@@ -124,14 +44,7 @@ def own_job(variables: t.Mapping[bytes, bytes]) -> OwnJob | None:
     It is named by the process that was the parent of `prologue`: this one (batch), or its parent (interactive),
     recorded on TORQUE 6.1.3.
     """
-    for pid in (os.getpid(), os.getppid()):
-        process = ProcessId.of(pid)
-        try:
-            target = shell_link.link_of(process).readlink()
-        except OSError:
-            continue
-        return OwnJob(job_id_of(variables), target.name, process)
-    return None
+    return mom_shell.own_job(job_id_of(variables))
 
 
 def read_script(arguments: t.Sequence[str]) -> JobScript:
@@ -145,18 +58,9 @@ def read_script(arguments: t.Sequence[str]) -> JobScript:
     """
     if read_command(arguments):
         raise VTorqueError("nothing was run", "a command without a terminal is not how the batch system starts jobs")
-    line = _read_line()
+    line = mom_shell.read_line()
     path = line.partition(b"\n")[0].partition(b" ")[0]
-    if not path.startswith(b"/"):
-        raise VTorqueError("nothing was run", "the batch system named no script on standard input")
-    try:
-        with open(path, "rb") as stream:  # noqa: PTH123 - bytes, which pathlib does not take
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise VTorqueError("nothing was run", f"{os.fsdecode(path)!r} is not a file")
-            content = stream.read()
-    except OSError as error:
-        raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
-    return JobScript(path, line, content)
+    return JobScript(path, line, mom_shell.read_content(path))
 
 
 def read_command(arguments: t.Sequence[str]) -> bytes:
@@ -203,13 +107,7 @@ def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]
     Args:
         variables: the job's; what it has set, under whichever of the names, is left to it.
     """
-    node_file = variables.get(b"PBS_NODEFILE", b"")
-    found: dict[bytes, bytes] = {}
-    for entry in LAUNCHERS:
-        value = node_file if entry.value == NODE_FILE else entry.value
-        if value and not any(name in variables for name in (entry.name, *entry.aliases)):
-            found[entry.name] = value
-    return found
+    return tm_launchers.launcher_variables(variables, variables.get(b"PBS_NODEFILE", b""))
 
 
 def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
@@ -247,12 +145,3 @@ def is_submitted(name: str) -> bool:
 def script_path(policy: Policy, name: str) -> str:
     """Return where a script of this name lies in a guest, as the job's own script does on its node."""
     return f"{policy.torque_home}/mom_priv/jobs/{name}"
-
-
-def _read_line() -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while size < LINE_LIMIT and (data := os.read(0, 1 << 16)):
-        parts.append(data)
-        size += len(data)
-    return b"".join(parts)

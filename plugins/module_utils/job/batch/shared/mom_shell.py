@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a MOM of Torque or OpenPBS gives the shell of a job: its process, and a line on its standard input."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ....errors import VTorqueError
+from ....state import shell_link
+from ....system.process_id import ProcessId
+from ..own_job import OwnJob
+
+LINE_LIMIT = 1 << 20
+
+
+def own_job(job_id: str) -> OwnJob | None:
+    """Return the start that this process is the shell of, as root noted it; None: root noted none.
+
+    Args:
+        job_id: of the job, as its environment has it; root's record must name it.
+    """
+    for pid in (os.getpid(), os.getppid()):
+        process = ProcessId.of(pid)
+        try:
+            target = shell_link.link_of(process).readlink()
+        except OSError:
+            continue
+        return OwnJob(job_id, target.name, process)
+    return None
+
+
+def read_content(path: bytes) -> bytes:
+    """Return what a script holds.
+
+    Args:
+        path: of the script, as the MOM named it; empty: it named none.
+
+    Raises:
+        VTorqueError: there is none, or it cannot be read.
+    """
+    if not path.startswith(b"/"):
+        raise VTorqueError("nothing was run", "the batch system named no script on standard input")
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 - bytes, which pathlib does not take
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise VTorqueError("nothing was run", f"{os.fsdecode(path)!r} is not a file")
+            return stream.read()
+    except OSError as error:
+        raise VTorqueError("nothing was run", f"the job's script cannot be read: {error}") from error
+
+
+def read_line() -> bytes:
+    """Return what stands on standard input, of at most 1 MiB."""
+    parts: list[bytes] = []
+    size = 0
+    while size < LINE_LIMIT and (data := os.read(0, 1 << 16)):
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts)
