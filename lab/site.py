@@ -61,7 +61,7 @@ def install(plan: NodePlan) -> None:
         for name in ("vsbatch", "vsub"):
             put(PREFIX / "bin" / name, _render("batch/slurm/vsbatch.sh.j2", prefix=str(PREFIX)), 0o755)
     if plan.batch == "torque" and not plan.is_front_end:
-        hook = _render("launchers/hook.sh.j2", prefix=str(PREFIX), site_hooks=str(ETC / "site-hooks"))
+        hook = _render("batch/torque/hook.sh.j2", prefix=str(PREFIX), site_hooks=str(ETC / "site-hooks"))
         for name in HOOKS:
             put(TORQUE_HOME / "mom_priv" / name, hook, 0o500)
 

@@ -42,7 +42,6 @@ TO_MOVE: dict[str, str] = {
     "templates/guest/additions.sh": "PBS_",
     "templates/guest/identity.sh": "mom_priv",
     "templates/guest/pbsdsh.sh": "PBS_",
-    "templates/launchers/hook.sh.j2": "PBS_",
 }
 """Files that are still to move, and the words that each of them names."""
 

@@ -31,7 +31,7 @@ def render(
     (base64 in one line) and `quote` (one shell word); an undefined value is an error, never "".
 
     Args:
-        name: for example `domain.xml.j2`, `cloud-init/user-data.j2`, `launchers/hook.sh.j2`.
+        name: for example `domain.xml.j2`, `cloud-init/user-data.j2`, `batch/torque/hook.sh.j2`.
         site_dir: the site's own templates, searched first; None for the collection's alone.
         compiled: the caller's own directory of what templates were compiled to; None: nothing is kept.
         **values: what the template may use.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hooks' program, called by the launcher (`templates/launchers/hook.sh.j2`), which chains the site's hooks.
+"""The hooks' program, called by the launcher (`templates/batch/torque/hook.sh.j2`), which chains the site's hooks.
 
 What decides when guests begin to boot is how long `vtorque-node` takes to load: a prologue starts it first, and loads
 what it needs itself (`hooks/main.py`) beside it.

@@ -16,7 +16,6 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
-HOOK = "hook"
 NAMES = sorted(path.name.removesuffix(".sh.j2") for path in (templates.COLLECTION_DIR / "launchers").glob("*.sh.j2"))
 KEPT = {"PATH", "LC_ALL", "COLUMNS", "SSH_CONNECTION", "VTORQUE_ENVIRONMENT_FD"}
 """How wide a terminal is, who is at the other end of ssh, and where the caller's environment stands as data."""
@@ -24,7 +23,7 @@ SHELLS_OWN = {"PWD", "SHLVL", "_", "OLDPWD"}
 PYTHON = '#!/bin/sh\nprintf "%s\\n" "$0" "$1" "$2" "$3"\nenv\n'
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != HOOK])
+@pytest.mark.parametrize("name", NAMES)
 def test_nothing_of_the_callers_changes_what_runs(name: str, tmp_path: pathlib.Path) -> None:
     """Neither his libraries, nor his Python, nor his shell's start files, nor the directory he is in."""
     evil = tmp_path / "evil"

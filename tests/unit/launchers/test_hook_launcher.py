@@ -99,7 +99,7 @@ def hook() -> t.Iterator[Hook]:
     with tempfile.TemporaryDirectory(prefix="vtorque hook ") as place:  # a blank: everything is quoted
         made = Hook(pathlib.Path(place))
         text = templates.render(
-            "launchers/hook.sh.j2",
+            "batch/torque/hook.sh.j2",
             site_dir=None,
             prefix=f"{place}/opt",
             site_hooks=f"{place}/site",
@@ -370,9 +370,9 @@ def test_another_number_of_arguments_is_no_hook_of_ours(hook: Hook, count: int) 
     assert hook.ran() == []
 
 
-@pytest.mark.parametrize("name", ["hook.sh.j2", "vtorque-shell.sh.j2"])
+@pytest.mark.parametrize("name", ["batch/torque/hook.sh.j2", "launchers/vtorque-shell.sh.j2"])
 def test_launchers_are_clean_for_shellcheck(name: str) -> None:
-    text = templates.render(f"launchers/{name}", site_dir=None, prefix="/opt/vtorque", site_hooks="/etc/vtorque/hooks")
+    text = templates.render(name, site_dir=None, prefix="/opt/vtorque", site_hooks="/etc/vtorque/hooks")
     done = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 

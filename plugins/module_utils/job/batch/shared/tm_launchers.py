@@ -11,28 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ....frozen import frozen
-
-NODE_FILE = b"a node file"
-"""Stands for the path of the job's node file."""
-
-
-@frozen
-class LauncherVariable:
-    """One variable for a launcher of MPI.
-
-    Attributes:
-        name: of the variable.
-        value: its value, or `NODE_FILE`.
-        source: where it is written that the launcher reads it, and what it would do without.
-        aliases: other names for the same; who has set one of them has decided.
-    """
-
-    name: bytes
-    value: bytes
-    source: str
-    aliases: tuple[bytes, ...] = ()
-
+from . import launchers
+from .launchers import HOSTS, LauncherVariable
 
 LAUNCHERS = (
     LauncherVariable(
@@ -47,7 +27,7 @@ LAUNCHERS = (
         "Open MPI 4: orte/mca/ras/tm reads the node file of a MOM's own directory, and wins over a default host file",
     ),
     LauncherVariable(
-        b"OMPI_MCA_orte_default_hostfile", NODE_FILE, "Open MPI 4: orte_hosts(7); a host is named once for each slot"
+        b"OMPI_MCA_orte_default_hostfile", HOSTS, "Open MPI 4: orte_hosts(7); a host is named once for each slot"
     ),
     LauncherVariable(
         b"PRTE_MCA_plm",
@@ -64,7 +44,7 @@ LAUNCHERS = (
     ),
     LauncherVariable(
         b"PRTE_MCA_prte_default_hostfile",
-        NODE_FILE,
+        HOSTS,
         "Open MPI 5: PRRTE's src/runtime/prte_mca_params.c",
         (b"OMPI_MCA_prte_default_hostfile", b"OMPI_MCA_orte_default_hostfile"),
     ),
@@ -75,7 +55,7 @@ LAUNCHERS = (
         (b"HYDRA_LAUNCHER",),
     ),
     LauncherVariable(
-        b"HYDRA_HOST_FILE", NODE_FILE, "MPICH, MVAPICH: the README of Hydra; hosts that are given are not asked of PBS"
+        b"HYDRA_HOST_FILE", HOSTS, "MPICH, MVAPICH: the README of Hydra; hosts that are given are not asked of PBS"
     ),
     LauncherVariable(
         b"I_MPI_HYDRA_BOOTSTRAP",
@@ -84,7 +64,7 @@ LAUNCHERS = (
     ),
     LauncherVariable(
         b"I_MPI_HYDRA_HOST_FILE",
-        NODE_FILE,
+        HOSTS,
         "Intel MPI: its developer reference, Hydra environment variables; the other name is its former one",
         (b"HYDRA_HOST_FILE",),
     ),
@@ -98,9 +78,4 @@ def launcher_variables(variables: t.Mapping[bytes, bytes], node_file: bytes) -> 
         variables: the job's; what it has set, under whichever of the names, is left to it.
         node_file: its path in the guest; empty: there is none.
     """
-    found: dict[bytes, bytes] = {}
-    for entry in LAUNCHERS:
-        value = node_file if entry.value == NODE_FILE else entry.value
-        if value and not any(name in variables for name in (entry.name, *entry.aliases)):
-            found[entry.name] = value
-    return found
+    return launchers.launcher_variables(LAUNCHERS, variables, node_file)

@@ -9,7 +9,7 @@ the promise of an srun, and Hydra 4.0 where it cannot execute one (measured).
 
 from __future__ import annotations
 
-import dataclasses
+from ..shared.launchers import HOSTS, LauncherVariable
 
 GUEST_PROGRAMS = ("srun", "scontrol")
 """What guests of Slurm's jobs have in PATH, from templates/batch/slurm/guest: Slurm's own need the cluster's key."""
@@ -33,26 +33,6 @@ GUEST_HOME = "/var/spool/torque"
 """A guest's directory for such files, whatever `torque_home` says (`registry.GUEST_HOME`)."""
 HOST_FILE = f"{GUEST_HOME}/aux/".encode()
 """Where guests have a file with a host's name for each slot, by the job's id (templates/guest/join.sh.j2)."""
-HOSTS = b"a host file"
-"""Stands for that file's path."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LauncherVariable:
-    """One variable for a launcher of MPI.
-
-    Attributes:
-        name: of the variable.
-        value: its value, or `HOSTS`.
-        source: where it is written that the launcher reads it.
-        aliases: other names for the same; who has set one of them has decided.
-    """
-
-    name: bytes
-    value: bytes
-    source: str
-    aliases: tuple[bytes, ...] = ()
-
 
 LAUNCHERS = (
     LauncherVariable(b"VTORQUE_HOSTS", HOSTS, "the guests' srun (templates/batch/slurm/guest/srun.sh)"),

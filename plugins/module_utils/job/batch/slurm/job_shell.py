@@ -21,6 +21,7 @@ import typing as t
 from ....errors import VTorqueError
 from ....state import shell_link
 from ..own_job import JobScript, OwnJob
+from ..shared import launchers
 from . import guest_variables, ids
 
 if t.TYPE_CHECKING:
@@ -151,12 +152,8 @@ def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]
         variables: the job's; what it has set, under whichever of the names, is left to it.
     """
     job_id = os.fsencode(job_id_of(variables))
-    found: dict[bytes, bytes] = {}
-    for entry in guest_variables.LAUNCHERS:
-        hosts = guest_variables.HOST_FILE + job_id if job_id else b""
-        value = hosts if entry.value == guest_variables.HOSTS else entry.value
-        if value and not any(name in variables for name in (entry.name, *entry.aliases)):
-            found[entry.name] = value
+    hosts = guest_variables.HOST_FILE + job_id if job_id else b""
+    found = launchers.launcher_variables(guest_variables.LAUNCHERS, variables, hosts)
     per_task, here = (variables.get(name, b"") for name in (b"SLURM_CPUS_PER_TASK", b"SLURM_CPUS_ON_NODE"))
     if per_task.isdigit() and here.isdigit() and int(per_task) > int(here):
         found[b"SLURM_CPUS_PER_TASK"] = here  # the host's own processor is in it (`front.sizes`)

@@ -43,7 +43,7 @@ def expected_hook(prefix: str) -> str:
     Args:
         prefix: where it is installed.
     """
-    return templates.render("launchers/hook.sh.j2", site_dir=None, prefix=prefix, site_hooks=SITE_HOOKS)
+    return templates.render("batch/torque/hook.sh.j2", site_dir=None, prefix=prefix, site_hooks=SITE_HOOKS)
 
 
 def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") -> Finding:

@@ -84,7 +84,7 @@ def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, wo
 @pytest.fixture
 def mom_priv(tmp_path: pathlib.Path) -> pathlib.Path:
     """Our hooks, as they are installed."""
-    text = templates.render("launchers/hook.sh.j2", site_dir=None, prefix="/opt/vtorque", site_hooks="/etc/vtorque")
+    text = templates.render("batch/torque/hook.sh.j2", site_dir=None, prefix="/opt/vtorque", site_hooks="/etc/vtorque")
     for name in mom_hooks.HOOKS:
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o500)

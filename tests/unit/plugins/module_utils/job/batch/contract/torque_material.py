@@ -99,7 +99,7 @@ class TorqueMaterial:
         arguments = re.findall(r"^argv\[[1-9][0-9]*\]=<(.*)>$", text, re.MULTILINE)
         arguments[:2] = [job_id or arguments[0], user or arguments[1]]
         parent, superior = re.findall(r" ppid ([0-9]+) ", text), re.findall(r"^PBS_MSHOST=(.*)$", text, re.MULTILINE)
-        # as templates/launchers/hook.sh.j2 hands them on
+        # as templates/batch/torque/hook.sh.j2 hands them on
         return [name, "yes", *parent, *superior, *arguments], {}
 
     def request_in(self, words: t.Sequence[str]) -> Request | None:

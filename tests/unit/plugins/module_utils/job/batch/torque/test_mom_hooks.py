@@ -16,7 +16,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.mom_hooks import HOOKS, Places
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
-TEXT = templates.render("launchers/hook.sh.j2", site_dir=None, prefix="/opt/v", site_hooks="/etc/v").encode()
+TEXT = templates.render("batch/torque/hook.sh.j2", site_dir=None, prefix="/opt/v", site_hooks="/etc/v").encode()
 NEWER = TEXT + b"# newer\n"
 
 
