@@ -91,7 +91,7 @@ def test_alarm_of_the_hook_is_what_the_servers_copy_says(
     assert hook_calls.hook_limits(material.policy).seconds == 30, "OpenPBS's own default"
     install_hook(material.policy, alarm=alarm)
     limits = hook_calls.hook_limits(material.policy)
-    assert (limits.seconds, limits.shown) == (seconds, f"{seconds}s")
+    assert (limits.seconds, limits.figure) == (seconds, f"{seconds}s")
 
 
 def test_doctor_compares_the_alarm_with_the_time_that_a_start_may_take(material: OpenPbsMaterial) -> None:
