@@ -25,11 +25,12 @@ from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
 from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages
+from ..module_utils.wire.node_command import ssh_command
 from ..plugin_utils.faststart import ansible_internals, early_login, node_socket
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
 from ..plugin_utils.play.job_map import hosts_of, map_of
 from ..plugin_utils.play.node_answer import Answer, read_answer, require_distinct
-from ..plugin_utils.play.node_connection import NodeCall, Reply, hear_all, local_command, ssh_command
+from ..plugin_utils.play.node_connection import NodeCall, Reply, hear_all, local_command
 from ..plugin_utils.play.start_files import (
     bare_file,
     guests_file,

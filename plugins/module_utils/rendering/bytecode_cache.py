@@ -12,6 +12,8 @@ import pathlib
 import stat
 import typing as t
 
+from ..slow_libraries import load_jinja
+
 NAME = "__jinja2_"
 
 
@@ -40,11 +42,10 @@ def kept_in(directory: pathlib.Path, compiler: pathlib.Path) -> t.Any:
 
 
 def _cache(directory: pathlib.Path, made_by: bytes) -> t.Any:
-    import jinja2  # where this module is only looked at, it need not be there
-
+    jinja2 = load_jinja()
     ours = f"{NAME}{hashlib.sha256(_version(jinja2).encode() + made_by).hexdigest()[:16]}_"
 
-    class GuestFile(jinja2.FileSystemBytecodeCache):
+    class GuestFile(jinja2.FileSystemBytecodeCache):  # type: ignore[name-defined]  # known when it is loaded
         def load_bytecode(self, bucket: t.Any) -> None:
             try:
                 super().load_bytecode(bucket)

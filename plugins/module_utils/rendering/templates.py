@@ -14,6 +14,7 @@ import typing as t
 
 from ..effects import leaves_nothing
 from ..errors import SiteFault
+from ..slow_libraries import load_jinja
 
 SITE_DIR = pathlib.Path("/etc/vtorque/templates")
 COLLECTION_DIR = pathlib.Path(__file__).resolve().parents[3] / "templates"
@@ -38,10 +39,9 @@ def render(
     Raises:
         SiteFault: the template is missing, has a syntax error or uses an undefined value; says where.
     """
-    import jinja2  # 16 ms that a hook pays only when it renders
-
     from .bytecode_cache import kept_in  # only who renders pays
 
+    jinja2 = load_jinja()
     directories = [str(d) for d in (site_dir, COLLECTION_DIR) if d is not None]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(directories),

@@ -23,7 +23,8 @@ from ...module_utils.job.admission import resolve as site_policy
 from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.vm_job import vm_job_of
 from ...module_utils.job.config import parameters
-from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan, owner_of
+from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan
+from ...module_utils.job.plan.owner import owner_of
 from ...module_utils.job.request.keys import ADDITIONS
 from ...module_utils.job.request.request import is_path
 from ...module_utils.node.pool.images import Image, find
@@ -125,19 +126,7 @@ def _owner_known(job: BatchJob) -> Owner | VTorqueError:
 
 @leaves_nothing
 def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path | None) -> JobPlan:
-    """Plan the guests of a start, with new keys.
-
-    Args:
-        job: the batch server's word.
-        policy: the site's.
-        nodefile: the job's node file, which is only compared with the server's word; None: there is none.
-
-    Returns:
-        The plan.
-
-    Raises:
-        VTorqueError: it cannot be made; the class says whose fault it is.
-    """
+    """Plan the guests of a start, with new keys: `plan_of` what `inputs_of` gathers."""
     return plan_of(inputs_of(job, policy, nodefile))
 
 

@@ -12,6 +12,10 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import pathlib
+
 NAME = "fast_start"
 MARK = f"/run/vtorque/{NAME}"
 CONFIG = "/etc/vtorque/vtorque.yml"
@@ -39,7 +43,7 @@ def allows(mark: str | os.PathLike[str] = MARK, config: str | os.PathLike[str] =
     return found != "" and found == name_of(config)
 
 
-def set_to(name: str, mark: str | os.PathLike[str] = MARK) -> None:
+def set_to(name: str, mark: pathlib.Path) -> None:
     """Leave a mark, or take it away.
 
     Args:
@@ -52,11 +56,9 @@ def set_to(name: str, mark: str | os.PathLike[str] = MARK) -> None:
     if _read(mark) == name:
         return
     if name:
-        import pathlib  # once after each change of the configuration
+        from ...module_utils.system import files  # once after each change of the configuration
 
-        from ...module_utils.system import files  # as above
-
-        files.write(pathlib.Path(mark), name)
+        files.write(mark, name)
     else:
         os.unlink(mark)
 

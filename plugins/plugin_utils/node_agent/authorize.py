@@ -13,6 +13,7 @@ import socket
 import typing as t
 
 from ...module_utils.errors import UserFault, VTorqueError
+from ...module_utils.job.admission.packages import check_packages
 from ...module_utils.job.batch import job_snapshot
 from ...module_utils.job.batch import mother_superior as superior
 from ...module_utils.job.batch.api import BatchJob, UnknownJob
@@ -83,9 +84,7 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
     if part.do == "present":
         check_job(part, job)
         if part.additions.packages:
-            from ...module_utils.job.admission import metadata  # only who has some pays
-
-            metadata.check_packages(part.additions, policy)
+            check_packages(part.additions, policy)
     return Checked(job.nodes[0] if connection else "", job)
 
 

@@ -15,9 +15,11 @@ import pathlib
 import pwd
 import sys
 import time
+import types
 import typing as t
 
 from ...module_utils.errors import VTorqueError
+from ...module_utils.node.bare.loading import load_bare_host
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent
@@ -29,11 +31,11 @@ from ...module_utils.system.clock import Deadline
 from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
+from ...module_utils.wire.node_command import ssh_command
 from ..bridge.job_cores import cores_of
 from ..bridge.node_settings import (
     Configuration,
     LoadPolicy,
-    host_name,
     read_configuration,
     read_settings,
     read_usable_configuration,
@@ -159,14 +161,13 @@ def _bare_host(
         FormError: guests are asked for, too.
         VTorqueError: it cannot be one of the job's hosts.
     """
-    from ...module_utils.node.bare import bare_host  # only such a host pays for it
-
     if part.guests:
         raise FormError("NodePart", "guests are asked for, on a host that is to stay bare")
     ours = environment.get("SSH_CONNECTION", "").split()[2:3]
     for earlier in present_absent.earlier_starts(part, settings):
         present_absent.absent(part.job_id, earlier, settings, deadline)
-    return bare_host.present(part, settings, deadline, plain_address(ours[0]) if ours else "")
+    host: BareHost = load_bare_host().present(part, settings, deadline, plain_address(ours[0]) if ours else "")
+    return host
 
 
 def _join(job_map: JobMap, call: Call) -> Answer:
@@ -178,12 +179,10 @@ def _join(job_map: JobMap, call: Call) -> Answer:
     deadline = Deadline.after(job_map.timeout_s)
     settings = read_settings(call.load)
     if "bare" in call.before:
-        from ...module_utils.node.bare import bare_host  # only such a host pays for it
-
         # another start's keys are its own mother superior's to bring
         if call.before["of"] != [layout.job_key(job_map.job_id, job_map.start)]:
             raise VTorqueError(f"join of job {job_map.job_id}", "this is not the start that was just asked for")
-        bare_host.join(job_map, settings, deadline)
+        load_bare_host().join(job_map, settings, deadline)
         return make_answer()
     here = {guest.name for guest in join.guests_of(job_map.job_id, job_map.start, settings)}
     if here != {guest["name"] for guest in call.before["guests"]}:
@@ -213,25 +212,25 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
     return make_answer()
 
 
-def _image(order: ImageOrder, call: Call) -> Answer:
-    """How far the copy of an image is; of whoever root lets in."""
-    from ...module_utils.node.cache import prefetch  # only who asks for it pays
+def _site_requests() -> types.ModuleType:
+    from . import site_requests  # 30 ms that no job pays
 
-    return {**make_answer(), "image": prefetch.answer(order, read_settings(call.load))}
+    return site_requests
 
 
-def _report(request: ReportRequest, call: Call) -> Answer:
-    """How this node is; it tells no secrets, of whoever root lets in."""
-    from ..bridge import examine  # 40 ms that no job pays
-
-    report = examine.examine_here(call.load, host_name(), request.timeout_s)
-    return {**make_answer(), "report": report.to_dict()}
+def _answer_image(order: ImageOrder, call: Call) -> Answer:
+    answer: Answer = _site_requests().answer_image(order, call.load)
+    return answer
 
 
 def _decode_report(data: t.Any) -> ReportRequest:
-    from ...module_utils.wire.health_report import request_from_dict  # 10 ms that no job pays
+    request: ReportRequest = _site_requests().request_from_dict(data)
+    return request
 
-    return request_from_dict(data)
+
+def _answer_report(request: ReportRequest, call: Call) -> Answer:
+    answer: Answer = _site_requests().answer_report(request, call.load)
+    return answer
 
 
 def lost_guest_command(superior: str) -> list[str]:
@@ -240,8 +239,6 @@ def lost_guest_command(superior: str) -> list[str]:
     Args:
         superior: host name of another node.
     """
-    from ..play.node_connection import ssh_command  # 4 ms that the mother superior does not pay
-
     return ssh_command(pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node", superior, LOST_GUEST_CONNECTION_S)
 
 
@@ -249,8 +246,8 @@ KINDS: dict[str, Kind] = {
     "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, read_configuration)),
     "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, read_usable_configuration)),
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
-    "image": Kind(functools.partial(from_dict, ImageOrder), _image),
-    "report": Kind(_decode_report, _report),
+    "image": Kind(functools.partial(from_dict, ImageOrder), _answer_image),
+    "report": Kind(_decode_report, _answer_report),
 }
 """By the request's `do`, for the first line of a connection."""
 SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _join)}

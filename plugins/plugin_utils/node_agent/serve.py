@@ -20,6 +20,7 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.node.lifecycle import handover
 from ...module_utils.system import process_limits, signals
 from ...module_utils.wire.messages import JobMap
+from ..bridge import exclusive_note
 from ..bridge.node_settings import LoadPolicy, host_name, policy_loader, settings_of
 from . import preload
 from .errors import ANSWERED, error_of
@@ -94,8 +95,6 @@ def _note_neighbours(line: bytes, load: LoadPolicy) -> None:
             os.dup2(nothing, number)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         process_limits.step_back(LATER)
-        from ..bridge import exclusive_note  # nobody waits for this process
-
         job_map: JobMap = decode_request(line, decoders_of(SECOND))[1]
         policy = load()
         directory = settings_of(policy, host_name()).record_dir(job_map.job_id, job_map.start)

@@ -13,7 +13,6 @@ import contextlib
 import os
 import pathlib
 import selectors
-import shlex
 import socket
 import subprocess
 import typing as t
@@ -25,13 +24,11 @@ from ...module_utils.system.clock import Deadline
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.system.process_limits import WORDS, WORDS_BYTES, leash
 from ...module_utils.time_budget import NODE_CALL_END_S
-from ...module_utils.wire.ssh_options import root_arguments
 
 LIMIT = (1 << 20) + 1
 """Bytes of an answer that are read; one that is longer is refused by its reader."""
 CHUNK = 1 << 16
 COMPLAINT = 4096
-SETPRIV, SSH = "/usr/bin/setpriv", "/usr/bin/ssh"
 
 
 @frozen
@@ -53,18 +50,6 @@ class Reply:
 def local_command(program: pathlib.Path) -> list[str]:
     """The call of `vtorque-node` on this machine."""
     return [str(program)]
-
-
-@leaves_nothing
-def ssh_command(program: pathlib.Path, host: str, timeout_s: int) -> list[str]:
-    """The call of `vtorque-node` on another node; it dies with us, however we die.
-
-    Args:
-        program: its path there.
-        host: name or address.
-        timeout_s: seconds for the connection.
-    """
-    return [SETPRIV, "--pdeathsig", "KILL", SSH, *root_arguments(host, timeout_s), shlex.quote(str(program))]
 
 
 class BegunCall(t.Protocol):

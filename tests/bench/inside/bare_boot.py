@@ -22,7 +22,7 @@ import typing as t
 import uuid
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import owner_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.owner import owner_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_keys import make_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import Domains
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml

@@ -15,7 +15,7 @@ import re
 import shlex
 import typing as t
 
-from ...errors import SiteFault, UserFault
+from ...errors import UserFault
 from ...frozen import frozen
 from ...wire.messages import ABSOLUTE_PATH, ANY_TEXT, PACKAGE, AddedFile, Additions, Command, Package
 from ..config.parameters import Policy
@@ -24,6 +24,7 @@ from ..request.keys import ADDITIONS
 from ..request.strict_yaml import Items, Mapping, NotPlain, Plain, Text
 from ..request.value_types import format_value, nearest
 from . import start_directory
+from .packages import not_allowed
 from .refused_keys import REFUSED, REFUSED_OF_FILES
 
 MAX_BYTES = 1 << 16
@@ -90,23 +91,6 @@ def read(content: bytes, path: str, policy: Policy, home: str) -> Additions:
     if reader.faults:
         raise AdditionsErrors(path, sorted(reader.faults, key=lambda fault: fault.line))
     return found
-
-
-def check_packages(additions: Additions, policy: Policy) -> None:
-    """Check that the packages are on the site's list.
-
-    Args:
-        additions: as another node has read them.
-        policy: the site's, on this one.
-
-    Raises:
-        SiteFault: one is not, and was on the mother superior's; all of them are named.
-    """
-    strange = [package.name for package in additions.packages if package.name not in policy.metadata_packages]
-    if strange:
-        raise SiteFault(
-            f"{ADDITIONS}: {', '.join(strange)}", _not_allowed(policy), "metadata_packages is the same on all nodes"
-        )
 
 
 def describe(additions: Additions) -> str:
@@ -188,7 +172,7 @@ class _Reader:
                 )
             elif name not in self._policy.metadata_packages:
                 meant = nearest(name, self._policy.metadata_packages)
-                self._fault(item.line, f"{what}: {name} is {_not_allowed(self._policy)}{meant}")
+                self._fault(item.line, f"{what}: {name} is {not_allowed(self._policy)}{meant}")
             elif name in seen:
                 self._fault(item.line, f"{what}: {name} stands there twice")
             else:
@@ -255,12 +239,6 @@ class _Reader:
                 self._fault(item.line, f"{what}: an empty command")
             else:
                 yield Command(line)
-
-
-def _not_allowed(policy: Policy) -> str:
-    if not policy.metadata_packages:
-        return "not allowed: this site lets users name no packages"
-    return f"not on the site's list: {format_value(', '.join(policy.metadata_packages), 300)}"
 
 
 def _mode_objection(mode: str) -> str:

@@ -17,11 +17,11 @@ import hashlib
 import json
 import os
 import pathlib
-import types
 import typing as t
 
 from ...errors import VTorqueError
 from ...frozen import frozen
+from ...slow_libraries import load_yaml
 from ...system import files
 from ..request.value_types import format_value
 
@@ -51,12 +51,6 @@ class Entry:
     wrong: str = ""
 
 
-def _yaml() -> types.ModuleType:
-    import yaml  # 10 ms that only those pay who read what is not kept
-
-    return yaml
-
-
 def read_entries(text: str) -> list[Entry]:
     """The entries of a text.
 
@@ -66,7 +60,7 @@ def read_entries(text: str) -> list[Entry]:
     Raises:
         NotEntries: it is none, or something else than a mapping.
     """
-    yaml = _yaml()
+    yaml = load_yaml()
 
     try:
         _check_depth(text)
@@ -116,7 +110,7 @@ def _plain(raw: object) -> bool:
 
 def _check_depth(text: str) -> None:
     """Composing goes down with the text, and ends the process where that is deeper than its stack."""
-    yaml = _yaml()
+    yaml = load_yaml()
 
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
@@ -127,7 +121,7 @@ def _check_depth(text: str) -> None:
 
 
 def _entry(key: t.Any, value: t.Any, loader: t.Any) -> Entry:
-    yaml = _yaml()
+    yaml = load_yaml()
 
     line = key.start_mark.line + 1
     if not isinstance(key, yaml.ScalarNode):

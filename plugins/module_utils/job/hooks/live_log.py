@@ -12,6 +12,7 @@ import threading
 import typing as t
 
 from ...effects import leaves_nothing
+from ...slow_libraries import load_inotify
 from ...text import printable
 from ...time_budget import LIVE_LOG_END_S
 from ...wire.lines import LineReader, write_all
@@ -49,7 +50,7 @@ class ShownLog:
     """
 
     def __init__(self, log: t.IO[bytes], target: int = 2) -> None:
-        import inotify_simple  # only those pay who want to see it
+        inotify_simple = load_inotify()
 
         self._path = f"/proc/self/fd/{log.fileno()}"
         self._target = target

@@ -30,6 +30,7 @@ from ..batch.api import BatchJob
 from ..batch.registry import open_shell
 from ..batch.vm_job import vm_job_of
 from ..config.parameters import Policy
+from ..plan.owner import owner_of
 from . import playbook
 from .start import Start
 
@@ -163,8 +164,6 @@ def _ask(
 
 def _become(job: BatchJob) -> list[str]:
     """The call that becomes the job's user, with their groups, and with the job's own group first."""
-    from ..plan.job_plan import owner_of  # with it come keys and more, which few jobs need here
-
     owner = owner_of(job.euser, job.egroup)
     return [
         SETPRIV,

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import types
 import typing as t
 
 from ...frozen import frozen
+from ...slow_libraries import load_yaml
 from .value_types import format_value
 
 MAX_DEPTH = 8
@@ -70,12 +70,6 @@ class Mapping:
 Plain: t.TypeAlias = "Text | Items | Mapping"
 
 
-def _yaml() -> types.ModuleType:
-    import yaml  # 10 ms that only those pay who have such a file
-
-    return yaml
-
-
 def read(content: bytes) -> Plain | None:
     """Read one document.
 
@@ -88,7 +82,7 @@ def read(content: bytes) -> Plain | None:
     Raises:
         NotPlain: it is no YAML, or not such YAML.
     """
-    yaml = _yaml()
+    yaml = load_yaml()
 
     try:
         text = content.decode()
@@ -124,7 +118,7 @@ def _unread(text: str, error: t.Any) -> tuple[int, str]:
 
 def _look_through(text: str) -> None:
     """Composing goes down with the text; and what refers to itself can be larger than any memory."""
-    yaml = _yaml()
+    yaml = load_yaml()
 
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
@@ -137,7 +131,7 @@ def _look_through(text: str) -> None:
 
 
 def _plain(node: t.Any) -> Plain:
-    yaml = _yaml()
+    yaml = load_yaml()
 
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode):

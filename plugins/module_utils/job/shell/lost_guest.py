@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import select
+import typing as t
 
 from ...errors import VTorqueError
+from ...slow_libraries import load_inotify
 from ...state import layout
 from ...state.records import LostRecord
 from ...system import files
@@ -47,11 +49,11 @@ class LostWatch:
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        import inotify_simple  # 2.4 ms (5 % of what the shell loads) that pass while ssh begins
+        inotify_simple = load_inotify()  # while ssh begins
 
         self._directory = directory
         self._kept = layout.STATE_DIR / "records" / directory.name
-        self._inotify: inotify_simple.INotify | None = None
+        self._inotify: t.Any = None
         with contextlib.suppress(OSError):
             self._inotify = inotify_simple.INotify(nonblocking=True)
             self._inotify.add_watch(str(directory / layout.READY), inotify_simple.flags.ATTRIB)

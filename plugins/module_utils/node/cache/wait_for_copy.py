@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import types
 import typing as t
 
 from ...errors import VTorqueError
@@ -45,15 +46,13 @@ def wait_for_copies(
     wanted = [(fs_type, name) for fs_type, name in _needed(specs) if fs_type != POOL or _has_failed(name, settings)]
     if not wanted:
         return
-    from . import standing_copies  # 5 ms that only those pay who stand on copies
-
     until = Deadline.after(max(deadline.left_s() - settings.ready_timeout_s, deadline.left_s() * LEAST_SHARE))
     for fs_type, name in wanted:
         image = images.find(name, settings.pool)
         if fs_type == POOL:
-            standing_copies.refuse_failed(image, settings)
+            _standing_copies().refuse_failed(image, settings)
         else:
-            standing_copies.wait(image, fs_type, settings, until, _ProgressLog(step).write)
+            _standing_copies().wait(image, fs_type, settings, until, _ProgressLog(step).write)
 
 
 @contextlib.contextmanager
@@ -72,9 +71,7 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
     if fs_type == POOL:
         yield image
         return
-    from . import standing_copies  # as above: only those pay who stand on copies
-
-    with standing_copies.held(image, fs_type, settings) as copy:
+    with _standing_copies().held(image, fs_type, settings) as copy:
         yield copy
 
 
@@ -92,9 +89,13 @@ def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
             image = images.find(name, settings.pool)
             if fs_type == POOL and (not image.record or verified.is_checked(image, settings)):
                 continue
-            from . import standing_copies  # as above: only those pay who stand on copies, or are the first
+            _standing_copies().want_digest(image, fs_type, settings)
 
-            standing_copies.want_digest(image, fs_type, settings)
+
+def _standing_copies() -> types.ModuleType:
+    from . import standing_copies  # 5 ms that only those pay who stand on copies, or are the first
+
+    return standing_copies
 
 
 def _needed(specs: t.Iterable[GuestSpec]) -> list[tuple[str, str]]:

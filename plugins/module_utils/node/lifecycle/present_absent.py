@@ -16,6 +16,7 @@ from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S
 from ...wire.messages import GuestFacts, NodePart
+from ..bare.loading import load_bare_host
 from ..domain.connection import Domains
 from ..removal.inventory import Remain, remains, remains_without_libvirt
 from ..removal.remove import remove
@@ -49,8 +50,7 @@ def present(
     Raises:
         VTorqueError: they are not; the class says whose fault it is.
     """
-    from .build import living, make  # 20 ms that only those pay who make guests
-    from .preflight import preflight  # as build: only those pay who ask for guests
+    from . import build, preflight  # 20 ms that only those pay who make guests
 
     key = job_key(part.job_id, part.start)
     if not part.guests:
@@ -66,14 +66,14 @@ def present(
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
             domains.listen()
             checked("what is there already")
-            found = living(part, settings, domains)
+            found = build.living(part, settings, domains)
             if found:
                 return found
             offered = domains.capabilities()
-            preflight(part, settings, offered)
+            preflight.preflight(part, settings, offered)
             qemu_user.remember(offered.qemu_ids[0], settings)
             remove(part.job_id, part.start, settings, domains)
-            return make(part, settings, domains, deadline, checked, cores)
+            return build.make(part, settings, domains, deadline, checked, cores)
 
 
 def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
@@ -130,9 +130,8 @@ def absent(
     """
     key = job_key(job_id, start)
     if is_bare(job_id, start, settings, planned=bare):
-        from ..bare import bare_host  # only such hosts pay for it
-
-        return bare_host.absent(job_id, start, settings, deadline)
+        removed: tuple[str, ...] = load_bare_host().absent(job_id, start, settings, deadline)
+        return removed
     with disk_judged(settings):
         return end_start(
             settings,

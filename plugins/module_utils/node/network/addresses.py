@@ -24,6 +24,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
+from ...slow_libraries import load_inotify
 from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import STATIC_MAP_S
@@ -190,7 +191,7 @@ class Neighbours:
 
 def _watch(leases: t.Sequence[pathlib.Path]) -> t.Any:
     """Watch the directories of lease files: libvirt's helper replaces the file, which a watch on it would not see."""
-    inotify_simple = inotify.load_library()
+    inotify_simple = load_inotify()
 
     directories = {file.parent for file in leases if file.parent.is_dir()}
     if not directories:

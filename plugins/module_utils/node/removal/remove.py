@@ -15,6 +15,7 @@ from ...state.layout import job_key
 from ...system import files
 from ...system.clock import Deadline
 from ...time_budget import ADDRESSES_ANSWER_S, BARE_KEYS_S
+from ..bare.loading import load_bare_host
 from ..domain import usage
 from ..domain.connection import Domains
 from ..guest.console import plain
@@ -75,9 +76,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     removed += [f"network rules {name}" for name in nft_rules.let_go(map(settings.tap_name, mine), settings)]
     removed += [f"slot {slot}" for slot in slots.free(settings, key)]
     if (settings.bare_dir / key).is_dir():  # a node has guests or stays bare; whatever is here goes
-        from ..bare import bare_host  # only such hosts pay for it
-
-        removed += bare_host.remove(key, settings, Deadline.after(BARE_KEYS_S))
+        removed += load_bare_host().remove(key, settings, Deadline.after(BARE_KEYS_S))
     return tuple(removed)
 
 

@@ -19,6 +19,7 @@ from ...system import files
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...time_budget import BARE_KEYS_S
+from ..bare.loading import load_bare_host
 from ..state.directories import GONE, entries
 from ..state.settings import NodeSettings
 from ..state.start_lock import STONE_KEPT_S
@@ -145,11 +146,10 @@ def _authorized_keys(settings: NodeSettings) -> tuple[str, ...]:
     """Keys by which sshd lets users in for whom no job is here any more."""
     if not settings.authorized_keys_dir.is_dir():
         return ()
-    from ..bare import bare_host  # only such hosts pay for it; an epilogue does not
-
+    removed: tuple[str, ...] = ()
     with contextlib.suppress(VTorqueError):  # the next sweep looks again
-        return bare_host.tidy(settings, Deadline.after(BARE_KEYS_S))
-    return ()
+        removed = load_bare_host().tidy(settings, Deadline.after(BARE_KEYS_S))
+    return removed
 
 
 def _process(name: str) -> ProcessId | None:

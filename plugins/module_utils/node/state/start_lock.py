@@ -16,6 +16,7 @@ import typing as t
 
 from ...effects import leaves_nothing
 from ...errors import VTorqueError
+from ...slow_libraries import load_inotify
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...system.processes import is_process, open_process
@@ -249,7 +250,7 @@ class OverWatch:
     """
 
     def __init__(self, settings: NodeSettings, key: str) -> None:
-        inotify_simple = inotify.load_library()
+        inotify_simple = load_inotify()
 
         self._stone = tombstone(settings, key)
         self._stone.parent.mkdir(mode=0o711, parents=True, exist_ok=True)

@@ -15,13 +15,6 @@ if t.TYPE_CHECKING:
     import inotify_simple  # slow to load
 
 
-def load_library() -> t.Any:
-    """Return the library: only who waits for changes pays its 2.5 ms, and modules that look at guests do without it."""
-    import inotify_simple  # see above
-
-    return inotify_simple
-
-
 def watch(watcher: inotify_simple.INotify, directory: pathlib.Path, mask: int) -> None:
     """Hear of changes in a directory from now on.
 

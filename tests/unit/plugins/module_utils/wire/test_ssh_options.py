@@ -10,9 +10,8 @@ import subprocess
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import node_checks
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import ssh_options
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import node_command, ssh_options
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.ssh_options import KEX_ALGORITHMS
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
 
 
 def read_by_ssh(*options: str) -> dict[str, str]:
@@ -37,7 +36,7 @@ def test_an_ssh_that_knows_no_slow_one_takes_it_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [node_connection.ssh_command(pathlib.Path("/opt/v"), "n1", 5), node_checks.ssh_call("n1", 5.0)],
+    "command", [node_command.ssh_command(pathlib.Path("/opt/v"), "n1", 5), node_checks.ssh_call("n1", 5.0)],
     ids=["the call of a node's program", "the doctor's look at a neighbour"],
 )  # fmt: skip
 def test_calls_of_other_nodes_do_without_the_slow_one(command: list[str]) -> None:
@@ -63,7 +62,7 @@ def test_ssh_asks_nobody_and_leaves_nothing_on_every_way(options: tuple[str, ...
 
 
 def test_root_reaches_another_node_with_the_same_options_for_every_purpose() -> None:
-    program = node_connection.ssh_command(pathlib.Path("/opt/v"), "n1", 5)
+    program = node_command.ssh_command(pathlib.Path("/opt/v"), "n1", 5)
     assert program[-len(ROOT) - 2 : -1] == ["/usr/bin/ssh", *ROOT]
     assert node_checks.ssh_call("n1", 5.0) == ["/usr/bin/ssh", *ROOT]
     taken = read_by_ssh(*ROOT[:-2])

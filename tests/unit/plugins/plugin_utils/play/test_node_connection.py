@@ -14,6 +14,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import node_command
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.node_connection import NodeCall, Reply, hear_all
 
@@ -139,7 +140,7 @@ def test_a_program_that_is_not_there_is_said(call: t.Any) -> None:
 
 
 def test_another_node_is_reached_by_an_ssh_that_asks_nothing_and_dies_with_us() -> None:
-    words = node_connection.ssh_command(pathlib.Path("/opt/a b/bin/vtorque-node"), "n2", 5)
+    words = node_command.ssh_command(pathlib.Path("/opt/a b/bin/vtorque-node"), "n2", 5)
     assert words[:4] == ["/usr/bin/setpriv", "--pdeathsig", "KILL", "/usr/bin/ssh"]
     assert words[-3:] == ["--", "n2", "'/opt/a b/bin/vtorque-node'"]
     assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=5"} <= set(words)

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import metadata
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import metadata, packages
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import strict_yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form
@@ -154,9 +154,9 @@ def test_a_site_without_a_list_says_so() -> None:
 
 
 def test_another_nodes_list_counts_on_that_node() -> None:
-    metadata.check_packages(read(GOOD), POLICY)
+    packages.check_packages(read(GOOD), POLICY)
     with pytest.raises(SiteFault, match="gfortran: not on the site's list: make"):
-        metadata.check_packages(read(GOOD), Policy(metadata_packages=("make",)))
+        packages.check_packages(read(GOOD), Policy(metadata_packages=("make",)))
 
 
 def test_a_billion_laughs_cost_nothing() -> None:

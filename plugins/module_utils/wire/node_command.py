@@ -1,0 +1,26 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How root of one node calls a program of root's on another."""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+
+from ..effects import leaves_nothing
+from .ssh_options import root_arguments
+
+SETPRIV, SSH = "/usr/bin/setpriv", "/usr/bin/ssh"
+
+
+@leaves_nothing
+def ssh_command(program: pathlib.Path, host: str, timeout_s: int) -> list[str]:
+    """The call of `vtorque-node` on another node; it dies with us, however we die.
+
+    Args:
+        program: its path there.
+        host: name or address.
+        timeout_s: seconds for the connection.
+    """
+    return [SETPRIV, "--pdeathsig", "KILL", SSH, *root_arguments(host, timeout_s), shlex.quote(str(program))]

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests of the site to `vtorque-node` that concern no job: how the node is, and the copy of an image."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...module_utils.node.cache import prefetch
+from ...module_utils.wire.health_report import request_from_dict
+from ..bridge import examine
+from ..bridge.node_settings import host_name, read_settings
+from .protocol import make_answer
+
+if t.TYPE_CHECKING:
+    from ...module_utils.wire.health_report import ReportRequest
+    from ...module_utils.wire.messages import ImageOrder
+    from ..bridge.node_settings import LoadPolicy
+    from .protocol import Answer
+
+__all__ = ["answer_image", "answer_report", "request_from_dict"]
+
+
+def answer_image(order: ImageOrder, load: LoadPolicy) -> Answer:
+    """Return how far the copy of an image is; to whoever root lets in.
+
+    Args:
+        order: which image.
+        load: gives the site's policy.
+    """
+    return {**make_answer(), "image": prefetch.answer(order, read_settings(load))}
+
+
+def answer_report(request: ReportRequest, load: LoadPolicy) -> Answer:
+    """Return how this node is; it tells no secrets, to whoever root lets in.
+
+    Args:
+        request: how long it may take.
+        load: gives the site's policy.
+    """
+    report = examine.examine_here(load, host_name(), request.timeout_s)
+    return {**make_answer(), "report": report.to_dict()}
