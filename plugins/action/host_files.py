@@ -9,35 +9,18 @@ import pathlib
 import typing as t
 
 from ..module_utils.errors import UserFault, VTorqueError
-from ..module_utils.host_files import ENTRY, EXCLUDE, OF_CONTROLLER
+from ..module_utils.host_files import OF_CONTROLLER, SPEC
 from ..module_utils.rendering.templates import render
 from ..plugin_utils.play.controller_action import ControllerAction
 
 Entry = t.Dict[str, t.Any]
-SPEC: t.Final[dict[str, t.Any]] = {
-    "entries": {
-        "type": "list",
-        "elements": "dict",
-        "required": True,
-        "options": ENTRY,
-        "mutually_exclusive": EXCLUDE,
-    },
-    "gone": {"type": "list", "elements": "path", "default": []},
-}
 
 
 class ActionModule(ControllerAction):
     """`host_files`: templates and files of the controller -> the module, once for all."""
 
     def act(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Render, read, and have it placed.
-
-        Args:
-            task_vars: for the module.
-
-        Returns:
-            The module's result; a template or a file that is wrong is a failed one.
-        """
+        """Render, read, and have it placed; see the base."""
         self.check_arguments(SPEC)
         arguments = dict(self._task.args)
         try:

@@ -21,14 +21,7 @@ class ActionModule(ControllerAction):
     """`image_recipe`: a file of the site's -> packages, a digest, and what the build takes."""
 
     def act(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Check, and bring it where it is wanted.
-
-        Args:
-            task_vars: for the copying.
-
-        Returns:
-            A result of Ansible; a recipe that is wrong is a failed one, in check mode too.
-        """
+        """Check, and bring it where it is wanted; see the base."""
         result: dict[str, t.Any] = {}
         arguments = self.check_arguments(SPEC)
         src, dest = arguments["src"], arguments["dest"]
@@ -38,9 +31,7 @@ class ActionModule(ControllerAction):
             if dest and not self._task.check_mode:
                 result.update(self._bring(recipe, dest, task_vars))
         except RecipeErrors as error:
-            count = f"{len(error.faults)} faults" if len(error.faults) > 1 else "1 fault"
-            message = f"{error.what}, {count}, {error.hint}: {'; '.join(error.faults)}"
-            return {**result, "failed": True, "msg": message, "faults": list(error.faults)}
+            return {**result, **self.refused(error.what, error.faults, error.hint)}
         except VTorqueError as error:
             return {**result, "failed": True, "msg": str(error), "faults": [str(error)]}
         return result

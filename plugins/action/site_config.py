@@ -35,14 +35,7 @@ class ActionModule(ControllerAction):
     """`site_config`: settings -> vtorque.yml, by `ansible.builtin.copy`, which knows check mode and diff."""
 
     def act(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """Check, write, and tell what every parameter is then.
-
-        Args:
-            task_vars: for the copying.
-
-        Returns:
-            A result of Ansible; a configuration that is wrong is a failed one, in check mode too.
-        """
+        """Check, write, and return what every parameter is then; see the base."""
         result: dict[str, t.Any] = {}
         args = self.check_arguments(SPEC)
         if args["former"] is not None:
@@ -54,10 +47,10 @@ class ActionModule(ControllerAction):
         except VTorqueError as error:
             faults = [_told(fault, args["prefix"]) for fault in getattr(error, "faults", ())]
             if faults:
-                return _refused(result, error.what, faults + unread)
+                return {**result, **self.refused(f"{error.what} was not written", faults + unread)}
             return {**result, "failed": True, "msg": str(error), "faults": faults}
         if unread:
-            return _refused(result, args["path"], unread)
+            return {**result, **self.refused(f"{args['path']} was not written", unread)}
         if args["write"]:
             copy = {"content": marked(text), "dest": args["path"], "owner": "root", "group": "root", "mode": "0644"}
             result.update(self.copy_file(copy, task_vars))
@@ -133,11 +126,6 @@ def alarm_of(policy: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     seconds = least_alarm_s(prologue_s, epilogue_s)
     decides = "prologue_timeout" if seconds == least_alarm_s(prologue_s, 0) else "vm_epilogue_timeout"
     return {"seconds": seconds, "parameter": decides}
-
-
-def _refused(result: dict[str, t.Any], what: str, faults: list[str]) -> dict[str, t.Any]:
-    count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
-    return {**result, "failed": True, "msg": f"{what} was not written, {count}: {'; '.join(faults)}", "faults": faults}
 
 
 def _told(fault: KeyFault, prefix: str) -> str:

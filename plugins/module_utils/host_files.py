@@ -39,6 +39,17 @@ ENTRY: t.Dict[str, t.Any] = {
 """An entry, as a specification of Ansible's."""
 EXCLUDE = [["content", "template", "source"]]
 """Of which an entry has one at the most."""
+SPEC: t.Dict[str, t.Any] = {
+    "entries": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": ENTRY,
+        "mutually_exclusive": EXCLUDE,
+    },
+    "gone": {"type": "list", "elements": "path", "default": []},
+}
+"""The arguments of the module, and of the action before it."""
 OF_CONTROLLER = ("template", "values", "source", "each")
 """What the action plugin turns into `content` and `path`."""
 

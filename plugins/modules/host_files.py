@@ -144,7 +144,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host_files import ENTRY, EXCLUDE, OF_CONTROLLER, Change, Entry, Placing, PlacingError
+from ..module_utils.host_files import OF_CONTROLLER, SPEC, Change, Entry, Placing, PlacingError
 
 
 class QuietModule(AnsibleModule):
@@ -157,16 +157,7 @@ class QuietModule(AnsibleModule):
 def main() -> None:
     """Check the arguments, act and tell."""
     module = QuietModule(
-        argument_spec={
-            "entries": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": ENTRY,
-                "mutually_exclusive": EXCLUDE,
-            },
-            "gone": {"type": "list", "elements": "path", "default": []},
-        },
+        argument_spec=SPEC,
         supports_check_mode=True,
     )
     # not every text once more

@@ -19,8 +19,21 @@ LONG_SHARE = 2.0
 LEAST_S = 0.01
 
 
+class Lasting:
+    """What has a beginning and lasts; a base of dataclasses that have both fields."""
+
+    __slots__ = ()
+    begin_s: float
+    seconds: float
+
+    @property
+    def end_s(self) -> float:
+        """In seconds since that from which `begin_s` counts."""
+        return self.begin_s + self.seconds
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Lasting):
     """Something that took its time.
 
     Attributes:
@@ -32,11 +45,6 @@ class Bar:
     name: str
     begin_s: float
     seconds: float
-
-    @property
-    def end_s(self) -> float:
-        """Since the first thing of the picture."""
-        return self.begin_s + self.seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,7 +22,31 @@ from .clock import Deadline
 from .process_id import ProcessId
 
 
-class ProcessHandle:
+class OwnedDescriptor:
+    """Owns a descriptor, and closes it once; a context manager.
+
+    Args:
+        fd: the descriptor; -1: there is none yet.
+    """
+
+    def __init__(self, fd: int = -1) -> None:
+        self._fd = fd
+
+    @leaves_nothing
+    def close(self) -> None:
+        """Let it go; once more does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> t.Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class ProcessHandle(OwnedDescriptor):
     """A descriptor of a process; a context manager.
 
     Attributes:
@@ -35,7 +59,7 @@ class ProcessHandle:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._fd = os.pidfd_open(pid)
+        super().__init__(os.pidfd_open(pid))
 
     @leaves_nothing
     def fileno(self) -> int:
@@ -56,19 +80,6 @@ class ProcessHandle:
         """Send SIGKILL, and return whether it has ended by then: one that waits in the kernel need not."""
         self.send(signal.SIGKILL)
         return self.wait(deadline)
-
-    @leaves_nothing
-    def close(self) -> None:
-        """Let it go; once more does nothing."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __enter__(self) -> ProcessHandle:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
 
 def open_process(pid: int, is_meant: t.Callable[[], bool]) -> ProcessHandle | None:

@@ -40,6 +40,19 @@ class ControllerAction(ActionBase, metaclass=abc.ABCMeta):
         """
         return {**super().run(tmp, task_vars), **self.act(task_vars or {})}
 
+    @staticmethod
+    def refused(what: str, faults: t.Sequence[str], hint: str = "") -> dict[str, t.Any]:
+        """Return the result of a task whose input is wrong, with all that is.
+
+        Args:
+            what: is wrong.
+            faults: one or more.
+            hint: what to do about it, or "".
+        """
+        count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
+        message = f"{', '.join(filter(None, (what, count, hint)))}: {'; '.join(faults)}"
+        return {"failed": True, "msg": message, "faults": list(faults)}
+
     def check_arguments(self, spec: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the task's arguments, as a specification of Ansible's has them; what is wrong ends the task."""
         found, _all_args = self.validate_argument_spec(spec)

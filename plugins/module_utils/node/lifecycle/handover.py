@@ -13,6 +13,7 @@ import contextlib
 import os
 
 from ...system.clock import Deadline
+from ...system.processes import OwnedDescriptor
 from ...time_budget import JOB_MAP_S
 from ..guest import join
 from ..state.settings import NodeSettings
@@ -21,11 +22,11 @@ from .builder import readable
 _KEEP = b"k"
 
 
-class Hold:
+class Hold(OwnedDescriptor):
     """The side of whoever asked; a context manager, whose end without a word gives the guests up."""
 
     def __init__(self) -> None:
-        self._fd = -1
+        super().__init__()
         self._deadline = Deadline.after(0.0)
 
     def take(self, fd: int, deadline: Deadline) -> None:
@@ -46,18 +47,6 @@ class Hold:
         """They stay, whatever becomes of us: nobody tells guests of their job who asks without holding them."""
         with contextlib.suppress(OSError):  # whose worker is another's answers, and is gone
             os.write(self._fd, _KEEP)
-
-    def close(self) -> None:
-        """Let go."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __enter__(self) -> Hold:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
 
 class Held:

@@ -38,13 +38,7 @@ def read_addresses(interface: str, deadline: Deadline) -> tuple[str, ...]:
 def read_neighbours(interface: str, deadline: Deadline) -> tuple[tuple[str, str], ...]:
     """Return pairs of MAC address and address from the neighbour table; who has no MAC address (yet) is left out.
 
-    Args:
-        interface: its name.
-        deadline: of whoever asks.
-
-    Raises:
-        NodeFault: `ip` cannot be run.
-        VTorqueError: there is no such interface, or no answer.
+    Arguments and errors are those of `read_addresses`.
     """
     rows = _read_rows(("neigh", "show", "dev", interface), deadline)
     return tuple((row["lladdr"], row["dst"]) for row in rows if "lladdr" in row and "dst" in row)

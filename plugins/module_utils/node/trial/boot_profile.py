@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ...errors import ImageFault
+from ...rendering.bar_chart import Lasting
 from .report import Cost, Report, Seen
 
 FIRMWARE, KERNEL, INITRAMFS, UDEV, NETWORK, SSH, OTHERS = (
@@ -44,7 +45,7 @@ SHOWN_OTHERS = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class BootSpan:
+class BootSpan(Lasting):
     """A part of a boot.
 
     Attributes:
@@ -58,11 +59,6 @@ class BootSpan:
     what: str
     begin_s: float
     seconds: float
-
-    @property
-    def end_s(self) -> float:
-        """Since the guest's processor began."""
-        return self.begin_s + self.seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -72,14 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
-    """Examine, and tell.
-
-    Args:
-        call: the arguments.
-        load: gives the site's policy.
-
-    Returns:
-        The exit status.
+    """Examine, and tell; see `Subject` of `main.py`.
 
     Raises:
         UserFault: who calls is not root.

@@ -80,14 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
-    """Submit, wait, and tell what is proven.
-
-    Args:
-        call: the arguments.
-        load: gives the site's policy.
-
-    Returns:
-        The exit status.
+    """Submit, wait, and tell what is proven; see `Subject` of `main.py`.
 
     Raises:
         UserFault: the command line is wrong.

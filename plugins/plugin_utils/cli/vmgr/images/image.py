@@ -115,14 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
-    """Do what was asked for.
-
-    Args:
-        call: the arguments.
-        load: gives the site's policy.
-
-    Returns:
-        The exit status.
+    """Do what was asked for; see `Subject` of `main.py`.
 
     Raises:
         VTorqueError: it could not be done, and nothing was changed.
