@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .effects import leaves_nothing
 
-
-@leaves_nothing
 def load_inotify() -> t.Any:
     """Return `inotify_simple`, which loads ctypes."""
     import inotify_simple  # 2.5 ms that only those pay who wait for a change of a file
@@ -18,7 +15,6 @@ def load_inotify() -> t.Any:
     return inotify_simple
 
 
-@leaves_nothing
 def load_jinja() -> t.Any:
     """Return `jinja2`."""
     import jinja2  # 16 ms that a hook pays only when it renders
@@ -26,7 +22,6 @@ def load_jinja() -> t.Any:
     return jinja2
 
 
-@leaves_nothing
 def load_yaml() -> t.Any:
     """Return `yaml`."""
     import yaml  # 10 ms that only those pay who read what is not compiled

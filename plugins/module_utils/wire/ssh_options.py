@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..effects import leaves_nothing
-
 KEX_ALGORITHMS = "-sntrup761x25519-sha512*"
 """For ssh's `KexAlgorithms`: all that it has, but for the first choice of OpenSSH 9.0 to 9.8.
 
@@ -84,7 +82,6 @@ def option_arguments(options: t.Iterable[str]) -> list[str]:
     return [argument for option in options for argument in ("-o", option)]
 
 
-@leaves_nothing
 def root_arguments(host: str, timeout_s: float) -> list[str]:
     """Return the arguments of an ssh to root of another host, up to the command.
 

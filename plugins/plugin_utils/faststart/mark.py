@@ -16,6 +16,10 @@ import typing as t
 if t.TYPE_CHECKING:
     import pathlib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import pathlib
+
 NAME = "fast_start"
 MARK = f"/run/vtorque/{NAME}"
 CONFIG = "/etc/vtorque/vtorque.yml"

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import types
 
+from ...effects import leaves_nothing
 
+
+@leaves_nothing
 def load_bare_host() -> types.ModuleType:
     """Return `bare_host`."""
     from . import bare_host  # 3 ms that only nodes of mixed jobs pay

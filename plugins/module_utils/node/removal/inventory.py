@@ -100,9 +100,10 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
 def processes(settings: NodeSettings) -> tuple[tuple[int, str], ...]:
     """Every qemu that has a guest's disk open, every virtiofsd and qemu-nbd of ours, with the key of the guest's start.
 
-    Nothing that a process says of itself is believed for its own sake: anybody can write any arguments, open what he
-    may not read (O_PATH), and in a mount namespace of their own make any path, which the kernel tells as it is there.
-    They cannot choose their uids, which the kernel tells in our numbers, whatever user namespace they are in.  So:
+    Nothing that a process says of itself is believed for its own sake: anybody can write any arguments, open what
+    they may not read (O_PATH), and in a mount namespace of their own make any path, which the kernel tells as it is
+    there.  They cannot choose their uids, which the kernel tells in our numbers, whatever user namespace they are in.
+    So:
 
     * A qemu is root's or the user's as whom libvirt runs it (`qemu_user.py`), and the program is a qemu: one that
       becomes root for whoever calls it (sudo) keeps its caller's words and descriptors.

@@ -153,8 +153,7 @@ def test_nothing_that_the_submitter_wrote_is_a_variable(parse: t.Any) -> None:
 
 
 def test_the_directory_of_this_start_is_kept(parse: t.Any, tmp_path: pathlib.Path) -> None:
-    where = tmp_path / "4711.head.2"
-    where.mkdir()
+    where = run_directory(tmp_path, start=2)
     inventory = parse(job("n1"), where=where, job_id="4711.head")
     assert variables(inventory, "n1")["vtorque_run_dir"] == str(where)
 
@@ -192,30 +191,35 @@ def test_a_node_file_holds_host_names_or_is_refused(
         parse(nodefile=nodefile(tmp_path / "nodes", *names))
 
 
+def run_directory(place: pathlib.Path, *, start: int) -> pathlib.Path:
+    """Of a start of the job, and empty."""
+    directory = place / f"4711.head.{start}"
+    directory.mkdir()
+    return directory
+
+
+def require_start_2_of_n2(inventory: InventoryData) -> None:
+    assert members(inventory, "mother_superior") == ["n2"]
+    assert variables(inventory, "n1")["vtorque_start"] == 2
+
+
 def test_a_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: pathlib.Path) -> None:
-    where = tmp_path / "4711.head.2"
-    where.mkdir()
+    where = run_directory(tmp_path, start=2)
     plan = {"mother_superior": "n2", "node_parts": [{"node": "n1"}, {"node": "n2"}]}
     (where / "plan.json").write_text(json.dumps(plan))
     (where / "plan.json").chmod(0o400)
-    inventory = parse(SiteFault("qstat", "no answer"), where=where, job_id="4711.head")
-    assert members(inventory, "mother_superior") == ["n2"]
-    assert variables(inventory, "n1")["vtorque_start"] == 2
+    require_start_2_of_n2(parse(SiteFault("qstat", "no answer"), where=where, job_id="4711.head"))
 
 
 def test_what_the_prologue_was_told_is_not_asked_again(parse: t.Any, tmp_path: pathlib.Path) -> None:
-    where = tmp_path / "4711.head.2"
-    where.mkdir()
+    where = run_directory(tmp_path, start=2)
     job_snapshot.keep(job("n2", "n1"), where)
-    inventory = parse(SiteFault("qstat", "nobody is to ask"), where=where, job_id="4711.head")
-    assert members(inventory, "mother_superior") == ["n2"]
-    assert variables(inventory, "n1")["vtorque_start"] == 2
+    require_start_2_of_n2(parse(SiteFault("qstat", "nobody is to ask"), where=where, job_id="4711.head"))
 
 
 def test_a_later_start_elsewhere_is_not_this_ones(parse: t.Any, tmp_path: pathlib.Path) -> None:
     """A node that lost its server ends start 1 while start 2 runs on another one."""
-    where = tmp_path / "4711.head.1"
-    where.mkdir()
+    where = run_directory(tmp_path, start=1)
     with pytest.raises(AnsibleParserError, match="speaks of start 2"):
         parse(job("n9"), where=where, job_id="4711.head")
     (where / "plan.json").write_text(json.dumps({"mother_superior": "n1", "node_parts": [{"node": "n1"}]}))
@@ -231,8 +235,7 @@ def test_a_lost_server_without_a_plan_is_an_error(parse: t.Any) -> None:
 
 
 def test_the_hook_reads_what_was_wrong(parse: t.Any, tmp_path: pathlib.Path) -> None:
-    where = tmp_path / "4711.head.2"
-    where.mkdir()
+    where = run_directory(tmp_path, start=2)
     with pytest.raises(AnsibleParserError):
         parse(SiteFault("qstat", "no answer"), where=where, job_id="4711.head")
     assert json.loads((where / "error.json").read_text())["fault"] == "site"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import pwd
 import subprocess
 import time
@@ -138,13 +139,18 @@ def test_epilogue_says_how_many_consoles_the_front_end_does_not_get(site: Site, 
     assert len(handed) == consoles - more
 
 
+def announced_by(site: Site, script: str, fifo: pathlib.Path) -> None:
+    """A job has begun whose record is announced to a front end by a script, which waits at a FIFO or writes to it."""
+    os.mkfifo(fifo)
+    site.program("record", f"#!/bin/sh\n{script}\n")
+    site.policy("record_host: fe\n")
+    assert site.prologue().returncode == 0
+
+
 def test_epilogue_marks_its_record_before_it_is_announced(site: Site) -> None:
     """Whatever becomes of the hook and of the program that hands it over: the sweep finds it."""
     gone = site.place / "gone"
-    os.mkfifo(gone)
-    site.program("record", f"#!/bin/sh\nls {site.state_dir}/spool >{site.place}/marked; echo >{gone}; exit 1\n")
-    site.policy("record_host: fe\n")
-    assert site.prologue().returncode == 0
+    announced_by(site, f"ls {site.state_dir}/spool >{site.place}/marked; echo >{gone}; exit 1", gone)
     assert site.epilogue("5").returncode == 0
     assert gone.read_text() == "\n"
     assert (site.place / "marked").read_text() == f"{KEY}\n"
@@ -171,10 +177,7 @@ def test_epilogue_whose_record_cannot_be_marked_ends_as_ever(site: Site) -> None
 def test_epilogue_waits_for_no_front_end(site: Site) -> None:
     """It ends while the other side has not answered yet, and how that ends changes nothing."""
     gate = site.place / "gate"
-    os.mkfifo(gate)
-    site.program("record", f"#!/bin/sh\nread -r word <{gate}\necho $word >{gate}\n")
-    site.policy("record_host: fe\n")
-    assert site.prologue().returncode == 0
+    announced_by(site, f"read -r word <{gate}\necho $word >{gate}", gate)
     done = site.epilogue()
     assert (done.returncode, done.stderr) == (0, "")
     nothing_left(site)

@@ -38,6 +38,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent imp
     preload,
     protocol,
     serve,
+    site_requests,
 )
 
 SOMEBODY = pwd.getpwnam("nobody")
@@ -111,7 +112,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
 
     monkeypatch.setattr(authorize, "open_batch", lambda _policy: Batch())
     monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node: here.cores[job.job_id, node])
-    monkeypatch.setattr(handlers, "host_name", lambda: "cn1")
+    monkeypatch.setattr(site_requests, "host_name", lambda: "cn1")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn1")
     monkeypatch.setattr(handlers.client, "present", present)
     monkeypatch.setattr(handlers.present_absent, "absent", absent)
@@ -720,7 +721,7 @@ def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     def join(job_map: messages.JobMap, *_more: object) -> None:
         world.asked.append(f"bare join {job_map.job_id}")
 
-    monkeypatch.setattr(handlers, "host_name", lambda: "cn2")
+    monkeypatch.setattr(site_requests, "host_name", lambda: "cn2")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn2")
     monkeypatch.setattr(bare_host, "present", present)
     monkeypatch.setattr(bare_host, "join", join)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import typing as t
@@ -31,6 +32,14 @@ def held(node: Node) -> Hold:
     hold = Hold()
     client.present(node.part(2), node.settings, node.soon(), hold=hold)
     return hold
+
+
+@contextlib.contextmanager
+def asked_again(node: Node) -> t.Iterator[None]:
+    """The same two guests, held by a second caller meanwhile."""
+    with Hold() as second:
+        client.present(node.part(2), node.settings, node.soon(), hold=second)
+        yield
 
 
 def tell(node: Node, status: int = 0) -> None:
@@ -86,27 +95,24 @@ def test_who_goes_after_they_were_told_takes_nothing_away(node: Node, status: in
     except VTorqueError:
         assert status == 1
     hold.close()
-    goes_on_watching(node, pid)
-    assert "domain vcn1-1" in all_of_it(node)
+    require_guests_until_the_epilogue(node, pid)
 
 
 def test_who_asked_first_may_go_when_another_has_told_them(node: Node) -> None:
     """As when the hook begins, and the playbook asks again."""
     first = held(node)
     pid = node.worker
-    with Hold() as second:
-        client.present(node.part(2), node.settings, node.soon(), hold=second)
+    with asked_again(node):
         tell(node)
     first.close()
-    goes_on_watching(node, pid)
-    assert "domain vcn1-1" in all_of_it(node)
+    require_guests_until_the_epilogue(node, pid)
 
 
 def test_who_asks_again_and_goes_takes_nothing_from_who_asked_first(node: Node) -> None:
     first = held(node)
     pid = node.worker
-    with Hold() as second:
-        client.present(node.part(2), node.settings, node.soon(), hold=second)
+    with asked_again(node):
+        pass
     goes_on_watching(node, pid)
     first.close()
     node.wait_for_the_end_of(pid)
@@ -115,7 +121,12 @@ def test_who_asks_again_and_goes_takes_nothing_from_who_asked_first(node: Node) 
 
 def test_without_a_hold_they_stay(node: Node) -> None:
     client.present(node.part(2), node.settings, node.soon())
-    goes_on_watching(node, node.worker)
+    require_guests_until_the_epilogue(node, node.worker)
+
+
+def require_guests_until_the_epilogue(node: Node, worker: int) -> None:
+    """The same worker watches the guests, and the epilogue takes them."""
+    goes_on_watching(node, worker)
     assert "domain vcn1-1" in all_of_it(node)
 
 
