@@ -81,13 +81,14 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
     return ""
 
 
-def counts(*, processors: int, hosts: int, first: int) -> dict[bytes, bytes]:
+def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = ()) -> dict[bytes, bytes]:
     """Return the variable that counts the processors of a host; OMP_NUM_THREADS is the user's (`ompthreads`).
 
     Args:
         processors: of all guests and bare hosts.
         hosts: how many of both there are.
         first: processors of the first guest.
+        names: of the hosts; they are in the node file.
     """
     return {b"NCPUS": b"%d" % first}
 
