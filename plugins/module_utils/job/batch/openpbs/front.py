@@ -16,9 +16,8 @@ import re
 import typing as t
 
 from ....errors import UserFault
-from ....text import printable
 from ...request.handover import COMMAND_LINE, Handover, read_script_file
-from ...request.value_types import KeyFault
+from ...request.value_types import KeyFault, shown
 from . import qsub_words
 from .answers import RESOURCE
 from .qsub_words import Arguments, Chunk, Script
@@ -244,11 +243,11 @@ class Job:
             for option, refused in (("l", RESOURCES), ("W", ATTRIBUTES)):
                 for name, value in part.named(option).items():
                     if name in refused:
-                        yield KeyFault(f"-{option} {name}", _short(value), refused[name], at)
+                        yield KeyFault(f"-{option} {name}", shown(value), refused[name], at)
         if self.arguments.program is not None:
             yield KeyFault("--", "", AFTER, COMMAND_LINE)
         if len(self.arguments.operands) > 1:
-            yield KeyFault(_short(self.arguments.operands[1]), "", BEHIND, COMMAND_LINE)
+            yield KeyFault(shown(self.arguments.operands[1]), "", BEHIND, COMMAND_LINE)
 
     def object_to_sizes(self, known: t.Sequence[Need]) -> t.Iterator[KeyFault]:
         """Chunks that no node can give, which qsub would let wait for ever."""
@@ -256,7 +255,7 @@ class Job:
         for chunk in chunks if known else ():
             cores, mem_mib = _count(chunk.value("ncpus")), qsub_words.size_mib(chunk.value("mem")) or 0
             if not any(node.cores >= cores and (not node.mem_mib or node.mem_mib >= mem_mib) for node in known):
-                yield KeyFault("-l select", _short(str(chunk)), "is more than any node has that may have machines")
+                yield KeyFault("-l select", shown(str(chunk)), "is more than any node has that may have machines")
 
     def as_it_is(self) -> Handover:
         """Return what qsub gets of a job without virtual machines."""
@@ -301,11 +300,6 @@ class Job:
             return Handover(words, self.script.data if neutral is None else neutral, -1, name, note)
         at = len(words) - len(self.arguments.operands) if self.arguments.operands else -1
         return Handover(words, neutral, at, name, note)
-
-
-def _short(text: str) -> str:
-    """A text of the user's as messages repeat it."""
-    return printable(text)[:80]
 
 
 def _count(text: str) -> int:

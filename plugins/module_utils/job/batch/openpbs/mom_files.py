@@ -12,7 +12,7 @@ import pathlib
 import typing as t
 
 from ....errors import UserFault
-from ....text import printable
+from ...request.value_types import shown
 from ..host_match import same_host
 from ..shared import mom_traces
 
@@ -71,7 +71,7 @@ def check_node_file(content: str, hosts: t.Sequence[str]) -> None:
 
 
 def _listed(hosts: t.Sequence[str]) -> str:
-    text = ", ".join(printable(host[:64]) for host in hosts[:8])
+    text = ", ".join(shown(host, 64) for host in hosts[:8])
     return (text or "nothing") + (", ..." if len(hosts) > 8 else "")
 
 
