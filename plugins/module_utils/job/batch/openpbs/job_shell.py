@@ -88,6 +88,7 @@ def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = 
         processors: of all guests and bare hosts.
         hosts: how many of both there are.
         first: processors of the first guest.
+        names: of the hosts; they are in the node file.
     """
     return {b"NCPUS": b"%d" % first}
 

@@ -230,6 +230,8 @@ def run_program(place: pathlib.Path, arguments: t.Sequence[str]) -> int:
     with (place / "calls").open("a") as stream:
         stream.write(json.dumps({**dataclasses.asdict(call), "environment": sorted(os.environ)}) + "\n")
     scenario = json.loads((place / "scenario.json").read_text()).get(call.role, {})
+    if "real" in scenario:
+        return run_real(place, arguments[3:])
     if "waits" in scenario:
         signal.pause()
     if "writes" in scenario:
@@ -240,6 +242,14 @@ def run_program(place: pathlib.Path, arguments: t.Sequence[str]) -> int:
     if "dies" in scenario:
         os.kill(os.getpid(), scenario["dies"])
     return hooks.exit_status(HookEnd[scenario.get("end", "DONE")])
+
+
+def run_real(place: pathlib.Path, arguments: t.Sequence[str]) -> int:
+    """Our program itself, with its directories below a place."""
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places
+    from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import main
+
+    return main.main(arguments, Places(place / "run", place / "state", place / "vtorque.yml"))
 
 
 if __name__ == "__main__":

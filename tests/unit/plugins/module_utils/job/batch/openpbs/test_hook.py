@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import concurrent.futures
 import copy
+import json
+import os
 import pathlib
 import signal
 import time
@@ -15,11 +17,12 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.openpbs import job_shell
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_writer import policy_text
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import start_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
 from ..contract.openpbs_material import OpenPbsMaterial
-from .driver import Mom, record, records
+from .driver import FIXTURES, REQUEST, Mom, Outcome, record, records
 
 NOTE = "vtorque: kvm: no kvm (job 0.p0)"
 
@@ -188,7 +191,7 @@ def test_event_with_odd_facts_lets_nothing_run_and_asks_for_nothing(mom: Mom, fa
     outcome = mom.play(changed(record("0.p0", "p1", "EXECJOB_PROLOGUE"), **facts))
     assert (outcome.accepted, outcome.set, outcome.vnodes) == (False, {}, {})
     assert mom.calls() == []
-    assert not (mom.place.parent / "7").exists()
+    assert [path.name for path in (mom.place / "run").iterdir()] == ["openpbs"], "no path of a name's making"
 
 
 @pytest.mark.parametrize(
@@ -240,6 +243,64 @@ def test_end_that_fails_is_no_reason_to_reject(mom: Mom) -> None:
     assert mom.play(record("0.p0", "p1", "EXECJOB_EPILOGUE")).accepted
     (mom.place / "opt/venv/bin/python").unlink()
     assert mom.play(record("0.p0", "p1", "EXECJOB_EPILOGUE")).accepted
+
+
+class RealSite:
+    """A job of root's on this host, whose hook calls our program itself.
+
+    Args:
+        mom: plays its events.
+        material: the server.
+    """
+
+    def __init__(self, mom: Mom, material: OpenPbsMaterial) -> None:
+        self.mom, self.material = mom, material
+        mom.play_scenario({"begin-first": {"real": True}})
+        names = ("batch_system", "torque_home", "pbs_qsub_on_nodes")
+        settings = {"vm_img_dir": f"{mom.place}/none", **{name: getattr(material.policy, name) for name in names}}
+        (mom.place / "vtorque.yml").write_text(policy_text(settings))
+        for directory in (mom.place / "run", mom.place / "state"):
+            directory.mkdir(mode=0o711)
+        hooks = pathlib.Path(material.policy.torque_home) / "mom_priv/hooks"
+        hooks.mkdir()
+        (hooks / "vtorque.HK").write_text("alarm=600\n")
+
+    def begin(self, **facts: t.Any) -> Outcome:
+        """Play the prologue of a start of which the server says this."""
+        answer = json.loads((FIXTURES / "qstat-f.json").read_text())
+        job = answer["Jobs"]["0.p0"]
+        job.update(job_state="R", euser="root", Job_Owner="root@p0", Resource_List={"vtorque": REQUEST})
+        job.update(facts)
+        (self.material.place / "job.json").write_text(json.dumps(answer))
+        qstat = self.material.place / "bin/qstat"
+        qstat.write_text(f"#!/bin/sh\ncat {self.material.place}/job.json\n")
+        event = changed(record("0.p0", "p1", "EXECJOB_PROLOGUE"), euser="root", run_count=str(job["run_count"]))
+        return self.mom.play({**event, "ppid": os.getpid()})
+
+
+def test_our_program_holds_a_job_that_runs_in_circles(mom: Mom, material: OpenPbsMaterial) -> None:
+    outcome = RealSite(mom, material).begin(run_count=20)
+    assert (outcome.accepted, outcome.calls) == (False, ("rerun",))
+    assert outcome.set["Hold_Types"] == "u"
+    assert outcome.set["comment"].startswith("vtorque: held: it was started 20 times")
+    assert "qrls 0.p0 releases it" in outcome.errors
+    assert material.read_orders() == []
+
+
+def test_refusal_of_our_program_is_for_the_shell_to_tell(mom: Mom, material: OpenPbsMaterial) -> None:
+    outcome = RealSite(mom, material).begin(exec_host="p2/0*2+p1/0*2")
+    assert (outcome.accepted, outcome.calls, outcome.set) == (True, (), {})
+    refusal = json.loads((mom.place / "run/jobs/0.p0.1/refusal.json").read_text())
+    assert refusal["what"] == "the script of job 0.p0 is to run on p2"
+    (link,) = (mom.place / "run/shells").iterdir()
+    assert link.name.startswith(f"{os.getpid()}."), "by the process that becomes the job's shell"
+    assert link.readlink().name == "0.p0.1"
+
+
+def test_job_of_somebody_else_is_tried_again_and_gets_no_guest(mom: Mom, material: OpenPbsMaterial) -> None:
+    outcome = RealSite(mom, material).begin(euser="alice", Job_Owner="alice@p0")
+    assert (outcome.accepted, outcome.calls, outcome.set) == (False, ("rerun",), {})
+    assert "root's for the MOM" in outcome.errors
 
 
 def test_hook_is_short_and_needs_nothing_but_python_and_pbs() -> None:
