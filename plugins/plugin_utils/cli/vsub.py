@@ -267,11 +267,9 @@ def help_text(front: FrontAdapter) -> str:
     return HELP.format(keys="\n".join(usable), later=textwrap.indent(later, "  "), **names)
 
 
-def completion_words(vm_img_dir: str, system: str = "torque") -> dict[str, t.Any]:
+def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
     choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
-    from ...module_utils.job.batch import registry  # nobody else needs it
-
     return {
         "keys": tuple(KEYS),
         "choices": choices,
@@ -280,7 +278,6 @@ def completion_words(vm_img_dir: str, system: str = "torque") -> dict[str, t.Any
         "commands": ("vsub",),
         "letters": ("-vm", *(f"-{letter}" for letter in "aAbcCdefFhIjklmMnNopqrSuvVwWxXz")),
         "long": ("--dry-run", "--json", "--query", "--help", "--version"),
-        **registry.completion_words(system),
     }
 
 

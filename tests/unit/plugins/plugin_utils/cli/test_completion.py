@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import registry
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
@@ -51,7 +52,8 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
 def test_proposals_of_vsbatch_are_options_of_sbatch(
     tmp_path: pathlib.Path, before: str, word: str, proposed: list[str]
 ) -> None:
-    text = templates.render("completion/vsub.bash.j2", site_dir=None, **vsub.completion_words(str(tmp_path), "slurm"))
+    words = {**vsub.completion_words(str(tmp_path)), **registry.completion_words("slurm")}
+    text = templates.render("completion/vsub.bash.j2", site_dir=None, **words)
     script = f'compopt() {{ :; }}\n{text}\n_vsub vsbatch "$2" "$1"\nprintf "%s\\n" "${{COMPREPLY[@]}}"; complete -p\n'
     done = subprocess.run(["bash", "-c", script, "bash", before, word], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
