@@ -14,18 +14,20 @@ from lab.fronts import FRONTS, Seen
 
 QSTAT = """<Data><Job><Job_Id>1.fe</Job_Id><job_state>{}</job_state><Output_Path>fe:/home/alice/a.o1</Output_Path>\
 <Error_Path>fe:/home/alice/a.e1</Error_Path><exit_status>37</exit_status></Job></Data>"""
-SCONTROL = "JobId=3 JobName=a JobState={} Reason=None ExitCode={} StdErr=/home/alice/slurm-3.out StdOut=/home/alice/slurm-3.out"
+OUT = "/home/alice/slurm-3.out"
+SCONTROL = f"JobId=3 JobName=a JobState={{}} Reason=None ExitCode={{}} StdErr={OUT} StdOut={OUT}"
+BOTH = ("/home/alice/a.o1", "/home/alice/a.e1")
 
 
 @pytest.mark.parametrize(
     ("system", "answer", "seen"),
     [
-        (batch.TORQUE, QSTAT.format("R"), Seen("its guest starts, or its script runs", ("/home/alice/a.o1", "/home/alice/a.e1"), "")),
-        (batch.TORQUE, QSTAT.format("C"), Seen("ended", ("/home/alice/a.o1", "/home/alice/a.e1"), "37")),
+        (batch.TORQUE, QSTAT.format("R"), Seen("its guest starts, or its script runs", BOTH, "")),
+        (batch.TORQUE, QSTAT.format("C"), Seen("ended", BOTH, "37")),
         (batch.TORQUE, "<Data/>", None),
-        (batch.SLURM, SCONTROL.format("COMPLETING", "37:0"), Seen("its guest goes", ("/home/alice/slurm-3.out",), "")),
-        (batch.SLURM, SCONTROL.format("FAILED", "37:0"), Seen("failed", ("/home/alice/slurm-3.out",), "37")),
-        (batch.SLURM, SCONTROL.format("CANCELLED", "0:15"), Seen("cancelled", ("/home/alice/slurm-3.out",), "0:15")),
+        (batch.SLURM, SCONTROL.format("COMPLETING", "37:0"), Seen("its guest goes", (OUT,), "")),
+        (batch.SLURM, SCONTROL.format("FAILED", "37:0"), Seen("failed", (OUT,), "37")),
+        (batch.SLURM, SCONTROL.format("CANCELLED", "0:15"), Seen("cancelled", (OUT,), "0:15")),
         (batch.SLURM, "", None),
     ],
 )  # fmt: skip
