@@ -53,7 +53,7 @@ BatchStartTimeout=360
 # a node that boots again comes back by itself
 ReturnToService=2
 # tests need not wait as long as people would
-KillWait=5
+KillWait=15
 SlurmdTimeout=15
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1
 DefMemPerCPU={memory_mib}

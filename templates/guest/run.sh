@@ -97,8 +97,9 @@ control() { # the line of control, until its end
                 signal_session 18
                 ;;
             signal:*[!0-9]* | signal:) ;;
-            signal:9 | signal:15) signal_session "$number" ;;
-            # what its owner sends to a script that is executed is for it alone
+            signal:9) signal_session 9 ;;
+            # a script that is executed gets what it is sent alone, TERM of a cancel, too: so does it on the node, where
+            # Slurm's proctrack/cgroup passes over what is no task of its own
             signal:*) if [ -n "$vt_execute" ]; then kill "-$number" "$session" 2>/dev/null; else signal_session "$number"; fi ;;
         esac
     done

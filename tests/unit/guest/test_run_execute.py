@@ -105,7 +105,7 @@ def test_death_by_a_signal_is_told_from_a_status(far_end: pathlib.Path, name: st
     assert job(far_end, b"#!/bin/sh\nulimit -c 0\nkill -%s $$\nsleep 60\n" % name.encode())[2] == f"signal {number}"
 
 
-@pytest.mark.parametrize("name", ["USR1", "USR2", "HUP"])
+@pytest.mark.parametrize("name", ["USR1", "USR2", "HUP", "TERM"])
 def test_signal_for_the_script_is_for_it_alone(far_end: pathlib.Path, name: str, tmp_path: pathlib.Path) -> None:
     script = f"""#!/bin/sh
 trap 'echo trapped; touch {tmp_path}/go' {name}
@@ -118,9 +118,7 @@ exit 9
     assert end(process)[::2] == ("trapped\n", "exit 9")
 
 
-def test_term_of_a_cancel_is_for_script_and_children_and_its_trap_runs(
-    far_end: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_trap_of_the_script_runs_when_a_cancel_comes(far_end: pathlib.Path, tmp_path: pathlib.Path) -> None:
     script = f"#!/bin/sh\ntrap 'echo trapped; exit 4' TERM\nsleep 600 &\ntouch {tmp_path}/ready\nwait\nwait\n"
     process = begin(far_end, script.encode())
     send(process, signal.SIGTERM, tmp_path / "ready")
