@@ -86,6 +86,10 @@ PROGRAM_ENDING_S = PROGRAM_GRACE_S + PROGRAM_ORPHANS_S
 """Bounds: how long after its deadline a program may still be at work.
 Waits: the hook.
 Why: the sum of the two before."""
+UNWANTED_ASK_S = 2.0
+"""Bounds: how often the batch system is asked whether it has given a start up.
+Waits: nobody.
+Why: guests of a job that was cancelled while they boot are gone within ten seconds."""
 POOL_PROBE_S = 1.0
 """Bounds: the question whether the pool of images answers, after something was late.
 Waits: the hook, and a worker.

@@ -18,13 +18,15 @@ import subprocess
 import sys
 import typing as t
 
-from ..time_budget import PROGRAM_GRACE_S, PROGRAM_ORPHANS_S
+from ..time_budget import PROGRAM_GRACE_S, PROGRAM_ORPHANS_S, UNWANTED_ASK_S
 from . import prctl
 from .clock import Deadline
 from .environment import ROOT_ENVIRONMENT
 from .processes import ProcessHandle
 
 TASKS = pathlib.Path("/proc/self/task")
+Unwanted = t.Callable[[], bool]
+"""Whether nobody wants what a program does any more."""
 
 
 def run(
@@ -35,6 +37,7 @@ def run(
     environment: t.Mapping[str, str] | None = None,
     stdin: bytes = b"",
     capture: bool = False,
+    unwanted: Unwanted | None = None,
 ) -> tuple[int | None, bytes]:
     """Run a program to its end, or to its deadline.
 
@@ -47,6 +50,8 @@ def run(
         log: where its output goes.
         stdin: its standard input.
         capture: return its standard output instead.
+        unwanted: is asked every few seconds, and ends it as at its deadline; the standard input must fit into a pipe
+            then (64 KiB), for what was not written at the first question would not be.
 
     Returns:
         Its exit status (negative for a signal), None when it was ended at its deadline; and its standard output.
@@ -54,7 +59,7 @@ def run(
     if timeout_s <= 0:
         return None, b""
     with _adopting_orphans():
-        return _run(command, timeout_s, log, dict(environment or ROOT_ENVIRONMENT), stdin, capture)
+        return _run(command, timeout_s, log, dict(environment or ROOT_ENVIRONMENT), stdin, capture, unwanted)
 
 
 def _run(
@@ -64,6 +69,7 @@ def _run(
     environment: dict[str, str],
     stdin: bytes,
     capture: bool,
+    unwanted: Unwanted | None,
 ) -> tuple[int | None, bytes]:
     others = _children()
     process = subprocess.Popen(
@@ -75,7 +81,7 @@ def _run(
         stdout=subprocess.PIPE if capture else log,
         stderr=log,
     )
-    return _await(process, others, timeout_s, stdin)
+    return _await(process, others, timeout_s, stdin, unwanted)
 
 
 def begin(
@@ -98,13 +104,16 @@ def begin(
     )
 
 
-def finish(process: subprocess.Popen[bytes], *, timeout_s: float, stdin: bytes) -> int | None:
+def finish(
+    process: subprocess.Popen[bytes], *, timeout_s: float, stdin: bytes, unwanted: Unwanted | None = None
+) -> int | None:
     """`run`, for a program that was begun.
 
     Args:
         process: as `begin` returned it.
         timeout_s: seconds; none left means that it is ended at once.
         stdin: its standard input.
+        unwanted: see `run`.
 
     Returns:
         Its exit status (negative for a signal), None when it was ended at its deadline.
@@ -113,7 +122,7 @@ def finish(process: subprocess.Popen[bytes], *, timeout_s: float, stdin: bytes) 
         abandon(process)
         return None
     with _adopting_orphans():
-        return _await(process, _children() - {process.pid}, timeout_s, stdin)[0]
+        return _await(process, _children() - {process.pid}, timeout_s, stdin, unwanted)[0]
 
 
 def abandon(process: subprocess.Popen[bytes]) -> None:
@@ -127,12 +136,16 @@ def abandon(process: subprocess.Popen[bytes]) -> None:
 
 
 def _await(
-    process: subprocess.Popen[bytes], others: set[int], timeout_s: float, stdin: bytes
+    process: subprocess.Popen[bytes],
+    others: set[int],
+    timeout_s: float,
+    stdin: bytes,
+    unwanted: Unwanted | None,
 ) -> tuple[int | None, bytes]:
     code: int | None = None
     out = b""
     try:
-        out, _none = process.communicate(stdin, timeout=timeout_s)
+        out = _communicate(process, timeout_s, stdin, unwanted)
         code = process.returncode
     except subprocess.TimeoutExpired:
         _signal_group(process.pid, signal.SIGTERM)
@@ -150,6 +163,19 @@ def _await(
         if code != 0:
             _end_orphans(others)
     return code, out or b""
+
+
+def _communicate(process: subprocess.Popen[bytes], timeout_s: float, stdin: bytes, unwanted: Unwanted | None) -> bytes:
+    """The program's standard output; raises TimeoutExpired at the deadline, or when nobody wants it any more."""
+    until, given = Deadline.after(timeout_s), stdin or None
+    while True:
+        try:
+            left_s = timeout_s if unwanted is None else min(until.left_s(), UNWANTED_ASK_S)
+            return process.communicate(given, timeout=left_s)[0] or b""
+        except subprocess.TimeoutExpired:
+            given = None  # it is in the pipe
+            if unwanted is None or until.passed or unwanted():
+                raise
 
 
 @contextlib.contextmanager

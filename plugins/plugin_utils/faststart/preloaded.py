@@ -63,18 +63,19 @@ class PreloadedPlayer(Player):
         timeout_s: float,
         log: t.IO[bytes],
         plain: bool = False,
+        unwanted: supervised.Unwanted | None = None,
     ) -> int | None:
         """As every player: by the process that has loaded, where there is one and it may play."""
         if plain:
             self.end()
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
-            return super().play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain)
+            return super().play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain, unwanted=unwanted)
         _schedule(process.pid, os.SCHED_OTHER)
         # the log by way of our own descriptor: a name could lead elsewhere by now
         place = f"/proc/{os.getpid()}/fd/{log.fileno()}"
         order = json.dumps({"arguments": list(arguments), "environment": dict(variables), "log": place})
-        code = supervised.finish(process, timeout_s=timeout_s, stdin=order.encode())
+        code = supervised.finish(process, timeout_s=timeout_s, stdin=order.encode(), unwanted=unwanted)
         if code != 0:
             self._tidy(process.pid)
         return code

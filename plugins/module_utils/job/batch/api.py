@@ -339,6 +339,30 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done; the job is neither queued again nor may it run.
         """
 
+    def gave_up(self, job_id: str, start: int) -> bool:
+        """Return whether this start, whose prologue is still at work, was cancelled or is to be queued again.
+
+        A system that tells hooks so itself is asked nothing, and answers False; so does one that does not answer.
+
+        Args:
+            job_id: as the batch system names it.
+            start: its number.
+        """
+
+    def give_back_time(self, job: BatchJob, seconds: float) -> int:
+        """Lengthen a job's time limit by what its start took, where the batch system counts that.
+
+        Args:
+            job: as it was when the start began.
+            seconds: that the start took.
+
+        Returns:
+            Seconds by which the limit is longer: whole minutes, or 0 where there is no limit or nothing to give back.
+
+        Raises:
+            SiteFault: it could not be done.
+        """
+
     def release_command(self, job_id: str) -> str:
         """Return the command by which a job's owner releases it from `hold`.
 

@@ -239,12 +239,12 @@ def submit_command(policy: Policy, *, front_end: bool) -> str:
 
 
 def guest_home(policy: Policy) -> str:
-    """The directory in a guest that holds the job's node file and scripts: Torque's, which others have none of.
+    """The directory in a guest that holds the job's node file and scripts: the node's own, which Slurm has none of.
 
     Args:
         policy: the site's.
     """
-    return policy.torque_home if policy.batch_system == "torque" else GUEST_HOME
+    return GUEST_HOME if policy.batch_system == "slurm" else policy.torque_home
 
 
 def open_front(system: str) -> FrontAdapter:

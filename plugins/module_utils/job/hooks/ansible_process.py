@@ -63,6 +63,7 @@ class Player:
         timeout_s: float,
         log: t.IO[bytes],
         plain: bool = False,
+        unwanted: supervised.Unwanted | None = None,
     ) -> int | None:
         """Play, and wait for its end.
 
@@ -72,6 +73,7 @@ class Player:
             timeout_s: seconds.
             log: where its output goes.
             plain: play by ansible-playbook itself (`fast_start` of the site).
+            unwanted: ends it when it says so.
 
         Returns:
             Its exit status, negative for a signal; None: it was ended at its deadline.
@@ -81,7 +83,10 @@ class Player:
         """
         command = [*self._command, *((PLAIN,) if plain else ()), *arguments]
         environment = {**self._environment(), **variables}
-        return supervised.run(command, timeout_s=timeout_s, log=log, environment=environment)[0]
+        code = supervised.run(command, timeout_s=timeout_s, log=log, environment=environment, unwanted=unwanted)[0]
+        if code != 0:
+            self._tidy_ended()
+        return code
 
     def _environment(self) -> dict[str, str]:
         # Python tries by a file whether it may write where temporary ones go, and that is /tmp without a word
@@ -91,6 +96,13 @@ class Player:
             HOOK: str(os.getpid()),
             "TMPDIR": str(self._run_dir / HOME),
         }
+
+    def _tidy_ended(self) -> None:
+        """The same of all that have ended, whatever their numbers were."""
+        for path in (self._run_dir / HOME).glob("ansible-local-*"):
+            pid = path.name.removeprefix("ansible-local-")[:-8]
+            if pid.isdigit() and not pathlib.Path("/proc", pid).exists():
+                shutil.rmtree(path, ignore_errors=True)
 
     def _tidy(self, pid: int) -> None:
         """What Ansible would have removed itself: its temporary files, in a directory with its number."""

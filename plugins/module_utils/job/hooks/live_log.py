@@ -12,14 +12,34 @@ import threading
 import typing as t
 
 from ...effects import leaves_nothing
+from ...errors import VTorqueError
 from ...slow_libraries import load_inotify
 from ...text import printable
 from ...time_budget import LIVE_LOG_END_S
 from ...wire.lines import LineReader, write_all
+from ..batch.api import BatchJob
+from ..batch.vm_job import vm_job_of
+from ..config.parameters import Policy
 
 CHUNK = 1 << 16
 LINE = 4096
 PREFIX = "vtorque: "
+
+
+def log_wishes(job: BatchJob | None, policy: Policy) -> tuple[bool, bool]:
+    """Return whether the owner sees the log in the job's error file, and whether it is detailed.
+
+    The owner's word, else the site's.
+
+    Args:
+        job: the server's word; None: there was none.
+        policy: the site's.
+    """
+    wishes: t.Mapping[str, bool] = {}
+    with contextlib.suppress(VTorqueError):  # what is wrong with the request is told when its guests are planned
+        vm_job = vm_job_of(job) if job is not None else None
+        wishes = vm_job.request.log if vm_job is not None else {}
+    return wishes.get("show", policy.show_log_default), wishes.get("debug", policy.debug_default)
 
 
 @contextlib.contextmanager

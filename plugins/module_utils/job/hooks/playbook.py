@@ -101,6 +101,7 @@ def play(
     plain: bool = False,
     detail: bool = False,
     pool: pathlib.Path | None = None,
+    unwanted: supervised.Unwanted | None = None,
 ) -> VTorqueError | None:
     """Run one of the job's playbooks.
 
@@ -113,6 +114,7 @@ def play(
         plain: play by ansible-playbook itself (`fast_start` of the site).
         detail: let Ansible tell the results of its tasks too.
         pool: which it reads, and which may be what held it up.
+        unwanted: ends it when it says so.
 
     Returns:
         None when all went well, else what failed.
@@ -130,7 +132,7 @@ def play(
     )
     try:
         timeout_s = until + PLAYBOOK_SLACK_S - time.monotonic()
-        code = player.play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain)
+        code = player.play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain, unwanted=unwanted)
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
@@ -20,13 +19,13 @@ from ...system import clock, files
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...text import printable
-from ...time_budget import SERVER_CALL_S, SERVER_LEAST_S, SERVER_PATIENCE_S, SERVER_UNMARKED_S, VERDICT_CALL_S
+from ...time_budget import VERDICT_CALL_S
 from ..batch import job_snapshot, mother_superior
 from ..batch.api import BatchJob, BatchSystem, UnknownJob
 from ..batch.hook_call import HookCall
 from ..batch.hook_call import deadline as hook_deadline
 from ..batch.registry import open_batch, open_hooks, open_node
-from ..batch.vm_job import is_marked, vm_job_of
+from ..batch.vm_job import is_marked
 from ..config import policy_file
 from ..config.parameters import Policy
 from ..verdict import array_brake
@@ -34,7 +33,8 @@ from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_
 from ..verdict.enforce import Enforced, enforce, message, outcome
 from . import playbook, user_script
 from .ansible_process import Player
-from .live_log import follow_log
+from .live_log import follow_log, log_wishes
+from .server_word import GivenUp, ask_server, give_back
 from .start import Places, Start
 
 FORMER = (
@@ -48,7 +48,6 @@ FORMER = (
     *(f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE)),
 )
 """What a former start of this number may have left; the last two say how its scripts ended."""
-PAUSES_S = (0.5, 1.0, 2.0)
 
 
 @frozen
@@ -103,6 +102,7 @@ class _Case:
     until: float
     player: Player
     head_start: GoAhead
+    given_up: GivenUp
 
 
 def run(call: HookCall, places: Places, player: Player, *, began: float, head_start: GoAhead) -> Ending:
@@ -128,17 +128,29 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     try:
         ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
         until = hook_deadline(ends, began=began, at_most_s=policy.prologue_timeout)
-        job = _ask(call, policy, until)
+        job = ask_server(call, policy, until)
     except VTorqueError as error:
         if not call.marked:
             return Ending()
         return _conclude(
-            _Case(call, Start(call.job_id, 0, places), shell, policy, None, until, player, head_start),
+            _Case(
+                call,
+                Start(call.job_id, 0, places),
+                shell,
+                policy,
+                None,
+                until,
+                player,
+                head_start,
+                GivenUp(policy, call.job_id, 0),
+            ),
             _both(broken, error),
         )
     if not call.marked and not is_marked(job):
         return Ending()
-    case = _Case(call, Start(call.job_id, job.start_count, places), shell, policy, job, until, player, head_start)
+    given_up = GivenUp(policy, call.job_id, job.start_count)
+    start = Start(call.job_id, job.start_count, places)
+    case = _Case(call, start, shell, policy, job, until, player, head_start, given_up)
     try:
         failed = find_loop(job) or broken or _make(case, began)
     except VTorqueError as error:
@@ -148,7 +160,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     if failed is None:
         return Ending()
     try:
-        return _conclude(case, failed)
+        return _end_unwanted(case) if case.given_up.heard else _conclude(case, failed)
     finally:
         _take_back(case)
 
@@ -158,34 +170,6 @@ def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
     if broken is None:
         return error
     return SiteFault(broken.what, f"{broken.why}; and {error}", broken.hint)
-
-
-def _ask(call: HookCall, policy: Policy, until: float) -> BatchJob:
-    """The server's word on the job; a server that is busy is asked again.
-
-    Raises:
-        UnknownJob: it answered that there is none.
-        SiteFault: it did not answer in all this time.
-    """
-    left_s = until - time.monotonic()
-    patience_s = max(SERVER_LEAST_S, min(SERVER_PATIENCE_S, left_s)) if call.marked else SERVER_UNMARKED_S
-    deadline = Deadline.after(patience_s)
-    batch = open_batch(policy, timeout_s=SERVER_CALL_S, deadline=deadline)
-    asked, last_error = 0, None
-    while True:
-        asked += 1
-        try:
-            return batch.job(call.job_id)
-        except UnknownJob:
-            raise
-        except SiteFault as error:
-            if last_error is None or not deadline.passed:  # one that was cut off by our end says less than those before
-                last_error = error
-            pause_s = PAUSES_S[min(asked, len(PAUSES_S)) - 1]
-            if not call.marked or deadline.left_s() <= pause_s:
-                often = f"; asked {asked} times in {patience_s:.0f} s" if asked > 1 else ""
-                raise SiteFault(last_error.what, f"{last_error.why}{often}", last_error.hint) from error
-            time.sleep(pause_s)  # nothing tells when a server answers again
 
 
 def _make(case: _Case, began: float) -> VTorqueError | None:
@@ -205,7 +189,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     if case.job is not None:
         job_snapshot.keep(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
-    show, debug = _log_wishes(case)
+    show, debug = log_wishes(case.job, policy)
     with start.open_log(_uid(call)) as log, follow_log(log, show):
         playbook.prepare(start, nodefile if nodefile and nodefile.exists() else None, policy, case.player)
         ends = clock.since_epoch(case.until)
@@ -225,11 +209,15 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             plain=not policy.fast_start,
             detail=debug,
             pool=pathlib.Path(policy.vm_img_dir),
+            unwanted=case.given_up.look,
         )
         if error is None and not (start.directory / layout.READY).exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
-        figure = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
+        took_s = time.monotonic() - began
+        figure = {"began": round(clock.since_epoch(began), 3), "seconds": round(took_s, 3)}
+        if error is None and (given_s := give_back(case.job, policy, took_s, log)):
+            figure["given_back"] = given_s
         files.write(start.directory / layout.StepFile.PHASE.of("prologue"), json.dumps(figure))
     return error
 
@@ -262,19 +250,6 @@ def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
     return ended.fault
 
 
-def _log_wishes(case: _Case) -> tuple[bool, bool]:
-    """Return whether the owner sees the log in the job's error file, and whether it is detailed.
-
-    The owner's word, else the site's.
-    """
-    wishes: t.Mapping[str, bool] = {}
-    with contextlib.suppress(VTorqueError):  # what is wrong with the request is told when its guests are planned
-        vm_job = vm_job_of(case.job) if case.job is not None else None
-        wishes = vm_job.request.log if vm_job is not None else {}
-    policy = case.policy
-    return wishes.get("show", policy.show_log_default), wishes.get("debug", policy.debug_default)
-
-
 def _conclude(case: _Case, error: VTorqueError) -> Ending:
     """First the shell's word, for Torque takes a prologue that it had to kill for a success; then the verdict."""
     unwritten = _refuse(case, error)
@@ -295,6 +270,17 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
     )
     alarm = what if loud else ""
     return Ending(enforced.action != Action.REFUSE, message_lines, alarm, verdict.grave or bool(enforced.failed), brake)
+
+
+def _end_unwanted(case: _Case) -> Ending:
+    """Leave a start that the batch system has given up: nobody is to blame, and it is queued again or over already."""
+    error = VTorqueError(f"job {case.call.job_id} was cancelled, or queued again", "while its guests booted")
+    unwritten = _refuse(case, error)
+    with case.start.open_any_log(case.call.uid) as log:
+        playbook.note(log, f"given up: {error}")
+    if unwritten is not None:
+        raise unwritten
+    return Ending()
 
 
 def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:

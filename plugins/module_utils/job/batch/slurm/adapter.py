@@ -10,6 +10,7 @@ feeds and all, so that either forges any of its fields (recorded on Slurm 22.05.
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import re
 import typing as t
@@ -22,7 +23,7 @@ from ..api import BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
 from ..host_match import same_host
 from ..shared import node_note
 from . import commands, ids
-from .answers import parse_job, parse_jobs, parse_name, parse_nodes
+from .answers import STATES, parse_job, parse_jobs, parse_name, parse_nodes
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -32,6 +33,13 @@ AGAIN_AFTER_S = 30
 """Seconds until a job that is queued again may start.  Where that is over when its Epilog has ended, Slurm makes it two
 minutes from then; and a start in the second of the former one's end fails, because slurmd takes it for that one
 (measured on 22.05.8).  So it is longer than what a hook and an Epilog still do."""
+
+GAVE_UP_FIELDS = "JobID:20,State:20,RestartCnt:12"
+"""What users cannot write, each in columns of its own."""
+NO_LIMIT_S = 0xFFFFFFFD * 60
+"""Slurm's numbers for "not set" and "none" begin here, in minutes."""
+MOST_MINUTES = 60
+"""More than any start takes is not given back."""
 
 
 class Slurm:
@@ -160,6 +168,30 @@ class Slurm:
         if state not in ("R", "S"):
             raise SiteFault(f"job {job_id} is not queued again", f"it does not run any more (state {state})")
         self._order(order, self._name(job_id), subject=job_id)
+
+    def gave_up(self, job_id: str, start: int) -> bool:
+        """Ask for this job alone: `squeue --json` would tell of all jobs, every few seconds."""
+        number = ids.number_of(job_id)
+        try:
+            text = self._run("squeue", "-h", "-t", "all", "-j", number, "-O", GAVE_UP_FIELDS, subject=job_id).decode()
+        except UnknownJob:
+            return True
+        except (SiteFault, ValueError):  # no proof
+            return False
+        lines = [line.split() for line in text.splitlines()]
+        found = [line for line in lines if len(line) == 3 and line[0] == number]
+        if len(found) != 1 or not found[0][2].isdigit():
+            return False
+        _number, state, restarts = found[0]
+        return STATES.get(state, "R") not in ("R", "S") or int(restarts) + 1 != start
+
+    def give_back_time(self, job: BatchJob, seconds: float) -> int:
+        """`TimeLimit=+N`: Slurm counts Prolog, and its limits are whole minutes."""
+        if not 0 < job.walltime_s < NO_LIMIT_S:
+            return 0
+        minutes = min(math.ceil(seconds / 60), MOST_MINUTES)
+        self._order("update", f"jobid={self._name(job.job_id)}", f"TimeLimit=+{minutes}", subject=job.job_id)
+        return minutes * 60
 
     def delete(self, job_id: str) -> None:
         """`scancel`: the job's owner and operators may."""

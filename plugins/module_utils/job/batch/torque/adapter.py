@@ -133,6 +133,14 @@ class Torque:
         """Nothing: a prologue that exits with 2 makes Torque do it (`hook_calls.exit_status`)."""
         _demand(JOB_ID, job_id, "job id")
 
+    def gave_up(self, job_id: str, start: int) -> bool:
+        """Return False: the MOM hears of a deleted job when its prologue has ended, and the server is not asked."""
+        return False
+
+    def give_back_time(self, job: BatchJob, seconds: float) -> int:
+        """Return 0: walltime begins after the prologue."""
+        return 0
+
     def release_command(self, job_id: str) -> str:
         """`qrls`, which the owner of a job may call."""
         return f"qrls {job_id}"

@@ -278,3 +278,57 @@ def test_settings_of_the_controller_are_read() -> None:
     slurm._run = lambda *_command, **_subject: recorded("config.txt")  # type: ignore[method-assign]
     settings = slurm.configuration()
     assert (settings["BatchStartTimeout"], settings["PrologFlags"]) == ("360 sec", "Alloc,Contain")
+
+
+class Asked(adapter.Slurm):
+    """What squeue says of one job, or why it says nothing."""
+
+    def __init__(self, answer: str | SiteFault) -> None:
+        super().__init__(pathlib.Path("/nowhere"))
+        self.answer = answer
+
+    def _run(self, *command: str, subject: str = "") -> bytes:
+        assert command[:6] == ("squeue", "-h", "-t", "all", "-j", "9")
+        if isinstance(self.answer, SiteFault):
+            raise self.answer
+        return self.answer.encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "given_up"),
+    [
+        ("9                   RUNNING             0           \n", False),
+        ("9                   CONFIGURING         0           \n", False),
+        ("8                   CANCELLED           0           \n9 RUNNING 0\n", False),
+        ("9                   COMPLETING          0           \n", True),
+        ("9                   CANCELLED           0           \n", True),
+        ("9                   PENDING             1           \n", True),
+        ("9                   RUNNING             1           \n", True),
+        ("", False),
+        ("9 A_STATE_OF_TOMORROW 0\n", False),
+        ("9 CANCELLED CANCELLED\n", False),
+        (UnknownJob("job 9", "Slurm's controller does not know it"), True),
+        (SiteFault("squeue", "Slurm's controller cannot be reached"), False),
+    ],
+)
+def test_start_is_given_up_only_by_the_controllers_clear_word(answer: str | SiteFault, given_up: bool) -> None:
+    assert Asked(answer).gave_up("9.lab", 1) is given_up
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds", "given_s", "order"),
+    [
+        (5, 61.0, 120, "TimeLimit=+2"),
+        (5, 0.4, 60, "TimeLimit=+1"),
+        (5, 1e9, 3600, "TimeLimit=+60"),
+        (None, 61.0, 0, ""),
+        (0xFFFFFFFF, 61.0, 0, ""),
+    ],
+)
+def test_time_of_a_start_is_given_back_to_a_limit_alone(
+    limit: int | None, seconds: float, given_s: int, order: str
+) -> None:
+    facts = {"time_limit": limit, "array_job_id": 4, "array_task_id": 3}
+    slurm = Recorder(changed("squeue-running.json", 4, facts))
+    assert slurm.give_back_time(slurm.job("4.lab"), seconds) == given_s
+    assert slurm.orders == ([("scontrol", "update", "jobid=4_3", order)] if order else [])

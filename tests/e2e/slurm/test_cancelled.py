@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job that its owner cancels, or an administrator queues again, while its guests boot."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ..conftest import cases
+from .conftest import SlurmSite
+
+SOON_S = 30
+"""From the order until no guest is left: ten on a machine without other work, and minutes for a hook that hears
+nothing, as Slurm tells a Prolog nothing."""
+NODES = ("cn1", "cn2")
+MOMENTS = {
+    "allocated": "true",
+    "asked": "ls -d /run/vtorque/jobs/{number}.lab.1",
+    "made": "ls -d /var/lib/vtorque/guests/{number}.lab.1/*",
+    "booting": "pgrep -f '[g]uest=vcn'",
+}
+"""What is seen on the first node of a job when a start has come so far."""
+
+
+def begin(site: SlurmSite, moment: str) -> str:
+    """A job of two nodes whose start has come so far; guests that boot stop there and will never be ready."""
+    number = site.submit_vm("#!/bin/sh\necho ran\n", "-N2", "-n4", "--mem=2G")
+    site.wait_for_state(number, "RUNNING")
+    seen = MOMENTS[moment].format(number=number)
+    site.wait_for(f"the moment {moment}", lambda: site.on("cn1", "sh", "-c", seen).returncode == 0)
+    if moment == "booting":
+        for node in NODES:
+            site.root(node, "pkill -STOP -f '[g]uest=vcn' || true")
+    return number
+
+
+def guests(site: SlurmSite, number: str) -> list[str]:
+    """What there is of guests of a job on its nodes."""
+    look = f"ls -d /var/lib/vtorque/guests/{number}.lab.*/* 2>/dev/null || true"
+    return [line for node in NODES for line in site.root(node, look).split()]
+
+
+@pytest.mark.parametrize("moment", cases(MOMENTS, "made"))
+def test_cancel_while_guests_boot_takes_them_from_all_nodes_soon(site: SlurmSite, moment: str) -> None:
+    number = begin(site, moment)
+    assert site.on("fe", "scancel", number, user="alice").returncode == 0
+    cancelled = time.monotonic()
+    site.wait_for("the guests to be gone", lambda: not guests(site, number), seen=lambda: guests(site, number))
+    assert time.monotonic() - cancelled < SOON_S
+    ended = site.ended(number)
+    assert ended.state == "CANCELLED"
+    assert "ran" not in (ended.out or "")
+    assert [site.reason(node) for node in NODES] == ["", ""]
