@@ -56,9 +56,9 @@ down: ## end the cluster of `make lab`
 	@for lab in $(LAB_DIRECTORY)-gw* $(LAB_DIRECTORY)-slurm; do [ ! -e "$$lab" ] || VTORQUE_LAB=$$lab $(LAB) down; done
 
 .PHONY: test
-test: prepare-test images debian-image ## install what is needed and run checks and tests (FULL=1: all of them, in three times the time)
-	@# the roles wait for their hosts most of the time, so that the others run beside them
-	@MAKE=$(MAKE) tests/parts.sh molecule "check docs unit oldest sanity integration galaxy lab-tests e2e"
+test: prepare-test ## install what is needed and run checks and tests (FULL=1: all of them, in three times the time)
+	@# hosts, guests and jobs are waited for most of the time; the others take what these leave, and last what has many processes
+	@MAKE=$(MAKE) tests/parts.sh molecule e2e "check docs oldest sanity integration galaxy lab-tests unit"
 
 # the parts of `make test`, each of which runs alone
 
@@ -66,7 +66,7 @@ test: prepare-test images debian-image ## install what is needed and run checks 
 prepare:
 	@lab/prepare.sh demo
 
-prepare-test: prepare $(IMPORT)
+prepare-test: $(IMPORT)
 	@lab/prepare.sh test
 
 # the import path of a collection, for tools that read the sources in place
@@ -77,7 +77,8 @@ runtime: prepare
 	@$(LAB) runtime
 
 images: runtime
-	@for guest in tiny tiny-9p tiny-osv; do $(LAB).guests $$guest --pool $(POOL) || exit; done
+	@: 'parts of make test that want them run side by side'; exec 9>build/images.lock && flock 9 && \
+	for guest in tiny tiny-9p tiny-osv; do $(LAB).guests $$guest --pool $(POOL) || exit; done
 
 debian-image: runtime
 	@lab/debian_image.sh $(POOL)
@@ -121,14 +122,15 @@ kvm: prepare-test runtime images ## a job by KVM, in a machine of the lab that h
 	@echo "== kvm"
 	@$(PYTEST) -q --durations=5 $(SHORT) tests/e2e/kvm
 
-e2e: prepare-test runtime images debian-image ## jobs in real guests, on the lab (BATCH=slurm: all that run on Slurm)
+e2e: prepare-test runtime images ## jobs in real guests, on the lab (BATCH=slurm: all that run on Slurm)
 	@echo "== end to end"
 ifeq ($(BATCH),slurm)
 	@$(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile -m slurm tests/e2e
 else
-	@$(LAB) install
-	@VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile $(SHORT) tests/e2e --ignore=tests/e2e/kvm $(FURNISHED:%=--ignore=%)
-	@$(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED)
+	@: 'the roles install while an image is made, and tests run that need none of it'; $(LAB) install & installing=$$!; failed=; \
+	lab/debian_image.sh $(POOL) && $(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED) || failed=yes; wait $$installing || exit; \
+	VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile --no-loadscope-reorder $(SHORT) tests/e2e \
+	--ignore=tests/e2e/kvm $(FURNISHED:%=--ignore=%) || failed=yes; [ -z "$$failed" ]
 endif
 
 .PHONY: docs

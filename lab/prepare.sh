@@ -62,7 +62,8 @@ install_venv() {
 cloud_init_schema() {
     local place=build/cloud-init
     rm -rf "$place" && mkdir -p "$place" &&
-        (cd "$place" && apt-get -qq update && apt-get -qq -o APT::Sandbox::User=root download cloud-init) &&
+        { [ -n "$lacking" ] || apt-get -qq update; } && # else apt's lists have just come, with the packages
+        (cd "$place" && apt-get -qq -o APT::Sandbox::User=root download cloud-init) &&
         dpkg-deb --fsys-tarfile "$place"/*.deb | tar -C "$place" -xf - --wildcards --strip-components=8 '*/schema-cloud-config-v1.json'
 }
 

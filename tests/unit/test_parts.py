@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ bad: ; @echo "bad said this"; false
 waits: ; @mkfifo bell 2>/dev/null; cat bell
 wakes: ; @mkfifo bell 2>/dev/null; echo woken >bell
 slow: ; @sleep 0.3; echo yes >seen
+also: ; @nice >>niceness
 gone: ; @kill -9 $$(ps -o ppid= $$PPID)
 """
 
@@ -47,6 +49,15 @@ def test_chains_run_side_by_side(run):
     done = run("waits", "wakes")
     assert done.returncode == 0, done
     assert "woken" in done.stdout
+
+
+def test_the_last_of_several_chains_gives_way(run, tmp_path):
+    assert run("also", "also").returncode == 0
+    mine, theirs = sorted(map(int, (tmp_path / "niceness").read_text().split()))
+    assert (mine, theirs) == (os.nice(0), min(19, os.nice(0) + 10))
+    (tmp_path / "niceness").unlink()
+    assert run("also").returncode == 0
+    assert (tmp_path / "niceness").read_text() == f"{os.nice(0)}\n"
 
 
 def test_a_failed_part_ends_nothing_and_is_told_last(run):

@@ -68,9 +68,10 @@ def numbered(
     ]  # fmt: skip
     play = {"hosts": "vtorque_nodes", "gather_facts": False, "serial": portion or "100%", "tasks": tasks}
     (place / "play.json").write_text(json.dumps([play]))
+    callback = {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.oneline"}
     done = subprocess.run(
         [sys.executable, "-m", "ansible", "playbook", "-i", place / "inventory.json", place / "play.json", "-l", limit],
-        check=False, capture_output=True, text=True, env={**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.oneline"},
+        check=False, capture_output=True, text=True, env={**os.environ, **callback},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     results = [(host, json.loads(result)) for host, result in SUCCESS.findall(done.stdout)]
