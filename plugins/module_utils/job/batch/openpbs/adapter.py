@@ -138,6 +138,14 @@ class OpenPbs:
         """Nothing: the hook does it by the exit status of our program (`hook_calls.REQUEUE`)."""
         _demand(JOB_ID, job_id, "job id")
 
+    def gave_up(self, job_id: str, start: int) -> bool:
+        """Return False: the hook ends our program when a job is deleted (`execjob_preterm`)."""
+        return False
+
+    def give_back_time(self, job: BatchJob, seconds: float) -> int:
+        """Return 0: walltime begins after the prologue."""
+        return 0
+
     def release_command(self, job_id: str) -> str:
         """`qrls`, which the owner of a job may call; brackets would be a pattern for a shell."""
         return f"qrls {job_id}"
