@@ -26,6 +26,9 @@ from ...module_utils.text import printable
 from ...module_utils.wire.health_report import BAD, Finding, Report
 from . import as_user
 
+if t.TYPE_CHECKING:
+    from ...module_utils.job.batch.contract import GuestTable
+
 POLL_S = 1.0
 """A batch server is asked; it tells nobody by itself."""
 FILES_S = 30.0
@@ -73,13 +76,14 @@ class Trial:
         return f"job {self.job_id} is in state {state}{comment}"
 
 
-def prepare(home: pathlib.Path, where: str, hosts: int) -> Trial:
+def prepare(home: pathlib.Path, where: str, hosts: int, guest: GuestTable) -> Trial:
     """Make the directory of a job; called with the user's rights.
 
     Args:
         home: the user's.
         where: `-l nodes=` of it.
         hosts: how many nodes that is.
+        guest: what guests have of the batch system.
 
     Raises:
         UserFault: it cannot be made.
@@ -89,7 +93,7 @@ def prepare(home: pathlib.Path, where: str, hosts: int) -> Trial:
     try:
         directory.mkdir(mode=0o700)
         (directory / selftest.TOKEN).write_text(f"{token}\n", encoding="ascii")
-        (directory / "job.sh").write_text(selftest.script(token, str(directory)), encoding="utf-8")
+        (directory / "job.sh").write_text(selftest.script(token, str(directory), guest), encoding="utf-8")
     except OSError as error:
         raise UserFault(
             str(directory), error.strerror or str(error), "the job's files lie in the user's home"

@@ -19,15 +19,25 @@ if t.TYPE_CHECKING:
     from ...system.clock import Deadline
     from ..config.parameters import Policy
     from .api import BatchSystem, PastJob
-    from .contract import DoctorAdapter, FrontAdapter, HistoryAdapter, HookAdapter, NodeAdapter, ShellAdapter
+    from .contract import (
+        DoctorAdapter,
+        FrontAdapter,
+        GuestTable,
+        HistoryAdapter,
+        HookAdapter,
+        NodeAdapter,
+        ShellAdapter,
+    )
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
     from .slurm import front as slurm_front
+    from .slurm import guest_variables as slurm_guest
     from .slurm import hook_calls as slurm_hooks
     from .slurm import job_shell as slurm_shell
     from .slurm import node_traces as slurm_node
     from .torque import accounting as torque_history
     from .torque import doctor_checks as torque_doctor
+    from .torque import guest_table as torque_guest
     from .torque import hook_calls as torque_hooks
     from .torque import job_shell as torque_shell
     from .torque import mom_files as torque_node
@@ -35,6 +45,7 @@ if t.TYPE_CHECKING:
 
     # a type checker compares the modules with the contract here: at work they are opened by name
     _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front)
+    _GUEST: tuple[GuestTable, ...] = (torque_guest, slurm_guest)
     _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter)
     _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks)
     _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell)
@@ -50,6 +61,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "doctor": "doctor_checks",
         "history": "accounting",
         "front": "qsub.front",
+        "guest": "guest_table",
     },
     "slurm": {
         "batch": "adapter",
@@ -59,6 +71,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "doctor": "doctor_checks",
         "history": "adapter",
         "front": "front",
+        "guest": "guest_variables",
     },
 }
 """By system, the module of each part of the contract (`contract.py`)."""
@@ -157,6 +170,25 @@ def open_doctor(system: str) -> DoctorAdapter:
     """
     opened: DoctorAdapter = _open(system, "doctor")
     return opened
+
+
+def open_guest(system: str) -> GuestTable:
+    """What guests of a system's jobs have of it.
+
+    Args:
+        system: one of `SYSTEMS`.
+    """
+    opened: GuestTable = _open(system, "guest")
+    return opened
+
+
+def guest_programs(system: str) -> tuple[str, ...]:
+    """The templates of the programs that guests of a system's jobs get in their PATH.
+
+    Args:
+        system: one of `SYSTEMS`.
+    """
+    return open_guest(system).GUEST_PROGRAMS
 
 
 def submit_command(policy: Policy, *, front_end: bool) -> str:

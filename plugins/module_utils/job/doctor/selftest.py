@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import typing as t
 
 from ...text import printable
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
 from ..batch.host_match import same_host
 from ..config.parameters import Policy
 from ..records.job_record import JobRecord
+
+if t.TYPE_CHECKING:
+    from ..batch.contract import GuestTable
 
 STATUS = 23
 """No shell, no Torque and nothing of ours ends with it by itself."""
@@ -49,7 +53,7 @@ echo "user $(id -u) $(id -g) $(id -un)"
 echo "home $HOME"
 echo "found $(cat "$place/token" 2>/dev/null)"
 (echo "$token" >"$place/seen") 2>/dev/null
-echo "counts $PBS_NP $PBS_NUM_NODES $PBS_NUM_PPN"
+echo "counts @COUNTS@"
 met=" $(uname -n) "
 while read -r one; do
     echo "node $one"
@@ -60,21 +64,24 @@ while read -r one; do
             echo "reached $one $(ssh "$one" uname -n 2>/dev/null </dev/null)"
             ;;
     esac
-done <"$PBS_NODEFILE"
+done <"$@NODE_FILE@"
 echo "$token on standard error" >&2
 echo "end $token"
 exit @STATUS@
 """
 
 
-def script(token: str, directory: str) -> str:
+def script(token: str, directory: str, guest: GuestTable) -> str:
     """What the job runs; any shell of a guest runs it.
 
     Args:
         token: a word that nobody else writes.
         directory: the job's own, on the host that submits it.
+        guest: names the variables that a job has of its batch system.
     """
     replacements = {"TOKEN": shlex.quote(token), "PLACE": shlex.quote(directory), "STATUS": str(STATUS)}
+    replacements["COUNTS"] = " ".join(f"${name}" for name in guest.COUNT_VARIABLES)
+    replacements["NODE_FILE"] = guest.NODE_FILE_VARIABLE
     text = _SCRIPT
     for name, value in replacements.items():
         text = text.replace(f"@{name}@", value)
@@ -118,6 +125,7 @@ class Expected:
         guests: how many there must be, on all nodes together.
         nodes: names of the site's compute nodes, which no guest has.
         keeps_records: should the record come to this host?
+        counts: names of the variables that count processors and hosts; (): none do.
     """
 
     token: str
@@ -129,6 +137,7 @@ class Expected:
     guests: int
     nodes: tuple[str, ...]
     keeps_records: bool
+    counts: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -273,11 +282,9 @@ def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | Non
             "node file",
             f"names {_few(', '.join(hosts) or 'nobody')}, and the guests are {', '.join(guests) or 'not known'}",
         )
-    if counts[:2] != [str(len(named)), str(len(hosts))]:
-        seen = _few(" ".join(counts))
-        return _bad(
-            "node file", f"has {len(named)} lines of {len(hosts)} hosts, and PBS_NP and PBS_NUM_NODES say {seen}"
-        )
+    if expected.counts and counts[:2] != [str(len(named)), str(len(hosts))]:
+        seen, names = _few(" ".join(counts)), " and ".join(expected.counts[:2])
+        return _bad("node file", f"has {len(named)} lines of {len(hosts)} hosts, and {names} say {seen}")
     return Finding("node file", shown=f"{len(named)} line{'s' if len(named) > 1 else ''}")
 
 

@@ -18,7 +18,7 @@ from ....module_utils.job.admission import start_directory
 from ....module_utils.job.admission.resolve import host_matches
 from ....module_utils.job.batch.api import BatchNode, BatchSystem
 from ....module_utils.job.batch.host_match import same_host
-from ....module_utils.job.batch.registry import open_batch
+from ....module_utils.job.batch.registry import open_batch, open_guest
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.doctor import selftest
 from ....module_utils.job.records import job_record
@@ -106,9 +106,10 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     trials: list[selftest_call.Trial] = []
+    guest = open_guest(policy.batch_system)
     try:
         for where, hosts in places:
-            trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts))
+            trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts, guest))
             more = ["-q", call.queue] if call.queue else []
             selftest_call.submit(trials[-1], _vsub(policy), selftest.small_request(policy, call.image), who, more)
         with waiting(wanted=not call.json) as report:
@@ -191,6 +192,7 @@ def _expected(
         guests=trial.hosts * selftest.guests_per_node(policy),
         nodes=tuple(node.name for node in nodes),
         keeps_records=keeps,
+        counts=open_guest(policy.batch_system).COUNT_VARIABLES,
     )
 
 

@@ -9,8 +9,22 @@ the promise of an srun, and Hydra 4.0 where it cannot execute one (measured).
 
 from __future__ import annotations
 
+import typing as t
+
 from ..shared.launchers import HOSTS, LauncherVariable
 
+GUEST_PROGRAMS: tuple[str, ...] = ("batch/slurm/guest/srun.sh", "batch/slurm/guest/scontrol.sh")
+"""What guests of Slurm's jobs have in PATH, from templates/batch/slurm/guest: Slurm's own need the cluster's key."""
+GUEST_VARIABLES: t.Mapping[str, str] = {
+    "SLURM_JOB_ID": "{number}",
+    "SLURM_CLUSTER_NAME": "{cluster}",
+    "VTORQUE_HOSTS": "{node_file}",
+}
+GUEST_SCRIPTS = "mom_priv/jobs"
+"""As Torque's, which guests have had from the beginning."""
+NODE_FILE_VARIABLE = "VTORQUE_HOSTS"
+COUNT_VARIABLES: tuple[str, ...] = ()
+"""None of Slurm's counts the processors of all hosts."""
 NODE_PATHS: tuple[bytes, ...] = (
     b"TMPDIR",
     b"SLURM_CONF",
@@ -19,6 +33,7 @@ NODE_PATHS: tuple[bytes, ...] = (
     b"SLURM_SRUN_COMM_PORT",
     b"SLURM_STEP_LAUNCHER_PORT",
     b"SLURM_TASK_PID",
+    b"SLURM_WORKING_CLUSTER",
     b"DISPLAY",
     b"XAUTHORITY",
     b"XDG_RUNTIME_DIR",
@@ -30,6 +45,7 @@ HOST_FILE = b"/var/spool/torque/aux/"
 """Where guests have a file with a host's name for each slot, by the job's id (templates/guest/join.sh.j2)."""
 
 LAUNCHERS = (
+    LauncherVariable(b"VTORQUE_HOSTS", HOSTS, "the guests' srun (templates/batch/slurm/guest/srun.sh)"),
     LauncherVariable(b"OMPI_MCA_plm", b"^slurm", "Open MPI 4: orte/mca/plm/slurm calls srun, and outranks rsh"),
     LauncherVariable(b"OMPI_MCA_ras", b"^slurm", "Open MPI 4: orte/mca/ras/slurm reads SLURM_NODELIST, the hosts"),
     LauncherVariable(b"OMPI_MCA_orte_default_hostfile", HOSTS, "Open MPI 4: orte_hosts(7)"),

@@ -14,6 +14,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_guest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import selftest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import as_user
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import selftest as selftest_call
@@ -54,7 +55,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trial(directory: pathlib.Path, number: str = "j1") -> selftest_call.Trial:
-    made = selftest_call.prepare(directory, "1", 1)
+    made = selftest_call.prepare(directory, "1", 1, open_guest("torque"))
     made.job_id = f"{number}.fe"
     return made
 
@@ -73,7 +74,7 @@ def vsub_that(directory: pathlib.Path, script: str) -> str:
 
 
 def test_job_is_submitted_as_a_user_would(tmp_path: pathlib.Path) -> None:
-    one = selftest_call.prepare(tmp_path, "cn1", 1)
+    one = selftest_call.prepare(tmp_path, "cn1", 1, open_guest("torque"))
     vsub = vsub_that(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/words; env >{tmp_path}/env; echo "7.fe"')
     selftest_call.submit(one, vsub, "vcpus=1", ME, ["-q", "fast"])
     assert (one.job_id, one.failure) == ("7.fe", None)
@@ -91,7 +92,7 @@ def test_job_is_submitted_as_a_user_would(tmp_path: pathlib.Path) -> None:
     [("echo 'vsub: img=x: no such image' >&2; exit 2", "vsub: img=x: no such image"), ("exit 0", "vsub ended with 0")],
 )
 def test_refusal_is_a_finding(tmp_path: pathlib.Path, script: str, words: str) -> None:
-    one = selftest_call.prepare(tmp_path, "1", 1)
+    one = selftest_call.prepare(tmp_path, "1", 1, open_guest("torque"))
     selftest_call.submit(one, vsub_that(tmp_path, script), "", ME)
     assert one.failure is not None
     assert (one.failure.check, one.failure.state, one.failure.words) == ("submitted", "bad", words)
@@ -180,7 +181,7 @@ def test_no_more_is_read_than_is_needed(tmp_path: pathlib.Path, monkeypatch: pyt
 
 def test_home_that_cannot_be_written_is_told(tmp_path: pathlib.Path) -> None:
     with pytest.raises(UserFault, match="gone"):
-        selftest_call.prepare(tmp_path / "gone", "1", 1)
+        selftest_call.prepare(tmp_path / "gone", "1", 1, open_guest("torque"))
 
 
 def test_nobody_else_reads_the_jobs_directory(tmp_path: pathlib.Path) -> None:

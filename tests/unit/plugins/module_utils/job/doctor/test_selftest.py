@@ -11,12 +11,16 @@ import subprocess
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_guest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import selftest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.job_record import JobRecord
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding
 
-EXPECTED = selftest.Expected("ab12", "alice", 1001, 1002, "/home/alice", True, 2, ("cn1", "cn2.site"), True)
+GUEST = open_guest("torque")
+EXPECTED = selftest.Expected(
+    "ab12", "alice", 1001, 1002, "/home/alice", True, 2, ("cn1", "cn2.site"), True, GUEST.COUNT_VARIABLES
+)
 OUTPUT = """\
 begin ab12
 host vcn1-1
@@ -140,7 +144,7 @@ def test_script_says_what_is_expected_of_it(tmp_path: pathlib.Path) -> None:
     (place / "token").write_text("ab12\n")
     host = subprocess.run(["uname", "-n"], capture_output=True, text=True, check=True).stdout.strip()
     (tmp_path / "nodes").write_text(f"{host}\n{host}\n")
-    (tmp_path / "job.sh").write_text(selftest.script("ab12", str(place)))
+    (tmp_path / "job.sh").write_text(selftest.script("ab12", str(place), GUEST))
     done = subprocess.run(
         ["sh", str(tmp_path / "job.sh")], capture_output=True, text=True, check=False,
         env={

@@ -48,7 +48,9 @@ class Site:
         patch.setattr(selftest, "host_name", lambda: "fe")
         patch.setattr(selftest.signal, "signal", lambda *_words: None)
         patch.setattr(main, "load", lambda _path: self.policy)
-        patch.setattr(call, "prepare", lambda _home, where, hosts: call.Trial(where, hosts, directory / where, "t"))
+        patch.setattr(
+            call, "prepare", lambda _home, where, hosts, _guest: call.Trial(where, hosts, directory / where, "t")
+        )
         patch.setattr(call, "submit", self.submit)
         patch.setattr(call, "wait", self.wait)
         patch.setattr(call, "take_back", self.take_back)
