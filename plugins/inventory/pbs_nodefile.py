@@ -33,8 +33,8 @@ options:
     type: str
   nodefile:
     description:
-      - A file with the name of a node in each line, as E(PBS_NODEFILE) names one. A node may stand there several times,
-        also not in a row.
+      - A file with the name of a node in each line, as batch systems of the PBS family give one to a job. A node may
+        stand there several times, also not in a row.
       - With O(job_id) it is only compared. A node file that says something else than the server does is refused.
     type: path
   config:

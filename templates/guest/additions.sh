@@ -98,8 +98,11 @@ packages() {
 }
 
 become_the_user() { # standard input: what there is for him to do
-    env -i HOME="$VTORQUE_HOME" PBS_JOBID="$PBS_JOBID" PBS_NODEFILE="$PBS_NODEFILE" VTORQUE_RANK="$VTORQUE_RANK" \
-        PATH="$PATH" su -s /bin/sh -c "exec /usr/lib/vtorque/additions as-user $end" "$VTORQUE_USER"
+    set --
+    for name in $VTORQUE_PASSED_ON; do # what of the job its node told, by the batch system's names
+        eval "set -- \"\$@\" \"$name=\$$name\""
+    done
+    env -i HOME="$VTORQUE_HOME" "$@" PATH="$PATH" su -s /bin/sh -c "exec /usr/lib/vtorque/additions as-user $end" "$VTORQUE_USER"
 }
 
 put() { # mode path content: whole or not at all; guests that share a home do it at the same time

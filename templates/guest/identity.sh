@@ -139,7 +139,7 @@ move_files() { # of all ids that were moved, but for what is the user's own; one
                 set -- "$@" "-$kind" "$id" -exec "$change" -h "$new" {} +
             done <"$moved"
             [ $# -eq 0 ] || find "$place" -xdev \( -path "$VTORQUE_HOME" -o -path /run/vtorque \
-                -o -path "$VTORQUE_TORQUE_HOME/mom_priv/jobs" \) -prune -o "$@" # busybox forgets an -exec within brackets
+                -o -path "$VTORQUE_JOB_SCRIPTS" \) -prune -o "$@" # busybox forgets an -exec within brackets
         done
     done
 }
@@ -212,10 +212,10 @@ make_places() {
         mkdir -p /home && ln -s "$VTORQUE_HOME" "/home/$VTORQUE_USER"
     fi
     {
-        mkdir -p "$VTORQUE_TORQUE_HOME/mom_priv/jobs" &&
-            chown "$VTORQUE_UID:$VTORQUE_GID" "$VTORQUE_TORQUE_HOME/mom_priv/jobs" &&
-            chmod 0700 "$VTORQUE_TORQUE_HOME/mom_priv/jobs"
-    } || die "$VTORQUE_TORQUE_HOME/mom_priv/jobs could not be made"
+        mkdir -p "$VTORQUE_JOB_SCRIPTS" &&
+            chown "$VTORQUE_UID:$VTORQUE_GID" "$VTORQUE_JOB_SCRIPTS" &&
+            chmod 0700 "$VTORQUE_JOB_SCRIPTS"
+    } || die "$VTORQUE_JOB_SCRIPTS could not be made"
     # where sshd leaves the cookie of a forwarded display (xauth.sh)
     {
         mkdir -p /run/vtorque/x11 && chown "$VTORQUE_UID:$VTORQUE_GID" /run/vtorque/x11 && chmod 0700 /run/vtorque/x11

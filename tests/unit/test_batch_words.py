@@ -35,14 +35,7 @@ TABLES = {
 }
 """Files that name words for good, and why."""
 
-TO_MOVE: dict[str, str] = {
-    "plugins/inventory/pbs_nodefile.py": "PBS_",
-    "plugins/module_utils/node/guest/site_scripts.py": "PBS_",
-    "plugins/module_utils/node/guest/user_additions.py": "PBS_",
-    "templates/guest/additions.sh": "PBS_",
-    "templates/guest/identity.sh": "mom_priv",
-    "templates/guest/pbsdsh.sh": "PBS_",
-}
+TO_MOVE: dict[str, str] = {}
 """Files that are still to move, and the words that each of them names."""
 
 

@@ -9,7 +9,7 @@ import pathlib
 import socket
 import typing as t
 
-from ...module_utils.job.batch.registry import guest_home, guest_programs
+from ...module_utils.job.batch.registry import guest_home, guest_programs, open_guest
 from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.mounts import Mount, read_line
@@ -51,6 +51,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
     leases = [pathlib.Path(policy.dhcp_leases_file)] if policy.dhcp_leases_file else list(LEASES)
     leases.append(LIBVIRT_LEASES / f"{policy.bridge}.status")
     script = pathlib.Path(policy.ip_to_mac_script) if policy.custom_ip_mapping and policy.ip_to_mac_script else None
+    guest = open_guest(policy.batch_system)
     return NodeSettings(
         node_name=node_name,
         node_number=policy.node_number,
@@ -85,6 +86,8 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
         guest_programs=guest_programs(policy.batch_system),
+        guest_variables=tuple(guest.GUEST_VARIABLES.items()),
+        guest_scripts=guest.GUEST_SCRIPTS,
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 

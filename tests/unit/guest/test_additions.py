@@ -91,7 +91,10 @@ class Guest(BusyboxRoot):
         return subprocess.run(
             ["/usr/sbin/chroot", self.root, "/bin/sh", user_additions.PROGRAM, str(seconds)],
             capture_output=True, text=True, timeout=300, check=False, umask=0o077,
-            env={"PBS_JOBID": "7.head", "PBS_NODEFILE": "/aux/7.head", "VTORQUE_RANK": "0", "SECRET": "of root"},
+            env={
+                "VTORQUE_PASSED_ON": "PBS_JOBID PBS_NODEFILE VTORQUE_RANK", "PBS_JOBID": "7.head",
+                "PBS_NODEFILE": "/aux/7.head", "VTORQUE_RANK": "0", "SECRET": "of root",
+            },
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering impo
 SETTINGS = """VTORQUE_USER=alice VTORQUE_UID=5000 VTORQUE_GID=6 VTORQUE_GROUP='HPC Users' VTORQUE_GROUPS='{groups}'
 VTORQUE_MOUNTS=
 VTORQUE_HOME=/home/alice
-VTORQUE_SHELL=/bin/sh VTORQUE_TORQUE_HOME=/var/spool/torque
+VTORQUE_SHELL=/bin/sh VTORQUE_TORQUE_HOME=/var/spool/torque VTORQUE_JOB_SCRIPTS=/var/spool/torque/mom_priv/jobs
 """
 GROUPS = "4\tHPC Users 2\n60999\tchem\n27\tdocker\n0\troot\n7\tadm\n"
 RUN = """set -e
@@ -154,7 +154,9 @@ def test_directory_for_the_cookie_of_a_display_is_the_users_alone(tmp_path: path
         assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o700, 5000, 6)
 
 
-@pytest.mark.parametrize("source", ["guest/pbsdsh", "batch/slurm/guest/srun", "batch/slurm/guest/scontrol"])
+@pytest.mark.parametrize(
+    "source", ["batch/torque/guest/pbsdsh", "batch/slurm/guest/srun", "batch/slurm/guest/scontrol"]
+)
 def test_program_is_found_by_login_shells_and_an_images_own_stays(tmp_path: pathlib.Path, source: str) -> None:
     """Done again it is silent; what the image has in that very place is not touched, and a word says so."""
     program = templates.COLLECTION_DIR / "guest/identity.sh"

@@ -34,7 +34,9 @@ def called_by(script: pathlib.Path) -> set[str]:
     return set(CALLED.findall(text)) - own
 
 
-@pytest.mark.parametrize("name", ["agent", "identity", "mounts", "pbsdsh", "ready", "run", "../batch/slurm/guest/srun"])
+@pytest.mark.parametrize(
+    "name", ["agent", "identity", "mounts", "../batch/torque/guest/pbsdsh", "ready", "run", "../batch/slurm/guest/srun"]
+)
 def test_what_a_program_in_a_guest_calls_stands_in_the_manual(name: str) -> None:
     applets = subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True).stdout.split()
     called = called_by(templates.COLLECTION_DIR / f"guest/{name}.sh") & ({*applets} | MORE)

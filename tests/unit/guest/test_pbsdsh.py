@@ -15,7 +15,7 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
-PROGRAM = templates.COLLECTION_DIR / "guest/pbsdsh.sh"
+PROGRAM = templates.COLLECTION_DIR / "batch/torque/guest/pbsdsh.sh"
 HERE = os.uname().nodename
 LINES = (HERE, HERE, "vcn2-0", "vcn10-0", "vcn2-0")
 WHERE = 'echo "$PBS_VNODENUM $PBS_NODENUM $PBS_TASKNUM"'
@@ -215,4 +215,4 @@ def test_help(guest: Guest) -> None:
 
 def test_it_can_be_included_in_a_template() -> None:
     """A shell's length expansion would open a comment of Jinja's."""
-    assert templates.render("guest/pbsdsh.sh", site_dir=None) == PROGRAM.read_text()
+    assert templates.render("batch/torque/guest/pbsdsh.sh", site_dir=None) == PROGRAM.read_text()

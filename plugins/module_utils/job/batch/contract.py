@@ -238,6 +238,21 @@ class ShellAdapter(t.Protocol):
         """Return where a script of this name lies in a guest, as the job's own script does on its node."""
 
 
+class GuestTable(t.Protocol):
+    """What guests have of the batch system: names and places alone, which a node's side gets with its settings.
+
+    Attributes:
+        GUEST_PROGRAMS: templates of the programs that guests have in their PATH, by their names without `.sh`.
+        GUEST_VARIABLES: what a script of the site's or of the user's finds in a guest before the job, by name;
+            `{job_id}`, `{number}` and `{cluster}` (before and behind its first dot) and `{node_file}` stand in values.
+        GUEST_SCRIPTS: where the job's scripts lie, below the directory that guests have for the batch system.
+    """
+
+    GUEST_PROGRAMS: tuple[str, ...]
+    GUEST_VARIABLES: t.Mapping[str, str]
+    GUEST_SCRIPTS: str
+
+
 class HistoryAdapter(t.Protocol):
     """What a batch system wrote down of jobs that its server has forgotten."""
 

@@ -22,6 +22,7 @@ if t.TYPE_CHECKING:
     from .contract import (
         DoctorAdapter,
         FrontAdapter,
+        GuestTable,
         HistoryAdapter,
         HookAdapter,
         NodeAdapter,
@@ -31,6 +32,7 @@ if t.TYPE_CHECKING:
     from .openpbs import adapter as openpbs_adapter
     from .openpbs import doctor_checks as openpbs_doctor
     from .openpbs import front as openpbs_front
+    from .openpbs import guest_table as openpbs_guest
     from .openpbs import hook_calls as openpbs_hooks
     from .openpbs import job_shell as openpbs_shell
     from .openpbs import mom_files as openpbs_node
@@ -38,12 +40,14 @@ if t.TYPE_CHECKING:
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
     from .slurm import front as slurm_front
+    from .slurm import guest_variables as slurm_guest
     from .slurm import hook_calls as slurm_hooks
     from .slurm import job_shell as slurm_shell
     from .slurm import node_traces as slurm_node
     from .slurm import trial_job as slurm_trial
     from .torque import accounting as torque_history
     from .torque import doctor_checks as torque_doctor
+    from .torque import guest_table as torque_guest
     from .torque import hook_calls as torque_hooks
     from .torque import job_shell as torque_shell
     from .torque import mom_files as torque_node
@@ -52,6 +56,7 @@ if t.TYPE_CHECKING:
 
     # a type checker compares the modules with the contract here: at work they are opened by name
     _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front, openpbs_front)
+    _GUEST: tuple[GuestTable, ...] = (torque_guest, slurm_guest, openpbs_guest)
     _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter, openpbs_adapter)
     _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks, openpbs_hooks)
     _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell, openpbs_shell)
@@ -69,6 +74,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "trial": "trial_job",
         "history": "accounting",
         "front": "qsub.front",
+        "guest": "guest_table",
     },
     "slurm": {
         "batch": "adapter",
@@ -91,6 +97,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "trial": "trial_job",
         "history": "adapter",
         "front": "front",
+        "guest": "guest_table",
     },
 }
 """By system, the module of each part of the contract (`contract.py`)."""
@@ -215,15 +222,23 @@ def open_trial(system: str) -> TrialAdapter:
     return opened
 
 
-def guest_programs(system: str) -> tuple[str, ...]:
-    """The templates of the programs that guests of a system's jobs get in their PATH: `batch/<system>/guest/NAME.sh`.
+def open_guest(system: str) -> GuestTable:
+    """What guests of a system's jobs have of it.
 
     Args:
         system: one of `SYSTEMS`.
     """
-    if "guest" not in PARTS.get(system, {}):
-        return ()
-    return tuple(f"batch/{system}/guest/{name}.sh" for name in _open(system, "guest").GUEST_PROGRAMS)
+    opened: GuestTable = _open(system, "guest")
+    return opened
+
+
+def guest_programs(system: str) -> tuple[str, ...]:
+    """The templates of the programs that guests of a system's jobs get in their PATH.
+
+    Args:
+        system: one of `SYSTEMS`.
+    """
+    return open_guest(system).GUEST_PROGRAMS
 
 
 def submit_command(policy: Policy, *, front_end: bool) -> str:

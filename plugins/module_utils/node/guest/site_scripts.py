@@ -100,14 +100,11 @@ def read_script(path: pathlib.Path) -> bytes | None:
 def order_of(script: bytes, job_id: str, guest: GuestFile, settings: NodeSettings) -> str:
     """What the guest's root runs: the script as a program of its own, so that its `#!` line counts.
 
-    Besides what the guest was told (`/etc/vtorque/guest.env`) it finds PBS_JOBID, PBS_NODEFILE and VTORQUE_RANK.
+    Besides what the guest was told (`/etc/vtorque/guest.env`) it finds VTORQUE_RANK, and the job by the batch system's
+    variables.
     """
     file = "/run/vtorque-site-hook"
-    variables = {
-        "PBS_JOBID": job_id,
-        "PBS_NODEFILE": f"{settings.torque_home}/aux/{job_id}",
-        "VTORQUE_RANK": str(guest.rank),
-    }
+    variables = {**settings.variables_of(job_id), "VTORQUE_RANK": str(guest.rank)}
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
     return f"""set -a
 . /etc/vtorque/guest.env

@@ -56,11 +56,8 @@ def make(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) ->
 
 def order_of(job_id: str, guest: GuestFile, settings: NodeSettings, seconds: int) -> str:
     """What the guest's root runs."""
-    variables = {
-        "PBS_JOBID": job_id,
-        "PBS_NODEFILE": f"{settings.torque_home}/aux/{job_id}",
-        "VTORQUE_RANK": str(guest.rank),
-    }
+    variables = {**settings.variables_of(job_id), "VTORQUE_RANK": str(guest.rank)}
+    variables["VTORQUE_PASSED_ON"] = " ".join(variables)
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     return f"{exports}exec {PROGRAM} {seconds}\n"
 

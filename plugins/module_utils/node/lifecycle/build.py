@@ -309,6 +309,7 @@ def _seed_of(guest: _Guest, part: NodePart, settings: NodeSettings, here: str, s
         additions=part.additions,
         data_disk=guest.data is not None,
         vcpus=spec.vcpus,
+        scripts=settings.guest_scripts,
         programs=settings.guest_programs,
     )
 

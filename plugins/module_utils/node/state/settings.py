@@ -51,6 +51,8 @@ class NodeSettings:
         network_filter: a libvirt network filter for every guest's interface, or None.
         confine_guests: hold guests to their own addresses, and to whom they may reach (`nft_rules.py`).
         guest_programs: templates of the batch system's programs that guests have in their PATH.
+        guest_variables: what scripts in guests find of the job (`variables_of`).
+        guest_scripts: where the job's scripts lie in a guest, below `torque_home`.
         updates_s: seconds that a guest's security updates may take; 0: none are installed.
         may_reach: whom, besides their job and what they mount.
         home_via: how the user's home reaches their guests: `nfs`, or `virtiofs` from where this node has it.
@@ -94,6 +96,8 @@ class NodeSettings:
     confine_guests: bool = False
     may_reach: tuple[str, ...] = ()
     guest_programs: tuple[str, ...] = ()
+    guest_variables: tuple[tuple[str, str], ...] = ()
+    guest_scripts: str = "jobs"
     updates_s: int = 0
     home_via: str = "nfs"
     home_export: str | None = None
@@ -109,6 +113,17 @@ class NodeSettings:
     sshd: pathlib.Path = pathlib.Path("/usr/sbin/sshd")
     flock: pathlib.Path = pathlib.Path("/usr/bin/flock")
     nft: pathlib.Path = pathlib.Path("/usr/sbin/nft")
+
+    def variables_of(self, job_id: str) -> dict[str, str]:
+        """Return what scripts in guests find of a job, in the batch system's own words (`GuestTable`).
+
+        Args:
+            job_id: of the job.
+        """
+        number, _dot, cluster = job_id.partition(".")
+        values = {"job_id": job_id, "number": number, "cluster": cluster}
+        values["node_file"] = f"{self.torque_home}/aux/{job_id}"
+        return {name: form.format_map(values) for name, form in self.guest_variables}
 
     @property
     def guests_dir(self) -> pathlib.Path:

@@ -9,10 +9,19 @@ the promise of an srun, and Hydra 4.0 where it cannot execute one (measured).
 
 from __future__ import annotations
 
+import typing as t
+
 from ..shared.launchers import HOSTS, LauncherVariable
 
-GUEST_PROGRAMS = ("srun", "scontrol")
+GUEST_PROGRAMS: tuple[str, ...] = ("batch/slurm/guest/srun.sh", "batch/slurm/guest/scontrol.sh")
 """What guests of Slurm's jobs have in PATH, from templates/batch/slurm/guest: Slurm's own need the cluster's key."""
+GUEST_VARIABLES: t.Mapping[str, str] = {
+    "SLURM_JOB_ID": "{number}",
+    "SLURM_CLUSTER_NAME": "{cluster}",
+    "VTORQUE_HOSTS": "{node_file}",
+}
+GUEST_SCRIPTS = "mom_priv/jobs"
+"""As Torque's, which guests have had from the beginning."""
 NODE_PATHS: tuple[bytes, ...] = (
     b"TMPDIR",
     b"SLURM_CONF",

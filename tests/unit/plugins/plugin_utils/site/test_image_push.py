@@ -21,7 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages 
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import configuration_of
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output.json_output import add_json
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.images import image_push as program
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, serve
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, serve, site_requests
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import image_push
 
 from ...module_utils.node.pool import image_pool
@@ -35,7 +35,7 @@ class Node:
     def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
         self.settings: NodeSettings = image_pool.settings_for(directory)
         image_pool.add(self.settings.pool)
-        patch.setattr(handlers, "read_settings", lambda _load: self.settings)
+        patch.setattr(site_requests, "read_settings", lambda _load: self.settings)
         patch.setattr(copy_queue, "see_to_it", lambda _settings: None)
 
     def ask(self, **changes: t.Any) -> dict[str, t.Any]:

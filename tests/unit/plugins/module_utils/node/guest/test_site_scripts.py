@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_guest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import site_scripts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -97,7 +98,9 @@ def test_the_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: path
     kept = dataclasses.replace(site.add_guest(0), rank=5)
     words = b"$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash} $(umask)"
     script = b'#!/bin/bash\necho "%b"\nexit 9\n' % words
-    order = site_scripts.order_of(script, "72[1].head", kept, site.settings)
+    variables = tuple(open_guest("torque").GUEST_VARIABLES.items())
+    settings = dataclasses.replace(site.settings, guest_variables=variables)
+    order = site_scripts.order_of(script, "72[1].head", kept, settings)
     (tmp_path / "guest.env").write_text("VTORQUE_USER='al ice'\n")
     order = order.replace("/etc/vtorque/guest.env", str(tmp_path / "guest.env")).replace("/run/", f"{tmp_path}/")
     done = subprocess.run(

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import subprocess
 import types
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_guest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import user_additions
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
@@ -24,6 +26,8 @@ JOB = "72[1].head"
 class Node(OrderedNode):
     def __init__(self, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(place, user_additions, monkeypatch, JOB)
+        variables = tuple(open_guest("torque").GUEST_VARIABLES.items())
+        self.settings = dataclasses.replace(self.settings, guest_variables=variables)
 
     def guest(self, rank: int, *, has: bool = True) -> None:
         self.add_guest(rank)

@@ -206,7 +206,6 @@ def test_readiness_is_a_unit_of_its_own_and_the_guest_speaks_to_its_node_early()
         ("/usr/lib/vtorque/identity", "0755"),
         ("/usr/lib/vtorque/ready", "0755"),
         ("/usr/lib/vtorque/run", "0755"),
-        ("/usr/lib/vtorque/bin/pbsdsh", "0755"),
         ("/usr/lib/vtorque/agent", "0755"),
     ],
 )
@@ -214,14 +213,15 @@ def test_files_are_roots_with_these_modes(path: str, mode: str) -> None:
     assert _modes(SEED)[path] == mode
 
 
-def test_programs_of_the_batch_system_reach_the_guest_by_their_names() -> None:
-    seed = dataclasses.replace(SEED, programs=guest_programs("slurm"))
-    for name in ("srun", "scontrol"):
+@pytest.mark.parametrize(("system", "names"), [("torque", ["pbsdsh"]), ("slurm", ["srun", "scontrol"])])
+def test_programs_of_the_batch_system_reach_the_guest_by_their_names(system: str, names: list[str]) -> None:
+    seed = dataclasses.replace(SEED, programs=guest_programs(system))
+    for name in names:
         path = f"/usr/lib/vtorque/bin/{name}"
-        assert _files(seed)[path] == (COLLECTION_DIR / f"batch/slurm/guest/{name}.sh").read_text("utf-8")
+        assert _files(seed)[path] == (COLLECTION_DIR / f"batch/{system}/guest/{name}.sh").read_text("utf-8")
         assert _modes(seed)[path] == "0755"
         assert path not in _files(SEED)
-    assert guest_programs("torque") == ()
+    assert guest_programs(system) == tuple(f"batch/{system}/guest/{name}.sh" for name in names)
 
 
 def test_every_file_is_one_line_that_a_shell_can_read() -> None:
@@ -336,6 +336,7 @@ def test_any_torque_home_is_one_path_in_yaml(place: str) -> None:
     home = "/" + place
     told = _files(dataclasses.replace(SEED, torque_home=home))["/etc/vtorque/guest.env"]
     assert f"VTORQUE_TORQUE_HOME={shlex.quote(home)}\n" in told
+    assert f"VTORQUE_JOB_SCRIPTS={shlex.quote(home + '/jobs')}\n" in told
 
 
 _ANYTHING = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)

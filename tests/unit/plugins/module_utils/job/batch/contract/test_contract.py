@@ -30,10 +30,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import guest_variables
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import ReadyGuest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import CHECKS, Finding
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import JOB_ID
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import settings_of
 
 from .material import Material
 
@@ -56,6 +58,7 @@ def test_systems_of_the_registry_are_those_of_the_parameter() -> None:
         registry.open_doctor,
         registry.open_shell,
         registry.open_front,
+        registry.open_guest,
     ):
         with pytest.raises(SiteFault, match="batch_system 'sge'"):
             open_part("sge")
@@ -399,3 +402,14 @@ def test_request_that_is_wrong_is_told_with_its_place(material: Material, tmp_pa
     places = {fault.key: fault.origin for fault in caught.value.faults}
     assert places["vcpus"].endswith("job.sh, line 2")
     assert places["ram"] == "command line"
+
+
+def test_table_of_a_guest_names_what_a_job_finds_there(material: Material) -> None:
+    table, shell = registry.open_guest(material.system), registry.open_shell(material.system)
+    settings = settings_of(material.policy, material.node)
+    found = settings.variables_of(material.job_id)
+    assert shell.job_id_of({name.encode(): value.encode() for name, value in found.items()}) == material.job_id
+    assert f"{settings.torque_home}/aux/{material.job_id}" in found.values()
+    assert shell.script_path(material.policy, "x") == f"{settings.torque_home}/{table.GUEST_SCRIPTS}/x"
+    for program in registry.guest_programs(material.system):
+        assert (COLLECTION_DIR / program).read_text(encoding="utf-8").startswith("#!/bin/sh\n")
