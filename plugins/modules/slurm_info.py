@@ -30,6 +30,10 @@ options:
     type: list
     elements: str
     default: []
+  node:
+    description:
+      - The node that is asked about; where Slurm does not know it, it calls nothing there.
+    type: str
   launchers:
     description:
       - Where vTorque's Prolog and Epilog are.
@@ -87,6 +91,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.errors import VTorqueError
+from ..module_utils.job.batch.host_match import same_host
 from ..module_utils.job.batch.slurm.adapter import Slurm
 from ..module_utils.job.batch.slurm.comment import is_ours
 from ..module_utils.job.batch.slurm.doctor_checks import VERSION, look_at_server
@@ -110,7 +115,9 @@ class Written(Slurm):
         return {**super().configuration(), **self.lines}
 
 
-def run(commands: pathlib.Path, nodes: t.Sequence[str], launchers: pathlib.Path) -> dict[str, t.Any]:
+def run(
+    commands: pathlib.Path, nodes: t.Sequence[str], launchers: pathlib.Path, node: str | None = None
+) -> dict[str, t.Any]:
     """Ask, and return what the module returns."""
     found: dict[str, t.Any] = {"installed": False, "faults": [], "settings": [], "calls": [], "jobs": []}
     lacking = [name for name in COMMANDS if not os.access(commands / name, os.X_OK)]
@@ -125,9 +132,10 @@ def run(commands: pathlib.Path, nodes: t.Sequence[str], launchers: pathlib.Path)
             found["faults"] = [f"{look_at_server(batch, nodes).words}: nothing is installed beside it"]
         found["settings"] = _settings(batch, nodes)
         jobs = batch.all_jobs()
+        is_known = node is None or any(same_host(one.name, node) for one in batch.nodes())
     except VTorqueError as error:
         return {**found, "faults": [f"{error}: do sinfo and squeue work here, as root? Is munged running?"]}
-    found["calls"] = _calls(settings, launchers)
+    found["calls"] = _calls(settings, launchers) if is_known else []
     found["jobs"] = [batch.shown_id(job.job_id) for job in jobs if is_ours(job.x) and job.state != "C"]
     return found
 
@@ -164,12 +172,14 @@ def main() -> None:
         argument_spec={
             "commands": {"type": "path", "default": "/usr/bin"},
             "nodes": {"type": "list", "elements": "str", "default": []},
+            "node": {"type": "str"},
             "launchers": {"type": "path", "default": "/etc/vtorque/slurm"},
         },
         supports_check_mode=True,
     )
     params = module.params
-    answer = run(pathlib.Path(params["commands"]), params["nodes"], pathlib.Path(params["launchers"]))
+    places = pathlib.Path(params["commands"]), pathlib.Path(params["launchers"])
+    answer = run(places[0], params["nodes"], places[1], params["node"])
     module.exit_json(changed=False, **answer)
 
 

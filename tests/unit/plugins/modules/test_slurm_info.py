@@ -69,6 +69,9 @@ def test_lines_that_lead_to_our_launchers_are_named_by_pattern_and_link_too(
     text = text.replace("/etc/vtorque/slurm/epilog", f"{site}/*")
     result = run(slurm_info, capfd, commands=str(commands(tmp_path / "bin", text)), launchers=str(launchers))
     assert result["calls"] == [f"Prolog={launchers}/prolog", f"Epilog={site}/*"]
+    place = str(tmp_path / "bin")
+    assert run(slurm_info, capfd, commands=place, launchers=str(launchers), node="cn1.site")["calls"] == result["calls"]
+    assert run(slurm_info, capfd, commands=place, launchers=str(launchers), node="gone")["calls"] == []
     (site / "50-vtorque").unlink()
     text = text.replace(str(launchers), "/opt/site")
     result = run(slurm_info, capfd, commands=str(commands(tmp_path / "other", text)), launchers=str(launchers))
