@@ -168,13 +168,19 @@ test-soak: prepare-test runtime images ## many short jobs of several users, one 
 	@VTORQUE_SOAK=$(SOAK) $(PYTEST) -q tests/e2e/soak
 
 .PHONY: test-faults
-test-faults: prepare-test runtime images ## a fault at each step of a node and of a mother superior, then of guests, nodes, site and batch server: nothing left, the verdict right
+test-faults: prepare-test runtime images ## a fault at each step of a node and of a mother superior, then of guests, nodes, site and batch server: nothing left, the verdict right (BATCH=slurm: those that run on Slurm)
 	@echo "== faults"
+ifeq ($(BATCH),slurm)
+	@rm -f build/test/faults-*.xml; failed=; \
+	$(PYTEST) -q -n $(LABS) --dist loadfile -m slurm --junitxml=build/test/faults-slurm.xml $(FAULTS) tests/e2e/slurm || failed=yes; \
+	$(PY) tests/tried.py count faults build/test/faults-*.xml && [ -z "$$failed" ]
+else
 	@: 'in this order one lab has the first file and the last share, the other the longest between'; \
 	rm -f build/test/faults-*.xml; failed=; VTORQUE_FAULTS=1 $(PYTEST) -q -n $(LABS) --dist loadgroup --junitxml=build/test/faults-steps.xml \
 	tests/e2e/faults/test_steps.py tests/e2e/faults/test_mother_superior.py || failed=yes; \
-	$(PYTEST) -q -n $(LABS) --dist loadfile --junitxml=build/test/faults-jobs.xml $(FAULTS) || failed=yes; \
+	$(PYTEST) -q -n $(LABS) --dist loadfile -m "not slurm" --junitxml=build/test/faults-jobs.xml $(FAULTS) || failed=yes; \
 	$(PY) tests/tried.py count faults build/test/faults-*.xml && [ -z "$$failed" ]
+endif
 
 .PHONY: test-fresh
 test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian that has nothing but git and make

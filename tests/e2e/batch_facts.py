@@ -27,6 +27,7 @@ class Batch:
         on_first: options of a job that only cn1 may run.
         named: the option with a job's name.
         paused: the option of a job that is held from the beginning.
+        array: options of an array with two members.
         limit: options of a job that may take that many seconds, as a format.
         directive: how a line of a script begins that asks for a guest.
         piped_name: a job's name whose script was piped.
@@ -40,7 +41,6 @@ class Batch:
         hosts: variable of a job that names the file of its hosts.
         job_variable: the variable of a job that has its name.
         script: the last word of the path under which a job's script runs.
-        end_of_sister: how a node that does not lead calls the end of a job in its log.
         cancelled: exit status of a job that TERM ended by a cancel.
         record: a job's name where the product keeps something of it, as a format.
     """
@@ -55,6 +55,7 @@ class Batch:
     on_first: tuple[str, ...]
     named: str
     paused: str
+    array: tuple[str, ...]
     limit: tuple[str, ...]
     directive: str
     piped_name: str
@@ -71,9 +72,12 @@ class Batch:
     hosts: str
     job_variable: str
     script: str
-    end_of_sister: str
     cancelled: int
     record: str
+
+    def at(self, node: str) -> tuple[str, ...]:
+        """Return the options of a job that this node alone may run."""
+        return tuple(word.replace("cn1", node) for word in self.on_first)
 
     def full_id(self, job_id: str) -> str:
         """Return a job's name as the product has it in records, notes and file names."""
@@ -83,20 +87,21 @@ class Batch:
 TORQUE = Batch(
     name="torque", vm="vsub", bare="qsub", apart=(), interpreter="",
     pair=("-l", "nodes=cn1:ppn=2+cn2:ppn=2"), two=("-l", "nodes=2"), on_first=("-l", "nodes=cn1:ppn=2"),
-    named="-N", paused="-h", limit=("-l", "walltime={}"), directive="#PBS -vm", piped_name="STDIN",
+    named="-N", paused="-h", array=("-t", "1-2"),
+    limit=("-l", "walltime={}"), directive="#PBS -vm", piped_name="STDIN",
     cancel=("qdel",), cancel_slowly=("qdel", "-W", "600"), drop_all=("qdel", "-p"), signal=("qsig", "-s"),
     hold=("qhold",), release=("qrls",), requeue=("qrerun",), release_line="qrls {}",
     clear="pbsnodes -c -N '' {}", offline="offline", hosts="PBS_NODEFILE", job_variable="PBS_JOBID",
-    script="SC", end_of_sister="epilogue.parallel", cancelled=256 + 15, record="{}",
+    script="SC", cancelled=256 + 15, record="{}",
 )  # fmt: skip
 SLURM = Batch(
     name="slurm", vm="vsbatch", bare="sbatch", apart=("-o", "slurm-%j.out", "-e", "slurm-%j.err"),
     interpreter="#!/bin/bash\n", pair=("-N2",), two=("-N2",), on_first=("-w", "cn1"), named="-J", paused="-H",
-    limit=("-t", "0:{}"), directive="#VM", piped_name="sbatch",
+    array=("-a", "1-2"), limit=("-t", "0:{}"), directive="#VM", piped_name="sbatch",
     cancel=("scancel",), cancel_slowly=("scancel",), drop_all=("scancel",), signal=("scancel", "-b", "-s"),
     hold=("scontrol", "hold"), release=("scontrol", "release"), requeue=("scontrol", "requeue"),
     release_line="scontrol release {}", clear="scontrol update nodename={} state=resume", offline="drain",
-    hosts="HYDRA_HOST_FILE", job_variable="SLURM_JOB_ID", script="slurm_script", end_of_sister="epilogue",
+    hosts="HYDRA_HOST_FILE", job_variable="SLURM_JOB_ID", script="slurm_script",
     cancelled=128 + 15, record="{}.lab",
 )  # fmt: skip
 BATCHES: t.Mapping[str, Batch] = types.MappingProxyType({one.name: one for one in (TORQUE, SLURM)})

@@ -232,6 +232,10 @@ class Site:
         """A batch job from its submission to its end."""
         return self.end(self.submit(*arguments, stdin=stdin))
 
+    def members(self, array: str) -> list[str]:
+        """The jobs of an array of two, in their order."""
+        return [array.replace("[]", f"[{number}]") for number in (1, 2)]
+
     def nodes(self) -> dict[str, Node]:
         """The compute nodes, in the server's words."""
         shown = ET.fromstring(self.root("fe", "pbsnodes -x"))

@@ -52,9 +52,9 @@ from .trouble import (
 )
 
 OF_OTHERS = re.compile(
-    # a log of libvirt's for each name of a guest, what it found out of its qemu, and what Torque writes of each job
+    # a log of libvirt's for each name of a guest, what it found out of its qemu, and what the batch system has of each
     r"/var/(log|cache)(/libvirt(/.*)?)?|/var/spool/torque/(mom|server)_logs/.*|/var/spool/torque/server_priv/accounting(/.*)?"
-    r"|/home/alice/STDIN\.[oe][0-9]+"
+    r"|/var/(log|lib)/slurm(/.*)?|/home/alice/(STDIN\.[oe][0-9]+|slurm-[0-9]+\.(out|err))"
 )
 SLEEPS = "echo up; sleep 600\n"
 
@@ -74,12 +74,15 @@ def running(site: Site, job_id: str) -> None:
 def again(site: Site, job_id: str) -> None:
     """Wait until the second start of a job has its guests, and none of the first one are there."""
     site.wait_for("the second start", lambda: ready(site, job_id, 2))
-    assert not [thing for thing in site.left_on_nodes() if f"guests/{job_id}.1" in thing]
+    assert not [thing for thing in site.left_on_nodes() if f"guests/{site.batch.full_id(job_id)}.1" in thing]
 
 
 def ready(site: Site, job_id: str, start: int) -> bool:
     """Are the guests of a start ready?"""
-    return site.on(SUPERIOR, "test", "-e", f"/run/vtorque/jobs/{job_id}.{start}/ready.json").returncode == 0
+    return (
+        site.on(SUPERIOR, "test", "-e", f"/run/vtorque/jobs/{site.batch.full_id(job_id)}.{start}/ready.json").returncode
+        == 0
+    )
 
 
 def log_of(site: Site, node: str, job_id: str, start: int = 1) -> str:
@@ -90,7 +93,8 @@ def log_of(site: Site, node: str, job_id: str, start: int = 1) -> str:
 def cleaned_itself(site: Site, job_id: str, start: int = 1) -> bool:
     """Did the sister's own hook begin the removal, and was it its worker that did it?"""
     log = log_of(site, SISTER, job_id, start)
-    return f"epilogue.parallel of job {job_id}, start {start}" in log and "took away: domain" in log
+    heard = f"epilogue.parallel of job {site.batch.full_id(job_id)}, start {start}"
+    return heard in log and "took away: domain" in log
 
 
 @contextlib.contextmanager
@@ -138,17 +142,19 @@ def written(site: Site, node: str) -> set[str]:
     )
 
 
+@pytest.mark.both("slurm")
 @pytest.mark.parametrize("status", [pytest.param(0, marks=pytest.mark.full, id="well"), pytest.param(3, id="failed")])
 def test_script_ends_by_itself(site: Site, status: int) -> None:
-    """Two guests on each node; nothing is there any more when the server says that the job is complete.
+    """Guests on each node, as many as it has room for; nothing is there any more when the server says it is complete.
 
     That holds for whatever a node has written anywhere, and for the user's home.
     """
     before = {node: written(site, node) for node in ("fe", *NODES)}
-    script = f"sort -u $PBS_NODEFILE | grep -c .; echo complaint >&2; exit {status}\n"
-    ended = site.job(*PAIR, "-vm", "vms_per_node=2", stdin=script)
+    guests = 2 if site.batch.name == "torque" else 1  # there a node has the machine's processors, and not more
+    script = f"sort -u ${site.batch.hosts} | grep -c .; echo complaint >&2; exit {status}\n"
+    ended = site.job(*site.batch.pair, "-vm", f"vms_per_node={guests}", stdin=script)
     assert site.left_on_nodes() == []
-    assert (ended.exit_status, ended.out, ended.err) == (status, "4\n", "complaint\n")
+    assert (ended.exit_status, ended.out, ended.err) == (status, f"{2 * guests}\n", "complaint\n")
     new = {path for node in before for path in written(site, node) - before[node]}
     assert sorted(path for path in new if not MAY_STAY.fullmatch(path) and not OF_OTHERS.fullmatch(path)) == []
 
@@ -171,28 +177,30 @@ def test_job_deleted_in_the_prologue_of_its_sister(site: Site) -> None:
 def test_job_deleted_while_its_guests_boot(site: Site) -> None:
     """qdel returns when the prologue has ended, here by the end of a guest; nothing is tried again, or stays."""
     with never_ready(site, node_fault_retries=3) as request:
-        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.pair, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         delete_booting(site, job_id, SISTER)
     assert "RAN" not in site.end(job_id).out
 
 
+@pytest.mark.both
 def test_job_deleted_while_it_runs(site: Site) -> None:
     """The sister cleans itself; both nodes are clean when the job is complete."""
-    job_id = site.submit(*PAIR, stdin=SLEEPS)
+    job_id = site.submit(*site.batch.pair, stdin=SLEEPS)
     running(site, job_id)
     ended = end_by_term(site, job_id)
     assert site.left_on_nodes() == []
-    assert (ended.exit_status, ended.out) == (271, "up\n")
+    assert (ended.exit_status, ended.out) == (site.batch.cancelled, "up\n")
     assert cleaned_itself(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_job_queued_again_while_it_runs(site: Site) -> None:
     """The second start has guests of its own, and of the first one nothing stays."""
-    job_id = site.submit(*PAIR, stdin=WAITS)
+    job_id = site.submit(*site.batch.pair, stdin=WAITS)
     running(site, job_id)
-    assert site.on("fe", "qrerun", job_id).returncode == 0
+    assert site.on("fe", *site.batch.requeue, job_id).returncode == 0
     again(site, job_id)
     assert cleaned_itself(site, job_id, start=1)
     ended = finish(site, job_id)
@@ -212,11 +220,12 @@ def test_walltime_is_over(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("act", ["ended", pytest.param("paused", marks=pytest.mark.full)])
 def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:
     """The mother superior is told by the sister, and the job's shell ends the job with the reason."""
-    job_id = site.submit(*PAIR, stdin=SLEEPS)
+    job_id = site.submit(*site.batch.pair, stdin=SLEEPS)
     running(site, job_id)
     guest = guest_on(site, SISTER)
     if act == "paused":
@@ -235,7 +244,7 @@ def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:
 def test_program_of_the_mother_superior_killed_while_guests_boot(site: Site, victim: str) -> None:
     """Nobody listens to the sister any more: she undoes what she began."""
     with never_ready(site) as request:
-        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.pair, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         kill(site, SUPERIOR, victim)
         site.wait_for("the sister to undo it", lambda: not guest_on(site, SISTER))
@@ -254,7 +263,7 @@ def test_sister_falls_silent_while_guests_boot(site: Site) -> None:
     is far away.
     """
     with never_ready(site, timeout=240) as request:
-        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.pair, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         with unplugged(site, SISTER):
             facts = check_held(site, job_id, f"{SISTER} was not reached: the connection broke off")
@@ -274,7 +283,7 @@ def test_node_lost_while_guests_boot(site: Site, node: str) -> None:
     The owner holds the job meanwhile: without that, Torque gives it to its nodes again when they are back.
     """
     with never_ready(site, timeout=45) as request:
-        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.pair, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         assert site.on("fe", "qhold", job_id, user="alice").returncode == 0
         with lost(site, node):
@@ -289,7 +298,7 @@ def test_node_lost_while_guests_boot(site: Site, node: str) -> None:
 
 def test_sister_lost_while_the_job_runs(site: Site) -> None:
     """The job goes on in rank 0; the epilogue cleans what it reaches, and the lost node's own boot the rest."""
-    job_id = site.submit(*PAIR, stdin=WAITS)
+    job_id = site.submit(*site.batch.pair, stdin=WAITS)
     running(site, job_id)
     with lost(site, SISTER):
         ended = finish(site, job_id)
@@ -300,7 +309,7 @@ def test_sister_lost_while_the_job_runs(site: Site) -> None:
 @pytest.mark.full
 def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
     """When she is back the server starts the job again, and that start clears the first one away on the sister."""
-    job_id = site.submit(*PAIR, stdin=WAITS)
+    job_id = site.submit(*site.batch.pair, stdin=WAITS)
     running(site, job_id)
     with lost(site, SUPERIOR):
         assert guest_on(site, SISTER)
@@ -312,7 +321,7 @@ def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
 @pytest.mark.full
 def test_mother_superior_lost_for_good(site: Site) -> None:
     """The sister keeps her guest for a job that runs, as far as is known, and is clean soon after `qdel -p`."""
-    job_id = site.submit(*PAIR, stdin=WAITS)
+    job_id = site.submit(*site.batch.pair, stdin=WAITS)
     running(site, job_id)
     files = f"ls -d /var/spool/torque/mom_priv/jobs/{job_id}.*"
     with lost(site, SUPERIOR):
@@ -326,10 +335,11 @@ def test_mother_superior_lost_for_good(site: Site) -> None:
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     """Her guest lives on without it, and is taken away with it."""
-    job_id = site.submit(*PAIR, stdin=WAITS)
+    job_id = site.submit(*site.batch.pair, stdin=WAITS)
     running(site, job_id)
     restart_libvirt(site, SISTER)
     ended = finish(site, job_id)
@@ -337,12 +347,13 @@ def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
 def test_libvirt_restarts_while_guests_boot(site: Site, node: str) -> None:
     """The job is held, as its bound is, both nodes undo it; that node bears our note until a sweep finds it well."""
     with never_ready(site) as request:
-        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.pair, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         restart_libvirt(site, node)
         facts = check_held(site, job_id, f"{node}: libvirt was lost while guests were starting")
@@ -374,7 +385,7 @@ def test_moms_that_restart_and_let_jobs_go_on(site: Site) -> None:
 @pytest.mark.full
 def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
     """It kills what an earlier one ran; the server starts the job again, which clears the first start away."""
-    job_id = site.submit(*PAIR, stdin=WAITS)
+    job_id = site.submit(*site.batch.pair, stdin=WAITS)
     running(site, job_id)
     restart_mom(site, SUPERIOR)
     again(site, job_id)
@@ -385,7 +396,7 @@ def test_mom_of_the_mother_superior_restarts_under_the_job(site: Site) -> None:
 @pytest.mark.full
 def test_mom_of_the_sister_restarts_under_the_job(site: Site) -> None:
     """She no longer knows the job, which goes on; her guest lives until the epilogue asks her."""
-    job_id = site.submit(*PAIR, stdin=WAITS)
+    job_id = site.submit(*site.batch.pair, stdin=WAITS)
     running(site, job_id)
     restart_mom(site, SISTER)
     assert site.root(SISTER, "ls /var/spool/torque/mom_priv/jobs") == ""
@@ -406,7 +417,7 @@ def test_job_purged_from_the_server(site: Site, first: str, second: str, found_o
 
     A sister whose MOM finds out first runs no epilogue, and the server answers for nobody who asks for her clean-up.
     """
-    job_id = site.submit(*PAIR, stdin=SLEEPS)
+    job_id = site.submit(*site.batch.pair, stdin=SLEEPS)
     running(site, job_id)
     site.on(second, "sh", "-c", "kill -STOP $(cat /var/spool/torque/mom_priv/mom.lock)")
     try:
@@ -420,8 +431,8 @@ def test_job_purged_from_the_server(site: Site, first: str, second: str, found_o
 
 def array_of_two(site: Site) -> tuple[str, list[str]]:
     """An array with a member on each node, whose scripts run in their guests; the ids of parent and members."""
-    parent = site.submit("-t", "1-2", stdin=WAITS)
-    members = [parent.replace("[]", f"[{number}]") for number in (1, 2)]
+    parent = site.submit(*site.batch.array, stdin=WAITS)
+    members = site.members(parent)
     assert {wait_in_guest(site, member) for member in members} == {*NODES}
     return parent, members
 
@@ -430,30 +441,33 @@ def array_of_two(site: Site) -> tuple[str, list[str]]:
 def test_job_purged_while_its_guests_boot(site: Site) -> None:
     """The server has forgotten it when its prologue has its verdict; both nodes are clean all the same."""
     with never_ready(site, timeout=45) as request:
-        job_id = site.submit(*PAIR, "-vm", request, stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.pair, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         assert site.on("fe", "qdel", "-p", job_id).returncode == 0
         site.wait_for("both nodes to be clean", lambda: not site.left_on_nodes(), seen=site.left_on_nodes)
     check_nobody_blamed(site)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_array_deleted_while_its_members_run(site: Site) -> None:
     """By the name of its parent: each member ends as a job of its own would."""
     parent, members = array_of_two(site)
-    drop(site, parent, options=PATIENT)
+    cancelled = site.on("fe", *site.batch.cancel_slowly, parent, user="alice")
+    assert cancelled.returncode == 0, cancelled.stderr
     ended = [site.end(member) for member in members]
     assert site.left_on_nodes() == []
-    assert [(one.exit_status, one.out) for one in ended] == [(271, "up\n")] * 2
+    assert [(one.exit_status, one.out) for one in ended] == [(site.batch.cancelled, "up\n")] * 2
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_member_of_an_array_deleted_beside_another(site: Site) -> None:
     """The other one notices nothing."""
     _parent, (deleted, stays) = array_of_two(site)
     first = end_by_term(site, deleted)
     assert left_on(site, first.node) == []
-    assert (first.exit_status, first.out) == (271, "up\n")
+    assert (first.exit_status, first.out) == (site.batch.cancelled, "up\n")
     second = finish(site, stays)
     assert site.left_on_nodes() == []
     assert (second.exit_status, second.out, second.err) == (0, "up\non\n", "")

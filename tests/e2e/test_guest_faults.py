@@ -22,6 +22,7 @@ NEVER_UP = {
 """Images that do not come up, and what is told of them."""
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
     """Whatever the guest does instead, its job is held with what was seen of it, after the tries the site allows."""
@@ -38,11 +39,12 @@ def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
     trouble.check_nobody_blamed(site)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_image_that_boots_on_no_node_is_refused(site: Site) -> None:
     """Where the guests of all nodes failed alike it is the image, and it is not tried again."""
     with trouble.image("nowhere", fault="panic"), trouble.changed(site, timeout=60):
-        job_id = site.submit("-l", "nodes=2", "-vm", "img=nowhere,vcpus=1,ram=192M", stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.two, "-vm", "img=nowhere,vcpus=1,ram=192M", stdin="echo RAN\n")
         trouble.check_refused(
             site.end(job_id), "the image boots on no node: the guests of 2 nodes failed alike", "Kernel panic"
         )
@@ -50,6 +52,7 @@ def test_image_that_boots_on_no_node_is_refused(site: Site) -> None:
     trouble.check_nobody_blamed(site)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_image_whose_disk_is_garbage_is_refused(site: Site) -> None:
     """Every node would read the same: the job ends at once, and its owner knows which image."""
@@ -60,6 +63,7 @@ def test_image_whose_disk_is_garbage_is_refused(site: Site) -> None:
     trouble.check_nobody_blamed(site)
 
 
+@pytest.mark.both
 def test_somebody_who_answers_in_a_guests_place(site: Site) -> None:
     """Another host key than the one that was made for the guest: held at once, whatever tries the site allows."""
     with trouble.image("impostor", fault="host-key"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import re
+import shlex
 import types
 import typing as t
 
@@ -20,10 +21,11 @@ from .trouble import NODES, WAITS, changed, end_by_term, guest_on, wait_in_guest
 ODD = 'it\'s "q" $HOME `x` * \\ \u00fc\tand\nmore, a=b; {{ 7*7 }}\n'
 LOOK = r"""#!/bin/sh
 printf '<%s>' "$#" "$@"; echo
-echo "dir $(pwd) umask $(umask) zero ${0##*.}"
+echo "dir $(pwd) umask $(umask) zero ${0##*[./]}"
 echo "read $(wc -c)"
 printf '[%s]' "$ODD" "$A" "$B" "$PYTHONHOME" "$LD_LIBRARY_PATH" "$PYTHONPATH"; echo
 echo "$PBS_ENVIRONMENT $PBS_JOBNAME $PBS_O_WORKDIR $PBS_O_LOGNAME $PBS_QUEUE"
+echo "$SLURM_JOB_NAME $SLURM_SUBMIT_DIR $SLURM_JOB_USER $SLURM_JOB_PARTITION $SLURM_CLUSTER_NAME $SLURM_JOB_NUM_NODES"
 for n in 1 2 3; do echo "out $n"; echo "err $n" >&2; done
 printf '\377\000\001' | od -An -tx1
 sleep 600 &
@@ -44,33 +46,40 @@ true
 """
 
 
-def both(site: Site, *arguments: str, script: str, environment: t.Mapping[str, str] = NOTHING) -> tuple[Ended, Ended]:
+def both(
+    site: Site, *arguments: str, script: str, behind: t.Sequence[str] = (), environment: t.Mapping[str, str] = NOTHING
+) -> tuple[Ended, Ended]:
     """The same job in a guest and bare, at the same time."""
-    told = [f"{name}={value}" for name, value in environment.items()]
+    set_to = [f"{name}={value}" for name, value in environment.items()]
+    line = ("/bin/sh", "-c", 'umask 027; exec "$@"', "sh", "env", *set_to)
     ended = []
-    for command in ("vsub", "qsub"):
-        done = site.on("fe", "env", *told, command, *arguments, script, user="alice")
+    for command in (site.batch.vm, site.batch.bare):
+        done = site.on("fe", *line, command, *site.batch.apart, *arguments, script, *behind, user="alice")
         assert done.returncode == 0, done.stderr
-        ended.append(done.stdout.strip())
+        ended.append(done.stdout.split()[-1])
     guest, bare = (site.end(job_id) for job_id in ended)
     return guest, bare
 
 
+@pytest.mark.both("slurm")
 def test_batch_job_is_as_on_bare_metal(site: Site) -> None:
     """Arguments, directory, umask, an empty standard input, odd values, streams, background processes, status 255."""
     script = site.write("/home/alice/look.sh", LOOK)
     environment = {"ODD": ODD, "PYTHONHOME": "/nope", "PYTHONPATH": "/nope", "LD_LIBRARY_PATH": "/nope"}
+    environment |= {"A": '"q"', "B": "it's"}
     place = "/home/alice/a b"
     site.root("fe", f"mkdir '{place}' && chown alice: '{place}'")
     try:
-        guest, bare = both(
-            site, "-V", "-v", 'A="q",B=it\'s', "-F", ARGUMENTS, "-d", place, "-W", "umask=027",
-            environment=environment, script=script,
-        )  # fmt: skip
+        if site.batch.name == "torque":
+            options = ("-V", "-v", 'A="q",B=it\'s', "-F", ARGUMENTS, "-d", place, "-W", "umask=027")
+            guest, bare = both(site, *options, environment=environment, script=script)
+        else:
+            behind = shlex.split(ARGUMENTS)
+            guest, bare = both(site, "-D", place, environment=environment, script=script, behind=behind)
     finally:
         site.root("fe", f"rm -r '{place}'")
     assert "<4><a  b><*><it's><>" in bare.out
-    assert f"dir {place} umask 0027 zero SC" in bare.out
+    assert f"dir {place} umask 0027 zero {site.batch.script}" in bare.out
     assert ODD in bare.out
     assert guest == dataclasses.replace(bare, job_id=guest.job_id, node=guest.node)
     assert guest.exit_status == 255
@@ -329,6 +338,7 @@ exit 3
 """
 
 
+@pytest.mark.both
 def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
     """Made in the first, given back whole under whoever still writes; one job at a time has it, however one ends."""
     made = site.on("fe", "vmgr", "disk", "create", "data.qcow2", "64M", user="alice")

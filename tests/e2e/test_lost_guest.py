@@ -9,7 +9,6 @@ import pytest
 
 from .conftest import Site
 from .trouble import (
-    PAIR,
     SISTER,
     WAITS,
     check_message,
@@ -26,6 +25,7 @@ setsid sh -c 'until [ -e /tmp/now ]; do sleep 1; done; echo c >/proc/sysrq-trigg
 """
 
 
+@pytest.mark.both
 def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
     """The job ends at once with 69, and says which guest it was and what libvirt told of it."""
     jobs = [site.submit(stdin="echo up; sleep 600\n") for _ in range(2)]
@@ -41,6 +41,7 @@ def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
         assert '"lost"' in site.kept(node, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_guest_of_a_sister_whose_kernel_panics_under_its_job(site: Site) -> None:
     """Also where nothing in the guest tells the host of it, as in the tiny one: it restarts, and that is its end."""
@@ -49,7 +50,8 @@ def test_guest_of_a_sister_whose_kernel_panics_under_its_job(site: Site) -> None
     assert done.returncode == 0, done.stderr
     try:
         job_id = site.submit(
-            *PAIR, stdin='echo up; ssh "$(tail -n 1 "$PBS_NODEFILE")" "touch /tmp/now" </dev/null; sleep 600\n'
+            *site.batch.pair,
+            stdin='echo up; ssh "$(tail -n 1 "$' + site.batch.hosts + '")" "touch /tmp/now" </dev/null; sleep 600\n',
         )
         wait_in_guest(site, job_id)
         ended = site.end(job_id)
@@ -62,6 +64,7 @@ def test_guest_of_a_sister_whose_kernel_panics_under_its_job(site: Site) -> None
     assert "Kernel panic" in site.kept(SISTER, job_id, name=f"{guest}.console.log")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_mount_that_dies_under_its_job(site: Site) -> None:
     """The guest lives, and whatever looks at the mount hangs: the job ends at once, and says which mount it was."""
@@ -76,14 +79,15 @@ def test_mount_that_dies_under_its_job(site: Site) -> None:
     assert '"lost"' in site.kept(node, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_libvirt_that_dies_under_a_job(site: Site) -> None:
     """The guest lives on without it, and its job ends well when it is back by then."""
-    job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin=WAITS)
+    job_id = site.submit(*site.batch.on_first, stdin=WAITS)
     node = wait_in_guest(site, job_id)
     restart_libvirt(site, node)
     assert site.facts(job_id)["job_state"] == "R"
-    assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
+    assert site.on("fe", *site.batch.signal, "URG", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
     assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")

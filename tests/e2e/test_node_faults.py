@@ -34,6 +34,7 @@ from .trouble import (
 START_WAYS = cases(WAYS, "fast")
 
 
+@pytest.mark.both
 def test_job_runs_on_another_node_and_the_note_is_taken_back(site: Site) -> None:
     """The user gets his job's output and nothing else; our note goes when its cause is mended, not before."""
     with changed(site, ("cn1",), bridge="br99"):
@@ -103,6 +104,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("name", FAULTS)
 def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
@@ -110,11 +112,12 @@ def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
     fault = FAULTS[name]
     site.root("cn1", fault.breaks)
     try:
-        job_id = site.submit("-l", "nodes=cn1:ppn=2", "-vm", fault.request, stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.on_first, "-vm", fault.request, stdin="echo RAN\n")
         facts = site.wait_state(job_id, "QHC")
         assert (facts["job_state"], facts["start_count"]) == ("Q", "1")
         check_offline(site.nodes()["cn1"], fault.cause, job_id, fault.words)
-        check_message(site.read(facts["Error_Path"].partition(":")[2]), fault.words, "cn1", "offline")
+        text = site.read(facts["Error_Path"].partition(":")[2]) or facts["comment"]
+        check_message(text, fault.words, "cn1", site.batch.offline)
         drop(site, job_id)
     finally:
         site.root("cn1", fault.mends)
@@ -122,6 +125,7 @@ def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
     assert site.nodes()["cn1"] == WELL
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_bridge_that_goes_while_a_guest_boots(site: Site) -> None:
     """This start meets it, or its guest says what it misses and the next one does; the job runs on the other node."""
@@ -143,9 +147,10 @@ def test_bridge_that_goes_while_a_guest_boots(site: Site) -> None:
     assert site.nodes()["cn1"] == WELL
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_last_usable_node_stays_and_the_job_is_held_until_its_owner_releases_it(site: Site) -> None:
-    """A fault that all nodes have takes the site down to one node and no further; `qrls` tries again."""
+    """A fault that all nodes have takes the site down to one node and no further; its release tries again."""
     with changed(site, bridge="br99"):
         job_id = site.submit(stdin="hostname\n")
         facts = check_held(site, job_id, "br99", "last")
@@ -154,7 +159,7 @@ def test_last_usable_node_stays_and_the_job_is_held_until_its_owner_releases_it(
         check_offline(nodes["cn1"], "bridge", job_id, "br99")
         assert nodes["cn2"] == WELL
     assert sweep(site, "cn1").returncode == 0
-    assert site.on("fe", "qrls", job_id, user="alice").returncode == 0
+    assert site.on("fe", *site.batch.release, job_id, user="alice").returncode == 0
     ended = site.end(job_id)
     assert (ended.exit_status, ended.err) == (0, "")
     assert ended.out.startswith("vcn")

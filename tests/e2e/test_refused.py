@@ -23,29 +23,43 @@ REFUSED = {
     "-vm vcpu=4": ["vcpu", "did you mean vcpus?"],
     "-vm vcpus=many": ["vcpus", "many"],
     "-vm img=tinny": ["img", "tinny", "tiny"],
-    "-l nodes=1:ppn=400": ["ppn=400", "more than any node"],
     "-vm vcpu=4,ram=lots,img=tinny": ["vcpu", "lots", "tinny"],
     "-vm iocm=true": ["iocm", "not available on this site yet"],
     "-vm disk=/home/alice/d.img": ["disk=/home/alice/d.img", "cannot be opened to read and write"],
     "-vm fs_type=nfs": ["fs_type=nfs", "sharedfs, local or ramdisk"],
     "-vm vcpu_pinning=true": ["vcpu_pinning", "not available on this site yet"],
     "-vm nodes=two": ["nodes=two", "number"],
+}
+"""What is typed of any batch system, and what is said of it."""
+OF_TORQUE = {
+    "-l nodes=1:ppn=400": ["ppn=400", "more than any node"],
     "-T orig": ["-T"],
     "-l procs=2": ["procs=2", "whichever nodes", "-l nodes=1:ppn=2"],
     "-l ncpus=2": ["ncpus=2", "only without -l nodes", "-l nodes=1:ppn=2"],
     "-d /home/alice/a,b": ["-d /home/alice/a,b", "would start the job in /home/alice/a,", "cd"],
 }
-"""What is typed, and what is said of it."""
+"""What is typed of options of qsub, and what is said of it."""
 
 
-@pytest.mark.parametrize("typed", cases(REFUSED, "-vm vcpu=4,ram=lots,img=tinny", "-T orig"))
+@pytest.mark.both("slurm")
+@pytest.mark.parametrize("typed", cases(REFUSED, "-vm vcpu=4,ram=lots,img=tinny"))
 def test_refused_at_submission(site: Site, typed: str) -> None:
-    """Told before qsub is called; nothing is queued."""
+    """Before the batch system is called; nothing is queued."""
+    check_refused_at_submission(site, typed, REFUSED[typed])
+
+
+@pytest.mark.parametrize("typed", cases(OF_TORQUE, "-T orig"))
+def test_refused_option_at_submission(site: Site, typed: str) -> None:
+    """Before qsub is called; nothing is queued."""
+    check_refused_at_submission(site, typed, OF_TORQUE[typed])
+
+
+def check_refused_at_submission(site: Site, typed: str, expected: t.Iterable[str]) -> None:
     before = site.jobs()
     done = site.vsub(*typed.split(), stdin="true\n")
     assert done.returncode == 2
     assert done.stdout == ""
-    for word in REFUSED[typed]:
+    for word in expected:
         assert word in done.stderr
     assert "nothing was submitted" in done.stderr
     assert set(site.jobs()) <= set(before)  # the server forgets those that ended long ago

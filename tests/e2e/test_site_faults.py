@@ -13,6 +13,7 @@ from .conftest import Site
 ORPHAN = "/var/lib/vtorque/guests/99999.fe.1"
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_silent_dhcp_server(site: Site) -> None:
     """The guest lives and gets no address: tried as often as the site says, on whatever node."""
@@ -28,6 +29,7 @@ def test_silent_dhcp_server(site: Site) -> None:
         trouble.drop(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
     """What was waited for, how long, and what was seen on its console."""
@@ -36,10 +38,13 @@ def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
         trouble.check_held(site, job_id, "was not ready within 40 s", "still starting", "1 of 1")
         trouble.check_nobody_blamed(site)
         node = next(node for node in trouble.NODES if site.kept(node, job_id))
-        assert "still starting" in site.root(node, f"cat /var/lib/vtorque/records/{job_id}.1/*.console.log")
+        assert "still starting" in site.root(
+            node, f"cat /var/lib/vtorque/records/{site.batch.full_id(job_id)}.1/*.console.log"
+        )
         trouble.drop(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_pool_that_others_can_write(site: Site) -> None:
     """A node's pool cannot be trusted: whoever can write there chooses what everybody's guests run."""
@@ -47,27 +52,29 @@ def test_pool_that_others_can_write(site: Site) -> None:
         trouble.mounted(site, "cn1", "/opt/vm-images", options="mode=777"),
         trouble.changed(site, node_fault_retries=1),
     ):
-        job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.on_first, stdin="echo RAN\n")
         trouble.check_held(site, job_id, "/opt/vm-images")
         trouble.check_nobody_blamed(site)
         trouble.drop(site, job_id)
 
 
+@pytest.mark.both
 def test_configuration_that_is_broken(site: Site) -> None:
     """The key that is wrong, and where it stands; what can be read of the rest bounds the tries."""
     with trouble.changed(site, ("cn1",), brigde="br0", node_fault_retries=2):
-        job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.on_first, stdin="echo RAN\n")
         facts = trouble.check_held(
             site, job_id, "brigde=br0: no such parameter; did you mean bridge?", "(line 1)", "2 of 2"
         )
         assert facts["start_count"] == "2"
         trouble.check_nobody_blamed(site)
-    done = site.on("fe", "qrls", job_id, user="alice")
+    done = site.on("fe", *site.batch.release, job_id, user="alice")
     assert done.returncode == 0, done.stderr
     ended = site.end(job_id)
     assert (ended.exit_status, ended.out) == (0, "RAN\n")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""
@@ -76,7 +83,7 @@ def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     trouble.write_config(site, "cn1", "bridge: [br0\n")
     try:
         assert "99999.fe.1: found over" in trouble.sweep(site, "cn1").stdout
-        job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.on_first, stdin="echo RAN\n")
         trouble.check_held(site, job_id, "not YAML: line 2, column 1", "3 of 3")
         site.wait_for("the second look", lambda: "removed  99999.fe.1" in trouble.sweep(site, "cn1").stdout)
         assert site.root("cn1", f"ls -d {ORPHAN} || echo gone") == "gone\n"
@@ -98,7 +105,7 @@ def test_home_without_room_hinders_no_job(site: Site) -> None:
     with trouble.mounted(site, "cn1", "/home/alice", options=options, then=then):
         assert site.on("cn1", "touch", "/home/alice/x", user="alice").returncode != 0
         output = [word for stream in "oe" for word in (f"-{stream}", f"fe:/home/public/quota.{stream}")]
-        ended = site.job("-l", "nodes=cn1:ppn=2", *output, stdin="id -un; echo complaint >&2\n")
+        ended = site.job(*site.batch.on_first, *output, stdin="id -un; echo complaint >&2\n")
     assert (ended.exit_status, ended.out, ended.err) == (0, "alice\n", "complaint\n")
     site.root("fe", "rm -r /home/public")
 

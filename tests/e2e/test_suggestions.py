@@ -8,44 +8,56 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from .conftest import CHECKOUT, Site
 
-BY_HAND = ("vsub -I", "make down")
+BY_HAND = ("vsub -I", "vsalloc", "make down")
 """A terminal has tests of its own (`test_interactive.py`), and the lab is ended by its fixture."""
 
 
-def suggested() -> list[str]:
+def suggested(site: Site) -> list[str]:
     """Return the lines that `make lab` prints to be typed, in order."""
-    words = [sys.executable, "-m", "lab.story", "--image", "tiny", "--next"]
-    text = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    words = [sys.executable, "-m", "lab.story", "--image", "tiny", "--batch", site.batch.name, "--next"]
+    text = subprocess.run(
+        words, cwd=CHECKOUT, capture_output=True, text=True, check=True, env=site.environment
+    ).stdout  # fmt: skip
     return [line.strip() for line in text.splitlines() if line.startswith("  ")]
 
 
-def type_line(line: str, job: str) -> str:
+def type_line(site: Site, line: str, job: str) -> str:
     """Run a line in a shell like the user's, which knows the alias and the job; return what it printed."""
-    words = ["shopt -s expand_aliases", suggested()[0], f"job={job}", line, *(['echo "$job"'] if not job else [])]
+    words = ["shopt -s expand_aliases", suggested(site)[0], f"job={job}", line, *(['echo "$job"'] if not job else [])]
     # a shell takes an alias from the line after it
     done = subprocess.run(
-        ["/bin/bash", "-c", "\n".join(words)], cwd=CHECKOUT, capture_output=True, text=True, check=False
+        ["/bin/bash", "-c", "\n".join(words)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=site.environment,
     )
     assert (done.returncode, done.stderr) == (0, ""), f"{line}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
+@pytest.mark.both
 def test_suggestions_of_make_lab_run_and_find_all_well(site: Site) -> None:
     """Also where the front end has a MOM's directory, as Torque's own `make install` makes it on every host."""
     swept = site.run("sweeps")  # as lab/demo.sh does before it suggests anything
     assert (swept.returncode, swept.stderr) == (0, "")
-    site.root("fe", "mkdir -m 751 /var/spool/torque/mom_priv")
+    if site.batch.name == "torque":
+        site.root("fe", "mkdir -m 751 /var/spool/torque/mom_priv")
     job = ""
     printed = {}
-    for line in suggested()[1:]:
+    for line in suggested(site)[1:]:
         if line.startswith("job="):
-            job = type_line(line, "").strip()
+            job = type_line(site, line, "").strip()
             site.wait_state(job, "C")
         elif not any(word in line for word in BY_HAND):
-            printed[line.partition("#")[0].strip()] = type_line(line, job)
-    site.root("fe", "rmdir /var/spool/torque/mom_priv")
+            printed[line.partition("#")[0].strip()] = type_line(site, line, job)
+    if site.batch.name == "torque":
+        site.root("fe", "rmdir /var/spool/torque/mom_priv")
     look = "lab on fe --user alice -- vmgr job"
     assert job in printed[f"{look} list"]
     assert job in printed[f'{look} show "$job"']

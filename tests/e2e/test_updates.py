@@ -16,11 +16,12 @@ from .conftest import Site
 from .trouble import NODES, changed
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_guest_that_cannot_be_updated_runs_its_job(site: Site) -> None:
     """Every guest of every node says so for itself."""
     with changed(site, ("fe", *NODES), security_updates=True, security_updates_timeout=20, timeout=200):
-        ended = site.job("-l", "nodes=2", "-vm", "img=tiny", stdin="hostname\n")
+        ended = site.job(*site.batch.two, "-vm", "img=tiny", stdin="hostname\n")
     assert (ended.exit_status, ended.err) == (0, "")
     guests = json.loads(site.kept(ended.node, ended.job_id))["guests"]
     assert sorted(guest["node"] for guest in guests) == list(NODES)
