@@ -192,3 +192,13 @@ def test_interpreter_line_without_a_request_runs_nothing(site: SlurmSite) -> Non
     ended = site.ended(site.sbatch(script=f"{INTERPRETER}#!/bin/sh\necho ran\n"))
     assert (ended.state, ended.code) == ("FAILED", "1:0")
     assert "no virtual machine was made ready" in (ended.out or "")
+
+
+def test_bare_job_costs_a_shell_in_prolog_and_epilog(site: SlurmSite) -> None:
+    """Under five milliseconds of processor time for each, and nobody is asked: neither has a PATH to ask by."""
+    call = "SLURM_JOB_ID=7 SLURM_CLUSTER_NAME=lab SLURM_NODELIST=cn1 SLURMD_NODENAME=cn1 /etc/vtorque/slurm"
+    rounds = "i=0; while [ $i -lt 40 ]; do env -i {call}/{name} || exit 1; i=$((i+1)); done; times"
+    for name in ("prolog", "epilog"):
+        said = site.root("cn1", rounds.format(call=call, name=name)).splitlines()[-1]
+        seconds = [int(minutes) * 60 + float(rest) for minutes, rest in re.findall(r"([0-9]+)m([0-9.]+)s", said)]
+        assert sum(seconds) / 40 < 0.005, said

@@ -339,6 +339,17 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done; the job is neither queued again nor may it run.
         """
 
+    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
+        """Let a job's owner read why a start ended, where nothing that a hook writes reaches them.
+
+        That it cannot be told changes nothing.
+
+        Args:
+            job: as it was when the start began.
+            lines: printable, the first with `vtorque: ` before it.
+            held: is it held, so that its comment says so already?
+        """
+
     def gave_up(self, job_id: str, start: int) -> bool:
         """Return whether this start, whose prologue is still at work, was cancelled or is to be queued again.
 

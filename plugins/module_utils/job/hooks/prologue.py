@@ -263,6 +263,8 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
     if unwritten is not None and enforced.action == Action.REFUSE:
         raise unwritten
     message_lines = () if enforced.action == Action.REFUSE else message(error, verdict, lines)
+    if case.job is not None and (message_lines or case.job.interactive):
+        batch.tell(case.job, message(error, verdict, lines), held=enforced.action == Action.HOLD)
     what = f"job {case.call.job_id}, start {case.start.number}: {enforced.action}: {error}; {'; '.join(lines)}"
     loud = enforced.action == Action.HOLD or enforced.offline or enforced.failed or verdict.grave
     brake = (verdict.action, enforced.action) == (Action.HOLD, Action.REFUSE) and bool(

@@ -19,11 +19,11 @@ from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....system.clock import Deadline
 from ....wire.messages import HOST_NAME
-from ..api import BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
+from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
 from ..host_match import same_host
 from ..shared import node_note
-from . import commands, ids
-from .answers import STATES, parse_job, parse_jobs, parse_name, parse_nodes
+from . import commands, ids, output_file
+from .answers import STATES, parse_job, parse_jobs, parse_name, parse_nodes, parse_output
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -56,6 +56,7 @@ class Slurm:
         self.timeout_s = timeout_s
         self.deadline = deadline
         self._names: dict[str, str] = {}
+        self._outputs: dict[str, str] = {}
 
     @leaves_nothing
     def job(self, job_id: str) -> BatchJob:
@@ -65,6 +66,7 @@ class Slurm:
         answer = self._run("squeue", "--json", "-j", number, subject=job_id)
         job = parse_job(answer, job_id)
         self._names[job_id] = parse_name(answer, job_id)
+        self._outputs[job_id] = parse_output(answer, job_id)
         return job
 
     def _name(self, job_id: str) -> str:
@@ -169,6 +171,18 @@ class Slurm:
             raise SiteFault(f"job {job_id} is not queued again", f"it does not run any more (state {state})")
         self._order(order, self._name(job_id), subject=job_id)
 
+    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
+        """In AdminComment, and in the output file of a batch job or on the terminal of another."""
+        with contextlib.suppress(SiteFault):
+            name = self._name(job.job_id)
+            if job.interactive:
+                self._order("notify", name, output_file.one_line(lines), subject=job.job_id)
+                return
+            if not held:
+                self.comment(job.job_id, lines[0])
+            left_s = output_file.WRITE_S if self.deadline is None else self.deadline.left_s()
+            output_file.append(job, self._outputs.get(job.job_id, ""), lines, timeout_s=left_s)
+
     def gave_up(self, job_id: str, start: int) -> bool:
         """Ask for this job alone: `squeue --json` would tell of all jobs, every few seconds."""
         number = ids.number_of(job_id)
@@ -218,12 +232,14 @@ class Slurm:
         return dict(re.findall(r"^(\S+)\s+= (.*?)\s*$", text, re.MULTILINE))
 
     def comment(self, job_id: str, text: str) -> None:
-        """AdminComment: only root and operators write it.
+        """AdminComment: only root and operators write it, and what is not ours there stays.
 
         Raises:
             SiteFault: see `BatchSystem.comment`.
         """
-        name = self._name(job_id)
+        name, there = self._name(job_id), self.job(job_id).comment
+        if there and not there.startswith(NOTE_PREFIX):
+            return
         plain = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+@\[\]-]", " ", text).split())[: node_note.NOTE_LENGTH]
         self._order("update", f"jobid={name}", f"admincomment={plain}", subject=job_id)
 

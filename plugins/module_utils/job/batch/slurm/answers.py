@@ -17,7 +17,7 @@ import typing as t
 from ....errors import SiteFault, UserFault
 from ...request.request import MARKER, PREFIX
 from ..api import BatchJob, BatchNode, UnknownJob
-from . import comment, host_list, ids
+from . import comment, host_list, ids, output_file
 
 STATES = {
     "PENDING": "Q",
@@ -104,6 +104,20 @@ def parse_name(data: bytes, job_id: str) -> str:
     facts = _Facts(form, f"job {job_id}")
     array, member = facts.number("array_job_id"), facts.number("array_task_id")
     return f"{array}_{member}" if array and form.get("array_task_id") is not None else ids.number_of(job_id)
+
+
+def parse_output(data: bytes, job_id: str) -> str:
+    """The output file of a batch job; "": it is not known.
+
+    Raises:
+        UnknownJob: the answer holds no such job.
+        SiteFault: the answer is no JSON, or names the job twice.
+    """
+    form = _entry(data, job_id)
+    try:
+        return output_file.path_of(form, ids.number_of(job_id))
+    except (KeyError, TypeError, AttributeError):
+        return ""
 
 
 def _number(form: object) -> int:

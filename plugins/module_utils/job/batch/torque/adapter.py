@@ -133,6 +133,9 @@ class Torque:
         """Nothing: a prologue that exits with 2 makes Torque do it (`hook_calls.exit_status`)."""
         _demand(JOB_ID, job_id, "job id")
 
+    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
+        """Do nothing: a hook's standard error is the job's error file."""
+
     def gave_up(self, job_id: str, start: int) -> bool:
         """Return False: the MOM hears of a deleted job when its prologue has ended, and the server is not asked."""
         return False

@@ -332,3 +332,37 @@ def test_time_of_a_start_is_given_back_to_a_limit_alone(
     slurm = Recorder(changed("squeue-running.json", 4, facts))
     assert slurm.give_back_time(slurm.job("4.lab"), seconds) == given_s
     assert slurm.orders == ([("scontrol", "update", "jobid=4_3", order)] if order else [])
+
+
+WORDS = ("vtorque: this job did not run: libvirt is away (try 1 of 3)", "  the job is tried again")
+
+
+@pytest.mark.parametrize(
+    ("facts", "held", "order"),
+    [
+        ({}, False, ("update", "jobid=4", "admincomment=vtorque: this job did not run: libvirt is away (try 1 of 3)")),
+        ({"admin_comment": "vtorque: older"}, False, ("update", "jobid=4")),
+        ({"admin_comment": "ask Bob before you touch this"}, False, None),
+        ({}, True, None),
+        ({"batch_flag": False}, False, ("notify", "4", " ".join(" ".join(WORDS).split()))),
+    ],
+)
+def test_owner_reads_why_a_start_ended(
+    monkeypatch: pytest.MonkeyPatch, facts: dict[str, t.Any], held: bool, order: tuple[str, ...] | None
+) -> None:
+    """An administrator's own word on the job stays."""
+    appended: list[str] = []
+    monkeypatch.setattr(adapter.output_file, "append", lambda _job, path, _lines, **_how: appended.append(path))
+    slurm = Recorder(changed("squeue-running.json", 4, facts))
+    slurm.tell(slurm.job("4.lab"), WORDS, held=held)
+    assert [command[1 : len(order or ()) + 1] for command in slurm.orders] == ([order] if order else [])
+    assert appended == ([] if "batch_flag" in facts else ["/home/alice/slurm-4.out"])
+
+
+def test_silent_controller_keeps_nobody_from_going_on() -> None:
+    class Silent(adapter.Slurm):
+        def _run(self, *command: str, subject: str = "") -> bytes:
+            raise SiteFault("squeue", "Slurm's controller cannot be reached")
+
+    seen = answers.parse_job(recorded("squeue-running.json"), "4.lab")
+    Silent(pathlib.Path("/nowhere")).tell(seen, WORDS, held=False)
