@@ -20,7 +20,7 @@ LABS ?= 2
 # end-to-end tests on nodes of the lab itself (docs/developer/testing.md says why); the others run where the roles have installed
 FURNISHED := $(patsubst %,tests/e2e/test_%.py,clones debian documentation image_trial long_names mpi suggestions x11)
 # other tests that run side by side: most of them wait
-TESTS ?= 3
+TESTS ?= 4
 FRESH ?= make demo
 # FULL=1: also what `make test` leaves out, to be through in a third of the time (docs/developer/testing.md)
 FULL ?=
@@ -58,7 +58,7 @@ down: ## end the cluster of `make lab`
 .PHONY: test
 test: prepare-test ## install what is needed and run checks and tests (FULL=1: all of them, in three times the time)
 	@# hosts, guests and jobs are waited for most of the time; the others take what these leave, and last what has many processes
-	@MAKE=$(MAKE) tests/parts.sh molecule e2e "check docs oldest sanity integration galaxy lab-tests unit"
+	@MAKE=$(MAKE) tests/parts.sh molecule-hosts e2e "check docs oldest sanity integration galaxy lab-tests molecule-image unit"
 
 # the parts of `make test`, each of which runs alone
 
@@ -83,7 +83,7 @@ images: runtime
 debian-image: runtime
 	@lab/debian_image.sh $(POOL)
 
-.PHONY: check unit oldest sanity integration galaxy molecule lab-tests e2e
+.PHONY: check unit oldest sanity integration galaxy molecule molecule-hosts molecule-image lab-tests e2e
 check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, antsibull-docs
 	@echo "== check"
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
@@ -108,11 +108,21 @@ sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test int
 	@echo "== $@"
 	@tests/collection.sh $@
 
-molecule: prepare-test runtime images ## the roles, by molecule
-	@echo "== molecule"
-	@rm -rf build/ansible/tmp/molecule.*; : 'after an interrupted run it would take its hosts for created'
-	@cd extensions && ANSIBLE_HOME=$(CURDIR)/build/ansible PATH=$(CURDIR)/build/venv/bin:$$PATH molecule --base-config molecule/config.yml \
-	$(if $(FULL),test --all,--base-config molecule/short.yml test --all --exclude common --exclude compute_node --exclude refused)
+MOLECULE = cd extensions && ANSIBLE_HOME=$(CURDIR)/build/ansible PATH=$(CURDIR)/build/venv/bin:$$PATH molecule --base-config molecule/config.yml
+# after an interrupted run it would take its hosts for created
+FORGET = for place in build/ansible/tmp/molecule.*; do [[ $$place $(1) *.guest_image ]] || rm -rf "$$place"; done
+ON_HOSTS := test --all --exclude guest_image
+molecule: molecule-hosts molecule-image ## the roles, by molecule
+
+molecule-hosts: prepare-test runtime images
+	@echo "== molecule, on hosts"
+	@$(call FORGET,==)
+	@$(MOLECULE) $(if $(FULL),$(ON_HOSTS),--base-config molecule/short.yml $(ON_HOSTS) --exclude common --exclude compute_node --exclude refused)
+
+molecule-image: prepare-test
+	@echo "== molecule, an image"
+	@$(call FORGET,!=)
+	@$(MOLECULE) $(if $(FULL),,--base-config molecule/short.yml) test -s guest_image
 
 lab-tests: prepare-test runtime images ## the lab against the recorded facts of Torque, and with a real Slurm
 	@echo "== lab"

@@ -17,7 +17,7 @@ run() {
     ${MAKE:-make} --no-print-directory "$part" >"$logs/$part.log" 2>&1 </dev/null || outcome=FAILED
     # one writer at a time: two chains may end a part at once
     flock "$logs" cat "$logs/$part.log"
-    printf '%-12s %s %5d s\n' "$part" "$outcome" $((SECONDS - begin)) | tee -a "$logs/table"
+    printf '%-14s %s %5d s\n' "$part" "$outcome" $((SECONDS - begin)) | tee -a "$logs/table"
 }
 
 chain() {

@@ -66,7 +66,7 @@ def test_a_failed_part_ends_nothing_and_is_told_last(run):
     end = done.stdout.split("== bad failed")[1]
     assert "bad said this" in end
     assert "good has no" in done.stdout
-    assert "good         passed" in end
+    assert "good           passed" in end
 
 
 def test_a_part_that_was_never_counted_is_a_failure(run):
