@@ -69,30 +69,31 @@ class BatchJob:
     Attributes:
         job_id: `4711.head`, `72[1].head` for the member of an array.
         name: the job's name, as the user chose it.
-        owner_user: user part of Job_Owner.
-        owner_host: host part of Job_Owner.
+        owner_user: who submitted it.
+        owner_host: from where.
         euser: the user as whom the server runs the job; empty before it was started.
         egroup: the group as which it is run.
-        state: the server's letter: Q, R, H, W, T, E, S, C.
+        state: a letter: Q queued, R running, H held, W waiting, T moving, E ending, S suspended, C complete; an adapter
+            whose server has other words translates them.
         queue: the queue it is in.
         slot_hosts: one host name per slot, in the server's order; empty before it was started.
         start_count: how often it was started, this start included.
         x: the whole `-W x=` text, several parts joined by `;`.
         jobtype: what the user said with `-T`, or "".
-        init_work_dir: where Torque starts the job.
+        init_work_dir: from which directory it was submitted, or where it starts, as the server has it.
         session_id: session of the job's shell on the mother superior, 0 before it exists.
         substate: the server's number for the state in detail.
         interactive: was it submitted with `-I`?
         walltime_s: seconds asked for, 0 when nothing is said.
-        variables: Variable_List; empty where the server does not show it.
-        submit_args: arguments of qsub, for people.
-        resource_list: `Resource_List`, by resource.
+        variables: of the submission; empty where the server does not show it.
+        submit_args: arguments of the command that took it, for people.
+        resource_list: what it asks for, by resource; `mem` as `request.sizes.mem_mib` reads it.
         account: what the user said with `-A`, or "".
         hold_types: letters of the holds on the job (`u`, `o`, `s`), `n` or "" for none.
         exit_status: how it ended; None before that.
         comment: what scheduler, operator or we said of it, or "".
         started_s: when it was started last, in seconds since the epoch; 0 before that.
-        node_exclusive: does it have its nodes to itself (`qsub -n`)?
+        node_exclusive: does it have its nodes to itself?
         preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
     """
 

@@ -24,7 +24,7 @@ def start_lives(job: BatchJob, start: int, node: str) -> bool:
 
     Args:
         job: the server's word.
-        start: Torque's start_count when the start began; 0: it was not known then.
+        start: its number, as the server had it when the start began; 0: it was not known then.
         node: a node, by its long or short name.
 
     Raises:

@@ -54,7 +54,7 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
     Nothing to remove is no fault: the prologue may have never run, or refused the job.
 
     Args:
-        began: when Torque started the hook, in seconds of the monotonic clock.
+        began: when the batch system started the hook, in seconds of the monotonic clock.
         end_left: ends what the job left on this node itself, when its guests are gone.
 
     Raises:

@@ -110,11 +110,11 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
 
     Args:
         player: plays the playbook; it may have begun to load.
-        began: when Torque started the hook, in seconds of the monotonic clock.
+        began: when the batch system started the hook, in seconds of the monotonic clock.
         head_start: may begin what the playbook will ask of this node.
 
     Returns:
-        What Torque and people are to be told.
+        What the batch system and people are to be told.
 
     Raises:
         VTorqueError: not even a refusal could be left; the job's shell then runs nothing.

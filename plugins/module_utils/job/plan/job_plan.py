@@ -69,7 +69,7 @@ class JobPlan:
     Attributes:
         job_key: with which the job's user enters the guests.
         node_parts: what each node is asked for, in the job's order of nodes.
-        start: Torque's start_count.
+        start: its number, as the server counts starts.
         mother_superior: the job's first node, as the server spells it.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
         additions: the user's own, to every guest; once here, and in `parts` for each node that has guests.

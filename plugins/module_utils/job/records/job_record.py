@@ -138,7 +138,7 @@ class JobRecord:
 
     @property
     def exit_status(self) -> int | None:
-        """As Torque told it to the epilogue."""
+        """As the batch system told it to the epilogue."""
         status = self.raw.get("exit_status")
         return status if isinstance(status, int) and not isinstance(status, bool) else None
 
