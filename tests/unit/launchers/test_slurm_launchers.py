@@ -137,3 +137,16 @@ def test_shell_says_whose_it_is(tmp_path: pathlib.Path) -> None:
     ]
     assert ["VTORQUE_BATCH_SYSTEM=slurm" in text for text in rendered] == [False, False, True]
     assert rendered[0] == rendered[1]
+
+
+@pytest.mark.parametrize(("name", "program"), [("vsbatch", "vsbatch"), ("vsub", "vsbatch"), ("vsalloc", "vsalloc")])
+def test_program_of_the_front_end_is_told_by_its_name(tmp_path: pathlib.Path, name: str, program: str) -> None:
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$3" "$4"\n')
+    python.chmod(0o755)
+    launcher = tmp_path / name
+    launcher.write_text(templates.render("batch/slurm/vsbatch.sh.j2", site_dir=None, prefix=str(tmp_path)))
+    done = subprocess.run(["/bin/sh", launcher, "word"], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0].rpartition(".")[2] == program
+    assert done.stdout.split()[1] == "word"

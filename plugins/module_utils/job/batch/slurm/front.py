@@ -17,7 +17,7 @@ import typing as t
 from ....errors import UserFault
 from ...request.request import Request, RequestErrors, parse
 from ...request.value_types import KeyFault, shown
-from . import comment, sbatch_options
+from . import comment, job_shell, sbatch_options
 
 COMMAND_LINE = "command line"
 VM = ("-vm", "--vm")
@@ -27,6 +27,8 @@ PROCESSORS = frozenset(
     {"ntasks", "cpus-per-task", "ntasks-per-node", "tasks-per-node", "ntasks-per-core", "ntasks-per-socket"}
 )
 MEMORY = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
+OF_SALLOC = frozenset({"bell", "no-bell", "no-shell", "immediate", "I", "kill-command", "K"})
+"""Options of salloc that sbatch has not: none takes the next word for its value."""
 SCRIPT_NAMES = {"stdin": "sbatch", "wrap": "wrap"}
 """By which sbatch calls a job without a file."""
 
@@ -50,11 +52,12 @@ class Call:
     operands: tuple[str, ...]
 
 
-def read(argv: t.Sequence[str]) -> Call:
+def read(argv: t.Sequence[str], flags: t.Collection[str] = ()) -> Call:
     """Read the arguments.
 
     Args:
         argv: without the program's name.
+        flags: options without a value that sbatch has not (`OF_SALLOC`).
 
     Raises:
         UserFault: a value of one of our options is missing, or there are several components of a job.
@@ -71,6 +74,10 @@ def read(argv: t.Sequence[str]) -> Call:
         if name in VM:
             words.pop(0)
             vm.append(value if equals else _next(words, name))
+            continue
+        if name.lstrip("-") in flags:
+            given[name.lstrip("-")] = value
+            options.append(words.pop(0))
             continue
         found, taken = sbatch_options.take(words)
         if "wrap" in found and len(taken) == 1 and "=" not in taken[0]:
@@ -209,6 +216,18 @@ def with_interpreter(script: Script, program: str) -> bytes:
         program: path of the job's shell on nodes.
     """
     return f"#!{program}\n".encode() + script.data
+
+
+def interactive_step(program: str, command: t.Sequence[str], *, terminal: bool) -> list[str]:
+    """Return the arguments of the srun by which salloc starts a session on a job's first node, as it does itself.
+
+    Args:
+        program: path of the job's shell on nodes.
+        command: for the guest; empty: a shell.
+        terminal: is there one?
+    """
+    step = ["--interactive", "--preserve-env", "--mpi=none", "-n1", "-N1", *(["--pty"] if terminal else []), program]
+    return [*step, job_shell.COMMAND, *command] if command else step
 
 
 def sizes(options: t.Collection[str], cores: int, mem_mib: int) -> tuple[str, ...]:
