@@ -21,9 +21,11 @@ def test_session_is_in_the_guest_and_ends_with_its_status(site: SlurmSite) -> No
     terminal.type('echo "name=$(hostname) tty=$(tty | cut -c1-8) size=$(stty size) job=$SLURM_JOB_ID"')
     terminal.expect("tty=/dev/pts size=31 97 job=")
     assert re.search(r"name=vcn[12]-[0-9]+ ", terminal.seen)
-    terminal.type("echo begun-$((1 + 1)); sleep 1000")
+    # the shell would not hear it between two commands
+    terminal.type("sh -c 'echo begun-$((1 + 1)); exec sleep 1000'")
     terminal.expect("begun-2")
     terminal.interrupt()
+    terminal.expect("^C")
     terminal.type("echo status=$((100 + $?))")
     terminal.expect("status=230")
     terminal.type("srun hostname; exit 9")
