@@ -58,8 +58,9 @@ def install(plan: NodePlan) -> None:
     if plan.batch == "slurm":  # on the front end, too: slurm.conf is the same on all nodes, and names them
         for name in SLURM_HOOKS:
             put(ETC / "slurm" / name, _render(f"batch/slurm/{name}.sh.j2", prefix=str(PREFIX)), 0o755)
-        for name in ("vsbatch", "vsub"):
-            put(PREFIX / "bin" / name, _render("batch/slurm/vsbatch.sh.j2", prefix=str(PREFIX)), 0o755)
+        for name in ("vsbatch", "vsub", "vsalloc"):
+            template = "vsalloc" if name == "vsalloc" else "vsbatch"
+            put(PREFIX / "bin" / name, _render(f"batch/slurm/{template}.sh.j2", prefix=str(PREFIX)), 0o755)
     if plan.batch == "torque" and not plan.is_front_end:
         hook = _render("batch/torque/hook.sh.j2", prefix=str(PREFIX), site_hooks=str(ETC / "site-hooks"))
         for name in HOOKS:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vsub, and vsbatch: the batch system's own command that takes jobs, for jobs in virtual machines."""
+"""vsub, vsbatch and vsalloc: the batch system's own commands that take jobs, for jobs in virtual machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.guest_kinds import DISTROS
 from ...module_utils.job.admission.resolve import USELESS_YET, host_matches
 from ...module_utils.job.admission.submission import Site, Submission, prepare
-from ...module_utils.job.batch.registry import VARIABLE, open_batch, open_front
+from ...module_utils.job.batch.registry import VARIABLE, open_batch, open_front, submit_command
 from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.request import log_wishes
@@ -33,6 +33,8 @@ if t.TYPE_CHECKING:
     from .output.json_output import Query
 
 PROGRAM = "vsub"
+SESSION = "--session"
+"""As the first word, by which the launcher of sessions calls this program."""
 USUAL = "torque"
 """Whose help is printed where the site's configuration does not say which batch system it is."""
 SIZES = ("ram", "unclot_shmem")
@@ -79,8 +81,7 @@ class Call(t.NamedTuple):
     @property
     def command(self) -> str:
         """The path of the batch system's command."""
-        qsub = self.policy.pbs_qsub_on_fe if self.front_end else self.policy.pbs_qsub_on_nodes
-        return self.front.command_path(qsub)
+        return submit_command(self.policy, front_end=self.front_end, front=self.front)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -106,7 +107,9 @@ def submit(
         launcher: the batch system whose launcher was called; "": the site's, whichever that is.
     """
     policy, broken = _policy(policy_path)
-    front = open_front(launcher or (policy.batch_system if policy else USUAL))
+    session = list(argv[:1]) == [SESSION]
+    argv = argv[1:] if session else argv
+    front = open_front(launcher or (policy.batch_system if policy else USUAL), session=session)
     try:
         typed = front.read_call(argv, _texts(caller))
         if "--help" in typed.own:

@@ -134,6 +134,12 @@ def test_jobs_own_number_of_tasks_counts_where_none_is_given(guest: Guest) -> No
     assert len(lines(guest.run("-n2", "echo", SLURM_NTASKS="3"))) == 2
 
 
+def test_jobs_own_number_gives_way_to_what_the_guests_have(guest: Guest) -> None:
+    """It counts the hosts' processors, of which the guests have not all."""
+    assert len(lines(guest.run("echo", SLURM_NTASKS="9"))) == len(LINES)
+    assert guest.run("-n9", "echo").returncode == 1
+
+
 def test_each_task_has_the_variables_of_its_step(guest: Guest) -> None:
     names = "NTASKS NPROCS STEP_ID STEPID STEP_NUM_TASKS STEP_NUM_NODES STEP_NODELIST STEP_TASKS_PER_NODE CPUS_PER_TASK"
     script = "echo " + " ".join(f"$SLURM_{name}" for name in names.split())

@@ -137,3 +137,17 @@ def test_shell_says_whose_it_is(tmp_path: pathlib.Path) -> None:
     ]
     assert ["VTORQUE_BATCH_SYSTEM=slurm" in text for text in rendered] == [False, False, True]
     assert rendered[0] == rendered[1]
+
+
+def test_vsalloc_calls_vsbatch_for_a_session_with_the_words_as_they_are(tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "bin/vsbatch"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nprintf "%s|" "$@"; cat "/proc/$$/environ"\n')
+    program.chmod(0o755)
+    launcher = tmp_path / "vsalloc"
+    launcher.write_text(templates.render("batch/slurm/vsalloc.sh.j2", site_dir=None, prefix=str(tmp_path)))
+    done = subprocess.run(
+        ["/bin/sh", launcher, "-n1", "a  b", ""], capture_output=True, check=True, env={"ODD": "a\nb", "PATH": "/bin"}
+    )
+    assert done.stdout.startswith(b"--session|-n1|a  b||")
+    assert b"ODD=a\nb" in done.stdout

@@ -44,6 +44,7 @@ if t.TYPE_CHECKING:
     from .slurm import hook_calls as slurm_hooks
     from .slurm import job_shell as slurm_shell
     from .slurm import node_traces as slurm_node
+    from .slurm import session_front as slurm_session
     from .slurm import trial_job as slurm_trial
     from .torque import accounting as torque_history
     from .torque import doctor_checks as torque_doctor
@@ -55,7 +56,7 @@ if t.TYPE_CHECKING:
     from .torque.qsub import front as torque_front
 
     # a type checker compares the modules with the contract here: at work they are opened by name
-    _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front, openpbs_front)
+    _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front, slurm_session, openpbs_front)
     _GUEST: tuple[GuestTable, ...] = (torque_guest, slurm_guest, openpbs_guest)
     _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter, openpbs_adapter)
     _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks, openpbs_hooks)
@@ -85,6 +86,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "trial": "trial_job",
         "history": "adapter",
         "front": "front",
+        "session": "session_front",
         "completion": "sbatch_options",
         "guest": "guest_variables",
     },
@@ -241,16 +243,17 @@ def guest_programs(system: str) -> tuple[str, ...]:
     return open_guest(system).GUEST_PROGRAMS
 
 
-def submit_command(policy: Policy, *, front_end: bool) -> str:
+def submit_command(policy: Policy, *, front_end: bool, front: FrontAdapter | None = None) -> str:
     """The path of the command that takes jobs: the site's qsub, or what another system has beside where that would be.
 
     Args:
         policy: the site's.
         front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+        front: of the command; None: of the one for scripts.
     """
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
     command = commands_directory(policy, front_end=front_end) / pathlib.Path(qsub).name
-    return open_front(policy.batch_system).command_path(str(command))
+    return (front or open_front(policy.batch_system)).command_path(str(command))
 
 
 def guest_home(policy: Policy) -> str:
@@ -262,13 +265,14 @@ def guest_home(policy: Policy) -> str:
     return GUEST_HOME if policy.batch_system == "slurm" else policy.torque_home
 
 
-def open_front(system: str) -> FrontAdapter:
+def open_front(system: str, *, session: bool = False) -> FrontAdapter:
     """What stands before a system's command that takes jobs.
 
     Args:
         system: one of `SYSTEMS`.
+        session: before the one for sessions, where a system has such a command.
     """
-    opened: FrontAdapter = _open(system, "front")
+    opened: FrontAdapter = _open(system, "session" if session and "session" in PARTS[system] else "front")
     return opened
 
 

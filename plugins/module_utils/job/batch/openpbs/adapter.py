@@ -138,6 +138,9 @@ class OpenPbs:
         """Nothing: the hook does it by the exit status of our program (`hook_calls.REQUEUE`)."""
         _demand(JOB_ID, job_id, "job id")
 
+    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
+        """Do nothing: a hook's standard error is the job's error file."""
+
     def gave_up(self, job_id: str, start: int) -> bool:
         """Return False: the hook ends our program when a job is deleted (`execjob_preterm`)."""
         return False

@@ -3,23 +3,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A job's request in the job's comment (`sbatch --comment`), where Slurm's Prolog finds it (SLURM_JOB_COMMENT).
 
-`vtorque:` and base64url, without padding, of what zlib makes of the request's JSON.  The owner of a job can write any
-comment: what is here only bounds what is read, and what it says is the request's to check.
+`vtorque:` and base64url, without padding, of what zlib makes of the request's JSON; or, of a job of plain sbatch, which
+templates/batch/slurm/vtorque_job_submit.lua.j2 has marked, `vtorque:=` and `key=value` with commas.  The owner of a
+job can write any comment: what is here only bounds what is read, and what it says is the request's to check.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import re
 import zlib
 
 from ....errors import UserFault
-from ...request.request import MAX_PART, PREFIX
+from ...request.request import MAX_PART, PREFIX, VERSION
 
 MAX_COMMENT = 1024
 """Characters that Slurm takes (22.05 to 26.05: MAX_COMMENT_BYTES in job_mgr.c), the prefix included."""
 MAX_REQUEST = (MAX_PART - len(PREFIX)) // 4 * 3
 """Bytes of JSON that a request may have (`Request.encode`); a comment could hold 780 KB of one letter."""
+
+
+PLAIN_KEY = re.compile("[a-z_]{1,32}")
+PLAIN_VALUE = re.compile("[A-Za-z0-9._@+-]{1,256}")
 
 
 def is_ours(comment: str) -> bool:
@@ -67,6 +73,8 @@ def unpack(comment: str) -> bytes | None:
     if len(comment) > MAX_COMMENT:
         raise _unreadable(f"it has {len(comment)} characters, at most {MAX_COMMENT} are read")
     code = comment[len(PREFIX) :]
+    if code.startswith("="):
+        return _of_plain(code[1:])
     if not re.fullmatch(r"[A-Za-z0-9_-]+", code):
         raise _unreadable("garbage: characters that base64url does not have")
     unpacking = zlib.decompressobj()
@@ -82,6 +90,18 @@ def unpack(comment: str) -> bytes | None:
     if unpacking.unused_data:
         raise _unreadable("garbage: something stands behind it")
     return request
+
+
+def _of_plain(text: str) -> bytes:
+    """The request in its plain form, as JSON; whether keys and values are right is for its reader to say."""
+    values: dict[str, str] = {}
+    for item in text.split(","):
+        key, equals, value = item.partition("=")
+        if not equals or not PLAIN_KEY.fullmatch(key) or not PLAIN_VALUE.fullmatch(value):
+            raise _unreadable("garbage: not what the controller's module writes")
+        if values.setdefault(key, value) != value:
+            raise _unreadable(f"it says {key} twice")
+    return json.dumps({"v": VERSION, "k": values, "s": ""}, separators=(",", ":")).encode()
 
 
 def _unreadable(why: str) -> UserFault:

@@ -118,12 +118,13 @@ class Call:
         return Job(self, read_script(read_script_file(path), pathlib.Path(path).name))
 
 
-def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str]) -> Call:
+def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str], flags: t.Collection[str] = ()) -> Call:
     """Read the arguments.
 
     Args:
         argv: without the program's name.
         environment: of the user.
+        flags: options without a value that sbatch has not.
 
     Raises:
         UserFault: a value of one of our options is missing, or there are several components of a job.
@@ -145,6 +146,10 @@ def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str]) -> Call:
         if words[0] in OWN or name == QUERY:
             words.pop(0)
             own[name] = value if equals else (words.pop(0) if name == QUERY and words else None)
+            continue
+        if name.lstrip("-") in flags:
+            given[name.lstrip("-")] = value
+            options.append(words.pop(0))
             continue
         found, taken = sbatch_options.take(words)
         if "wrap" in found and len(taken) == 1 and "=" not in taken[0]:
@@ -257,6 +262,17 @@ class Job:
         piped = self.call.wrap is None and not self.call.operands
         return Handover(self.call.words, self.script.data if piped else None, -1, self.script.name)
 
+    def asked_words(self, request: Request, need: Demand, policy: Policy) -> tuple[str, ...]:
+        """Return the options of the job: the user's, what its machines need, and the request.
+
+        Raises:
+            UserFault: as of `submission`.
+        """
+        options = self.options
+        # behind the user's own, of which the last one counts
+        added = (*constraint(options, policy.vm_node_property), comment_of(request.to_json()))
+        return (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added)
+
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
         """Return what sbatch gets; see `Asked.submission`.
 
@@ -268,10 +284,7 @@ class Job:
         Raises:
             UserFault: the request does not fit, or the user counts nodes by features, without ours.
         """
-        options = self.options
-        # behind the user's own, of which the last one counts
-        added = (*constraint(options, policy.vm_node_property), comment_of(request.to_json()))
-        words = (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added)
+        words = self.asked_words(request, need, policy)
         path = self.call.operands[0] if self.call.operands else self.script.name
         text = with_interpreter(self.script, f"{policy.prefix_nodes}/bin/vtorque-shell")
         note = "with the job's shell in its first line"

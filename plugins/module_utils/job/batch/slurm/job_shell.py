@@ -38,6 +38,9 @@ OF_JOB = re.compile(
 OURS = re.compile(rb"#![^\n]*/vtorque-shell\b[^\n]*\n?")
 """The interpreter line that `vsbatch` writes before the user's own."""
 PLAIN = b"#!/bin/sh\n"
+COMMAND = "--command"
+"""Before the words of a command, which `vsalloc` has run in place of a script."""
+RUNS_COMMAND = b'#!/bin/sh\nexec "$@"\n'
 SCRIPT_LIMIT = 1 << 26
 """Bytes of a script; Slurm's own limit is 4 MiB by default (max_script_size)."""
 
@@ -82,6 +85,9 @@ def read_script(arguments: t.Sequence[str]) -> JobScript:
     Raises:
         VTorqueError: there is none, or it cannot be read.
     """
+    if arguments[:1] == [COMMAND]:
+        words = tuple(map(os.fsencode, arguments[1:]))
+        return JobScript(b"/vsalloc", b"", RUNS_COMMAND, by_login_shell=False, arguments=words)
     if not arguments or not arguments[0].startswith("/"):
         raise VTorqueError("nothing was run", "Slurm named no script", "submit a job with vsbatch")
     path = pathlib.Path(arguments[0])
@@ -100,14 +106,16 @@ def read_script(arguments: t.Sequence[str]) -> JobScript:
 
 
 def read_command(arguments: t.Sequence[str]) -> bytes:
-    """Return an empty command: an interactive job of Slurm has none.
+    """Return the command of an interactive job, quoted for its shell; empty: it has none.
 
     Args:
         arguments: of the shell.
 
     Raises:
-        VTorqueError: there are some.
+        VTorqueError: there are some that are no command's.
     """
+    if arguments[:1] == [COMMAND]:
+        return b" ".join(b"'%b'" % os.fsencode(word).replace(b"'", b"'\\''") for word in arguments[1:])
     if arguments:
         raise VTorqueError("nothing was run", "a terminal is not how Slurm starts a script")
     return b""
