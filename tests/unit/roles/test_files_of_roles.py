@@ -12,6 +12,7 @@ import subprocess
 import sys
 import typing as t
 
+import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 FILES = COLLECTION_DIR.parent / "roles/common/files"
@@ -37,3 +38,22 @@ def test_permissions_program_of_the_batch_system_stands_alone(tmp_path: pathlib.
         [sys.executable, "-I", alone, "--help"], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def strings(node: t.Any) -> t.Iterator[str]:
+    """Every text in a YAML file."""
+    if isinstance(node, str):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from strings(child)
+
+
+def test_no_template_of_a_role_has_a_line_feed_that_ansible_takes_for_two_characters() -> None:
+    """In a text that YAML does not unescape, Ansible keeps the backslash of `'\\n'`, but in a regular expression."""
+    found = [
+        f"{path.name}: {text}"
+        for path in sorted((COLLECTION_DIR.parent / "roles").glob("*/*/**/*.yml"))
+        for text in strings(yaml.safe_load(path.read_text(encoding="utf-8")))
+        if "{{" in text and re.search(r"(~ |join\()'[^']*\\n", text)
+    ]
+    assert found == []
