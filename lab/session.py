@@ -17,7 +17,7 @@ AFTER = ("$ ", "# ")
 """How a shell's prompt ends: what is typed before it may be lost."""
 
 
-def hold(command: t.Sequence[str], ready: str, line: str, timeout_s: float) -> str:
+def hold(command: t.Sequence[str], ready: str, line: str, timeout_s: float) -> tuple[int, str]:
     """Run a command until it ends, and type a line at the first prompt after it is ready.
 
     Args:
@@ -27,7 +27,7 @@ def hold(command: t.Sequence[str], ready: str, line: str, timeout_s: float) -> s
         timeout_s: after it the command is ended.
 
     Returns:
-        All that the terminal showed.
+        Its exit status, and all that the terminal showed.
     """
     master, slave = pty.openpty()
     process = subprocess.Popen(
@@ -49,5 +49,5 @@ def hold(command: t.Sequence[str], ready: str, line: str, timeout_s: float) -> s
         os.close(master)  # a hangup for whoever is still at it
         if time.monotonic() > end:
             process.kill()
-        process.wait(timeout=60)
-    return seen
+        status = process.wait(timeout=60)
+    return status, seen

@@ -92,7 +92,7 @@ def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str
 def tell_session(console: Console, front: Front, title: str, line: str) -> None:
     """Open a terminal in a guest, type into it, and show what it showed."""
     console.print(f"\n{title}\n  alice@fe $ {line}", highlight=False, markup=False)
-    text = session.hold(
+    status, text = session.hold(
         [sys.executable, "-m", "lab", "on", "fe", "--user", "alice", "--", "/bin/sh", "-c", line],
         front.ready, "uname -sr; exit 5", JOB_TIMEOUT_S,
     )  # fmt: skip
@@ -102,8 +102,9 @@ def tell_session(console: Console, front: Front, title: str, line: str) -> None:
     if job is None:
         raise Failure("the terminal names no job")
     seen = follow(front, job.group(1), console)
-    console.print(f"    exit status {seen.exit_status}", highlight=False, markup=False)
-    if "Linux " not in text or seen.exit_status != "5":
+    ended = str(status) if status else seen.exit_status  # qsub's own status says nothing of the session
+    console.print(f"    exit status {ended}", highlight=False, markup=False)
+    if "Linux " not in text or ended != "5":
         raise Failure("the terminal in the virtual machine showed nothing, or its status is lost")
 
 

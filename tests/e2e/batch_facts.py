@@ -26,20 +26,16 @@ class Batch:
         two: options of a job over any two nodes.
         on_first: options of a job that only cn1 may run.
         named: the option with a job's name.
-        paused: the option of a job that is held from the beginning.
         array: options of an array with two members.
-        limit: options of a job that may take that many seconds, as a format.
-        directive: how a line of a script begins that asks for a guest.
         piped_name: a job's name whose script was piped.
         cancel, cancel_slowly: by the owner; slowly: so that no KILL comes before a busy guest has ended by TERM.
         drop_all: by root, of what a test has left; jobs behind it.
         signal: sends a signal to the script; its name and the job behind it.
-        hold, release, requeue: by the owner or root, the job behind it.
+        release, requeue: by the owner or root, the job behind it.
         release_line: what a held job's owner is to type, as a format.
         clear: the line of shell that takes back what a node has against jobs, as a format.
         offline: what a node is called that takes no more jobs.
         hosts: variable of a job that names the file of its hosts.
-        job_variable: the variable of a job that has its name.
         script: the last word of the path under which a job's script runs.
         cancelled: exit status of a job that TERM ended by a cancel.
         record: a job's name where the product keeps something of it, as a format.
@@ -54,23 +50,18 @@ class Batch:
     two: tuple[str, ...]
     on_first: tuple[str, ...]
     named: str
-    paused: str
     array: tuple[str, ...]
-    limit: tuple[str, ...]
-    directive: str
     piped_name: str
     cancel: tuple[str, ...]
     cancel_slowly: tuple[str, ...]
     drop_all: tuple[str, ...]
     signal: tuple[str, ...]
-    hold: tuple[str, ...]
     release: tuple[str, ...]
     requeue: tuple[str, ...]
     release_line: str
     clear: str
     offline: str
     hosts: str
-    job_variable: str
     script: str
     cancelled: int
     record: str
@@ -87,21 +78,21 @@ class Batch:
 TORQUE = Batch(
     name="torque", vm="vsub", bare="qsub", apart=(), interpreter="",
     pair=("-l", "nodes=cn1:ppn=2+cn2:ppn=2"), two=("-l", "nodes=2"), on_first=("-l", "nodes=cn1:ppn=2"),
-    named="-N", paused="-h", array=("-t", "1-2"),
-    limit=("-l", "walltime={}"), directive="#PBS -vm", piped_name="STDIN",
+    named="-N", array=("-t", "1-2"),
+    piped_name="STDIN",
     cancel=("qdel",), cancel_slowly=("qdel", "-W", "600"), drop_all=("qdel", "-p"), signal=("qsig", "-s"),
-    hold=("qhold",), release=("qrls",), requeue=("qrerun",), release_line="qrls {}",
-    clear="pbsnodes -c -N '' {}", offline="offline", hosts="PBS_NODEFILE", job_variable="PBS_JOBID",
+    release=("qrls",), requeue=("qrerun",), release_line="qrls {}",
+    clear="pbsnodes -c -N '' {}", offline="offline", hosts="PBS_NODEFILE",
     script="SC", cancelled=256 + 15, record="{}",
 )  # fmt: skip
 SLURM = Batch(
     name="slurm", vm="vsbatch", bare="sbatch", apart=("-o", "slurm-%j.out", "-e", "slurm-%j.err"),
-    interpreter="#!/bin/bash\n", pair=("-N2",), two=("-N2",), on_first=("-w", "cn1"), named="-J", paused="-H",
-    array=("-a", "1-2"), limit=("-t", "0:{}"), directive="#VM", piped_name="sbatch",
+    interpreter="#!/bin/bash\n", pair=("-N2",), two=("-N2",), on_first=("-w", "cn1"), named="-J",
+    array=("-a", "1-2"), piped_name="sbatch",
     cancel=("scancel",), cancel_slowly=("scancel",), drop_all=("scancel",), signal=("scancel", "-b", "-s"),
-    hold=("scontrol", "hold"), release=("scontrol", "release"), requeue=("scontrol", "requeue"),
+    release=("scontrol", "release"), requeue=("scontrol", "requeue"),
     release_line="scontrol release {}", clear="scontrol update nodename={} state=resume", offline="drain",
-    hosts="HYDRA_HOST_FILE", job_variable="SLURM_JOB_ID", script="slurm_script",
+    hosts="HYDRA_HOST_FILE", script="slurm_script",
     cancelled=128 + 15, record="{}.lab",
 )  # fmt: skip
 BATCHES: t.Mapping[str, Batch] = types.MappingProxyType({one.name: one for one in (TORQUE, SLURM)})

@@ -88,8 +88,8 @@ def check_held(site: Site, job_id: str, *words: str) -> dict[str, str]:
     text = site.read(facts["Error_Path"].partition(":")[2])
     if text or site.batch.name == "torque":
         check_message(text, *words, site.batch.release_line.format(job_id))
-    else:  # a job of Slurm that never ran has no file
-        check_message(facts["comment"], *words)
+    else:  # a job of Slurm that never ran has no file, and a comment has the reason alone, in plain characters
+        check_message(facts["comment"], *re.findall(r"[\w./]+", words[0] if words else ""))
     assert facts["comment"].startswith("vtorque: held: ")
     return facts
 
