@@ -49,18 +49,6 @@ class OnSlurm(Site):
         """See `Site`."""
         return {str(job["job_id"]): letter_of(job) for job in self._all()}
 
-    def members(self, array: str) -> list[str]:
-        """See `Site`; each has a number of its own when it was started."""
-
-        def found() -> list[str]:
-            jobs = [
-                job for job in self._all() if str(job["array_job_id"]) == array and job["array_task_id"] is not None
-            ]
-            return [str(job["job_id"]) for job in sorted(jobs, key=lambda job: int(job["array_task_id"]))]
-
-        self.wait_for("both members", lambda: len(found()) == 2, seen=found)
-        return found()
-
     def nodes(self) -> dict[str, Node]:
         """See `Site`, in the same words."""
         found = {}

@@ -194,7 +194,6 @@ def test_job_deleted_while_it_runs(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_job_queued_again_while_it_runs(site: Site) -> None:
     """The second start has guests of its own, and of the first one nothing stays."""
@@ -220,7 +219,6 @@ def test_walltime_is_over(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
-@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("act", ["ended", pytest.param("paused", marks=pytest.mark.full)])
 def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:
@@ -347,7 +345,6 @@ def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
-@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
 def test_libvirt_restarts_while_guests_boot(site: Site, node: str) -> None:
@@ -448,7 +445,6 @@ def test_job_purged_while_its_guests_boot(site: Site) -> None:
     check_nobody_blamed(site)
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_array_deleted_while_its_members_run(site: Site) -> None:
     """By the name of its parent: each member ends as a job of its own would."""
@@ -460,7 +456,6 @@ def test_array_deleted_while_its_members_run(site: Site) -> None:
     assert [(one.exit_status, one.out) for one in ended] == [(site.batch.cancelled, "up\n")] * 2
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_member_of_an_array_deleted_beside_another(site: Site) -> None:
     """The other one notices nothing."""

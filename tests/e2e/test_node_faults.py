@@ -104,7 +104,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("name", FAULTS)
 def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
@@ -125,7 +124,6 @@ def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
     assert site.nodes()["cn1"] == WELL
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_bridge_that_goes_while_a_guest_boots(site: Site) -> None:
     """This start meets it, or its guest says what it misses and the next one does; the job runs on the other node."""
@@ -147,7 +145,6 @@ def test_bridge_that_goes_while_a_guest_boots(site: Site) -> None:
     assert site.nodes()["cn1"] == WELL
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_last_usable_node_stays_and_the_job_is_held_until_its_owner_releases_it(site: Site) -> None:
     """A fault that all nodes have takes the site down to one node and no further; its release tries again."""
