@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -202,3 +203,13 @@ def test_bare_job_costs_a_shell_in_prolog_and_epilog(site: SlurmSite) -> None:
         said = site.root("cn1", rounds.format(call=call, name=name)).splitlines()[-1]
         seconds = [int(minutes) * 60 + float(rest) for minutes, rest in re.findall(r"([0-9]+)m([0-9.]+)s", said)]
         assert sum(seconds) / 40 < 0.005, said
+
+
+@pytest.mark.full
+def test_time_in_which_guests_boot_is_given_back_to_a_limit(site: SlurmSite) -> None:
+    limited, unlimited = site.vm("#!/bin/sh\n", "-t", "2"), site.vm("#!/bin/sh\n")
+    assert (limited.state, unlimited.state) == ("COMPLETED", "COMPLETED")
+    assert site.facts(limited.number)["TimeLimit"] == "00:03:00"
+    assert site.facts(unlimited.number)["TimeLimit"] in ("UNLIMITED", "365-00:00:00")  # by Slurm's backfill
+    record = json.loads(site.kept("cn1", f"{limited.number}.lab"))
+    assert record["phases"]["prologue"]["given_back"] == 60

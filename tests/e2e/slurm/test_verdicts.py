@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from .conftest import SlurmSite
+from .conftest import ENOUGH, OVER, SlurmSite, comment
 
 REVIVE = "/usr/bin/env PYTHONPATH=/opt/vtorque-lab /opt/vtorque-lab/venv/bin/python -m lab.revive libvirt"
 SCRIPT = "#!/bin/sh\necho ran\n"
@@ -67,3 +67,25 @@ def test_administrators_reason_is_not_replaced(site: SlurmSite) -> None:
         site.root("fe", f"scancel {number}")
         assert site.ended(number).state == "CANCELLED"
         assert site.reason("cn1").startswith("fan is odd")
+
+
+@pytest.mark.full
+def test_terminal_of_a_refused_interactive_job_is_told(site: SlurmSite) -> None:
+    done = site.on("fe", "salloc", *ENOUGH, f"--comment={comment({'img': 'gone'})}", "true", user="alice")
+    assert "vtorque: this job did not run: " in done.stderr
+    assert "img=gone" in done.stderr
+    site.wait_for("the end of the job", lambda: all(state in OVER for state in site.jobs().values()))
+
+
+@pytest.mark.full
+def test_member_of_an_array_is_queued_again_singly(site: SlurmSite) -> None:
+    with without_libvirt(site, "cn1"):
+        first = site.submit_vm(SCRIPT, "-w", "cn1", "--array=1-2")
+        tried = f"scontrol show job {first}_1"
+        site.wait_for("the owner's words", lambda: "AdminComment=vtorque: " in site.root("fe", tried))
+        site.wait_for_state(f"{first}_1", "PENDING")
+        assert site.facts(f"{first}_1")["Restarts"] == "1"
+        other = site.root("fe", f"scontrol show job {first}_2")
+        site.root("fe", f"scancel {first}")
+    assert "Restarts=0" in other
+    assert "AdminComment" not in other

@@ -36,8 +36,8 @@ minutes from then; and a start in the second of the former one's end fails, beca
 
 GAVE_UP_FIELDS = "JobID:20,State:20,RestartCnt:12"
 """What users cannot write, each in columns of its own."""
-NO_LIMIT_S = 0xFFFFFFFD * 60
-"""Slurm's numbers for "not set" and "none" begin here, in minutes."""
+NO_LIMIT_S = 365 * 24 * 3600
+"""What Slurm gives a job without a limit that its backfill has started (seen on 22.05.8); no limit is longer."""
 MOST_MINUTES = 60
 """More than any start takes is not given back."""
 

@@ -322,6 +322,7 @@ def test_start_is_given_up_only_by_the_controllers_clear_word(answer: str | Site
         (5, 0.4, 60, "TimeLimit=+1"),
         (5, 1e9, 3600, "TimeLimit=+60"),
         (None, 61.0, 0, ""),
+        (365 * 24 * 60, 61.0, 0, ""),
         (0xFFFFFFFF, 61.0, 0, ""),
     ],
 )
