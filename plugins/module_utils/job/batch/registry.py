@@ -39,13 +39,13 @@ if t.TYPE_CHECKING:
     from .openpbs import trial_job as openpbs_trial
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
-    from .slurm import front as slurm_front
     from .slurm import guest_variables as slurm_guest
     from .slurm import hook_calls as slurm_hooks
     from .slurm import job_shell as slurm_shell
     from .slurm import node_traces as slurm_node
-    from .slurm import session_front as slurm_session
-    from .slurm import trial_job as slurm_trial
+    from .slurm.sbatch import front as slurm_front
+    from .slurm.sbatch import session_front as slurm_session
+    from .slurm.sbatch import trial_job as slurm_trial
     from .torque import accounting as torque_history
     from .torque import doctor_checks as torque_doctor
     from .torque import guest_table as torque_guest
@@ -83,11 +83,11 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "shell": "job_shell",
         "node": "node_traces",
         "doctor": "doctor_checks",
-        "trial": "trial_job",
+        "trial": "sbatch.trial_job",
         "history": "adapter",
-        "front": "front",
-        "session": "session_front",
-        "completion": "sbatch_options",
+        "front": "sbatch.front",
+        "session": "sbatch.session_front",
+        "completion": "sbatch.options",
         "guest": "guest_variables",
     },
     "openpbs": {

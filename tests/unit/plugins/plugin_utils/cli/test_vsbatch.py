@@ -15,7 +15,8 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import comment, front
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import comment
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.sbatch import front
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_writer import policy_text
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
 

@@ -10,8 +10,8 @@ import re
 import shlex
 import typing as t
 
-from ....errors import UserFault
-from . import sbatch_options
+from .....errors import UserFault
+from . import options
 
 HET_LINES = frozenset({"hetjob", "packjob"})
 """First words of `#SBATCH` lines between the components of such a job; a `:` does the same among arguments."""
@@ -72,7 +72,7 @@ def _of_line(text: str) -> dict[str, str]:
     given: dict[str, str] = {}
     while words:
         if words[0].startswith("-") and len(words[0]) > 1:
-            given |= sbatch_options.take(words)[0]
+            given |= options.take(words)[0]
         else:
             words.pop(0)
     return given

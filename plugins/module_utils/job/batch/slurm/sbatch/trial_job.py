@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import ids
-from .adapter import Slurm
+from .. import ids
+from ..adapter import Slurm
 
 if t.TYPE_CHECKING:
-    from ..api import BatchSystem
+    from ...api import BatchSystem
 
 COUNTS = "$((SLURM_CPUS_ON_NODE * SLURM_JOB_NUM_NODES)) $SLURM_JOB_NUM_NODES"
 NODE_FILE = "$HYDRA_HOST_FILE"

@@ -14,17 +14,18 @@ import pathlib
 import re
 import typing as t
 
-from ....errors import UserFault
-from ...request.handover import COMMAND_LINE, Handover, read_script_file
-from ...request.value_types import KeyFault, format_value
-from . import comment, sbatch_options
+from .....errors import UserFault
+from ....request.handover import COMMAND_LINE, Handover, read_script_file
+from ....request.value_types import KeyFault, format_value
+from .. import comment
+from . import options as sbatch_options
 from .batch_script import Script, read_script
 
 if t.TYPE_CHECKING:
-    from ...config.parameters import Policy
-    from ...request.request import Request
-    from ...request.sizes import Demand, NodeSize
-    from ..contract import GuestPlaces
+    from ....config.parameters import Policy
+    from ....request.request import Request
+    from ....request.sizes import Demand, NodeSize
+    from ...contract import GuestPlaces
 
 PROGRAM = "vsbatch"
 COMMAND = "sbatch"

@@ -13,17 +13,18 @@ import os
 import pathlib
 import typing as t
 
-from ....errors import UserFault
-from ...request.handover import Handover
-from ...request.value_types import KeyFault
-from . import front, job_shell
+from .....errors import UserFault
+from ....request.handover import Handover
+from ....request.value_types import KeyFault
+from .. import job_shell
+from . import front
 from .batch_script import Script
 
 if t.TYPE_CHECKING:
-    from ...config.parameters import Policy
-    from ...request.request import Request
-    from ...request.sizes import Demand
-    from ..contract import GuestPlaces
+    from ....config.parameters import Policy
+    from ....request.request import Request
+    from ....request.sizes import Demand
+    from ...contract import GuestPlaces
 
 PROGRAM = "vsalloc"
 COMMAND = "salloc"
