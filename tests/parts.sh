@@ -15,7 +15,7 @@ way=()
 
 run() {
     local part=$1 begin=$SECONDS outcome=passed
-    "${way[@]}" ${MAKE:-make} --no-print-directory "$part" >"$logs/$part.log" 2>&1 </dev/null || outcome=FAILED
+    "${way[@]}" "${MAKE:-make}" --no-print-directory "$part" >"$logs/$part.log" 2>&1 </dev/null || outcome=FAILED
     # one writer at a time: two chains may end a part at once
     flock "$logs" cat "$logs/$part.log"
     printf '%-14s %s %5d s\n' "$part" "$outcome" $((SECONDS - begin)) | tee -a "$logs/table"
