@@ -14,6 +14,7 @@ import typing as t
 
 from ...effects import leaves_nothing
 from ...errors import SiteFault
+from .shared.commands_directory import commands_directory
 
 if t.TYPE_CHECKING:
     from ...system.clock import Deadline
@@ -144,18 +145,6 @@ def open_batch(
     """
     directory = commands_directory(policy, front_end=front_end)
     return open_commands(policy.batch_system, directory, timeout_s=timeout_s, deadline=deadline)
-
-
-def commands_directory(policy: Policy, *, front_end: bool = False) -> pathlib.Path:
-    """Where the batch system has its commands.
-
-    Args:
-        policy: the site's.
-        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
-    """
-    if policy.batch_system == "slurm" and policy.slurm_bin is not None:
-        return pathlib.Path(policy.slurm_bin)
-    return pathlib.Path(policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes).parent
 
 
 def open_commands(

@@ -14,6 +14,7 @@ import typing as t
 from ....errors import SiteFault
 from ....time_budget import HOOK_RESERVE_S
 from ....wire.health_report import BAD, INSTALL, WARN, Finding
+from ..shared.commands_directory import commands_directory
 from ..shared.hook_program import why_unsafe
 from .adapter import Slurm
 
@@ -45,7 +46,7 @@ Wrong = tuple[str, str]
 def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) -> dict[str, t.Callable[[], Finding]]:
     """The checks of a node that only Slurm has, by their names; see `DoctorAdapter.node_checks`."""
     # rights are not looked at: munge makes root of each node an administrator
-    batch = Slurm(pathlib.Path(policy.pbs_qsub_on_nodes).parent, timeout_s=ASK_S) if thorough else None
+    batch = Slurm(commands_directory(policy), timeout_s=ASK_S) if thorough else None
     return {"hooks": lambda: look_at_hooks(PLACE, owner_uid, batch=batch, policy=policy, node=node)}
 
 

@@ -15,6 +15,7 @@ import re
 import typing as t
 
 from ....errors import SiteFault, UserFault
+from ..shared.commands_directory import commands_directory
 from ..shared.server_command import Refused
 from . import commands, hook_calls, ids
 
@@ -28,7 +29,7 @@ NO_STEPS = "No job steps exist"
 
 def is_node(policy: Policy) -> bool:
     """Return whether slurmd is installed here, beside the other commands or among those of administrators."""
-    tools = _tools(policy)
+    tools = commands_directory(policy)
     return any(os.access(place / "slurmd", os.X_OK) for place in (tools, tools.parent / "sbin"))
 
 
@@ -74,7 +75,7 @@ def _jobs(policy: Policy) -> frozenset[str]:
         SiteFault: slurmd's commands do not tell.
     """
     try:
-        data = commands.run(_tools(policy), ("scontrol", "listpids"), "", timeout_s=ASK_S, deadline=None)
+        data = commands.run(commands_directory(policy), ("scontrol", "listpids"), "", timeout_s=ASK_S, deadline=None)
     except Refused as error:
         if NO_STEPS in f"{error.why} {error.hint}":
             return frozenset()
@@ -84,7 +85,3 @@ def _jobs(policy: Policy) -> frozenset[str]:
     if not lines or None in found:
         raise SiteFault("scontrol listpids", "what Slurm has here is not known: its answer is of another form")
     return frozenset(one[1] for one in found if one)
-
-
-def _tools(policy: Policy) -> pathlib.Path:
-    return pathlib.Path(policy.slurm_bin or pathlib.Path(policy.pbs_qsub_on_nodes).parent)

@@ -10,12 +10,12 @@ srun by which it starts a shell itself, with our shell in place of the user's.
 from __future__ import annotations
 
 import os
-import pathlib
 import typing as t
 
 from .....errors import UserFault
 from ....request.handover import Handover
 from ....request.value_types import KeyFault
+from ...shared.commands_directory import commands_directory
 from .. import job_shell
 from . import front
 from .batch_script import Script
@@ -117,8 +117,12 @@ class Job(front.Job):
         Raises:
             UserFault: as of `front.Job.submission`.
         """
-        commands = policy.slurm_bin or str(pathlib.Path(policy.pbs_qsub_on_fe).parent)
         pty = ("--pty",) if os.isatty(0) and os.isatty(1) else ()
-        step = (f"{commands}/srun", *STEP, *pty, f"{policy.prefix_nodes}/bin/vtorque-shell")
+        step = (
+            str(commands_directory(policy, front_end=True) / "srun"),
+            *STEP,
+            *pty,
+            f"{policy.prefix_nodes}/bin/vtorque-shell",
+        )
         command = (job_shell.COMMAND, *self.call.operands) if self.call.operands else ()
         return Handover((*self.asked_words(request, need, policy), *step, *command)), ()

@@ -1,0 +1,24 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a site has the commands of its batch system."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
+
+
+def commands_directory(policy: Policy, *, front_end: bool = False) -> pathlib.Path:
+    """Return the directory of the batch system's commands.
+
+    Args:
+        policy: the site's.
+        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+    """
+    if policy.batch_system == "slurm" and policy.slurm_bin is not None:
+        return pathlib.Path(policy.slurm_bin)
+    return pathlib.Path(policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes).parent
