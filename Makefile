@@ -58,7 +58,7 @@ down: ## end the cluster of `make lab`
 .PHONY: test
 test: prepare-test ## install what is needed and run checks and tests (FULL=1: all of them, in three times the time)
 	@# hosts, guests and jobs are waited for most of the time; the others take what these leave, and last what has many processes
-	@MAKE=$(MAKE) tests/parts.sh molecule-hosts e2e "check docs oldest sanity integration galaxy lab-tests molecule-image unit"
+	@MAKE=$(MAKE) tests/parts.sh molecule-hosts e2e "check docs oldest sanity integration galaxy lab-tests molecule-image unit$(if $(FULL), kvm)"
 
 # the parts of `make test`, each of which runs alone
 
@@ -83,7 +83,7 @@ images: runtime
 debian-image: runtime
 	@lab/debian_image.sh $(POOL)
 
-.PHONY: check unit oldest sanity integration galaxy molecule molecule-hosts molecule-image lab-tests e2e
+.PHONY: check unit oldest sanity integration galaxy molecule molecule-hosts molecule-image lab-tests kvm e2e
 check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, antsibull-docs
 	@echo "== check"
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
