@@ -219,6 +219,7 @@ def test_walltime_is_over(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("act", ["ended", pytest.param("paused", marks=pytest.mark.full)])
 def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:

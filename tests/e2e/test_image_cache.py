@@ -28,6 +28,7 @@ def local(site: Site, node: str, words: str = "hostname") -> str:
     return site.submit(*site.batch.at(node), "-vm", "fs_type=local", stdin=f"{words}\n")
 
 
+@pytest.mark.both
 def test_an_image_is_pushed_and_libvirt_leaves_the_copy_alone(site: Site) -> None:
     """`vmgr image push debian12`, of the tiny image; owner and mode are what they were while qemu runs on the copy."""
     pushed = site.on("fe", "vmgr", "image", "push", "tiny", "--node", "cn1")
@@ -63,6 +64,7 @@ def test_a_killed_fetch_goes_on_and_a_job_waits_for_it(site: Site) -> None:
     assert f" image {name}" in site.kept("cn2", job_id, name="vtorque.log")
 
 
+@pytest.mark.both
 def test_a_copy_that_was_touched_is_found_and_replaced(site: Site) -> None:
     """At the next use, by itself."""
     pushed = site.on("fe", "vmgr", "image", "push", "tiny", "--node", "cn2")

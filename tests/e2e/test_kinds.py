@@ -338,6 +338,7 @@ exit 3
 """
 
 
+@pytest.mark.both
 def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
     """Made in the first, given back whole under whoever still writes; one job at a time has it, however one ends."""
     made = site.on("fe", "vmgr", "disk", "create", "data.qcow2", "64M", user="alice")
