@@ -54,6 +54,8 @@ from .trouble import (
 OF_OTHERS = re.compile(
     # a log of libvirt's for each name of a guest, what it found out of its qemu, and what the batch system has of each
     r"/var/(log|cache)(/libvirt(/.*)?)?|/var/spool/torque/(mom|server)_logs/.*|/var/spool/torque/server_priv/accounting(/.*)?"
+    # an image that is built on the machine meanwhile, whose files nodes see
+    r"|/var/tmp/guest_image\..*"
     r"|/var/(log|lib)/slurm(/.*)?|/home/alice/(STDIN\.[oe][0-9]+|slurm-[0-9]+\.(out|err))"
 )
 SLEEPS = "echo up; sleep 600\n"
