@@ -49,11 +49,6 @@ def _reach(what: str) -> t.Iterator[None]:
         raise AnsibleChanged(f"{what}: {type(error).__name__}: {error}") from error
 
 
-def _load(name: str) -> t.Any:
-    """Return a module of Ansible's, or of what it needs: that it is not there is an error with a name (`_reach`)."""
-    return importlib.import_module(name)
-
-
 def forget_collection() -> None:
     """Let Ansible's own loader of collections find ours, although Python has imported this program from it.
 
@@ -80,7 +75,9 @@ def playbook_program() -> t.Callable[[t.Sequence[str]], int]:
         AnsibleChanged: there is no such class or method.
     """
     with _reach("ansible.cli.playbook.PlaybookCLI.cli_executor"):
-        execute = _load("ansible.cli.playbook").PlaybookCLI.cli_executor
+        from ansible.cli.playbook import PlaybookCLI  # that it is not there is an error with a name
+
+        execute = t.cast(t.Any, PlaybookCLI).cli_executor
         if not callable(execute):
             raise AnsibleChanged("ansible.cli.playbook.PlaybookCLI.cli_executor is no method")
 
@@ -104,7 +101,7 @@ def load_modules() -> None:
     """
     for name in NEEDED:
         with _reach(name):
-            _load(name)
+            importlib.import_module(name)
 
 
 def list_no_plugins() -> None:
@@ -119,7 +116,8 @@ def list_no_plugins() -> None:
         AnsibleChanged: there is no such loader or method.
     """
     with _reach("ansible.plugins.loader"):
-        loader = _load("ansible.plugins.loader")
+        from ansible.plugins import loader  # as above
+
         found = {name: getattr(loader, name).all for name in LOADERS}
     for name, plugins in found.items():
 
@@ -153,4 +151,6 @@ def setting(name: str) -> t.Any:
         AnsibleChanged: it has none of that name.
     """
     with _reach(f"ansible.constants.{name}"):
-        return getattr(_load("ansible.constants"), name)
+        from ansible import constants  # as above
+
+        return getattr(constants, name)

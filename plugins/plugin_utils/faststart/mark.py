@@ -11,10 +11,6 @@ starts the straight way.  All that this room imports is quickly there.
 from __future__ import annotations
 
 import os
-import typing as t
-
-if t.TYPE_CHECKING:
-    import pathlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
