@@ -53,8 +53,9 @@ NOT_REACHED = {
 
 Questions that no job of ours asks, what a node does once for all jobs, and what is done when something has failed:
 that undoes, by the same removal whose own steps are tried."""
-BY_CHANCE = {"present_absent.take_away": 1}
-"""The same, where a worker is told to end before it has asked libvirt, and not where it had the time."""
+BY_CHANCE = {"present_absent.take_away": (1, 2)}
+"""The same, as it comes: whether the worker who takes guests away has a connection to libvirt already (two calls are not
+come to then), has none (one is not), or each happens once (none is missed) follows from when it is told to end."""
 PYTHON = "/opt/vtorque/venv/bin/python"
 
 
@@ -147,8 +148,9 @@ def test_nothing_is_left_after_a_fault_at_a_step(
     for faults, steps in found:
         assert faults
         unreached = {function: len(calls) for function, calls in steps["unreached"].items()}
-        others = {*unreached.items()} ^ {*NOT_REACHED.items()}
-        assert others <= {*BY_CHANCE.items()}, {name: steps["unreached"].get(name) for name, _number in others}
+        differ = {name for name, _number in {*unreached.items()} ^ {*NOT_REACHED.items()}}
+        differ -= {name for name, numbers in BY_CHANCE.items() if unreached.get(name) in numbers}
+        assert not differ, {name: steps["unreached"].get(name) for name in differ}
         for seen in faults:
             record_property("tried", f"{seen['who']} {seen['kind']} {seen['when']} {seen['place']}")
     assert [words for one in progress for words in one.wrong] == []
