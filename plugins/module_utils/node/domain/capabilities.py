@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import pwd
@@ -72,9 +73,10 @@ def _may_open(device: pathlib.Path, uid: int, gid: int) -> bool:
     facts = device.stat()
     if uid in (0, facts.st_uid):
         return uid == 0 or facts.st_mode & 0o600 == 0o600
-    try:
-        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
-    except KeyError:  # libvirt runs it as a number
-        groups = [gid]
+    groups = {gid}
+    with contextlib.suppress(KeyError):  # libvirt may run it as a number that is nobody's
+        user = pwd.getpwuid(uid)
+        # the group of the user's own entry, too, as libvirt has it (virGetGroupList): on Debian that one is kvm
+        groups.update(os.getgrouplist(user.pw_name, user.pw_gid))
     wanted = 0o060 if facts.st_gid in groups else 0o006
     return facts.st_mode & wanted == wanted

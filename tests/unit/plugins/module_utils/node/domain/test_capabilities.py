@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pwd
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.capabilities import (
@@ -70,6 +71,20 @@ def test_kvm_usable_of_a_device_that_qemus_user_cannot_open_names_owner_and_mode
     offered = Capabilities({"x86_64": ("kvm",)}, ids)
     why = kvm_usable("x86_64", offered, cpuinfo=tmp_path / "cpuinfo", device=device)
     assert (words in why) if words else (why == "")
+
+
+def test_kvm_usable_by_the_group_of_qemus_own_entry(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Debian has it: the user libvirt-qemu is of the group kvm, and libvirt's label names another one."""
+    (tmp_path / "cpuinfo").write_text("flags : svm\n")
+    device = tmp_path / "kvm"
+    device.touch()
+    os.chown(device, 0, 107)
+    device.chmod(0o660)
+    entry = pwd.struct_passwd(("libvirt-qemu", "x", 64055, 107, "", "/", "/bin/false"))
+    monkeypatch.setattr(pwd, "getpwuid", {64055: entry}.__getitem__)
+    monkeypatch.setattr(os, "getgrouplist", lambda _name, gid: [gid])
+    offered = Capabilities({"x86_64": ("kvm",)}, (64055, 64055))
+    assert kvm_usable("x86_64", offered, cpuinfo=tmp_path / "cpuinfo", device=device) == ""
 
 
 @pytest.mark.parametrize(
