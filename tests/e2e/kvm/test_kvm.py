@@ -26,7 +26,8 @@ def test_job_that_asks_for_kvm_runs_by_it(site: MachineSite) -> None:
     """The guest's clock is KVM's, its processor the node's, and qemu has a thread of KVM's for each of its vCPUs."""
     script = site.write("/home/alice/kvm.sh", JOB)
     job_id = site.submit("-l", "nodes=1:ppn=2", "-vm", "img=tiny,hypervisor=kvm,vcpus=2,ram=256M", script)
-    site.wait_for("the job to be at work", lambda: site.on("fe", "test", "-e", "/home/alice/here").returncode == 0)
+    begun = "test -e /home/alice/here || ls /home/alice/kvm.sh.e*"  # or it has ended, and its error file says why
+    site.wait_for("the job to be at work", lambda: site.on("fe", "/bin/sh", "-c", begun).returncode == 0)
     qemu = site.root("cn1", QEMU)
     site.root("fe", "touch /home/alice/go")
     ended = site.end(job_id)
