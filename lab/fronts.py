@@ -43,7 +43,7 @@ class Front:
         interactive: what asks for a terminal in a virtual machine.
         ready: what the terminal shows before a line can be typed.
         session: what the terminal shows of the job it belongs to; its first group is the job.
-        look: returns what is known of a job, None: the batch system does not know it.
+        find: returns what is known of a job, None: the batch system does not know it.
     """
 
     submit: str
@@ -54,7 +54,7 @@ class Front:
     interactive: str
     ready: str
     session: str
-    look: t.Callable[[Ask, str], Seen | None]
+    find: t.Callable[[Ask, str], Seen | None]
 
 
 OF_TORQUE = {
@@ -66,7 +66,7 @@ OF_SLURM = {
 }  # fmt: skip
 
 
-def _look_on_torque(ask: Ask, job: str) -> Seen | None:
+def _ask_torque(ask: Ask, job: str) -> Seen | None:
     found = ET.fromstring(ask("qstat", "-x", "-f", job)).find("Job")  # noqa: S314 - our own lab's words
     if found is None:
         return None
@@ -76,7 +76,7 @@ def _look_on_torque(ask: Ask, job: str) -> Seen | None:
     return Seen(OF_TORQUE.get(letter, letter), files, facts["exit_status"] if letter == "C" else "")
 
 
-def _look_on_slurm(ask: Ask, job: str) -> Seen | None:
+def _ask_slurm(ask: Ask, job: str) -> Seen | None:
     words = ask("scontrol", "-o", "show", "job", job).split()
     facts = dict(word.split("=", 1) for word in words if "=" in word)  # no word of the story's jobs has a blank
     if "JobState" not in facts:
@@ -93,13 +93,13 @@ FRONTS = {
         submit="vsub", two_nodes="-l nodes=2", hosts="PBS_NODEFILE",
         piped="echo 'echo hello from $(hostname)' | {command}{flags}",
         failing="echo 'echo going wrong >&2; exit 37' | {command}{flags}",
-        interactive="vsub -I{flags}", ready="ready", session=r"job (\S+) ready", look=_look_on_torque,
+        interactive="vsub -I{flags}", ready="ready", session=r"job (\S+) ready", find=_ask_torque,
     ),
     batch.SLURM: Front(
         submit="vsbatch", two_nodes="-N 2", hosts="HYDRA_HOST_FILE",
         piped=r"printf '#!/bin/sh\necho hello from $(hostname)\n' | {command}{flags}",
         failing="{command}{flags} --wrap 'echo going wrong >&2; exit 37'",
-        interactive="vsalloc{flags}", ready="Granted", session=r"job allocation (\d+)", look=_look_on_slurm,
+        interactive="vsalloc{flags}", ready="Granted", session=r"job allocation (\d+)", find=_ask_slurm,
     ),
 }  # fmt: skip
 

@@ -17,7 +17,7 @@ AFTER = ("$ ", "# ")
 """How a shell's prompt ends: what is typed before it may be lost."""
 
 
-def hold(command: t.Sequence[str], ready: str, line: str, timeout_s: float) -> tuple[int, str]:
+def type_line(command: t.Sequence[str], ready: str, line: str, timeout_s: float) -> tuple[int, str]:
     """Run a command until it ends, and type a line at the first prompt after it is ready.
 
     Args:

@@ -45,9 +45,9 @@ def ask(*command: str) -> str:
     return on("fe", *command).stdout
 
 
-def look(front: Front, job_id: str) -> Seen:
+def find_job(front: Front, job_id: str) -> Seen:
     """Return what the batch system says of a job."""
-    seen = front.look(ask, job_id)
+    seen = front.find(ask, job_id)
     if seen is None:
         raise Failure(f"{job_id} is not known to the batch system")
     return seen
@@ -60,7 +60,7 @@ def follow(front: Front, job_id: str, console: Console) -> Seen:
     columns = (TextColumn("    "), SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(job_id)
-        while not (seen := look(front, job_id)).exit_status:
+        while not (seen := find_job(front, job_id)).exit_status:
             progress.update(task, description=f"{job_id}: {seen.state}")
             if time.monotonic() > end:
                 raise Failure(f"{job_id} did not end within {JOB_TIMEOUT_S} s")
@@ -92,7 +92,7 @@ def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str
 def tell_session(console: Console, front: Front, title: str, line: str) -> None:
     """Open a terminal in a guest, type into it, and show what it showed."""
     console.print(f"\n{title}\n  alice@fe $ {line}", highlight=False, markup=False)
-    status, text = session.hold(
+    status, text = session.type_line(
         [sys.executable, "-m", "lab", "on", "fe", "--user", "alice", "--", "/bin/sh", "-c", line],
         front.ready, "uname -sr; exit 5", JOB_TIMEOUT_S,
     )  # fmt: skip

@@ -32,7 +32,7 @@ BOTH = ("/home/alice/a.o1", "/home/alice/a.e1")
     ],
 )  # fmt: skip
 def test_job_is_read_as_its_batch_system_shows_it(system: str, answer: str, seen: Seen | None) -> None:
-    assert FRONTS[system].look(lambda *_command: answer, "1") == seen
+    assert FRONTS[system].find(lambda *_command: answer, "1") == seen
 
 
 @pytest.mark.parametrize("system", sorted(batch.SYSTEMS))
@@ -46,5 +46,5 @@ def test_suggestions_leave_out_a_terminal_that_the_front_does_not_give(system: s
 def test_line_is_typed_at_the_first_prompt_after_the_job_is_ready() -> None:
     """Not at one before it: what is typed there may be lost."""
     program = "print('$ ', end=''); print('ready'); print('<' + input('go$ ') + '>'); raise SystemExit(3)"
-    status, shown = session.hold([sys.executable, "-c", program], "ready", "uname", 60)
+    status, shown = session.type_line([sys.executable, "-c", program], "ready", "uname", 60)
     assert (status, "<uname>" in shown) == (3, True)

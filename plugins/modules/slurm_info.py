@@ -94,7 +94,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.job.batch.host_match import same_host
 from ..module_utils.job.batch.slurm.adapter import Slurm
 from ..module_utils.job.batch.slurm.comment import is_ours
-from ..module_utils.job.batch.slurm.doctor_checks import VERSION, look_at_server
+from ..module_utils.job.batch.slurm.doctor_checks import VERSION, check_server
 
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
 """What vTorque calls."""
@@ -129,14 +129,14 @@ def run(
     try:
         settings = batch.configuration()
         if tuple(map(int, re.findall(r"[0-9]+", settings.get("SLURM_VERSION", ""))[:2])) != VERSION:
-            found["faults"] = [f"{look_at_server(batch, nodes).words}: nothing is installed beside it"]
+            found["faults"] = [f"{check_server(batch, nodes).words}: nothing is installed beside it"]
         found["settings"] = _settings(batch, nodes)
         jobs = batch.all_jobs()
         is_known = node is None or any(same_host(one.name, node) for one in batch.nodes())
     except VTorqueError as error:
         return {**found, "faults": [f"{error}: do sinfo and squeue work here, as root? Is munged running?"]}
     found["calls"] = _calls(settings, launchers) if is_known else []
-    found["jobs"] = [batch.shown_id(job.job_id) for job in jobs if is_ours(job.x) and job.state != "C"]
+    found["jobs"] = [batch.display_id(job.job_id) for job in jobs if is_ours(job.x) and job.state != "C"]
     return found
 
 
@@ -144,7 +144,7 @@ def _settings(batch: Written, nodes: t.Sequence[str]) -> list[str]:
     """What the doctor finds of the settings, one after the other: it names the next one when a line is written."""
     found: list[str] = []
     while len(found) < MOST:
-        finding = look_at_server(batch, nodes)
+        finding = check_server(batch, nodes)
         if not finding.words:
             break
         found.append(": ".join(filter(None, (finding.words, finding.remedy))))

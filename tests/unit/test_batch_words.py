@@ -30,6 +30,8 @@ OF_A_SYSTEM = (
 SYSTEMS = ("torque", "openpbs", "slurm")
 
 TABLES = {
+    "plugins/module_utils/job/batch/shared/mom_shell.py": "what MOMs of Torque and OpenPBS, of one origin, do alike",
+    "plugins/module_utils/job/batch/shared/pbs_server.py": "what the servers of both do alike",
     "plugins/module_utils/job/config/legacy.py": "names of the parameters that the original had",
     "plugins/module_utils/time_budget.py": "says where Torque's own number is from",
 }

@@ -120,7 +120,7 @@ def examine_front_end(
     checks = {
         "pool": lambda: node_doctor.look_at_pool(pool, pool_default(policy)),
         "programs": lambda: site_checks.look_at_qsub(policy, here),
-        "server": lambda: open_doctor(policy.batch_system).look_at_server(batch, tuple(known), preface),
+        "server": lambda: open_doctor(policy.batch_system).check_server(batch, tuple(known), preface),
         "records": lambda: site_checks.look_at_records(policy, here, records_dir),
     }
     findings = (found, *examine(checks, EXAMINATION_S))

@@ -9,7 +9,7 @@ import pathlib
 import socket
 import typing as t
 
-from ...module_utils.job.batch.registry import guest_home, guest_programs, open_guest
+from ...module_utils.job.batch.registry import open_guest
 from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.mounts import Mount, read_line
@@ -72,7 +72,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         max_guests=policy.max_vms_per_node,
         leases_files=tuple(leases),
         ip_to_mac_script=script,
-        torque_home=pathlib.Path(guest_home(policy)),
+        torque_home=pathlib.Path(guest.GUEST_HOME or policy.torque_home),
         domain=policy.domain,
         name_server=policy.name_server,
         search_domain=policy.search_domain,
@@ -85,7 +85,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         mount_s=policy.nfs_timeout,
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
-        guest_programs=guest_programs(policy.batch_system),
+        guest_programs=guest.GUEST_PROGRAMS,
         guest_variables=tuple(guest.GUEST_VARIABLES.items()),
         guest_scripts=guest.GUEST_SCRIPTS,
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,

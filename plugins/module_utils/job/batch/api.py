@@ -25,7 +25,7 @@ class JobId:
     """A job's id inside the product, whichever batch system gave it: `4711.head`, `72[1].head` in an array.
 
     An adapter reads its system's own ids into this form (`HookAdapter.read_call`, `BatchSystem.job`), and writes them
-    for people (`BatchSystem.shown_id`).
+    for people (`BatchSystem.display_id`).
 
     Attributes:
         number: of the job, or of the array that it is a member of.
@@ -382,7 +382,7 @@ class BatchSystem(t.Protocol):
             job_id: as the batch system names it.
         """
 
-    def shown_id(self, job_id: str) -> str:
+    def display_id(self, job_id: str) -> str:
         """Return a job's id as users of this batch system write it.
 
         Args:

@@ -127,7 +127,7 @@ class DoctorAdapter(t.Protocol):
             thorough: also what asks more of the server than each node should every few minutes.
         """
 
-    def look_at_server(self, batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
+    def check_server(self, batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
         """Return whether the batch server is set as vTorque needs it.
 
         Args:
@@ -245,11 +245,14 @@ class GuestTable(t.Protocol):
         GUEST_PROGRAMS: templates of the programs that guests have in their PATH, by their names without `.sh`.
         GUEST_VARIABLES: what a script of the site's or of the user's finds in a guest before the job, by name;
             `{job_id}`, `{number}` and `{cluster}` (before and behind its first dot) and `{node_file}` stand in values.
-        GUEST_SCRIPTS: where the job's scripts lie, below the directory that guests have for the batch system.
+        GUEST_HOME: the directory that guests have for the batch system, with the job's node file and scripts; "": that
+            of the node (`torque_home`).
+        GUEST_SCRIPTS: where the job's scripts lie, below it.
     """
 
     GUEST_PROGRAMS: tuple[str, ...]
     GUEST_VARIABLES: t.Mapping[str, str]
+    GUEST_HOME: str
     GUEST_SCRIPTS: str
 
 

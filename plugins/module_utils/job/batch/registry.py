@@ -106,8 +106,6 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
 """By system, the module of each part of the contract (`contract.py`)."""
 SYSTEMS = tuple(PARTS)
 """What `batch_system` in vtorque.yml may say."""
-GUEST_HOME = "/var/spool/torque"
-"""In a guest, where the batch system has no directory of its own; the job's shell knows it without the policy."""
 VARIABLE = "VTORQUE_BATCH_SYSTEM"
 """By which a launcher names its system to a program that works before it has read vtorque.yml, or without."""
 
@@ -223,15 +221,6 @@ def open_guest(system: str) -> GuestTable:
     return opened
 
 
-def guest_programs(system: str) -> tuple[str, ...]:
-    """The templates of the programs that guests of a system's jobs get in their PATH.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    return open_guest(system).GUEST_PROGRAMS
-
-
 def submit_command(policy: Policy, *, front_end: bool, front: FrontAdapter | None = None) -> str:
     """The path of the command that takes jobs: the site's qsub, or what another system has beside where that would be.
 
@@ -243,15 +232,6 @@ def submit_command(policy: Policy, *, front_end: bool, front: FrontAdapter | Non
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
     command = commands_directory(policy, front_end=front_end) / pathlib.Path(qsub).name
     return (front or open_front(policy.batch_system)).command_path(str(command))
-
-
-def guest_home(policy: Policy) -> str:
-    """The directory in a guest that holds the job's node file and scripts: the node's own, which Slurm has none of.
-
-    Args:
-        policy: the site's.
-    """
-    return GUEST_HOME if policy.batch_system == "slurm" else policy.torque_home
 
 
 def open_front(system: str, *, session: bool = False) -> FrontAdapter:

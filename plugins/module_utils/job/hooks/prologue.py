@@ -209,7 +209,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             plain=not policy.fast_start,
             detail=debug,
             pool=pathlib.Path(policy.vm_img_dir),
-            unwanted=case.given_up.look,
+            unwanted=case.given_up.ask,
         )
         if error is None and not (start.directory / layout.READY).exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")

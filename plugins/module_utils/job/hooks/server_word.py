@@ -70,7 +70,7 @@ class GivenUp:
         self._start = start
         self.heard = False
 
-    def look(self) -> bool:
+    def ask(self) -> bool:
         """Return whether it was given up."""
         self.heard = self.heard or self._batch.gave_up(self._job_id, self._start)
         return self.heard

@@ -132,7 +132,7 @@ def _take_back(trials: t.Sequence[selftest_call.Trial], batch: BatchSystem, why:
     deleted = selftest_call.take_back(trials, batch)
     left = [trial.job_id for trial in trials if trial.job_id and not trial.ended and trial.job_id not in deleted]
     parts = [f"deleted: {', '.join(deleted)}"] if deleted else []
-    parts += [f"not deleted: {command} {' '.join(map(batch.shown_id, left))}"] if left else []
+    parts += [f"not deleted: {command} {' '.join(map(batch.display_id, left))}"] if left else []
     if parts or why == "interrupted":
         print(f"vmgr: selftest: {why}{': ' if parts else ''}{'; '.join(parts)}", file=sys.stderr)
 

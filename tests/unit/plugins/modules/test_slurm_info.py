@@ -39,7 +39,7 @@ def test_site_whose_slurm_is_set_for_it_hears_nothing(
 
 def test_settings_are_named_in_the_doctors_own_words(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     place = commands(tmp_path / "bin", CONFIG.replace("= 360 sec", "= 10 sec"))
-    finding = doctor_checks.look_at_server(Slurm(place), ())
+    finding = doctor_checks.check_server(Slurm(place), ())
     result = run(slurm_info, capfd, commands=str(place), nodes=["cn1"])
     assert result["faults"] == []
     assert result["settings"] == [f"{finding.words}: {finding.remedy}"]
@@ -80,7 +80,9 @@ def test_lines_that_lead_to_our_launchers_are_named_by_pattern_and_link_too(
 
 def test_jobs_are_those_in_virtual_machines(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     batch = Slurm(commands(tmp_path / "bin"))
-    ours = [batch.shown_id(job.job_id) for job in batch.all_jobs() if job.x.startswith("vtorque:") and job.state != "C"]
+    ours = [
+        batch.display_id(job.job_id) for job in batch.all_jobs() if job.x.startswith("vtorque:") and job.state != "C"
+    ]
     assert ours
     assert run(slurm_info, capfd, commands=str(tmp_path / "bin"))["jobs"] == ours
 

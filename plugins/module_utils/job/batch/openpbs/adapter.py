@@ -9,18 +9,17 @@ In the program of a hook, orders are the hook's to do (`hook_orders`): a command
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import re
 import typing as t
 
 from ....effects import leaves_nothing
 from ....errors import SiteFault
-from ....system.clock import Deadline
 from ....wire.messages import HOST_NAME, JOB_ID
 from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
 from ..host_match import same_host
 from ..shared import node_note
-from ..shared.server_command import Refused, first_line, run_command
+from ..shared.pbs_server import PbsServer, plain_comment, require_form
+from ..shared.server_command import Answer, Refused, first_line
 from . import hook_orders
 from .answers import parse_job, parse_jobs, parse_nodes
 
@@ -32,7 +31,7 @@ UNKNOWN_JOB = (153, 35)
 """Of an error of the server's, 15001 (no such job) and 15139 (it is over), what an exit status holds."""
 
 
-class OpenPbs:
+class OpenPbs(PbsServer):
     """OpenPBS 23.06.
 
     Args:
@@ -41,15 +40,10 @@ class OpenPbs:
         deadline: when all of them must be done, if there is such a moment; after it nothing is asked any more.
     """
 
-    def __init__(self, tools: pathlib.Path, *, timeout_s: float = 10.0, deadline: Deadline | None = None) -> None:
-        self.tools = tools
-        self.timeout_s = timeout_s
-        self.deadline = deadline
-
     @leaves_nothing
     def job(self, job_id: str) -> BatchJob:
         """The job as the server sees it now, or saw it last (`qstat -x`); see `BatchSystem.job`."""
-        _demand(JOB_ID, job_id, "job id")
+        require_form(JOB_ID, job_id, "job id")
         return parse_job(self._run("qstat", "-x", "-f", "-F", "json", job_id), job_id)
 
     def all_jobs(self) -> tuple[BatchJob, ...]:
@@ -68,7 +62,7 @@ class OpenPbs:
         Raises:
             SiteFault: the server knows none, or more than one, of that name.
         """
-        _demand(HOST_NAME, name, "node")
+        require_form(HOST_NAME, name, "node")
         nodes = self.nodes()
         found = [node for node in nodes if node.name == name] or [node for node in nodes if same_host(node.name, name)]
         if len(found) != 1:
@@ -120,42 +114,11 @@ class OpenPbs:
         Raises:
             SiteFault: see `BatchSystem.hold`.
         """
-        _demand(JOB_ID, job_id, "job id")
         if hook_orders.in_hook():
+            require_form(JOB_ID, job_id, "job id")
             hook_orders.write({"order": "hold"})
-            return
-        self._run("qhold", "-h", "u", job_id)
-        held = self.job(job_id).hold_types
-        if "u" not in held:
-            raise SiteFault(f"job {job_id} is not held", f"qhold -h u was called; its holds are {held or 'none'}")
-
-    def delete(self, job_id: str) -> None:
-        """`qdel`: the job's owner and operators may."""
-        _demand(JOB_ID, job_id, "job id")
-        self._run("qdel", job_id)
-
-    def requeue(self, job_id: str) -> None:
-        """Nothing: the hook does it by the exit status of our program (`hook_calls.REQUEUE`)."""
-        _demand(JOB_ID, job_id, "job id")
-
-    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
-        """Do nothing: a hook's standard error is the job's error file."""
-
-    def gave_up(self, job_id: str, start: int) -> bool:
-        """Return False: the hook ends our program when a job is deleted (`execjob_preterm`)."""
-        return False
-
-    def give_back_time(self, job: BatchJob, seconds: float) -> int:
-        """Return 0: walltime begins after the prologue."""
-        return 0
-
-    def release_command(self, job_id: str) -> str:
-        """`qrls`, which the owner of a job may call; brackets would be a pattern for a shell."""
-        return f"qrls {job_id}"
-
-    def shown_id(self, job_id: str) -> str:
-        """The product's form is OpenPBS's own."""
-        return job_id
+        else:
+            super().hold(job_id)
 
     def server(self) -> ServerSettings:
         """How the batch server is set (`qmgr -c "print server"`)."""
@@ -179,25 +142,19 @@ class OpenPbs:
         Raises:
             SiteFault: see `BatchSystem.comment`.
         """
-        _demand(JOB_ID, job_id, "job id")
-        plain = " ".join(re.sub(r"[^A-Za-z0-9 ._:;/()%+@\[\]-]", " ", text).split())[: node_note.NOTE_LENGTH]
         if hook_orders.in_hook():
-            hook_orders.write({"order": "comment", "text": plain})
-            return
-        self._run("qalter", "-W", f"comment={plain}", job_id)
+            require_form(JOB_ID, job_id, "job id")
+            hook_orders.write({"order": "comment", "text": plain_comment(text)})
+        else:
+            super().comment(job_id, text)
 
-    def _run(self, tool: str, *arguments: str) -> bytes:
-        answer = run_command(
-            self.tools, (tool, *arguments), server="the batch server", timeout_s=self.timeout_s, deadline=self.deadline
-        )
-        if answer.status == 0:
-            return answer.out
+    def _failure(self, tool: str, subject: str, answer: Answer) -> SiteFault:
         first = first_line(answer.err)
         if answer.status in UNKNOWN_JOB and tool.startswith("q"):
-            raise UnknownJob(f"job {arguments[-1]}", "the batch server does not know it")
+            return UnknownJob(f"job {subject}", "the batch server does not know it")
         if "annot connect" in answer.err:
-            raise SiteFault(tool, "the batch server cannot be reached", first)
-        raise Refused(f"{tool} {arguments[-1]}", f"status {answer.status}: {first or 'no text'}")
+            return SiteFault(tool, "the batch server cannot be reached", first)
+        return Refused(f"{tool} {subject}", f"status {answer.status}: {first or 'no text'}")
 
 
 ADAPTER: type[BatchSystem] = OpenPbs
@@ -217,8 +174,3 @@ def past_job(job_id: str, start: int, policy: Policy, *, days: int) -> PastJob:
         UnknownJob: always; OpenPBS's accounting is not read.
     """
     raise UnknownJob(f"job {job_id}", "the batch server has forgotten it, and OpenPBS's accounting is not read")
-
-
-def _demand(pattern: str, text: str, what: str) -> None:
-    if not re.fullmatch(pattern, text):
-        raise SiteFault(f"{what} {text[:80]!r}", f"not of the form of a {what}")

@@ -20,6 +20,7 @@ from ....text import printable
 from ....wire.messages import HOST_NAME
 from ...request.request import MARKER, PREFIX
 from ..api import BatchJob, BatchNode, UnknownJob
+from ..shared.odd_job import odd_job
 
 RESOURCE = "vtorque"
 """The site's resource (type string, flag m) in which a request travels; MOMs hand it to hooks."""
@@ -87,7 +88,7 @@ def parse_jobs(data: bytes) -> tuple[BatchJob, ...]:
         try:
             found.append(_job(form, job_id, preface))
         except SiteFault:
-            found.append(_odd_job(form if isinstance(form, Form) else Form([]), job_id))
+            found.append(_read_odd_job(form if isinstance(form, Form) else Form([]), job_id))
     return tuple(found)
 
 
@@ -240,7 +241,7 @@ def _job(form: object, job_id: str, preface: str) -> BatchJob:
     )
 
 
-def _odd_job(form: Form, job_id: str) -> BatchJob:
+def _read_odd_job(form: Form, job_id: str) -> BatchJob:
     """What can be read of a job that is out of form."""
 
     def text(key: str) -> str:
@@ -251,31 +252,16 @@ def _odd_job(form: Form, job_id: str) -> BatchJob:
         hosts = parse_exec_host(text("exec_host"))
     resources = form.get("Resource_List")
     request = _text_of(resources.get(RESOURCE)) or "" if isinstance(resources, Form) else ""
-    ours = request.startswith(PREFIX)
-    letter = STATES.get(text("job_state"), text("job_state"))
-    owner = text("Job_Owner").rpartition("@")[0]
-    return BatchJob(
-        job_id=job_id,
+    return odd_job(
+        job_id,
         name=text("Job_Name"),
-        owner_user=owner,
-        owner_host="",
+        owner=text("Job_Owner").rpartition("@")[0],
         euser=text("euser"),
         egroup=text("egroup"),
-        state=letter if letter in ("Q", "H", "W", "C") else "R",
+        state=STATES.get(text("job_state"), text("job_state")),
         queue=text("queue"),
-        slot_hosts=hosts,
-        start_count=0,
-        x=request if ours else "",
-        jobtype="",
-        init_work_dir="",
-        session_id=0,
-        substate=0,
-        interactive=False,
-        walltime_s=0,
-        variables={},
-        submit_args="",
-        resource_list={"other": MARKER} if ours else {},
-        account="",
+        hosts=hosts,
+        x=request if request.startswith(PREFIX) else "",
     )
 
 

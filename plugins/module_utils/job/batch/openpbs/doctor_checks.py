@@ -43,7 +43,7 @@ def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) ->
     Rights are not looked at: the hook needs none.
     """
     place = pathlib.Path(policy.torque_home) / "mom_priv" / "hooks"
-    return {"hooks": lambda: look_at_hooks(place, owner_uid, expected_hook(policy.prefix_nodes))}
+    return {"hooks": lambda: check_hooks(place, owner_uid, expected_hook(policy.prefix_nodes))}
 
 
 def expected_hook(prefix: str) -> str:
@@ -55,7 +55,7 @@ def expected_hook(prefix: str) -> str:
     return templates.render("batch/openpbs/vtorque_hook.py.j2", site_dir=None, prefix=prefix)
 
 
-def look_at_hooks(place: pathlib.Path, owner_uid: int, expected: str = "") -> Finding:
+def check_hooks(place: pathlib.Path, owner_uid: int, expected: str = "") -> Finding:
     """Check that the server's copy of our hook is here, is called at each event, and is of this version.
 
     Args:
@@ -84,7 +84,7 @@ def look_at_hooks(place: pathlib.Path, owner_uid: int, expected: str = "") -> Fi
     return Finding("hooks")
 
 
-def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
+def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
     """Check that the batch server is set as vTorque needs it.
 
     Args:

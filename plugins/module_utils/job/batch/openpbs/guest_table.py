@@ -10,4 +10,5 @@ import typing as t
 GUEST_PROGRAMS: tuple[str, ...] = ("batch/torque/guest/pbsdsh.sh",)
 """As Torque's, its own asks a MOM, which no guest has."""
 GUEST_VARIABLES: t.Mapping[str, str] = {"PBS_JOBID": "{job_id}", "PBS_NODEFILE": "{node_file}"}
+GUEST_HOME = ""
 GUEST_SCRIPTS = "mom_priv/jobs"

@@ -18,12 +18,15 @@ import typing as t
 
 from ....errors import VTorqueError
 from ..own_job import JobScript, OwnJob
-from ..shared import mom_shell, tm_launchers
+from ..shared import mom_shell
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
     from ..api import BatchJob
 
+launcher_variables = mom_shell.launcher_variables
+is_submitted = mom_shell.is_submitted
+script_path = mom_shell.script_path
 NODE_PATHS: tuple[bytes, ...] = (b"TMPDIR", b"PBS_JOBCOOKIE", b"PBS_MOMPORT", b"DISPLAY")
 """Variables that name paths of the node, or by which a process speaks to the MOM there."""
 
@@ -93,15 +96,6 @@ def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = 
     return {b"NCPUS": b"%d" % first}
 
 
-def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return what MPI's launchers are told besides the job's environment.
-
-    Args:
-        variables: the job's; what it has set, under whichever of the names, is left to it.
-    """
-    return tm_launchers.launcher_variables(variables, variables.get(b"PBS_NODEFILE", b""))
-
-
 def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
     """Return what the MOM says in the job's environment, as far as root knows it.
 
@@ -127,13 +121,3 @@ def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
         "PBS_ARRAY_ID": f"{member[1]}[].{member[3]}" if member else "",
     }
     return {name: value for name, value in known.items() if value}
-
-
-def is_submitted(name: str) -> bool:
-    """Return whether a variable of root's is one of the submission, so that the user's own value counts over it."""
-    return name.startswith("PBS_O_")
-
-
-def script_path(policy: Policy, name: str) -> str:
-    """Return where a script of this name lies in a guest, as the job's own script does on its node."""
-    return f"{policy.torque_home}/mom_priv/jobs/{name}"

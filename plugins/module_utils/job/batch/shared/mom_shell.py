@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 import stat
+import typing as t
 
 from ....errors import VTorqueError
 from ....state import shell_link
 from ....system.process_id import ProcessId
 from ..own_job import OwnJob
+from . import tm_launchers
+
+if t.TYPE_CHECKING:
+    from ...config.parameters import Policy
 
 LINE_LIMIT = 1 << 20
 
@@ -60,3 +65,22 @@ def read_line() -> bytes:
         parts.append(data)
         size += len(data)
     return b"".join(parts)
+
+
+def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return what MPI's launchers are told besides the job's environment.
+
+    Args:
+        variables: the job's; what it has set, under whichever of the names, is left to it.
+    """
+    return tm_launchers.launcher_variables(variables, variables.get(b"PBS_NODEFILE", b""))
+
+
+def is_submitted(name: str) -> bool:
+    """Return whether a variable of root's is one of the submission, so that the user's own value counts over it."""
+    return name.startswith("PBS_O_")
+
+
+def script_path(policy: Policy, name: str) -> str:
+    """Return where a script of this name lies in a guest, as the job's own script does on its node."""
+    return f"{policy.torque_home}/mom_priv/jobs/{name}"

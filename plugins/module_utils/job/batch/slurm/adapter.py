@@ -173,13 +173,13 @@ class Slurm:
 
     def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
         """In AdminComment, and in the output file of a batch job or on the terminal of another."""
+        # a controller that is silent keeps nobody from the file
         with contextlib.suppress(SiteFault):
-            name = self._name(job.job_id)
             if job.interactive:
-                self._order("notify", name, output_file.one_line(lines), subject=job.job_id)
-                return
-            if not held:
+                self._order("notify", self._name(job.job_id), output_file.one_line(lines), subject=job.job_id)
+            elif not held:
                 self.comment(job.job_id, lines[0])
+        if not job.interactive:
             left_s = output_file.WRITE_S if self.deadline is None else self.deadline.left_s()
             output_file.append(job, self._outputs.get(job.job_id, ""), lines, timeout_s=left_s)
 
@@ -218,7 +218,7 @@ class Slurm:
             name = self._name(job_id)
         return f"scontrol release {name}"
 
-    def shown_id(self, job_id: str) -> str:
+    def display_id(self, job_id: str) -> str:
         """The number alone."""
         return ids.number_of(job_id)
 

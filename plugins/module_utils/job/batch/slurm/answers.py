@@ -17,6 +17,7 @@ import typing as t
 from ....errors import SiteFault, UserFault
 from ...request.request import MARKER, PREFIX
 from ..api import BatchJob, BatchNode, UnknownJob
+from ..shared.odd_job import odd_job
 from . import comment, host_list, ids, output_file
 
 STATES = {
@@ -143,44 +144,30 @@ def _any_job(entry: object) -> BatchJob:
         form = t.cast("Form", entry)
         return _job(form, _id_of(form))
     except (SiteFault, AttributeError):
-        return _odd_job(entry if isinstance(entry, dict) else {})
+        return _read_odd_job(entry if isinstance(entry, dict) else {})
 
 
-def _odd_job(form: Form) -> BatchJob:
+def _read_odd_job(form: Form) -> BatchJob:
     """What can be read of a job that is out of form."""
 
     def text(key: str) -> str:
         value = form.get(key)
         return value if isinstance(value, str) else ""
 
-    letter = STATES.get(text("job_state"), "")
     hosts: tuple[str, ...] = ()
     with contextlib.suppress(SiteFault):
         hosts = host_list.expand(text("nodes"))
     request, user = text("comment"), text("user_name")
-    ours = comment.is_ours(request)
-    return BatchJob(
-        job_id=f"{_number(form) or '?'}.{text('cluster') or '?'}",
+    return odd_job(
+        f"{_number(form) or '?'}.{text('cluster') or '?'}",
         name=text("name"),
-        owner_user=user,
-        owner_host="",
+        owner=user,
         euser=user,
         egroup=text("group_name"),
-        state=letter if letter in ("Q", "H", "C") else "R",
+        state=STATES.get(text("job_state"), ""),
         queue=text("partition"),
-        slot_hosts=hosts,
-        start_count=0,
-        x=_request(request) if ours else "",
-        jobtype="",
-        init_work_dir="",
-        session_id=0,
-        substate=0,
-        interactive=False,
-        walltime_s=0,
-        variables={},
-        submit_args="",
-        resource_list={"other": MARKER} if ours else {},
-        account="",
+        hosts=hosts,
+        x=_request(request) if comment.is_ours(request) else "",
     )
 
 

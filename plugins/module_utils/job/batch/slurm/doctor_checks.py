@@ -47,10 +47,10 @@ def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) ->
     """The checks of a node that only Slurm has, by their names; see `DoctorAdapter.node_checks`."""
     # rights are not looked at: munge makes root of each node an administrator
     batch = Slurm(commands_directory(policy), timeout_s=ASK_S) if thorough else None
-    return {"hooks": lambda: look_at_hooks(PLACE, owner_uid, batch=batch, policy=policy, node=node)}
+    return {"hooks": lambda: check_hooks(PLACE, owner_uid, batch=batch, policy=policy, node=node)}
 
 
-def look_at_hooks(
+def check_hooks(
     place: pathlib.Path,
     owner_uid: int = 0,
     *,
@@ -85,7 +85,7 @@ def look_at_hooks(
     return Finding("hooks", BAD, BAD, *found) if found else Finding("hooks")
 
 
-def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
+def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
     """Is Slurm set as vTorque needs it?
 
     Args:

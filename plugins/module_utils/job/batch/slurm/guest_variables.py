@@ -39,7 +39,7 @@ NODE_PATHS: tuple[bytes, ...] = (
 )
 """Variables that name paths, sockets, ports or processes of the node or of the front end (sbatch hands all on)."""
 GUEST_HOME = "/var/spool/torque"
-"""A guest's directory for such files, whatever `torque_home` says (`registry.GUEST_HOME`)."""
+"""A guest's directory for such files, whatever `torque_home` says: Slurm has none, and no shell of a job knows it."""
 HOST_FILE = f"{GUEST_HOME}/aux/".encode()
 """Where guests have a file with a host's name for each slot, by the job's id (templates/guest/join.sh.j2)."""
 

@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
-import re
 import typing as t
 
 from ....effects import leaves_nothing
 from ....errors import SiteFault
-from ....system.clock import Deadline
 from ....wire.messages import HOST_NAME, JOB_ID
 from ..api import BatchJob, BatchNode, UnknownJob
 from ..shared import node_note
-from ..shared.server_command import Answer, Refused, first_line, run_command
+from ..shared.pbs_server import PbsServer, require_form
+from ..shared.server_command import Answer, Refused, first_line
 from .answers import parse_job, parse_jobs, parse_nodes
 
 if t.TYPE_CHECKING:
@@ -26,7 +24,7 @@ UNKNOWN_JOB = 153
 SERVER_GONE = 111
 
 
-class Torque:
+class Torque(PbsServer):
     """Torque 6 (torque.md).
 
     Args:
@@ -35,15 +33,10 @@ class Torque:
         deadline: when all of them must be done, if there is such a moment; after it nothing is asked any more.
     """
 
-    def __init__(self, tools: pathlib.Path, *, timeout_s: float = 10.0, deadline: Deadline | None = None) -> None:
-        self.tools = tools
-        self.timeout_s = timeout_s
-        self.deadline = deadline
-
     @leaves_nothing
     def job(self, job_id: str) -> BatchJob:
         """The job as the server sees it now (`qstat -x -f`); see `BatchSystem.job`."""
-        _demand(JOB_ID, job_id, "job id")
+        require_form(JOB_ID, job_id, "job id")
         return parse_job(self._run("qstat", "-x", "-f", job_id), job_id)
 
     def all_jobs(self) -> tuple[BatchJob, ...]:
@@ -62,7 +55,7 @@ class Torque:
         Raises:
             SiteFault: the server knows none, or more than one, of that name.
         """
-        _demand(HOST_NAME, name, "node")
+        require_form(HOST_NAME, name, "node")
         nodes = self.nodes()
         found = [node for node in nodes if node.name == name]
         found = found or [node for node in nodes if _short(node.name) == _short(name)]
@@ -84,7 +77,7 @@ class Torque:
         Every node asks for itself every few minutes: the server is not made to tell of all of them for that, but for
         a node that it knows by another form of its name.
         """
-        _demand(HOST_NAME, node, "node")
+        require_form(HOST_NAME, node, "node")
         with contextlib.suppress(Refused):
             found = [one for one in parse_nodes(self._run("pbsnodes", "-x", node)) if one.name.lower() == node.lower()]
             if len(found) == 1:
@@ -112,88 +105,22 @@ class Torque:
             self, node, note, lambda name: self._run("pbsnodes", "-c", "-N", "", name), "pbsnodes -c"
         )
 
-    def hold(self, job_id: str) -> None:
-        """`qhold -h u`: the owner can release it with qrls; works for operators, also from root's prologue.
-
-        Raises:
-            SiteFault: see `BatchSystem.hold`.
-        """
-        _demand(JOB_ID, job_id, "job id")
-        self._run("qhold", "-h", "u", job_id)
-        held = self.job(job_id).hold_types
-        if "u" not in held:
-            raise SiteFault(f"job {job_id} is not held", f"qhold -h u was told; its holds are {held or 'none'}")
-
-    def delete(self, job_id: str) -> None:
-        """`qdel`: the job's owner and operators may."""
-        _demand(JOB_ID, job_id, "job id")
-        self._run("qdel", job_id)
-
-    def requeue(self, job_id: str) -> None:
-        """Nothing: a prologue that exits with 2 makes Torque do it (`hook_calls.exit_status`)."""
-        _demand(JOB_ID, job_id, "job id")
-
-    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
-        """Do nothing: a hook's standard error is the job's error file."""
-
-    def gave_up(self, job_id: str, start: int) -> bool:
-        """Return False: the MOM hears of a deleted job when its prologue has ended, and the server is not asked."""
-        return False
-
-    def give_back_time(self, job: BatchJob, seconds: float) -> int:
-        """Return 0: walltime begins after the prologue."""
-        return 0
-
-    def release_command(self, job_id: str) -> str:
-        """`qrls`, which the owner of a job may call."""
-        return f"qrls {job_id}"
-
-    def shown_id(self, job_id: str) -> str:
-        """The product's form is Torque's own."""
-        return job_id
-
     def server(self) -> ServerSettings:
         """How the batch server is set (`qmgr -c "print server"`)."""
         from .server_settings import parse  # for the doctor alone: hooks do not pay for it
 
         return parse(self._run("qmgr", "-c", "print server").decode("utf-8", "replace"))
 
-    def comment(self, job_id: str, text: str) -> None:
-        """`qalter -W comment=`: works for operators, also from root's prologue; pbs_sched writes its own at a start.
-
-        `-W` is a list joined by commas with `=` in each entry, so that neither may stand in the text.
-
-        Raises:
-            SiteFault: see `BatchSystem.comment`.
-        """
-        _demand(JOB_ID, job_id, "job id")
-        plain = " ".join(re.sub(r"[^A-Za-z0-9 ._:;/()%+@\[\]-]", " ", text).split())[: node_note.NOTE_LENGTH]
-        self._run("qalter", "-W", f"comment={plain}", job_id)
-
-    def _run(self, tool: str, *arguments: str) -> bytes:
-        answer = run_command(
-            self.tools, (tool, *arguments), server="the batch server", timeout_s=self.timeout_s, deadline=self.deadline
-        )
-        if answer.status == 0:
-            return answer.out
-        raise _failure(tool, arguments[-1], answer)
+    def _failure(self, tool: str, subject: str, answer: Answer) -> SiteFault:
+        if answer.status == UNKNOWN_JOB and tool in ("qstat", "qhold", "qalter"):
+            return UnknownJob(f"job {subject}", "the batch server does not know it")
+        if answer.status == SERVER_GONE:
+            return SiteFault(tool, "the batch server cannot be reached", first_line(answer.err))
+        return Refused(f"{tool} {subject}", f"status {answer.status}: {first_line(answer.err) or 'no words'}")
 
 
 ADAPTER: type[BatchSystem] = Torque
 """What the registry opens."""
-
-
-def _failure(tool: str, subject: str, answer: Answer) -> SiteFault:
-    if answer.status == UNKNOWN_JOB and tool in ("qstat", "qhold", "qalter"):
-        return UnknownJob(f"job {subject}", "the batch server does not know it")
-    if answer.status == SERVER_GONE:
-        return SiteFault(tool, "the batch server cannot be reached", first_line(answer.err))
-    return Refused(f"{tool} {subject}", f"status {answer.status}: {first_line(answer.err) or 'no words'}")
-
-
-def _demand(pattern: str, text: str, what: str) -> None:
-    if not re.fullmatch(pattern, text):
-        raise SiteFault(f"{what} {text[:80]!r}", f"not of the form of a {what}")
 
 
 def _short(host: str) -> str:

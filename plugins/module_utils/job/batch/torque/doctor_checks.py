@@ -30,7 +30,7 @@ def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) ->
     """The checks of a node that only Torque has, by their names; see `DoctorAdapter.node_checks`."""
     mom_priv = pathlib.Path(policy.torque_home) / "mom_priv"
     checks: dict[str, t.Callable[[], Finding]] = {
-        "hooks": lambda: look_at_hooks(mom_priv, owner_uid, expected_hook(policy.prefix_nodes))
+        "hooks": lambda: check_hooks(mom_priv, owner_uid, expected_hook(policy.prefix_nodes))
     }
     if thorough:
         checks["rights"] = lambda: look_at_rights(pathlib.Path(policy.pbs_qsub_on_nodes).parent, node)
@@ -46,7 +46,7 @@ def expected_hook(prefix: str) -> str:
     return templates.render("batch/torque/hook.sh.j2", site_dir=None, prefix=prefix, site_hooks=SITE_HOOKS)
 
 
-def look_at_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") -> Finding:
+def check_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") -> Finding:
     """Check that our hooks are in place, root's alone, of this version, and such that the MOM may run them.
 
     Args:
@@ -106,7 +106,7 @@ def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
     return Finding("rights", shown="operator")
 
 
-def look_at_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
+def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
     """Check that the batch server is set as vTorque needs it.
 
     Args:

@@ -92,7 +92,7 @@ def mom_priv(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def hooks(mom_priv: pathlib.Path, uid: int | None = None) -> Finding:
-    return doctor_checks.look_at_hooks(mom_priv, os.getuid() if uid is None else uid)
+    return doctor_checks.check_hooks(mom_priv, os.getuid() if uid is None else uid)
 
 
 def test_hooks_in_place(mom_priv: pathlib.Path) -> None:
@@ -133,10 +133,10 @@ def test_hook_of_somebody_else(mom_priv: pathlib.Path) -> None:
 
 def test_hook_of_another_version_is_told(mom_priv: pathlib.Path) -> None:
     text = (mom_priv / "prologue").read_text()
-    assert doctor_checks.look_at_hooks(mom_priv, os.getuid(), f"\n{text}\n") == Finding("hooks")
+    assert doctor_checks.check_hooks(mom_priv, os.getuid(), f"\n{text}\n") == Finding("hooks")
     (mom_priv / "epilogue").chmod(0o700)
     (mom_priv / "epilogue").write_text(f"{text}exit 0\n")
-    finding = doctor_checks.look_at_hooks(mom_priv, os.getuid(), text)
+    finding = doctor_checks.check_hooks(mom_priv, os.getuid(), text)
     assert (finding.state, finding.shown) == ("warn", "other")
     assert finding.words.startswith("epilogue in ")
 

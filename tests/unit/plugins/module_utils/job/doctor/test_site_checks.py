@@ -46,11 +46,11 @@ class Server:
 
 
 def look(printed: str | None, *nodes: str) -> Finding:
-    return doctor_checks.look_at_server(t.cast("t.Any", Server(printed)), nodes or ("cn1", "cn2"))
+    return doctor_checks.check_server(t.cast("t.Any", Server(printed)), nodes or ("cn1", "cn2"))
 
 
 def test_server_whose_commands_write_text_before_their_answers_gets_a_word() -> None:
-    found = doctor_checks.look_at_server(t.cast("t.Any", Server(PRINTED)), ("cn1", "cn2"), "busy today")
+    found = doctor_checks.check_server(t.cast("t.Any", Server(PRINTED)), ("cn1", "cn2"), "busy today")
     assert (found.state, found.shown) == ("warn", "ok")
     assert found.words.endswith("which is not read: busy today")
 

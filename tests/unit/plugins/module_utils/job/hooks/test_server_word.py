@@ -25,13 +25,13 @@ def controller(place: pathlib.Path, answer: str) -> Policy:
 def test_given_up_once_heard_is_not_asked_for_again(tmp_path: pathlib.Path) -> None:
     given_up = GivenUp(controller(tmp_path, "echo 7 CANCELLED 0"), "7.lab", 1)
     assert not given_up.heard
-    assert [given_up.look(), given_up.look(), given_up.heard] == [True, True, True]
+    assert [given_up.ask(), given_up.ask(), given_up.heard] == [True, True, True]
     assert (tmp_path / "calls").read_text() == "asked\n"
 
 
 def test_controller_that_does_not_answer_ends_nothing(tmp_path: pathlib.Path) -> None:
     given_up = GivenUp(controller(tmp_path, "echo no >&2; exit 1"), "7.lab", 1)
-    assert not given_up.look()
+    assert not given_up.ask()
 
 
 def test_program_that_is_not_wanted_any_more_ends_long_before_its_deadline(

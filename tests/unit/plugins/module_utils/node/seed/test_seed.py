@@ -18,7 +18,7 @@ import subprocess
 import pytest
 import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import guest_programs
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_guest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed import (
     Seed,
     read_iso,
@@ -215,13 +215,13 @@ def test_files_are_roots_with_these_modes(path: str, mode: str) -> None:
 
 @pytest.mark.parametrize(("system", "names"), [("torque", ["pbsdsh"]), ("slurm", ["srun", "scontrol"])])
 def test_programs_of_the_batch_system_reach_the_guest_by_their_names(system: str, names: list[str]) -> None:
-    seed = dataclasses.replace(SEED, programs=guest_programs(system))
+    seed = dataclasses.replace(SEED, programs=open_guest(system).GUEST_PROGRAMS)
     for name in names:
         path = f"/usr/lib/vtorque/bin/{name}"
         assert _files(seed)[path] == (COLLECTION_DIR / f"batch/{system}/guest/{name}.sh").read_text("utf-8")
         assert _modes(seed)[path] == "0755"
         assert path not in _files(SEED)
-    assert guest_programs(system) == tuple(f"batch/{system}/guest/{name}.sh" for name in names)
+    assert tuple(f"batch/{system}/guest/{name}.sh" for name in names) == open_guest(system).GUEST_PROGRAMS
 
 
 def test_every_file_is_one_line_that_a_shell_can_read() -> None:

@@ -24,7 +24,7 @@ class Material(t.Protocol):
         system: its name in the registry.
         policy: of a site that has it, with all its files in a directory of the test.
         job_id: a job that ran, in the product's form; it is in the calls and in the server's answers.
-        shown_id: the same as the system's users write it.
+        display_id: the same as the system's users write it.
         user: as whom it ran.
         nodes: its nodes, the first one before the others.
         node: a node that the server knows.
@@ -37,7 +37,7 @@ class Material(t.Protocol):
     system: str
     policy: Policy
     job_id: str
-    shown_id: str
+    display_id: str
     user: str
     nodes: tuple[str, ...]
     node: str

@@ -80,7 +80,7 @@ class OpenPbsMaterial:
     """See `Material`."""
 
     system = "openpbs"
-    job_id = shown_id = "0.p0"
+    job_id = display_id = "0.p0"
     user = "alice"
     nodes = ("p1", "p2")
     node = "p1"

@@ -82,7 +82,7 @@ class SlurmMaterial:
     """See `Material`."""
 
     system = "slurm"
-    job_id, shown_id = "4.lab", "4"
+    job_id, display_id = "4.lab", "4"
     user = "alice"
     exit_status = 0
     nodes = ("cn1", "cn2")

@@ -182,10 +182,10 @@ def test_job_is_held_so_that_its_owner_can_release_it(material: Material, batch:
 
 
 def test_owner_of_a_held_job_is_told_a_command_with_its_own_id(material: Material, batch: BatchSystem) -> None:
-    assert batch.shown_id(material.job_id) == material.shown_id
+    assert batch.display_id(material.job_id) == material.display_id
     program, *arguments = batch.release_command(material.job_id).split()
     assert program
-    assert material.shown_id in arguments
+    assert material.display_id in arguments
 
 
 def test_text_that_is_no_job_id_is_not_queued_again(material: Material, batch: BatchSystem) -> None:
@@ -411,5 +411,5 @@ def test_table_of_a_guest_names_what_a_job_finds_there(material: Material) -> No
     assert shell.job_id_of({name.encode(): value.encode() for name, value in found.items()}) == material.job_id
     assert f"{settings.torque_home}/aux/{material.job_id}" in found.values()
     assert shell.script_path(material.policy, "x") == f"{settings.torque_home}/{table.GUEST_SCRIPTS}/x"
-    for program in registry.guest_programs(material.system):
+    for program in table.GUEST_PROGRAMS:
         assert (COLLECTION_DIR / program).read_text(encoding="utf-8").startswith("#!/bin/sh\n")

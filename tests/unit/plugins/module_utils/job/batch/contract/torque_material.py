@@ -63,7 +63,7 @@ class TorqueMaterial:
     """See `Material`."""
 
     system = "torque"
-    job_id = shown_id = "0.trqhead"
+    job_id = display_id = "0.trqhead"
     user = "alice"
     exit_status = 0
     nodes = ("trqn2", "trqn1")

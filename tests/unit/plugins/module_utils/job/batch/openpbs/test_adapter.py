@@ -134,11 +134,11 @@ def test_doctor_looks_at_the_resource_and_at_the_operators(
     (material.place / "resource").write_text(RESOURCE.format(flag=flag))
     (material.place / "server").write_text(f"set server operators = {operators}\n")
     answer(material, "qmgr", f"set -- $2\ncat {material.place}/$2\n")
-    finding = doctor_checks.look_at_server(registry.open_batch(material.policy), ["p1", "p2"])
+    finding = doctor_checks.check_server(registry.open_batch(material.policy), ["p1", "p2"])
     assert finding.state == state
     assert ("p2" in finding.words) == (state == "warn")
     answer(material, "qmgr", "exit 1\n")
-    assert doctor_checks.look_at_server(registry.open_batch(material.policy), []).state == "warn"
+    assert doctor_checks.check_server(registry.open_batch(material.policy), []).state == "warn"
 
 
 def test_node_file_has_a_line_for_each_process_of_mpi() -> None:

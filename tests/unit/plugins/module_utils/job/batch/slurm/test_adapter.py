@@ -360,10 +360,14 @@ def test_owner_reads_why_a_start_ended(
     assert appended == ([] if "batch_flag" in facts else ["/home/alice/slurm-4.out"])
 
 
-def test_silent_controller_keeps_nobody_from_going_on() -> None:
-    class Silent(adapter.Slurm):
-        def _run(self, *command: str, subject: str = "") -> bytes:
-            raise SiteFault("squeue", "Slurm's controller cannot be reached")
+def test_silent_controller_keeps_nobody_from_the_output_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_silent(self: adapter.Slurm, *command: str, subject: str = "") -> bytes:
+        raise SiteFault("squeue", "Slurm's controller cannot be reached")
 
-    seen = answers.parse_job(recorded("squeue-running.json"), "4.lab")
-    Silent(pathlib.Path("/nowhere")).tell(seen, WORDS, held=False)
+    appended: list[str] = []
+    monkeypatch.setattr(adapter.output_file, "append", lambda _job, path, _lines, **_how: appended.append(path))
+    slurm = Recorder(recorded("squeue-running.json"))
+    job = slurm.job("4.lab")
+    monkeypatch.setattr(Recorder, "_run", is_silent)
+    slurm.tell(job, WORDS, held=False)
+    assert appended == ["/home/alice/slurm-4.out"]

@@ -44,14 +44,14 @@ class Controller(Slurm):
     ],
 )
 def test_setting_that_keeps_jobs_from_running_is_named_with_its_line(old: str, new: str, remedy: str) -> None:
-    assert doctor_checks.look_at_server(Controller(CONFIG), ()).state == "ok"
-    finding = doctor_checks.look_at_server(Controller(CONFIG.replace(old, new)), ())
+    assert doctor_checks.check_server(Controller(CONFIG), ()).state == "ok"
+    finding = doctor_checks.check_server(Controller(CONFIG.replace(old, new)), ())
     assert finding.state == "bad"
     assert remedy in finding.remedy
 
 
 def test_controller_that_is_silent_is_nobodys_fault() -> None:
-    assert doctor_checks.look_at_server(Controller(""), ()).state == "warn"
+    assert doctor_checks.check_server(Controller(""), ()).state == "warn"
 
 
 def test_launcher_that_others_could_change_is_bad(tmp_path: pathlib.Path) -> None:
@@ -59,9 +59,9 @@ def test_launcher_that_others_could_change_is_bad(tmp_path: pathlib.Path) -> Non
     for name, mode in (("prolog", 0o755), ("epilog", 0o755)):
         (tmp_path / name).touch(mode)
         (tmp_path / name).chmod(mode)
-    assert doctor_checks.look_at_hooks(tmp_path, owner).state == "ok"
+    assert doctor_checks.check_hooks(tmp_path, owner).state == "ok"
     (tmp_path / "epilog").chmod(0o777)
-    assert "epilog could be changed by others" in doctor_checks.look_at_hooks(tmp_path, owner).words
+    assert "epilog could be changed by others" in doctor_checks.check_hooks(tmp_path, owner).words
 
 
 class Node:
@@ -80,7 +80,7 @@ class Node:
         batch = Controller(self.text)
         batch.nodes = lambda: (node,)  # type: ignore[method-assign]
         given = Policy(batch_system="slurm", **policy)  # type: ignore[arg-type]
-        return doctor_checks.look_at_hooks(self.place, self.owner, batch=batch, policy=given, node="cn1")
+        return doctor_checks.check_hooks(self.place, self.owner, batch=batch, policy=given, node="cn1")
 
 
 @pytest.fixture
