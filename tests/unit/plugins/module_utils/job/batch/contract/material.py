@@ -75,3 +75,35 @@ class Material(t.Protocol):
 
     def hide_traces(self) -> None:
         """Make what the system has on this node unreadable."""
+
+
+class FakeServer:
+    """Programs that answer as a batch system's commands were recorded to, and what tests do to them.
+
+    Args:
+        place: an empty directory; the programs are in its `bin`.
+        texts: of files in it, by name.
+        programs: texts of shell, by name; `{place}` and `{fixtures}` stand for directories.
+    """
+
+    def __init__(self, place: pathlib.Path, texts: t.Mapping[str, str], programs: t.Mapping[str, str]) -> None:
+        self.place = place
+        (place / "bin").mkdir()
+        for name, text in {"note": "", "orders": "", "state": "well", **texts}.items():
+            (place / name).write_text(text)
+        for name, text in programs.items():
+            text = text.replace("{place}", str(place)).replace("{fixtures}", str(FIXTURES))
+            (place / "bin" / name).write_text("#!/bin/sh\n" + text)
+            (place / "bin" / name).chmod(0o755)
+
+    def server(self, state: str) -> None:
+        """See `Material.server`."""
+        (self.place / "state").write_text(state)
+
+    def write_note(self, note: str) -> None:
+        """See `Material.write_note`."""
+        (self.place / "note").write_text(note)
+
+    def read_orders(self) -> list[str]:
+        """See `Material.read_orders`."""
+        return (self.place / "orders").read_text().splitlines()

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import Role
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 
 from .material import FIXTURES
+from .pbs_material import PbsMaterial
 
 RECORDED = {
     Role.BEGIN_FIRST: ("prologue", "0.p0.p1.EXECJOB_PROLOGUE.1795612909434.json"),
@@ -38,7 +37,7 @@ QSTAT = (
     STATE
     + """\
 case $*: in
-    *' 0.p0:') exec /usr/bin/python3 -I {place}/answer.py {fixtures}/qstat-f.json {place} ;;
+    *' 0.p0:') exec /usr/bin/python3 -I {place}/answer.py {fixtures}/openpbs/qstat-f.json {place} ;;
     *) echo "qstat: Unknown Job Id 99.p0" >&2; exit 153 ;;
 esac
 """
@@ -47,18 +46,13 @@ PBSNODES = (
     STATE
     + """\
 case $(cat {place}/state):$1 in
-    *:-a) exec /usr/bin/python3 -I {place}/answer.py {fixtures}/pbsnodes-a.json {place} ;;
+    *:-a) exec /usr/bin/python3 -I {place}/answer.py {fixtures}/openpbs/pbsnodes-a.json {place} ;;
     deaf:*) echo "$*" >>{place}/orders ;;
     *:-o) echo "$*" >>{place}/orders; : >{place}/offline; printf %s "$3" >{place}/note ;;
     *:-r) echo "$*" >>{place}/orders; rm -f {place}/offline; : >{place}/note ;;
 esac
 """
 )
-QHOLD = """\
-echo "qhold $*" >>{place}/orders
-[ "$(cat {place}/state)" = deaf ] || echo u >{place}/holds
-"""
-ORDER = 'echo "{name} $*" >>{place}/orders\n'
 ANSWER = """\
 import json, pathlib, sys
 answer, place = json.load(open(sys.argv[1])), pathlib.Path(sys.argv[2])
@@ -76,7 +70,7 @@ json.dump(answer, sys.stdout)
 """
 
 
-class OpenPbsMaterial:
+class OpenPbsMaterial(PbsMaterial):
     """See `Material`."""
 
     system = "openpbs"
@@ -95,22 +89,7 @@ class OpenPbsMaterial:
     )
 
     def __init__(self, place: pathlib.Path) -> None:
-        self.place = place
-        self.policy = Policy(
-            batch_system="openpbs", torque_home=str(place / "spool"), pbs_qsub_on_nodes=str(place / "bin/qsub"),
-            pbs_qsub_on_fe=str(place / "bin/qsub"),
-        )  # fmt: skip
-        for directory in ("spool/mom_priv/jobs", "spool/aux", "bin"):
-            (place / directory).mkdir(parents=True)
-        for name, text in {"holds": "n", "note": "", "orders": "", "answer.py": ANSWER, "state": "well"}.items():
-            (place / name).write_text(text)
-        scripts = {"qstat": QSTAT, "pbsnodes": PBSNODES, "qhold": QHOLD}
-        for name in ("qalter", "qdel"):
-            scripts[name] = ORDER.replace("{name}", name)
-        for name, text in scripts.items():
-            text = text.replace("{place}", str(place)).replace("{fixtures}", str(FIXTURES / "openpbs"))
-            (place / "bin" / name).write_text("#!/bin/sh\n" + text)
-            (place / "bin" / name).chmod(0o755)
+        super().__init__(place, {"answer.py": ANSWER}, {"qstat": QSTAT, "pbsnodes": PBSNODES})
 
     def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
         name, file = RECORDED[role]
@@ -125,29 +104,9 @@ class OpenPbsMaterial:
         mark = "vtorque="
         return next((Request.decode(word.removeprefix(mark)) for word in words if word.startswith(mark)), None)
 
-    def server(self, state: str) -> None:
-        (self.place / "state").write_text(state)
-
-    def write_note(self, note: str) -> None:
-        (self.place / "note").write_text(note)
-
-    def read_orders(self) -> list[str]:
-        return (self.place / "orders").read_text().splitlines()
-
     def offer_script(self, content: bytes) -> list[str]:
-        path = self.place / "spool/mom_priv/jobs/4[1].p0.SC"
+        path = self.jobs / "4[1].p0.SC"
         path.write_bytes(content)
-        fd = os.memfd_create("stdin")
         # recorded: a member of an array has backslashes before its brackets (shell.txt)
-        os.write(fd, os.fsencode(path).replace(b"[", b"\\[").replace(b"]", b"\\]") + b"\n")
-        os.lseek(fd, 0, os.SEEK_SET)
-        os.dup2(fd, 0)
-        os.close(fd)
+        self.offer_line(os.fsencode(path).replace(b"[", b"\\[").replace(b"]", b"\\]") + b"\n")
         return []
-
-    def leave_traces(self) -> None:
-        for suffix in ("JB", "SC"):
-            (self.place / "spool/mom_priv/jobs" / f"0.p0.{suffix}").touch()
-
-    def hide_traces(self) -> None:
-        shutil.rmtree(self.place / "spool/mom_priv/jobs")

@@ -14,7 +14,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slur
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import PREFIX, Request
 
-from .material import FIXTURES
+from .material import FIXTURES, FakeServer
 
 RECORDED = {
     Role.BEGIN_FIRST: ("prologue", "prolog-cn1.txt"),
@@ -33,13 +33,13 @@ SQUEUE = (
     + """\
 if [ -e {place}/held ]; then
     # the same of another job
-    sed 's/"job_id": 1,/"job_id": 4,/' {fixtures}/squeue-held.json
+    sed 's/"job_id": 1,/"job_id": 4,/' {fixtures}/slurm/squeue-held.json
 else
-    cat {fixtures}/squeue-running.json
+    cat {fixtures}/slurm/squeue-running.json
 fi
 """
 )
-SINFO = STATE + "exec /usr/bin/python3 -I {place}/bin/nodes.py {fixtures}/sinfo-nodes.json {place}\n"
+SINFO = STATE + "exec /usr/bin/python3 -I {place}/nodes.py {fixtures}/slurm/sinfo-nodes.json {place}\n"
 NODES = """\
 import json, pathlib, sys
 answer, place = json.load(open(sys.argv[1])), pathlib.Path(sys.argv[2])
@@ -78,7 +78,7 @@ PID      JOBID    STEPID   LOCALID GLOBALID
 """
 
 
-class SlurmMaterial:
+class SlurmMaterial(FakeServer):
     """See `Material`."""
 
     system = "slurm"
@@ -95,21 +95,12 @@ class SlurmMaterial:
     )
 
     def __init__(self, place: pathlib.Path) -> None:
-        self.place = place
+        order = STATE + 'echo "scancel $*" >>{place}/orders\n'
+        programs = {"squeue": SQUEUE, "sinfo": SINFO, "scontrol": SCONTROL, "scancel": order, "slurmd": ""}
+        super().__init__(place, {"nodes.py": NODES}, programs)
         self.policy = Policy(
             batch_system="slurm", pbs_qsub_on_nodes=str(place / "bin/qsub"), pbs_qsub_on_fe=str(place / "bin/qsub")
         )
-        (place / "bin").mkdir()
-        for name, text in {"note": "", "orders": "", "state": "well"}.items():
-            (place / name).write_text(text)
-        (place / "bin/nodes.py").write_text(NODES)
-        order = STATE + 'echo "scancel $*" >>{place}/orders\n'
-        for name, text in {
-            "squeue": SQUEUE, "sinfo": SINFO, "scontrol": SCONTROL, "scancel": order, "slurmd": "",
-        }.items():  # fmt: skip
-            text = text.replace("{place}", str(place)).replace("{fixtures}", str(FIXTURES / "slurm"))
-            (place / "bin" / name).write_text("#!/bin/sh\n" + text)
-            (place / "bin" / name).chmod(0o755)
 
     def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
         name, file = RECORDED[role]
@@ -124,15 +115,6 @@ class SlurmMaterial:
             if data := comment.unpack(word.removeprefix("--comment=")):
                 return Request.decode(PREFIX + base64.urlsafe_b64encode(data).decode().rstrip("="))
         return None
-
-    def server(self, state: str) -> None:
-        (self.place / "state").write_text(state)
-
-    def write_note(self, note: str) -> None:
-        (self.place / "note").write_text(note)
-
-    def read_orders(self) -> list[str]:
-        return (self.place / "orders").read_text().splitlines()
 
     def offer_script(self, content: bytes) -> list[str]:
         path = self.place / "slurm_script"

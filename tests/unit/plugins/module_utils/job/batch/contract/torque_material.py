@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import shutil
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import Role
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 
 from .material import FIXTURES
+from .pbs_material import PbsMaterial
 
 RECORDED = {
     Role.BEGIN_FIRST: ("prologue", "hook-ms-prologue.txt"),
@@ -46,11 +45,6 @@ case $1:$(cat {place}/state) in
     -c:*) echo "$*" >>{place}/orders; rm -f {place}/offline; : >{place}/note ;;
 esac
 """
-QHOLD = """\
-echo "qhold $*" >>{place}/orders
-[ "$(cat {place}/state)" = deaf ] || echo u >{place}/holds
-"""
-ORDER = 'echo "{name} $*" >>{place}/orders\n'
 JOB = """\
 <Data><Job><Job_Id>0.trqhead</Job_Id><Job_Name>hello.sh</Job_Name><Job_Owner>alice@trqhead</Job_Owner>\
 <euser>alice</euser><egroup>alice</egroup><job_state>R</job_state><queue>batch</queue>\
@@ -59,7 +53,7 @@ JOB = """\
 """
 
 
-class TorqueMaterial:
+class TorqueMaterial(PbsMaterial):
     """See `Material`."""
 
     system = "torque"
@@ -77,21 +71,7 @@ class TorqueMaterial:
     }  # fmt: skip
 
     def __init__(self, place: pathlib.Path) -> None:
-        self.place = place
-        self.policy = Policy(
-            torque_home=str(place / "spool"), pbs_qsub_on_nodes=str(place / "bin/qsub"),
-            pbs_qsub_on_fe=str(place / "bin/qsub"),
-        )  # fmt: skip
-        for directory in ("spool/mom_priv/jobs", "spool/aux", "bin"):
-            (place / directory).mkdir(parents=True)
-        for name, text in {"holds": "n", "note": "", "orders": "", "job.xml": JOB, "state": "well"}.items():
-            (place / name).write_text(text)
-        scripts = {"qstat": QSTAT, "pbsnodes": PBSNODES, "qhold": QHOLD}
-        for name in ("qalter", "qdel"):
-            scripts[name] = ORDER.replace("{name}", name)
-        for name, text in scripts.items():
-            (place / "bin" / name).write_text("#!/bin/sh\n" + text.replace("{place}", str(place)))
-            (place / "bin" / name).chmod(0o755)
+        super().__init__(place, {"job.xml": JOB}, {"qstat": QSTAT, "pbsnodes": PBSNODES})
 
     def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
         name, file = RECORDED[role]
@@ -105,28 +85,8 @@ class TorqueMaterial:
     def request_in(self, words: t.Sequence[str]) -> Request | None:
         return next((Request.decode(word[2:]) for word in words if word.startswith("x=")), None)
 
-    def server(self, state: str) -> None:
-        (self.place / "state").write_text(state)
-
-    def write_note(self, note: str) -> None:
-        (self.place / "note").write_text(note)
-
-    def read_orders(self) -> list[str]:
-        return (self.place / "orders").read_text().splitlines()
-
     def offer_script(self, content: bytes) -> list[str]:
-        path = self.place / "spool/mom_priv/jobs/0.trqhead.SC"
+        path = self.jobs / "0.trqhead.SC"
         path.write_bytes(content)
-        fd = os.memfd_create("stdin")
-        os.write(fd, b"%s one\n" % os.fsencode(path))
-        os.lseek(fd, 0, os.SEEK_SET)
-        os.dup2(fd, 0)
-        os.close(fd)
+        self.offer_line(b"%s one\n" % os.fsencode(path))
         return []
-
-    def leave_traces(self) -> None:
-        for suffix in ("JB", "SC"):
-            (self.place / "spool/mom_priv/jobs" / f"0.trqhead.{suffix}").touch()
-
-    def hide_traces(self) -> None:
-        shutil.rmtree(self.place / "spool/mom_priv/jobs")
