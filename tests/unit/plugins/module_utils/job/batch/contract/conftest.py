@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pathlib
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import SYSTEMS
@@ -15,7 +16,11 @@ from .openpbs_material import OpenPbsMaterial
 from .slurm_material import SlurmMaterial
 from .torque_material import TorqueMaterial
 
-MATERIAL = {"torque": TorqueMaterial, "slurm": SlurmMaterial, "openpbs": OpenPbsMaterial}
+MATERIAL: dict[str, t.Callable[[pathlib.Path], Material]] = {
+    "torque": TorqueMaterial,
+    "slurm": SlurmMaterial,
+    "openpbs": OpenPbsMaterial,
+}
 
 
 @pytest.fixture(params=SYSTEMS)
