@@ -33,8 +33,8 @@ if t.TYPE_CHECKING:
     from .output.json_output import Query
 
 PROGRAM = "vsub"
-SESSION = "--session"
-"""As the first word, by which the launcher of sessions calls this program."""
+SESSION = "VTORQUE_SESSION"
+"""By which the launcher of the command for sessions names it, beside the batch system."""
 USUAL = "torque"
 """Whose help is printed where the site's configuration does not say which batch system it is."""
 SIZES = ("ram", "unclot_shmem")
@@ -92,11 +92,19 @@ class Call(t.NamedTuple):
 def main() -> int:
     """The program; returns its exit status."""
     launcher = os.environ.get(VARIABLE, "")
-    return messages.run(PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside(), launcher=launcher))
+    session = SESSION in os.environ
+    return messages.run(
+        PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside(), launcher=launcher, session=session)
+    )
 
 
 def submit(
-    argv: t.Sequence[str], caller: dict[bytes, bytes], policy_path: pathlib.Path = PATH, *, launcher: str = ""
+    argv: t.Sequence[str],
+    caller: dict[bytes, bytes],
+    policy_path: pathlib.Path = PATH,
+    *,
+    launcher: str = "",
+    session: bool = False,
 ) -> int:
     """Do what the user asked for; where a job is submitted by the command alone this does not return.
 
@@ -105,10 +113,9 @@ def submit(
         caller: the environment for the command.
         policy_path: the site's configuration.
         launcher: the batch system whose launcher was called; "": the site's, whichever that is.
+        session: was it the launcher of the command for sessions?
     """
     policy, broken = _policy(policy_path)
-    session = list(argv[:1]) == [SESSION]
-    argv = argv[1:] if session else argv
     front = open_front(launcher or (policy.batch_system if policy else USUAL), session=session)
     try:
         typed = front.read_call(argv, _texts(caller))

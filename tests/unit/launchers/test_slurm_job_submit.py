@@ -137,8 +137,13 @@ def test_comment_of_the_users_own_is_refused(submit: Submit) -> None:
     assert submit(job_of("#!/bin/sh\n#VM vcpus=2\n", comment="mine"))[0] == -1
 
 
-def test_constraint_of_the_users_own_stays(submit: Submit) -> None:
-    assert submit(job_of("#!/bin/sh\n#VM vcpus=2\n", features="fast"))[3] == "fast"
+def test_constraint_of_the_users_own_is_joined_with_the_feature_of_nodes_with_machines(submit: Submit) -> None:
+    assert submit(job_of("#!/bin/sh\n#VM vcpus=2\n", features="fast"))[3] == "fast&vtorque"
+
+
+def test_constraint_that_counts_nodes_is_refused(submit: Submit) -> None:
+    status, *_fields = submit(job_of("#!/bin/sh\n#VM vcpus=2\n", features="[a*2&b]"))
+    assert status != submit(job_of("#!/bin/sh\n#VM vcpus=2\n"))[0]
 
 
 def test_keys_are_those_of_requests_but_for_files() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import pathlib
 import subprocess
 import typing as t
@@ -139,15 +140,24 @@ def test_shell_says_whose_it_is(tmp_path: pathlib.Path) -> None:
     assert rendered[0] == rendered[1]
 
 
-def test_vsalloc_calls_vsbatch_for_a_session_with_the_words_as_they_are(tmp_path: pathlib.Path) -> None:
-    program = tmp_path / "bin/vsbatch"
-    program.parent.mkdir()
-    program.write_text('#!/bin/sh\nprintf "%s|" "$@"; cat "/proc/$$/environ"\n')
-    program.chmod(0o755)
-    launcher = tmp_path / "vsalloc"
-    launcher.write_text(templates.render("batch/slurm/vsalloc.sh.j2", site_dir=None, prefix=str(tmp_path)))
+@pytest.mark.parametrize(("name", "session"), [("vsbatch", ""), ("vsalloc", "yes")])
+def test_launcher_of_the_front_end_hands_on_words_and_the_whole_environment(
+    tmp_path: pathlib.Path, name: str, session: str
+) -> None:
+    """Names that no shell could have are the user's, too: bash exports functions by such."""
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$VTORQUE_BATCH_SYSTEM $VTORQUE_SESSION"; printf "%s|" "$@"; cat <&3\n')
+    python.chmod(0o755)
+    launcher = tmp_path / name
+    launcher.write_text(templates.render(f"batch/slurm/{name}.sh.j2", site_dir=None, prefix=str(tmp_path)))
+    mine = {"ODD": "a\nb", "BASH_FUNC_f%%": "() { :; }", "with.dot-and": "x", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        ["/bin/sh", launcher, "-n1", "a  b", ""], capture_output=True, check=True, env={"ODD": "a\nb", "PATH": "/bin"}
+        ["/bin/sh", launcher, "-n1", "a  b", ""], capture_output=True, text=True, check=True, env=mine
     )
-    assert done.stdout.startswith(b"--session|-n1|a  b||")
-    assert b"ODD=a\nb" in done.stdout
+    first, _line, rest = done.stdout.partition("\n")
+    words, _mark, data = rest.rpartition("|")
+    assert first == f"slurm {session}"
+    assert words.endswith("vsub|-n1|a  b|")
+    there = base64.b64decode(data).decode().rstrip("\0").split("\0")
+    assert set(there) == {f"{key}={value}" for key, value in mine.items()}

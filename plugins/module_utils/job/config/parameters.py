@@ -179,7 +179,7 @@ class Policy:
     )
     disabled_hosts_list: str | None = _parameter(_HOSTS, None, "the hosts on which vsub refuses VM jobs")
     vm_node_property: str | None = _parameter(_WORD, None, "node property of VM nodes, which vsub requests")
-    pbs_exclusive_node_alloc: bool = _parameter(_FLAG, True, "vsub asks for whole nodes (qsub -n)")
+    pbs_exclusive_node_alloc: bool = _parameter(_FLAG, True, "vsub asks for whole nodes (qsub -n, sbatch --exclusive)")
     kill_user_processes_after_job: bool = _parameter(
         _FLAG, True, "end what a job left on a node that it had for itself"
     )

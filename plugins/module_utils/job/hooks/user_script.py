@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import pathlib
 import pwd
 import time
 import typing as t
@@ -28,6 +27,7 @@ from ...text import printable
 from ...time_budget import USER_SCRIPT_LEAST_S
 from ..batch.api import BatchJob
 from ..batch.registry import open_shell
+from ..batch.shared.commands_directory import commands_directory
 from ..batch.vm_job import vm_job_of
 from ..config.parameters import Policy
 from ..plan.owner import owner_of
@@ -138,7 +138,7 @@ def _ask(
         "variables": system.variables_of_root(job, policy),
         "listed": job.variables,
         "batch_system": policy.batch_system,
-        "tools": str(pathlib.Path(policy.pbs_qsub_on_nodes).parent),
+        "tools": str(commands_directory(policy)),
     }
     reading, writing = os.pipe2(os.O_CLOEXEC)
     streams = [os.dup(fd) for fd in (1, 2)]

@@ -15,8 +15,8 @@ import os
 import re
 import typing as t
 
-from ....errors import UserFault
 from ...request.handover import COMMAND_LINE, Handover, read_script_file
+from ...request.sizes import mem_mib
 from ...request.value_types import KeyFault, format_value
 from . import qsub_words
 from .answers import RESOURCE
@@ -25,21 +25,11 @@ from .qsub_words import Arguments, Chunk, Script
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
     from ...request.request import Request
-
-    class Need(t.Protocol):
-        """What a job's machines need of each node."""
-
-        @property
-        def cores(self) -> int: ...
-        @property
-        def mem_mib(self) -> int: ...
-
+    from ...request.sizes import Demand, NodeSize
 
 PROGRAM = "vsub"
 COMMAND = "qsub"
 COMMAND_JUDGES_SIZES = False
-MAX_RESOURCE = 16_000
-"""Characters of a resource of type string that were carried to the hook (recorded)."""
 USAGE = """\
 usage: vsub [arguments of qsub] [-vm key=value[,key=value...]]... [script | -]
 
@@ -249,12 +239,12 @@ class Job:
         if len(self.arguments.operands) > 1:
             yield KeyFault(format_value(self.arguments.operands[1]), "", BEHIND, COMMAND_LINE)
 
-    def object_to_sizes(self, known: t.Sequence[Need]) -> t.Iterator[KeyFault]:
+    def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
         """Chunks that no node can give, which qsub would let wait for ever."""
         chunks = qsub_words.read_select(self._resource("select") or "") or ()
         for chunk in chunks if known else ():
-            cores, mem_mib = _count(chunk.value("ncpus")), qsub_words.size_mib(chunk.value("mem")) or 0
-            if not any(node.cores >= cores and (not node.mem_mib or node.mem_mib >= mem_mib) for node in known):
+            cores, memory = _count(chunk.value("ncpus")), mem_mib(chunk.value("mem")) or 0
+            if not any(node.cores >= cores and (not node.mem_mib or node.mem_mib >= memory) for node in known):
                 yield KeyFault(
                     "-l select", format_value(str(chunk)), "is more than any node has that may have machines"
                 )
@@ -263,7 +253,7 @@ class Job:
         """Return what qsub gets of a job without virtual machines."""
         return self._handover(self.arguments.words, None)
 
-    def submission(self, request: Request, need: Need, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
         """Return what qsub gets, and what was raised; see `Asked.submission`.
 
         Args:
@@ -275,9 +265,6 @@ class Job:
             UserFault: the request does not fit.
         """
         wire = request.encode()
-        if len(wire) > MAX_RESOURCE:
-            why = f"{len(wire)} characters of at most {MAX_RESOURCE}"
-            raise UserFault("the request is too long to travel in the job", why, "use shorter paths")
         kept = tuple(one for one in map(_without_shell, self.arguments.options) if one.words)
         asked = {name for part, _at in self._parts() for name in part.named("l")}
         ours = {RESOURCE: wire}
@@ -308,7 +295,7 @@ def _count(text: str) -> int:
     return int(text) if re.fullmatch(r"[0-9]{1,6}", text, re.ASCII) else 0
 
 
-def _raised(select: str | None, need: Need, policy: Policy, notices: list[str]) -> str:
+def _raised(select: str | None, need: Demand, policy: Policy, notices: list[str]) -> str:
     """The chunks of a job, each with what a machine needs and on nodes that have machines."""
     chunks = qsub_words.read_select(select) if select is not None else (Chunk(1, ()),)
     if chunks is None:
@@ -319,7 +306,7 @@ def _raised(select: str | None, need: Need, policy: Policy, notices: list[str]) 
         if _count(chunk.value("ncpus")) < need.cores:
             put = put.put("ncpus", str(need.cores))
             put = put if select is not None else put.put("mpiprocs", str(need.cores))
-        if (qsub_words.size_mib(chunk.value("mem")) or 0) < need.mem_mib:
+        if (mem_mib(chunk.value("mem")) or 0) < need.mem_mib:
             put = put.put("mem", f"{need.mem_mib}mb")
         if select is not None and put != chunk:
             notices.append(f"chunk {chunk} is too small for the machine, and becomes {put}")

@@ -227,12 +227,3 @@ def read_select(text: str) -> tuple[Chunk, ...] | None:
             return None
         chunks.append(Chunk(int(head), tuple(pairs)))
     return tuple(chunks)
-
-
-def size_mib(text: str) -> int | None:
-    """A size of OpenPBS (`4gb`, `2000mw`, bytes when bare; a word has 8 bytes) in MiB, rounded down; None: no size."""
-    match = re.fullmatch(r"([0-9]{1,15})([kmgtp]?)([bw]?)", text.strip(), re.ASCII | re.IGNORECASE)
-    if not match:
-        return None
-    scale = 1024 ** " kmgtp".index(match[2].lower() or " ")
-    return int(match[1]) * scale * (8 if match[3].lower() == "w" else 1) // 2**20

@@ -23,7 +23,7 @@ from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, Unk
 from ..host_match import same_host
 from ..shared import node_note
 from . import commands, ids, output_file
-from .answers import STATES, parse_job, parse_jobs, parse_name, parse_nodes, parse_output
+from .answers import STATES, parse_jobs, parse_nodes, read_job
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -63,14 +63,12 @@ class Slurm:
         """The job as the controller sees it now; see `BatchSystem.job`."""
         number = ids.number_of(job_id)
         # 22.05 answers with all jobs whichever is named: those of others are not read
-        answer = self._run("squeue", "--json", "-j", number, subject=job_id)
-        job = parse_job(answer, job_id)
-        self._names[job_id] = parse_name(answer, job_id)
-        self._outputs[job_id] = parse_output(answer, job_id)
-        return job
+        known = read_job(self._run("squeue", "--json", "-j", number, subject=job_id), job_id)
+        self._names[job_id], self._outputs[job_id] = known.name, known.output
+        return known.job
 
     def _name(self, job_id: str) -> str:
-        """Return by which name an order means this job alone (`parse_name`), which it has for all of its life.
+        """Return by which name an order means this job alone (`Known.name`), which it has for all of its life.
 
         Raises:
             UnknownJob: the controller does not know the job.

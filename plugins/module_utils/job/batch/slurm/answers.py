@@ -61,14 +61,43 @@ READS = "vTorque reads the answers of Slurm 22.05; those of 23.02 and newer have
 Form = dict[str, t.Any]
 
 
-def parse_job(data: bytes, job_id: str) -> BatchJob:
-    """The job `job_id` out of what `squeue --json` wrote; of other jobs nothing but their number is read.
+class Known(t.NamedTuple):
+    """What an answer tells of one job.
+
+    Attributes:
+        job: as the rest of the product has it.
+        name: by which Slurm's commands are to know it: its number, or `<array>_<member>` of the member of an array.
+            The last member of an array to start keeps the array's own number, which in an order means all of them.
+        output: the output file of a batch job; "": it is not known.
+    """
+
+    job: BatchJob
+    name: str
+    output: str
+
+
+def read_job(data: bytes, job_id: str) -> Known:
+    """Read one job out of what `squeue --json` wrote; of other jobs nothing but their number is read.
 
     Raises:
         UnknownJob: the answer holds no such job.
         SiteFault: the answer is no JSON, or names the job twice, or a fact of it is out of form.
     """
-    return _job(_entry(data, job_id), job_id)
+    form, number = _entry(data, job_id), ids.number_of(job_id)
+    job = _job(form, job_id)
+    facts = _Facts(form, f"job {job_id}")
+    array, member = facts.number("array_job_id"), facts.number("array_task_id")
+    name = f"{array}_{member}" if array and form.get("array_task_id") is not None else number
+    try:
+        output = output_file.path_of(form, number)
+    except (KeyError, TypeError, AttributeError):
+        output = ""
+    return Known(job, name, output)
+
+
+def parse_job(data: bytes, job_id: str) -> BatchJob:
+    """The job `job_id` out of what `squeue --json` wrote; see `read_job`."""
+    return read_job(data, job_id).job
 
 
 def _entry(data: bytes, job_id: str) -> Form:
@@ -90,35 +119,6 @@ def _entry(data: bytes, job_id: str) -> Form:
     if _id_of(found[0]) != job_id:
         raise UnknownJob(f"job {job_id}", f"Slurm speaks of {_id_of(found[0])}")
     return found[0]
-
-
-def parse_name(data: bytes, job_id: str) -> str:
-    """By which Slurm's commands are to know a job: its number, or `<array>_<member>` of the member of an array.
-
-    The last member of an array to start keeps the array's own number, which in an order means all of its members.
-
-    Raises:
-        UnknownJob: the answer holds no such job.
-        SiteFault: the answer is no JSON, or names the job twice, or a fact of it is out of form.
-    """
-    form = _entry(data, job_id)
-    facts = _Facts(form, f"job {job_id}")
-    array, member = facts.number("array_job_id"), facts.number("array_task_id")
-    return f"{array}_{member}" if array and form.get("array_task_id") is not None else ids.number_of(job_id)
-
-
-def parse_output(data: bytes, job_id: str) -> str:
-    """The output file of a batch job; "": it is not known.
-
-    Raises:
-        UnknownJob: the answer holds no such job.
-        SiteFault: the answer is no JSON, or names the job twice.
-    """
-    form = _entry(data, job_id)
-    try:
-        return output_file.path_of(form, ids.number_of(job_id))
-    except (KeyError, TypeError, AttributeError):
-        return ""
 
 
 def _number(form: object) -> int:

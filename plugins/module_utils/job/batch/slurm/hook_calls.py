@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How Slurm calls Prolog and Epilog, and what it takes for their end.
 
-    argv            prologue yes | prologue.other yes | epilogue yes     (templates/launchers/slurm_*.sh.j2)
+    argv            prologue yes | prologue.other yes | epilogue yes     (templates/batch/slurm, prolog and epilog)
     environment     SLURM_* of slurmd's making, from the controller's signed credential: no user's word is among them
                     but the comment (recorded on Slurm 22.05.8)
 

@@ -42,7 +42,14 @@ def path_of(form: t.Mapping[str, t.Any], number: str) -> str:
     directory, name = form["current_working_directory"], form["standard_output"]
     if not form["batch_flag"] or not directory.startswith("/"):
         return ""
-    known: dict[str, str] = {"%%": "%", "%j": number, "%J": number, "%u": form["user_name"], "%A": number}
+    known: dict[str, str] = {
+        "%%": "%",
+        "%j": number,
+        "%J": number,
+        "%u": form["user_name"],
+        "%x": form["name"],
+        "%A": number,
+    }
     if member is not None:
         known |= {"%A": str(form["array_job_id"]), "%a": str(member)}
     name = name or (DEFAULT if member is None else OF_ARRAY)

@@ -45,7 +45,8 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
     [
         ("-vm", "vc", ["vcpus=", "vcpu_pinning="]),
         ("vsbatch", "--nodel", ["--nodelist"]),
-        ("vsbatch", "--dry", []),
+        ("vsbatch", "--dry", ["--dry-run"]),
+        ("vsalloc", "--no-sh", ["--no-shell"]),
         ("vsbatch", "-v", ["-vm"]),
     ],
 )

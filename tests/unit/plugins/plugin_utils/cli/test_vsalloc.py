@@ -45,12 +45,12 @@ class Desk:
         self.words, self.environment = words, environment
         raise Called
 
-    def allocate(self, *argv: str) -> int | None:
+    def allocate(self, *argv: str, environment: dict[bytes, bytes] = ENVIRONMENT) -> int | None:
         """The exit status; None: salloc was executed."""
         config = self.place / "vtorque.yml"
         config.write_text(policy_text(self.policy))
         try:
-            return vsub.submit([vsub.SESSION, *argv], ENVIRONMENT, config, launcher="slurm")
+            return vsub.submit(argv, environment, config, launcher="slurm", session=True)
         except Called:
             return None
 
@@ -74,7 +74,7 @@ def test_shell_is_started_as_salloc_itself_starts_one(desk: Desk) -> None:
     asked = desk.words[1:srun]
     assert desk.words[0] == f"{desk.place}/bin/salloc"
     assert request_in(asked)["vcpus"] == "3"
-    assert asked[2:-1] == ["-N2", "-t", "5", "--no-bell", "-I", "-J", "mine"]
+    assert asked[2:-1] == ["-N2", "-t", "5", "--no-bell", "-I", "-J", "mine", "--exclusive"]
     assert asked[:2] == ["--cpus-per-task=4", "--mem=704M"]
     assert desk.environment == {b"PATH": b"/usr/bin", b"ODD": b"a\nb"}
 
@@ -94,6 +94,7 @@ def test_command_goes_to_the_guest_word_by_word(desk: Desk, terminal: bool) -> N
         (("-vm", "vcpus=many", "x"), "vcpus=many"),
         (("--comment=mine", "x"), "--comment"),
         (("--no-shell",), "--no-shell"),
+        (("--wrap=hostname",), "--wrap"),
         (("-n1", ":", "-n2"), "heterogeneous"),
     ],
 )
@@ -104,6 +105,14 @@ def test_wrong_request_is_refused_and_nothing_is_asked_for(
     err = capsys.readouterr().err
     assert text in err
     assert "nothing was submitted" in err
+
+
+def test_environment_of_salloc_counts_and_that_of_sbatch_does_not(desk: Desk) -> None:
+    mine = {b"SALLOC_MEM_PER_NODE": b"64G", b"SALLOC_CONSTRAINT": b"fast", b"SBATCH_INPUT": b"x", b"SBATCH_BATCH": b"x"}
+    desk.policy["vm_node_property"] = "vtorque"
+    assert desk.allocate("-n2", "x", environment=mine) is None
+    assert "--constraint=fast&vtorque" in desk.words
+    assert not any(word.startswith("--mem") for word in desk.words)
 
 
 def test_shell_without_a_terminal_is_refused(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,8 +173,27 @@ def test_request_that_does_not_fit_into_a_comment_is_refused(desk: Desk) -> None
 def test_flag_that_is_cut_short_takes_no_script_for_its_value(desk: Desk, flag: str) -> None:
     assert desk.submit(flag, desk.script("#!/bin/sh\n"), "one") == 0
     words = desk.got()[0]
-    assert words[words.index(flag) + 1].startswith("--comment=")
+    ours = [word for word in words[words.index(flag) + 1 :] if word != "--exclusive"]
+    assert ours[0].startswith("--comment=")
     assert words[-1] == "one"
+
+
+@pytest.mark.parametrize(
+    ("alone", "options", "environment", "asked"),
+    [
+        (True, [], {}, True),
+        (False, [], {}, False),
+        (True, ["--exclusive=user"], {}, False),
+        (True, ["--oversubscribe"], {}, False),
+        (True, [], {"SBATCH_EXCLUSIVE": "user"}, False),
+    ],
+)
+def test_job_has_its_nodes_alone_where_the_site_wants_it_and_its_user_says_nothing(
+    desk: Desk, alone: bool, options: list[str], environment: dict[str, str], asked: bool
+) -> None:
+    desk.policy |= {"pbs_exclusive_node_alloc": alone, "kill_user_processes_after_job": alone}
+    assert desk.submit(*options, desk.script("#!/bin/sh\n"), **environment) == 0
+    assert ("--exclusive" in desk.got()[0]) == asked
 
 
 @pytest.mark.parametrize("name", ["SBATCH_INPUT", "SBATCH_BATCH"])
@@ -234,7 +253,7 @@ def test_dry_run_shows_the_command_and_submits_nothing(desk: Desk, capsys: pytes
     assert desk.submit("--dry-run", "-N2", script, "one") == 0
     shown = capsys.readouterr().out
     assert re.search(r"^vcpus +2 +job\.sh, line 2$", shown, re.MULTILINE)
-    assert "/bin/sbatch --cpus-per-task=3 --mem=704M -N2 --comment=" in shown
+    assert "/bin/sbatch --cpus-per-task=3 --mem=704M -N2 --exclusive --comment=" in shown
     assert f" {script} one\n(sbatch reads a copy of job.sh " in shown
     assert desk.submit("--dry-run", "--query=request.vcpus.value", script) == 0
     assert capsys.readouterr().out == "2\n"

@@ -48,9 +48,6 @@ The command line wins over the script, the script over the site's defaults.  A j
 no memory asks for what its machines need.
 """
 VM = ("-vm", "--vm")
-OWN = ("--dry-run", "--json", "--version")
-"""Words of ours without a value; sbatch has the last one too, and its own is `-V`."""
-QUERY = "--query"
 ASKED = frozenset({"help", "usage", "version"})
 """Questions to sbatch, which submits nothing for them."""
 PROCESSORS = frozenset(
@@ -144,9 +141,9 @@ def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str], flags: t.
             words.pop(0)
             vm.append(value if equals else _next(words, name))
             continue
-        if words[0] in OWN or name == QUERY:
+        if words[0] in sbatch_options.OWN or name == sbatch_options.QUERY:
             words.pop(0)
-            own[name] = value if equals else (words.pop(0) if name == QUERY and words else None)
+            own[name] = value if equals else (words.pop(0) if name == sbatch_options.QUERY and words else None)
             continue
         if name.lstrip("-") in flags:
             given[name.lstrip("-")] = value
@@ -174,15 +171,16 @@ def _without_value(name: str) -> UserFault:
     return UserFault(name, "its value is missing", "see vsbatch --help")
 
 
-def given(call: Call, script: Script, environment: t.Mapping[str, str]) -> dict[str, str]:
+def given(call: Call, script: Script, environment: t.Mapping[str, str], command: str = COMMAND) -> dict[str, str]:
     """Return the values of sbatch's options by their long names, as it takes them: its own call's count most.
 
     Args:
         call: of vsbatch.
         script: its `#SBATCH` lines.
         environment: of the user.
+        command: whose variables count there.
     """
-    return {**script.given, **sbatch_options.of_environment(environment), **call.given}
+    return {**script.given, **sbatch_options.of_environment(environment, command), **call.given}
 
 
 REFUSED = {
@@ -201,11 +199,12 @@ class Job:
 
     call: Call
     script: Script
+    command: t.ClassVar[str] = COMMAND
 
     @property
     def options(self) -> dict[str, str]:
         """The options of sbatch, as it takes them."""
-        return given(self.call, self.script, self.call.variables)
+        return given(self.call, self.script, self.call.variables, self.command)
 
     @property
     def layers(self) -> tuple[tuple[tuple[str, str], ...], ...]:
@@ -271,8 +270,8 @@ class Job:
         """
         options = self.options
         # behind the user's own, of which the last one counts
-        added = (*constraint(options, policy.vm_node_property), comment_of(request.to_json()))
-        return (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added)
+        added = (*whole_nodes(options, policy), *constraint(options, policy.vm_node_property))
+        return (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added, comment_of(request.to_json()))
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
         """Return what sbatch gets; see `Asked.submission`.
@@ -312,6 +311,17 @@ def sizes(options: t.Collection[str], cores: int, mem_mib: int) -> tuple[str, ..
     """
     processors = () if PROCESSORS.intersection(options) else (f"--cpus-per-task={cores}",)
     return (*processors, *(() if MEMORY.intersection(options) else (f"--mem={mem_mib}M",)))
+
+
+def whole_nodes(options: t.Collection[str], policy: Policy) -> tuple[str, ...]:
+    """Return the option by which a job has its nodes alone, where the site wants that and the user says nothing of it.
+
+    Args:
+        options: long names of sbatch's options that are given (`given`).
+        policy: the site's.
+    """
+    said_otherwise = {"exclusive", "oversubscribe"}.intersection(options)
+    return ("--exclusive",) if policy.pbs_exclusive_node_alloc and not said_otherwise else ()
 
 
 def constraint(options: t.Mapping[str, str], feature: str | None) -> tuple[str, ...]:

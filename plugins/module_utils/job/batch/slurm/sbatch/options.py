@@ -29,7 +29,12 @@ WITH_VALUE = frozenset(_WITH_VALUE.split())
 """Long names of options whose value may be the next word."""
 COMMANDS = ("vsub", "vsbatch", "vsalloc")
 LETTERS = ("-vm",)
-OPTIONS = tuple(sorted(f"--{name}" for name in FLAGS | WITH_VALUE))
+OF_SALLOC = frozenset({"bell", "no-bell", "no-shell", "immediate", "I", "kill-command", "K"})
+"""Options of salloc that sbatch has not: none takes the next word for its value."""
+OWN = ("--dry-run", "--json", "--version")
+"""Words of ours without a value; sbatch has the last one too, and its own is `-V`."""
+QUERY = "--query"
+OPTIONS = tuple(sorted({*OWN, QUERY, *(f"--{name}" for name in FLAGS | WITH_VALUE | OF_SALLOC if len(name) > 1)}))
 """For a shell that completes words: our commands, and what they take."""
 LONG = {
     "J": "job-name",
@@ -88,16 +93,26 @@ def take(words: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 ENVIRONMENT: t.Final = {
-    "SBATCH_BATCH": "batch",
-    "SBATCH_CONSTRAINT": "constraint",
-    "SBATCH_INPUT": "input",
-    "SBATCH_MEM_PER_CPU": "mem-per-cpu",
-    "SBATCH_MEM_PER_GPU": "mem-per-gpu",
-    "SBATCH_MEM_PER_NODE": "mem",
+    "BATCH": "batch",
+    "CONSTRAINT": "constraint",
+    "EXCLUSIVE": "exclusive",
+    "INPUT": "input",
+    "MEM_PER_CPU": "mem-per-cpu",
+    "MEM_PER_GPU": "mem-per-gpu",
+    "MEM_PER_NODE": "mem",
+    "OVERSUBSCRIBE": "oversubscribe",
 }
-"""Variables that sbatch reads as options, of those that matter here: they count over the script's lines."""
+"""What stands behind the command's name in variables that it reads as options, of those that matter here."""
+NOT_OF_SALLOC = frozenset({"BATCH", "INPUT"})
 
 
-def of_environment(variables: t.Mapping[str, str]) -> dict[str, str]:
-    """Return the options in an environment, by their long names."""
-    return {option: variables[name] for name, option in ENVIRONMENT.items() if name in variables}
+def of_environment(variables: t.Mapping[str, str], command: str = "sbatch") -> dict[str, str]:
+    """Return the options in an environment, by their long names; they count over the script's lines.
+
+    Args:
+        variables: of the user's environment.
+        command: `sbatch` or `salloc`.
+    """
+    known = ENVIRONMENT.keys() - (NOT_OF_SALLOC if command == "salloc" else set())
+    found = {ENVIRONMENT[name]: f"{command.upper()}_{name}" for name in known}
+    return {option: variables[name] for option, name in found.items() if name in variables}

@@ -17,7 +17,7 @@ from ....request.handover import Handover
 from ....request.value_types import KeyFault
 from ...shared.commands_directory import commands_directory
 from .. import job_shell
-from . import front
+from . import front, options
 from .batch_script import Script
 
 if t.TYPE_CHECKING:
@@ -41,8 +41,6 @@ Asks for nodes as salloc does; a shell, or the command, runs in a virtual machin
 
 A shell needs a terminal.
 """
-OF_SALLOC = frozenset({"bell", "no-bell", "no-shell", "immediate", "I", "kill-command", "K"})
-"""Options of salloc that sbatch has not: none takes the next word for its value."""
 STEP = ("--interactive", "--preserve-env", "--mpi=none", "-n1", "-N1")
 """As salloc starts a shell itself (`InteractiveStepOptions`), and one task."""
 
@@ -82,7 +80,7 @@ def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str]) -> Call:
     Raises:
         UserFault: as there.
     """
-    read = front.read_call(argv, environment, OF_SALLOC)
+    read = front.read_call(argv, environment, options.OF_SALLOC)
     return Call(read.options, read.vm, read.given, read.wrap, read.operands, read.own, read.variables)
 
 
@@ -90,6 +88,7 @@ class Job(front.Job):
     """What a user of vsalloc asks for."""
 
     __slots__ = ()
+    command = COMMAND
 
     @property
     def interactive(self) -> bool:
@@ -99,6 +98,8 @@ class Job(front.Job):
     def objections(self, places: GuestPlaces) -> t.Iterator[KeyFault]:
         """Options that no VM job can have, or not yet."""
         yield from super().objections(places)
+        if self.call.wrap is not None:
+            yield KeyFault("--wrap", "", "is sbatch's: give the command and its arguments as words")
         if "no-shell" in self.options:
             yield KeyFault("--no-shell", "", "a machine is there for the shell or the command in it: leave it out")
 

@@ -128,12 +128,6 @@ class Arguments:
         """The same with options put before all others."""
         return self._again([*argv, *self.words])
 
-    def with_operand(self, operand: str) -> Arguments:
-        """The same with another word in place of the script."""
-        argv = list(self.words)
-        argv[self.operands[0]] = operand
-        return self._again(argv)
-
     def with_resource(self, name: str, value: str) -> Arguments:
         """The same with `-l name=value`: in place of the value that counts, or put before all other options."""
         for option in reversed(self.all("l")):

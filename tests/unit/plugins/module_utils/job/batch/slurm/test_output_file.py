@@ -50,7 +50,7 @@ def job_of(user: str) -> BatchJob:
 )
 def test_output_file_is_that_of_slurm_or_none(facts: dict[str, t.Any], path: str) -> None:
     data = json.dumps({"jobs": [form_of(**facts)], "errors": []}).encode()
-    assert answers.parse_output(data, "4.lab") == path
+    assert answers.read_job(data, "4.lab").output == path
 
 
 @pytest.fixture
