@@ -84,13 +84,14 @@ debian-image: runtime
 	@lab/debian_image.sh $(POOL)
 
 .PHONY: check unit oldest sanity integration galaxy molecule molecule-hosts molecule-image lab-tests kvm e2e
-check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, antsibull-docs
+check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, antsibull-docs, prose of the documentation
 	@echo "== check"
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@cd build/import && MYPYPATH=. ../venv/bin/mypy --config-file ../../pyproject.toml -p ansible_collections.mikelangelo.vtorque.plugins
 	@MYPYPATH=build/import $(PY) -m mypy lab tests/bench
 	@PYTHONPATH=build/import:. build/venv/bin/lint-imports --no-logo
 	@shellcheck -x $$(git ls-files '*.sh') .ci/run
+	@$(PY) tests/prose.py
 	@tests/collection.sh lint
 
 unit: prepare-test ## fast tests, no hypervisor
