@@ -153,11 +153,11 @@ generated: prepare-test ## write anew what repeats a table or a parser: tables o
 	@PYTHONPATH=build/import $(PY) tests/generated.py
 
 .PHONY: test-security
-test-security: prepare-test runtime images debian-image ## attacks of users, guests and neighbours, every test that docs/security/holes.md names, and `make fuzz`
+test-security: prepare-test runtime images debian-image ## attacks of users, guests and neighbours, every test that docs/security names, and `make fuzz`
 	@echo "== attacks"
 	@$(LAB) install
 	@rm -f build/test/security-*.xml; short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; chmod 711 "$$short"; \
-	named() { $(PY) tests/tried.py names docs/security/holes.md "$$1"; }; failed=; \
+	named() { $(PY) tests/tried.py names docs/security "$$1"; }; failed=; \
 	$(CLOSED) $(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" --junitxml=build/test/security-unit.xml $$(named tests/unit) || failed=yes; \
 	$(PYTEST) -q -n $(LABS) --dist loadfile --junitxml=build/test/security-e2e.xml tests/e2e/attacks \
 	$$(named tests/e2e/test_) || failed=yes; \

@@ -13,7 +13,7 @@ import pathlib
 import sys
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.tests.texts import commands, man, parameters, time_budget, wire
+from ansible_collections.mikelangelo.vtorque.tests.texts import commands, holes, man, parameters, time_budget, wire
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
 MARK = "below: made by `make generated` out of the table of parameters"
@@ -21,6 +21,7 @@ KEYS_MARK = "<!-- below: made by `make generated` out of the table of keys -->\n
 VERBS_MARK = "<!-- below: made by `make generated` out of vmgr's own parser -->\n\n"
 FORMATS_MARK = "<!-- below: made by `make generated` out of the classes and constants themselves -->\n\n"
 TIMES_MARK = "<!-- below: made by `make generated` out of module_utils/time_budget.py -->\n\n"
+HOLES_MARK = "<!-- below: made by `make generated` out of tests/texts/holes.yml -->\n\n"
 END = "<!-- above: made -->\n"
 """From here on a file has text of its own again."""
 
@@ -33,6 +34,8 @@ FILES: dict[str, tuple[str, t.Callable[[], str]]] = {
     "docs/man/vtorque.yml.5.md": (f"<!-- {MARK} -->\n\n", parameters.manual),
     "docs/developer/wire-formats.md": (FORMATS_MARK, wire.page),
     "docs/developer/time-budget.md": (TIMES_MARK, time_budget.page),
+    "docs/security/holes.md": (HOLES_MARK, holes.index),
+    **{f"docs/security/{name}.md": ("", functools.partial(holes.page, name)) for name in holes.areas()},
     # after those of which they are made
     **{
         f"docs/man/{name}": ("", functools.partial(man.page, name))

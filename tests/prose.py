@@ -82,7 +82,6 @@ TO_DO: tuple[str, ...] = (
     "docs/man/vtorque-cache.8.md",
     "docs/man/vtorque-sweep.8.md",
     "docs/quick-start.md",
-    "docs/security/holes.md",
     "docs/security/threat-model.md",
     "docs/user/batch-systems.md",
     "docs/user/jobs.md",

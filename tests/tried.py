@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a suite is made of, and how much it tried.
 
-    tried.py names PAGE WHERE    the tests below WHERE that a page of docs/security names, as pytest takes them
+    tried.py names PAGES WHERE    the tests below WHERE that the pages in this directory name, as pytest takes them
     tried.py count WHAT REPORT...    one line: how many of WHAT the tests of these reports (pytest --junitxml) tried
 
 A test that says what it tries (the property `tried`) counts as often as it says so, any other once.
@@ -20,7 +20,7 @@ A_TEST = re.compile(r"`((?:tests|lab)/\S+\.py::[^`\s]+)`")
 
 
 def names(page: str, where: str) -> list[str]:
-    """Each test of the page once, in its order."""
+    """Return each test of the text once, in its order."""
     return list(dict.fromkeys(name for name in A_TEST.findall(page) if name.startswith(where)))
 
 
@@ -42,7 +42,8 @@ def count(what: str, reports: list[str]) -> tuple[str, bool]:
 def main(words: list[str]) -> int:
     """The command; its status."""
     if words[:1] == ["names"] and len(words) == 3:
-        found = names(pathlib.Path(words[1]).read_text(encoding="utf-8"), words[2])
+        pages = sorted(pathlib.Path(words[1]).glob("*.md"))
+        found = names("".join(page.read_text(encoding="utf-8") for page in pages), words[2])
         print("\n".join(found))
         return 0 if found else 1
     if words[:1] == ["count"] and len(words) > 2:
