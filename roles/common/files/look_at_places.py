@@ -153,7 +153,7 @@ def look_at_removal(place: Place) -> dict[str, t.Any]:
 
 
 def look_at_program(place: Place) -> dict[str, t.Any]:
-    """Torque's qsub is there, can be run, and is not ours."""
+    """The site's qsub is there, can be run, and is not ours."""
     path, variable = pathlib.Path(place["path"]), place["variable"]
     if path.resolve().name == place["never"]:
         words = f"leads to {place['never']} itself"
@@ -163,7 +163,7 @@ def look_at_program(place: Place) -> dict[str, t.Any]:
         words = "cannot be run"
     else:
         return {"faults": []}
-    return {"faults": [f"{path} {words}: {variable} must name the qsub of Torque"]}
+    return {"faults": [f"{path} {words}: {variable} must name the site's own qsub"]}
 
 
 def asked(place: Place) -> dict[str, t.Any]:

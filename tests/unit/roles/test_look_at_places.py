@@ -169,7 +169,7 @@ def test_qsub_is_torques_own(place: pathlib.Path, name: str, words: str) -> None
     (place / "torque-qsub").symlink_to("qsub")
     (place / "link").symlink_to("vsub")
     (place / "ours").symlink_to("link")
-    said = f"{place}/{name} {words}: vtorque_pbs_qsub_on_fe must name the qsub of Torque"
+    said = f"{place}/{name} {words}: vtorque_pbs_qsub_on_fe must name the site's own qsub"
     assert faults({"path": f"{place}/{name}", **QSUB}) == ([said] if words else [])
 
 

@@ -31,8 +31,10 @@ EVENTS = (
     "execjob_end",
 )
 """Those that our hook must have (docs/admin/openpbs.md)."""
+PLACE = "/etc/vtorque/openpbs/vtorque_hook.py"
+"""Where the roles place it on front ends."""
 CREATE = f"qmgr -c 'create hook {HOOK} event = \"{','.join(EVENTS)}\"'"
-IMPORT = f"qmgr -c 'import hook {HOOK} application/x-python default FILE', as docs/admin/openpbs.md has it"
+IMPORT = f"qmgr -c 'import hook {HOOK} application/x-python default FILE', with the hook of a front end: {PLACE}"
 RESOURCE = f"qmgr -c 'create resource {HOOK} type=string, flag=m'"
 NAMED = 5
 
