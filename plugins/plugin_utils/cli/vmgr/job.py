@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import pathlib
 import sys
@@ -23,6 +24,7 @@ from ....module_utils.state import layout
 from ....module_utils.text import format_bytes_short
 from ..output.json_output import add_json, tell
 from ..output.named_file import write_file
+from . import job_usage
 
 with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
     from rich import box
@@ -47,7 +49,7 @@ JOB is the number that qsub printed (4711), the whole id (4711.head), or a membe
 started several times has a record for each start; the newest is shown.
 
 examples:
-  vmgr job show 4711            guests, what they used, and where the time went
+  vmgr job show 4711            guests, what they used, where the time went, and what to ask for next time
   vmgr job show 4711 --start 1  the first of several starts
   vmgr job show 4711 --json     the record as it is
 """
@@ -193,19 +195,32 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
     if record.bare:
         print(f"  bare hosts: {', '.join(record.bare)}")
     if record.guests:
-        print()
-        _table(
-            GUEST_HEADINGS,
-            [_guest_row(guest) for guest in record.guests],
-            "LLLLRRRRRRRRL",
-        )
-        for guest in record.guests:
-            if guest.updates_words:
-                print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
+        _show_guests(record.guests)
     if record.phases:
         print()
         names, seconds = zip(*phase_figures(record), strict=True)
         _table(("phase", *names), [("seconds", *(f"{one:.1f}" for one in seconds))], "L" + "R" * len(names))
+    bars = job_usage.draw(job_usage.uses_of(record), plain=not _has_blocks())
+    for heading, lines in (("used", bars), ("advice", job_usage.advise(record))):
+        if lines:
+            print(f"\n{heading}", *lines, sep="\n  ")
+
+
+def _show_guests(guests: t.Sequence[job_record.Guest]) -> None:
+    print()
+    _table(GUEST_HEADINGS, [_guest_row(guest) for guest in guests], "LLLLRRRRRRRRL")
+    for guest in guests:
+        if guest.updates_words:
+            print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
+
+
+def _has_blocks() -> bool:
+    """Return whether standard output can hold the characters of bars."""
+    try:
+        "".join(job_usage.BLOCKS).encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def headline(record: JobRecord) -> str:
@@ -292,6 +307,8 @@ def _facts(record: JobRecord) -> dict[str, t.Any]:
         "wrong": record.wrong,
         "directory": str(record.directory),
         "consoles": {name: str(path) for name, path in here.items()},
+        "use": [{**dataclasses.asdict(use), "share": round(use.share, 3)} for use in job_usage.uses_of(record)],
+        "advice": job_usage.advise(record),
     }
 
 

@@ -72,6 +72,28 @@ def test_show(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ["seconds", "6.0", "0.1", "0.2", "0.0", "0.3", "2.9", "3.4", "3.0", "0.6", "1.0"] in table
 
 
+def test_show_draws_what_was_used_and_advises(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    phases = {**RECORD["phases"], "epilogue": {"began": 2000.0, "seconds": 1.0}}  # type: ignore[dict-item]
+    first = {**RECORD["guests"][0], "used": {"cpu_s": 999.5, "ram_peak_bytes": 2**30}}  # type: ignore[index]
+    record = {**RECORD, "phases": phases, "guests": [first], "ended": 2001.0}
+    (kept / "record.json").write_text(json.dumps(record))
+    text = vmgr_job_says(capsys, "show", "4711")
+    assert "\nused\n  vcn1-1  vcpus   ████░" in text
+    assert "\nadvice\n  vCPUs: 1.0 of 6 worked on average; vcpus=1 would do\n  memory: at most 4 % of 24G" in text
+    facts = json.loads(vmgr_job_says(capsys, "show", "4711", "--json"))
+    assert facts["use"][1] == {"guest": "vcn1-1", "kind": "memory", "used": 2**30, "given": 24 * 2**30, "share": 0.042}
+    assert len(facts["advice"]) == 2
+
+
+def test_show_without_blocks_draws_with_plain_characters(
+    kept: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_has_blocks", lambda: False)
+    text = vmgr_job_says(capsys, "show", "4711")
+    assert "vcpus   ####" in text
+    assert text.isascii()
+
+
 def test_show_tells_of_security_updates(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = RECORD["guests"]  # type: ignore[misc]
     told = {"outcome": "timed out", "packages": 1, "seconds": 60, "words": "3 more were not begun\x1b[2J"}

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job's guests used of what the job asked for, as bars, and what its user may change next time.
+
+Pure functions of a record.  A figure that the record does not have is left out, and never taken for zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing as t
+
+from ....module_utils.job.records.job_record import Guest, JobRecord
+from ....module_utils.text import format_bytes_short, format_mib
+
+BAR_CELLS = 24
+BLOCKS = ("█", "░")
+ASCII = ("#", ".")
+MOST_GUESTS = 8
+"""Of more guests, the ones that used most and least are drawn."""
+MOST_ADVICE = 3
+JUDGED_S = 60.0
+"""A shorter job says nothing about the resources that it needs."""
+IDLE_SHARE = 0.5
+"""Advice is given where less than this share of the vCPUs worked."""
+LITTLE_MEMORY = 0.4
+"""Advice is given where less than this share of the memory was ever touched."""
+MEMORY_MARGIN = 1.5
+LEAST_MIB = 512
+ALONE_SHARE = 0.9
+"""Advice is given where one of several guests did more than this share of the work."""
+LONG_START_S = 30.0
+"""Advice is given where a start took longer than this, and longer than the job."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """Something that a guest was given, and how much of it was used.
+
+    Attributes:
+        guest: its name.
+        kind: `vcpus` or `memory`.
+        used: vCPUs on average, or bytes at most.
+        given: vCPUs, or bytes.
+    """
+
+    guest: str
+    kind: str
+    used: float
+    given: float
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1: what a process of qemu needs beside its guest's memory is not more than the guest has."""
+        return min(1.0, self.used / self.given)
+
+
+def uses_of(record: JobRecord) -> tuple[Use, ...]:
+    """Return what is known of the guests of a job that has ended, by rank.
+
+    Args:
+        record: of the start.
+    """
+    seconds = guest_seconds(record)
+    found = []
+    for guest in record.guests:
+        if guest.vcpus and "cpu_s" in guest.used and seconds:
+            found.append(Use(guest.name, "vcpus", min(guest.used["cpu_s"] / seconds, guest.vcpus), guest.vcpus))
+        if guest.ram_mib and guest.used.get("ram_peak_bytes"):
+            found.append(Use(guest.name, "memory", guest.used["ram_peak_bytes"], guest.ram_mib * 2**20))
+    return tuple(found)
+
+
+def guest_seconds(record: JobRecord) -> float:
+    """Return the seconds that guests were there: from the last guest's start to the epilogue; 0.0: not known."""
+    phases = record.phases
+    if "prologue" not in phases or "epilogue" not in phases:
+        return 0.0
+    begins = [begin for name, (begin, _seconds) in phases.items() if name.startswith("present.")]
+    return max(0.0, phases["epilogue"][0] - max(begins, default=phases["prologue"][0]))
+
+
+def job_seconds(record: JobRecord) -> float:
+    """Return the seconds from the prologue's end to the epilogue, in which the job itself ran; 0.0: not known."""
+    phases = record.phases
+    if "prologue" not in phases or "epilogue" not in phases:
+        return 0.0
+    begin, seconds = phases["prologue"]
+    return max(0.0, phases["epilogue"][0] - begin - seconds)
+
+
+def draw(uses: t.Sequence[Use], *, plain: bool) -> list[str]:
+    """Return a line with a bar for each use.
+
+    Args:
+        uses: as `uses_of` returns them.
+        plain: with ASCII characters alone, where the terminal has no others.
+    """
+    chosen = _choose(uses)
+    width = max((len(use.guest) for use in chosen), default=0)
+    lines, guest = [], ""
+    for use in chosen:
+        full, empty = ASCII if plain else BLOCKS
+        cells = round(use.share * BAR_CELLS)
+        bar = full * cells + empty * (BAR_CELLS - cells)
+        label = use.guest if use.guest != guest else ""
+        lines.append(f"{label:{width}}  {use.kind:6}  {bar}  {use.share * 100:3.0f} % of {_given(use)}")
+        guest = use.guest
+    left_out = len({use.guest for use in uses}) - len({use.guest for use in chosen})
+    if left_out:
+        lines.append(f"{left_out} guests between them are not listed: --json has all")
+    return lines
+
+
+def _given(use: Use) -> str:
+    if use.kind == "vcpus":
+        return f"{use.given:.0f} vCPU{'s' if use.given != 1 else ''}, {use.used:.1f} on average"
+    return f"{format_bytes_short(use.given)}, {format_bytes_short(use.used)} at most"
+
+
+def _choose(uses: t.Sequence[Use]) -> list[Use]:
+    """Return the uses of all guests, or of those with the largest and smallest shares where there are many."""
+    shares: dict[str, float] = {}
+    for use in uses:
+        shares[use.guest] = max(shares.get(use.guest, 0.0), use.share)
+    if len(shares) <= MOST_GUESTS:
+        return list(uses)
+    ranked = sorted(shares, key=lambda name: -shares[name])
+    names = {*ranked[: MOST_GUESTS // 2], *ranked[-MOST_GUESTS // 2 :]}
+    return [use for use in uses if use.guest in names]
+
+
+def advise(record: JobRecord) -> list[str]:
+    """Return at most three sentences that help the user to ask for what the job needs.
+
+    Args:
+        record: of a start; a job that has not run, or not long enough, gives none.
+    """
+    if record.state != "finished":
+        return []
+    seconds = job_seconds(record)
+    found = [*_about_start(record, seconds)]
+    if seconds >= JUDGED_S:
+        uses = uses_of(record)
+        found += [*_about_balance(record.guests), *_about_vcpus(uses), *_about_memory(uses)]
+    return found[:MOST_ADVICE]
+
+
+def _about_start(record: JobRecord, seconds: float) -> t.Iterator[str]:
+    start = record.phases["prologue"][1] if "prologue" in record.phases else 0.0
+    if 0 < seconds < start and start > LONG_START_S:
+        yield (
+            f"start: the guests took {start:.0f} s to start and the job ran for {seconds:.1f} s; "
+            "several short steps in one job start them once"
+        )
+
+
+def _about_balance(guests: t.Sequence[Guest]) -> t.Iterator[str]:
+    work = {guest.name: guest.used["cpu_s"] for guest in guests if "cpu_s" in guest.used}
+    total = sum(work.values())
+    if len(work) < 2 or len(work) != len(guests) or not total:
+        return
+    name, most = max(work.items(), key=lambda one: one[1])
+    if most > ALONE_SHARE * total:
+        yield (
+            f"guests: {name} did {most / total * 100:.0f} % of the work of {len(work)} guests; "
+            "does the program use all hosts of the job?"
+        )
+
+
+def _about_vcpus(uses: t.Sequence[Use]) -> t.Iterator[str]:
+    """The busiest guest counts: the others are the same size."""
+    vcpus = [use for use in uses if use.kind == "vcpus"]
+    busiest = max(vcpus, key=lambda use: use.used, default=None)
+    if busiest is None or busiest.share >= IDLE_SHARE or busiest.given < 2:
+        return
+    enough = max(1, math.ceil(busiest.used))
+    if enough < busiest.given:
+        yield f"vCPUs: {busiest.used:.1f} of {busiest.given:.0f} worked on average; vcpus={enough} would do"
+
+
+def _about_memory(uses: t.Sequence[Use]) -> t.Iterator[str]:
+    memory = [use for use in uses if use.kind == "memory"]
+    largest = max(memory, key=lambda use: use.used, default=None)
+    if largest is None or largest.share >= LITTLE_MEMORY:
+        return
+    given = round(largest.given / 2**20)
+    wanted = max(LEAST_MIB, math.ceil(largest.used * MEMORY_MARGIN / 2**20 / LEAST_MIB) * LEAST_MIB)
+    if wanted < given:
+        yield (
+            f"memory: at most {largest.share * 100:.0f} % of {format_mib(given)} was used; "
+            f"ram={format_mib(wanted)} would do"
+        )

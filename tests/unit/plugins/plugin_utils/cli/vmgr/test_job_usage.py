@@ -1,0 +1,114 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `vmgr job show` draws and advises, for records as jobs leave them."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.job_record import JobRecord
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import job_usage
+
+GIB = 2**30
+
+
+def record(
+    *guests: tuple[float, float], vcpus: int = 4, ram_mib: int = 8192, seconds: float = 1000.0, start: float = 10.0
+) -> JobRecord:
+    """A job that ended well.
+
+    Args:
+        guests: seconds of processor time and GiB of memory that each used.
+        seconds: that the job ran.
+        start: seconds that its start took.
+    """
+    made = [
+        {"rank": rank, "name": f"vcn{rank}-1", "node": f"cn{rank}", "vcpus": vcpus, "ram_mib": ram_mib,
+         "used": {"cpu_s": cpu_s, "ram_peak_bytes": gib * GIB}}
+        for rank, (cpu_s, gib) in enumerate(guests)
+    ]  # fmt: skip
+    phases = {
+        "prologue": {"began": 0.0, "seconds": start},
+        "present.cn0": {"began": 0.0, "seconds": start},
+        "epilogue": {"began": start + seconds, "seconds": 1.0},
+    }
+    raw = {"guests": made, "phases": phases, "ended": 2000.0, "exit_status": 0}
+    return JobRecord("1.head", 1, pathlib.Path("/nonexistent"), "", raw)
+
+
+@pytest.mark.parametrize(
+    ("one", "advice"),
+    [
+        (record((3600, 6)), []),
+        (record((980, 6)), ["vCPUs: 1.0 of 4 worked on average; vcpus=1 would do"]),
+        (record((3600, 0.8)), ["memory: at most 10 % of 8G was used; ram=1536M would do"]),
+        (
+            record((3900, 6), (20, 5), (20, 5), (20, 5)),
+            ["guests: vcn0-1 did 98 % of the work of 4 guests; does the program use all hosts of the job?"],
+        ),
+        (
+            record((900, 0.8), (5, 0.1)),
+            [
+                "guests: vcn0-1 did 99 % of the work of 2 guests; does the program use all hosts of the job?",
+                "vCPUs: 0.9 of 4 worked on average; vcpus=1 would do",
+                "memory: at most 10 % of 8G was used; ram=1536M would do",
+            ],
+        ),
+        (
+            record((3, 0.1), seconds=2.0, start=45.0),
+            [
+                "start: the guests took 45 s to start and the job ran for 2.0 s; "
+                "several short steps in one job start them once"
+            ],
+        ),
+        (record((3, 0.1), seconds=2.0), []),
+        (record((100, 6), vcpus=1), []),
+        (record((3600, 0.1), ram_mib=512), []),
+    ],
+    ids=["balanced", "vcpus", "memory", "one guest", "three", "start", "short", "one vCPU", "least memory"],
+)  # fmt: skip
+def test_advise_by_what_was_used(one: JobRecord, advice: list[str]) -> None:
+    assert job_usage.advise(one) == advice
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"refusal": {"what": "no"}}, {"lost": {"guest": "vcn0-1"}}, {"ended": None}, {"phases": {}}, {"guests": []}],
+    ids=["refused", "lost", "running", "no phases", "no guests"],
+)
+def test_advise_nothing_of_a_job_that_did_not_run_to_its_end(change: dict[str, t.Any]) -> None:
+    one = record((10, 0.1))
+    one.raw.update(change)
+    assert job_usage.advise(one) == []
+
+
+def test_draw_a_bar_for_each_use() -> None:
+    one = record((2020, 2), (404, 8.1))
+    assert job_usage.draw(job_usage.uses_of(one), plain=True) == [
+        "vcn0-1  vcpus   ############............   50 % of 4 vCPUs, 2.0 on average",
+        "        memory  ######..................   25 % of 8.0G, 2.0G at most",
+        "vcn1-1  vcpus   ##......................   10 % of 4 vCPUs, 0.4 on average",
+        "        memory  ########################  100 % of 8.0G, 8.1G at most",
+    ]
+    assert job_usage.draw(job_usage.uses_of(one), plain=False)[1].count("█") == 6
+
+
+def test_draw_leaves_out_what_is_not_known() -> None:
+    one = record((2020, 2))
+    one.raw["guests"][0]["used"] = {"cpu_s": 2020}
+    assert [use.kind for use in job_usage.uses_of(one)] == ["vcpus"]
+    one.raw["phases"] = {}
+    assert job_usage.uses_of(one) == ()
+    assert job_usage.draw((), plain=True) == []
+
+
+def test_draw_of_many_guests_the_most_and_the_least_busy() -> None:
+    one = record(*((rank * 40.0, 0.1) for rank in range(1, 101)))
+    lines = job_usage.draw(job_usage.uses_of(one), plain=True)
+    assert len(lines) == 2 * job_usage.MOST_GUESTS + 1
+    assert lines[-1] == "92 guests between them are not listed: --json has all"
+    names = {line.split()[0] for line in lines[:-1] if line.startswith("v")}
+    assert {"vcn0-1", "vcn99-1"} <= names
