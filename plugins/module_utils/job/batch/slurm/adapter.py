@@ -24,6 +24,7 @@ from ..host_match import same_host
 from ..shared import node_note
 from . import commands, ids, output_file
 from .answers import STATES, parse_jobs, parse_nodes, read_job
+from .questions import one_job
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -34,8 +35,6 @@ AGAIN_AFTER_S = 30
 minutes from then; and a start in the second of the former one's end fails, because slurmd takes it for that one
 (measured on 22.05.8).  So it is longer than what a hook and an Epilog still do."""
 
-GAVE_UP_FIELDS = "JobID:20,State:20,RestartCnt:12"
-"""What users cannot write, each in columns of its own."""
 NO_LIMIT_S = 365 * 24 * 3600
 """What Slurm gives a job without a limit that its backfill has started (seen on 22.05.8); no limit is longer."""
 MOST_MINUTES = 60
@@ -61,21 +60,30 @@ class Slurm:
     @leaves_nothing
     def job(self, job_id: str) -> BatchJob:
         """The job as the controller sees it now; see `BatchSystem.job`."""
-        number = ids.number_of(job_id)
-        # 22.05 answers with all jobs whichever is named: those of others are not read
-        known = read_job(self._run("squeue", "--json", "-j", number, subject=job_id), job_id)
-        self._names[job_id], self._outputs[job_id] = known.name, known.output
+        name = self._name(job_id)
+        row = one_job.pick(self._ask(one_job.FACTS, name, job_id), JobID=ids.number_of(job_id))
+        detail = self._run("scontrol", "-d", "show", "job", name, subject=job_id).decode(errors="replace")
+        known = read_job(one_job.form_of(row, detail), job_id)
+        self._outputs[job_id] = known.output
         return known.job
 
+    def _ask(self, columns: one_job.Columns, name: str, job_id: str) -> list[one_job.Row]:
+        """Ask for one job; an array's number also means its members."""
+        return one_job.read_rows(self._run(*one_job.question(columns, name), subject=job_id), columns)
+
     def _name(self, job_id: str) -> str:
-        """Return by which name an order means this job alone (`Known.name`), which it has for all of its life.
+        """Return by which name an order means this job alone (`one_job.name_of`), which it has for all of its life.
 
         Raises:
             UnknownJob: the controller does not know the job.
             SiteFault: it does not tell.
         """
         if job_id not in self._names:
-            self.job(job_id)
+            number = ids.number_of(job_id)
+            row = one_job.pick(self._ask(one_job.WHO, number, job_id), JobID=number)
+            if one_job.id_of(row) != job_id:
+                raise UnknownJob(f"job {job_id}", f"Slurm speaks of {one_job.id_of(row)}")
+            self._names[job_id] = one_job.name_of(row)
         return self._names[job_id]
 
     def all_jobs(self) -> tuple[BatchJob, ...]:
@@ -182,20 +190,17 @@ class Slurm:
             output_file.append(job, self._outputs.get(job.job_id, ""), lines, timeout_s=left_s)
 
     def gave_up(self, job_id: str, start: int) -> bool:
-        """Ask for this job alone: `squeue --json` would tell of all jobs, every few seconds."""
+        """Ask for what changes alone, every few seconds."""
         number = ids.number_of(job_id)
         try:
-            text = self._run("squeue", "-h", "-t", "all", "-j", number, "-O", GAVE_UP_FIELDS, subject=job_id).decode()
+            row = one_job.pick(self._ask(one_job.WHO, self._names.get(job_id, number), job_id), JobID=number)
         except UnknownJob:
             return True
-        except (SiteFault, ValueError):  # no proof
+        except SiteFault:  # no proof
             return False
-        lines = [line.split() for line in text.splitlines()]
-        found = [line for line in lines if len(line) == 3 and line[0] == number]
-        if len(found) != 1 or not found[0][2].isdigit():
+        if not row["RestartCnt"].isdecimal():
             return False
-        _number, state, restarts = found[0]
-        return STATES.get(state, "R") not in ("R", "S") or int(restarts) + 1 != start
+        return STATES.get(row["State"], "R") not in ("R", "S") or int(row["RestartCnt"]) + 1 != start
 
     def give_back_time(self, job: BatchJob, seconds: float) -> int:
         """`TimeLimit=+N`: Slurm counts Prolog, and its limits are whole minutes."""

@@ -16,7 +16,7 @@ import typing as t
 
 from ....errors import SiteFault, UserFault
 from ...request.request import MARKER, PREFIX
-from ..api import BatchJob, BatchNode, UnknownJob
+from ..api import BatchJob, BatchNode
 from ..shared.odd_job import odd_job
 from . import comment, host_list, ids, output_file
 
@@ -66,63 +66,32 @@ class Known(t.NamedTuple):
 
     Attributes:
         job: as the rest of the product has it.
-        name: by which Slurm's commands are to know it: its number, or `<array>_<member>` of the member of an array.
-            The last member of an array to start keeps the array's own number, which in an order means all of them.
         output: the output file of a batch job; "": it is not known.
     """
 
     job: BatchJob
-    name: str
     output: str
 
 
-def read_job(data: bytes, job_id: str) -> Known:
-    """Read one job out of what `squeue --json` wrote; of other jobs nothing but their number is read.
+def read_job(form: Form, job_id: str) -> Known:
+    """Read one job.
+
+    Args:
+        form: what Slurm says of it (`one_job.form_of`).
+        job_id: by which it was asked for.
 
     Raises:
-        UnknownJob: the answer holds no such job.
-        SiteFault: the answer is no JSON, or names the job twice, or a fact of it is out of form.
+        SiteFault: a fact of it is out of form.
     """
-    form, number = _entry(data, job_id), ids.number_of(job_id)
-    job = _job(form, job_id)
-    facts = _Facts(form, f"job {job_id}")
-    array, member = facts.number("array_job_id"), facts.number("array_task_id")
-    name = f"{array}_{member}" if array and form.get("array_task_id") is not None else number
     try:
-        output = output_file.path_of(form, number)
+        output = output_file.path_of(form, ids.number_of(job_id))
     except (KeyError, TypeError, AttributeError):
         output = ""
-    return Known(job, name, output)
-
-
-def parse_job(data: bytes, job_id: str) -> BatchJob:
-    """The job `job_id` out of what `squeue --json` wrote; see `read_job`."""
-    return read_job(data, job_id).job
-
-
-def _entry(data: bytes, job_id: str) -> Form:
-    """What the answer says of one job.
-
-    Raises:
-        UnknownJob: the answer holds no such job.
-        SiteFault: the answer is no JSON, or names the job twice, or a job has no number, which may be this one.
-    """
-    number = int(ids.number_of(job_id))
-    entries = _entries(data, "jobs", "squeue")
-    found = [form for form in entries if _number(form) == number]
-    if not found and not all(map(_number, entries)):
-        raise SiteFault(f"job {job_id}", "Slurm's answer holds a job without a number, which may be this one")
-    if not found:
-        raise UnknownJob(f"job {job_id}", "Slurm's answer does not hold it")
-    if len(found) > 1:
-        raise SiteFault(f"job {job_id}", "stands twice in Slurm's answer")
-    if _id_of(found[0]) != job_id:
-        raise UnknownJob(f"job {job_id}", f"Slurm speaks of {_id_of(found[0])}")
-    return found[0]
+    return Known(_job(form, job_id), output)
 
 
 def _number(form: object) -> int:
-    """The number of a job; 0: it has none."""
+    """The number of a job in the answer with all; 0: it has none."""
     number = form.get("job_id") if isinstance(form, dict) else None
     return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
 
@@ -256,10 +225,11 @@ def _job(form: Form, job_id: str) -> BatchJob:
         egroup=facts.text("group_name"),
         state=letter,
         queue=facts.text("partition"),
-        slot_hosts=slots,
+        # who was given what cannot be told from what its user wrote: it is on these nodes, and cannot start
+        slot_hosts=host_list.expand(facts.text("nodes")) if slots is None else slots,
         # the present one included, and a job that waits has none
         start_count=restarts if letter in ("Q", "H") else restarts + 1,
-        x=_request(request) if ours else "",
+        x=(_request(request) if slots is not None else UNREADABLE) if ours else "",
         jobtype="",
         init_work_dir=facts.text("current_working_directory"),
         session_id=0,
@@ -292,8 +262,13 @@ def _status(code: int) -> int:
     return 128 + (code & 127) if code & 127 else code >> 8
 
 
-def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...], int]:
-    """A host name a processor, the first node's before the others, and the memory of all of them in MiB."""
+def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...] | None, int]:
+    """A host name a processor, the first node's before the others, and the memory of all of them in MiB.
+
+    None: nobody can tell.
+    """
+    if "given" in form:
+        return _given(form)
     given = form.get("job_resources")
     if not given or not form.get("nodes"):
         return (), 0
@@ -311,6 +286,15 @@ def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...], int]:
     first = str(form.get("batch_host") or "")
     order = sorted(hosts, key=lambda host: host != first)
     return tuple(host for host in order for _slot in range(cores[host] * each)), memory
+
+
+def _given(form: Form) -> tuple[tuple[str, ...] | None, int]:
+    """The same of an answer about one job."""
+    given = form["given"]
+    if given is None:
+        return None, 0
+    order = sorted(given, key=lambda one: one[0] != form["batch_host"])
+    return tuple(host for host, slots, _mib in order for _slot in range(slots)), sum(mib for *_of, mib in order)
 
 
 def _cores(node: Form) -> int:

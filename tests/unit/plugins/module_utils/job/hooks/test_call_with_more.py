@@ -24,8 +24,8 @@ CALL = HookCall(Role.BEGIN_FIRST, True, 0, "t2", "11.th", "alice", None)
 def slurms_job(batch_host: str) -> BatchJob:
     """Job 4 of Slurm on cn1 and cn2, whose script runs there."""
     answer = json.loads((FIXTURES / "squeue-running.json").read_bytes())
-    next(form for form in answer["jobs"] if form["job_id"] == 4)["batch_host"] = batch_host
-    return slurm_answers.parse_job(json.dumps(answer).encode(), "4.lab")
+    form = next(form for form in answer["jobs"] if form["job_id"] == 4)
+    return slurm_answers.read_job({**form, "batch_host": batch_host}, "4.lab").job
 
 
 def test_script_on_another_node_than_the_first_is_refused() -> None:

@@ -23,7 +23,8 @@ def controller(place: pathlib.Path, answer: str) -> Policy:
 
 
 def test_given_up_once_heard_is_not_asked_for_again(tmp_path: pathlib.Path) -> None:
-    given_up = GivenUp(controller(tmp_path, "echo 7 CANCELLED 0"), "7.lab", 1)
+    columns = "%-12s%-12s%-12s%-12s%-12s%-42s%-24s%-12s\\n"
+    given_up = GivenUp(controller(tmp_path, f"printf '{columns}' 7 7 N/A N/A N/A lab CANCELLED 0"), "7.lab", 1)
     assert not given_up.heard
     assert [given_up.ask(), given_up.ask(), given_up.heard] == [True, True, True]
     assert (tmp_path / "calls").read_text() == "asked\n"

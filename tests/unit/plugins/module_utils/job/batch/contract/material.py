@@ -67,6 +67,9 @@ class Material(t.Protocol):
     def read_orders(self) -> list[str]:
         """Return each order that the server got, a line each."""
 
+    def read_questions(self) -> list[str]:
+        """Return each question about jobs that the server got, a line each."""
+
     def offer_script(self, content: bytes) -> list[str]:
         """Let this process be started as the shell of a batch job with this script, and return its arguments."""
 
@@ -89,7 +92,7 @@ class FakeServer:
     def __init__(self, place: pathlib.Path, texts: t.Mapping[str, str], programs: t.Mapping[str, str]) -> None:
         self.place = place
         (place / "bin").mkdir()
-        for name, text in {"note": "", "orders": "", "state": "well", **texts}.items():
+        for name, text in {"note": "", "orders": "", "asked": "", "state": "well", **texts}.items():
             (place / name).write_text(text)
         for name, text in programs.items():
             text = text.replace("{place}", str(place)).replace("{fixtures}", str(FIXTURES))
@@ -107,3 +110,7 @@ class FakeServer:
     def read_orders(self) -> list[str]:
         """See `Material.read_orders`."""
         return (self.place / "orders").read_text().splitlines()
+
+    def read_questions(self) -> list[str]:
+        """See `Material.read_questions`."""
+        return (self.place / "asked").read_text().splitlines()

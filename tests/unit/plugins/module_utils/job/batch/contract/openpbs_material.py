@@ -33,6 +33,7 @@ case $(cat {place}/state) in
     gone) echo "Connection refused" >&2; echo "qstat: cannot connect to server p0 (errno=111)" >&2; exit 111 ;;
 esac
 """
+ASKED = 'echo "qstat $*" >>{place}/asked\n'
 QSTAT = (
     STATE
     + """\
@@ -89,7 +90,7 @@ class OpenPbsMaterial(PbsMaterial):
     )
 
     def __init__(self, place: pathlib.Path) -> None:
-        super().__init__(place, {"answer.py": ANSWER}, {"qstat": QSTAT, "pbsnodes": PBSNODES})
+        super().__init__(place, {"answer.py": ANSWER}, {"qstat": ASKED + QSTAT, "pbsnodes": PBSNODES})
 
     def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
         name, file = RECORDED[role]

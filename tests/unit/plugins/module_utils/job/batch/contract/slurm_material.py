@@ -14,6 +14,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slur
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import PREFIX, Request
 
+from . import slurm_stand_in
 from .material import FIXTURES, FakeServer
 
 RECORDED = {
@@ -28,17 +29,18 @@ case $(cat {place}/state) in
     gone) echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1 ;;
 esac
 """
-SQUEUE = (
-    STATE
-    + """\
+RECORDED_NOW = """\
 if [ -e {place}/held ]; then
     # the same of another job
-    sed 's/"job_id": 1,/"job_id": 4,/' {fixtures}/slurm/squeue-held.json
+    sed 's/"job_id": 1,/"job_id": 4,/' {fixtures}/slurm/squeue-held.json >{place}/now
 else
-    cat {fixtures}/slurm/squeue-running.json
+    cp {fixtures}/slurm/squeue-running.json {place}/now
 fi
 """
+ANSWER = 'exec /usr/bin/python3 -I {stand_in} {place}/now "${0##*/}" "$@"\n'.replace(
+    "{stand_in}", str(pathlib.Path(slurm_stand_in.__file__))
 )
+SQUEUE = STATE + 'echo "squeue $*" >>{place}/asked\n' + RECORDED_NOW + ANSWER
 SINFO = STATE + "exec /usr/bin/python3 -I {place}/nodes.py {fixtures}/slurm/sinfo-nodes.json {place}\n"
 NODES = """\
 import json, pathlib, sys
@@ -60,6 +62,15 @@ case $1 in
 esac
 """
     + STATE
+    + f"""\
+case $1 in
+    -d)
+        echo "scontrol $*" >>{{place}}/asked
+{RECORDED_NOW}
+        {ANSWER}
+        ;;
+esac
+"""
     + """\
 echo "scontrol $*" >>{place}/orders
 case $(cat {place}/state):$* in

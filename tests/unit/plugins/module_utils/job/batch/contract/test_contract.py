@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     Submission,
     prepare,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import registry
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import liveness, registry
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import (
     NOTE_PREFIX,
     BatchSystem,
@@ -179,6 +179,22 @@ def test_order_that_was_not_carried_out_is_a_fault(material: Material, batch: Ba
 def test_job_is_held_so_that_its_owner_can_release_it(material: Material, batch: BatchSystem) -> None:
     batch.hold(material.job_id)
     assert batch.job(material.job_id).hold_types not in ("", "n")
+
+
+def test_question_about_one_job_never_costs_the_whole_queue(material: Material, batch: BatchSystem) -> None:
+    """A site may have fifty thousand jobs, and a verdict two seconds."""
+    job = batch.job(material.job_id)
+    batch.gave_up(material.job_id, job.start_count)
+    batch.comment(material.job_id, "vtorque: held")
+    batch.requeue(material.job_id)
+    batch.hold(material.job_id)
+    batch.release_command(material.job_id)
+    batch.delete(material.job_id)
+    lives = liveness.by_server(registry.open_batch(material.policy, timeout_s=20.0), material.node)
+    lives(material.job_id, job.start_count)
+    questions = material.read_questions()
+    assert len(questions) >= 3
+    assert all(material.display_id in question.split() for question in questions)
 
 
 def test_owner_of_a_held_job_is_told_a_command_with_its_own_id(material: Material, batch: BatchSystem) -> None:

@@ -23,6 +23,7 @@ RECORDED = {
     Role.END_OTHER: ("epilogue.parallel", "hook-sister-epilogue.parallel.txt"),
 }
 QSTAT = """\
+echo "qstat $*" >>{place}/asked
 case $*:$(cat {place}/state) in
     *:silent) exec sleep 60 ;;
     *:gone) echo "qstat: cannot connect to server th (errno=111) Connection refused" >&2; exit 111 ;;

@@ -14,8 +14,11 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers, comment
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import is_marked, vm_job_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
+
+from ..contract import slurm_stand_in
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/slurm"
 
@@ -32,7 +35,7 @@ def changed(file: str, number: int, facts: dict[str, t.Any]) -> bytes:
 
 
 def job(file: str, number: int, **facts: t.Any) -> BatchJob:
-    return answers.parse_job(changed(file, number, facts), f"{number}.lab")
+    return Recorder(changed(file, number, facts)).job(f"{number}.lab")
 
 
 def test_job_that_runs_on_two_nodes_has_a_slot_a_processor() -> None:
@@ -60,7 +63,7 @@ def test_job_with_a_node_alone_has_all_of_its_processors() -> None:
 def test_name_and_comment_with_line_feeds_forge_nothing() -> None:
     seen = job("squeue-hostile.json", 1)
     assert (seen.state, seen.euser, seen.job_id) == ("R", "alice", "1.lab")
-    assert seen.name == "n;$(id) b\n   JobId=7 "
+    assert seen.name == "n;$(id) b\n   JobId=7", "blanks at its end are not told"
     assert is_marked(seen)
     with pytest.raises(UserFault, match="cannot be read"):
         vm_job_of(seen)
@@ -112,13 +115,10 @@ def test_exit_status_is_the_shells(code: int, status: int) -> None:
 
 def test_job_of_another_cluster_is_unknown() -> None:
     with pytest.raises(UnknownJob):
-        answers.parse_job(recorded("squeue-running.json"), "4.other")
+        Recorder(recorded("squeue-running.json")).job("4.other")
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [{"restart_cnt": "1"}, {"job_state": ["RUNNING"]}, {"job_resources": {"nodes": "cn[1-"}}, {"job_resources": [1]}],
-)
+@pytest.mark.parametrize("facts", [{"restart_cnt": "x"}, {"cluster": "la b"}, {"priority": "9" * 12}])
 def test_answer_of_another_form_is_a_fault(facts: dict[str, t.Any]) -> None:
     with pytest.raises(SiteFault):
         job("squeue-running.json", 4, **facts)
@@ -129,15 +129,16 @@ def test_answer_of_another_form_is_a_fault(facts: dict[str, t.Any]) -> None:
     [{"job_state": ["RUNNING"]}, {"time_limit": {"set": True, "infinite": False, "number": 5}}],
 )
 def test_answer_of_a_newer_slurm_is_refused_with_the_version_that_is_read(facts: dict[str, t.Any]) -> None:
+    form = json.loads(changed("squeue-running.json", 4, facts))["jobs"]
     with pytest.raises(SiteFault) as caught:
-        job("squeue-running.json", 4, **facts)
+        answers._job(next(one for one in form if one["job_id"] == 4), "4.lab")
     assert "Slurm 22.05" in caught.value.hint
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"jobs": 1}', b'{"jobs": [1]}', b'{"jobs": [], "errors": [{}]}'])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"jobs": 1}', b'{"jobs": [], "errors": [{}]}'])
 def test_answer_that_is_none_is_a_fault(data: bytes) -> None:
     with pytest.raises(SiteFault):
-        answers.parse_job(data, "4.lab")
+        answers.parse_jobs(data)
 
 
 def with_foreign(*others: t.Any) -> bytes:
@@ -167,14 +168,12 @@ ODD: tuple[t.Any, ...] = (
 
 def test_name_with_a_byte_that_is_no_utf_8_concerns_nobody_else() -> None:
     data = with_foreign({"name": "NAME", "comment": "NAME"}).replace(b"NAME", b"a\xffb\x80")
-    assert answers.parse_job(data, "4.lab").state == "R"
     assert [one.name for one in answers.parse_jobs(data)] == ["two", "a\ufffdb\ufffd"]
 
 
 @pytest.mark.parametrize("odd", ODD)
 def test_job_of_somebody_else_that_is_out_of_form_concerns_nobody(odd: t.Any) -> None:
     data = with_foreign(odd)
-    assert answers.parse_job(data, "4.lab").nodes == ("cn1", "cn2")
     own, other = answers.parse_jobs(data)
     assert own.nodes == ("cn1", "cn2")
     assert other.state == "R", "who asks whether a node is free is told of it"
@@ -190,12 +189,6 @@ def test_job_out_of_form_is_on_the_nodes_that_can_be_read_of_it() -> None:
 @pytest.mark.parametrize("state", ["PENDING", "COMPLETED"])
 def test_job_out_of_form_that_waits_or_is_over_has_no_node(state: str) -> None:
     assert Recorder(with_foreign({"restart_cnt": [], "job_state": state})).jobs("cn1") == {"4.lab"}
-
-
-def test_job_that_may_be_the_one_without_a_number_is_not_taken_for_over() -> None:
-    with pytest.raises(SiteFault) as caught:
-        answers.parse_job(with_foreign({"job_id": None}), "5.lab")
-    assert not isinstance(caught.value, UnknownJob)
 
 
 def test_own_cluster_that_cannot_be_read_is_the_sites_fault() -> None:
@@ -221,8 +214,11 @@ class Recorder(adapter.Slurm):
         self.data, self.orders = data, list[tuple[str, ...]]()
 
     def _run(self, *command: str, subject: str = "") -> bytes:
-        if command[0] == "squeue":
-            return self.data
+        if command[0] == "squeue" or command[1] == "-d":
+            found = slurm_stand_in.answer(self.data, command)
+            if found is None:
+                raise UnknownJob(f"job {subject}", "Slurm's controller does not know it")
+            return found
         self.orders.append(command)
         return b""
 
@@ -261,7 +257,7 @@ def test_hold_means_one_member_of_an_array() -> None:
 
 
 def test_release_is_named_also_where_the_controller_is_silent() -> None:
-    assert Recorder(b"").release_command("4.lab") == "scontrol release 4"
+    assert Recorder(b'{"jobs": []}').release_command("4.lab") == "scontrol release 4"
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", "COMPLETED"])
@@ -288,10 +284,14 @@ class Asked(adapter.Slurm):
         self.answer = answer
 
     def _run(self, *command: str, subject: str = "") -> bytes:
-        assert command[:6] == ("squeue", "-h", "-t", "all", "-j", "9")
+        assert command == one_job.question(one_job.WHO, "9")
         if isinstance(self.answer, SiteFault):
             raise self.answer
-        return self.answer.encode()
+        found = ""
+        for line in self.answer.splitlines():
+            known = dict(zip(("JobID", "State", "RestartCnt"), line.split(), strict=True))
+            found += "".join(known.get(field, "").ljust(width) for field, width in one_job.WHO.items()) + "\n"
+        return found.encode()
 
 
 @pytest.mark.parametrize(

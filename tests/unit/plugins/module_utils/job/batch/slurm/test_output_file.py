@@ -49,8 +49,7 @@ def job_of(user: str) -> BatchJob:
     ],
 )
 def test_output_file_is_that_of_slurm_or_none(facts: dict[str, t.Any], path: str) -> None:
-    data = json.dumps({"jobs": [form_of(**facts)], "errors": []}).encode()
-    assert answers.read_job(data, "4.lab").output == path
+    assert answers.read_job(form_of(**facts), "4.lab").output == path
 
 
 @pytest.fixture

@@ -1,0 +1,233 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One job, by questions about it alone: `squeue --json` answers with all jobs of the site (recorded on 22.05.8).
+
+squeue writes each field in a column of as many bytes as it was asked for, so that a record has one length whatever
+users have written, line feeds too. What a job was given on each node only `scontrol -d show job` tells, where their
+texts stand between Slurm's own lines.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import typing as t
+
+from .....effects import leaves_nothing
+from .....errors import SiteFault
+from ..host_list import expand
+from ..ids import read
+
+Columns = t.Mapping[str, int]
+Row = dict[str, str]
+
+WHO: Columns = {
+    "JobID": 12,
+    "ArrayJobID": 12,
+    "ArrayTaskID": 12,
+    "HetJobID": 12,
+    "HetJobOffset": 12,
+    "Cluster": 42,
+    "State": 24,
+    "RestartCnt": 12,
+}
+"""What users cannot write, and how many bytes it may have."""
+FACTS: Columns = {
+    **WHO,
+    "Reason": 64,
+    "PriorityLong": 12,
+    "UserName": 256,
+    "GroupName": 256,
+    "Partition": 256,
+    "TimeLimit": 24,
+    "StartTime": 32,
+    "exit_code": 12,
+    "OverSubscribe": 12,
+    "BatchFlag": 4,
+    "BatchHost": 256,
+    "NumCPUs": 12,
+    "NodeList": 8193,
+    "Account": 1025,
+    "Name": 1025,
+    "WorkDir": 4097,
+    "STDOUT": 4097,
+    "Comment": 1025,
+}
+"""All that squeue tells; Slurm itself takes no longer texts of users."""
+NOTHING = ("", "(null)", "n/a", "N/A")
+HELD_WORDS = {"job requeued in held state": "JobHeldUser", "launch failed requeued held": "JobHeldUser"}
+"""What squeue writes in the place of the reason, and the reason (recorded)."""
+_LINE = r"     Nodes=({0}\S+) CPU_IDs=({0}(?:[0-9]+(?:-[0-9]+)?,?)*) Mem=({0}[0-9]+) GRES=[^\n]*\n"
+GIVEN = re.compile(rf"\n((?:{_LINE.format('?:')})+)   MinCPUsNode=")
+ON_NODES = re.compile(_LINE.format(""))
+MOMENT = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})")
+LIMIT = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
+
+
+def question(columns: Columns, name: str) -> tuple[str, ...]:
+    """Return the command that asks for one job, in hidden partitions too.
+
+    Args:
+        columns: what is asked for.
+        name: by which Slurm knows the job: its number, or `<array>_<member>`.
+    """
+    fields = ",".join(f"{field}:{width}" for field, width in columns.items())
+    return "squeue", "-h", "-a", "-t", "all", "-j", name, "-O", fields
+
+
+def read_rows(data: bytes, columns: Columns) -> list[Row]:
+    """Read the answer to `question`: several jobs where the number is also that of an array or of a set of jobs.
+
+    Raises:
+        SiteFault: it is none.
+    """
+    size = sum(columns.values()) + 1
+    records = [data[begin : begin + size] for begin in range(0, len(data), size)]
+    if not all(len(record) == size and record.endswith(b"\n") for record in records):
+        raise SiteFault("squeue", "its answer is not of the columns that were asked for")
+    rows = []
+    for record in records:
+        row, begin = {}, 0
+        for field, width in columns.items():
+            row[field] = record[begin : begin + width].decode(errors="replace").rstrip(" ")
+            begin += width
+        rows.append(row)
+    return rows
+
+
+def pick(rows: t.Sequence[Row], **wanted: str) -> Row:
+    """Return the one row with these fields.
+
+    Raises:
+        SiteFault: there is none, or several.
+    """
+    found = [row for row in rows if all(row[field] == value for field, value in wanted.items())]
+    if len(found) != 1:
+        raise SiteFault("squeue", f"its answer holds {len(found) or 'no'} such jobs: {wanted}")
+    return found[0]
+
+
+@leaves_nothing
+def name_of(row: Row) -> str:
+    """Return by which name Slurm's commands mean this job alone.
+
+    The last member of an array to start keeps the array's own number, which in an order means all of them.
+    """
+    member = row["ArrayTaskID"]
+    return f"{row['ArrayJobID']}_{member}" if member.isdecimal() else row["JobID"]
+
+
+def id_of(row: Row) -> str:
+    """Return the job's id in the product's form.
+
+    Raises:
+        SiteFault: a part of it is of another form.
+    """
+    return read(row["JobID"], row["Cluster"])
+
+
+def form_of(row: Row, detail: str) -> dict[str, t.Any]:
+    """Return a job as `squeue --json` has it, as far as it is read (`answers`).
+
+    Args:
+        row: of `FACTS`.
+        detail: what `scontrol -d show job` says of it.
+
+    Raises:
+        SiteFault: a fact is of another form.
+    """
+    what = f"job {row['JobID']}"
+    if len(row["NodeList"].encode()) >= FACTS["NodeList"]:
+        raise SiteFault(what, "the names of its nodes are longer than squeue was asked for")
+    member = row["ArrayTaskID"]
+    given, admin_comment = read_detail(detail, row)
+    return {
+        "job_id": _number(row, "JobID"),
+        "cluster": row["Cluster"],
+        "array_job_id": _number(row, "ArrayJobID") if member not in NOTHING else 0,
+        "array_task_id": int(member) if member.isdecimal() else None,
+        "job_state": row["State"],
+        "state_reason": HELD_WORDS.get(row["Reason"], row["Reason"]),
+        "priority": _number(row, "PriorityLong"),
+        "restart_cnt": _number(row, "RestartCnt"),
+        "user_name": row["UserName"],
+        "group_name": row["GroupName"],
+        "partition": row["Partition"],
+        "time_limit": _minutes(row["TimeLimit"]),
+        "start_time": _moment(row["StartTime"]),
+        "exit_code": _number(row, "exit_code"),
+        "shared": "none" if row["OverSubscribe"] == "NO" else None,
+        "batch_flag": row["BatchFlag"] == "1",
+        "batch_host": _text(row, "BatchHost"),
+        "nodes": _text(row, "NodeList"),
+        "account": _text(row, "Account"),
+        "name": row["Name"],
+        "current_working_directory": row["WorkDir"],
+        "standard_output": _text(row, "STDOUT"),
+        "comment": _text(row, "Comment"),
+        "admin_comment": admin_comment,
+        "given": given,
+    }
+
+
+def read_detail(detail: str, row: Row) -> tuple[list[tuple[str, int, int]] | None, str]:
+    """Read what `scontrol -d show job` says of a job, between texts of its user that may look like it.
+
+    Args:
+        detail: all that it wrote.
+        row: of the job.
+
+    Returns:
+        By host its processors and MiB, and the administrators' word; None for the first: nobody can tell it from what
+        the user wrote.
+    """
+    head = re.match(rf"JobId={row['JobID']}(?: [A-Z]\w+=\S+)* JobName={re.escape(row['Name'])}", detail)
+    if head is None:
+        return None, ""
+    rest = detail[head.end() :].partition(f" HetJobId={row['JobID']} HetJobOffset=1 ")[0]
+    word = re.search(r"^   AdminComment=(.*?) *$", rest, re.MULTILINE)
+    blocks = [""] if row["NodeList"] in NOTHING else GIVEN.findall(rest)
+    given = [
+        (host, _count(processors), int(memory))
+        for block in blocks[:1]
+        for hosts, processors, memory in ON_NODES.findall(block)
+        for host in expand(hosts)
+    ]
+    return given if len(blocks) == 1 else None, word[1] if word else ""
+
+
+def _count(processors: str) -> int:
+    """How many there are in `0-1,4`."""
+    ends = [part.partition("-") for part in processors.split(",") if part]
+    return sum(int(last or first) - int(first) + 1 for first, _dash, last in ends)
+
+
+def _text(row: Row, field: str) -> str:
+    return "" if row[field] in NOTHING else row[field]
+
+
+def _number(row: Row, field: str) -> int:
+    text = row[field]
+    if not re.fullmatch(r"[0-9]{1,11}", text):
+        raise SiteFault(f"job {row['JobID']}", f"{field} is {text[:40]!r}, which Slurm 22.05 never writes")
+    return int(text)
+
+
+def _minutes(text: str) -> int | None:
+    """None: there is no limit, or Slurm has a word for it."""
+    parts = LIMIT.fullmatch(text)
+    if parts is None:
+        return None
+    days, hours, minutes, _seconds = (int(part or 0) for part in parts.groups())
+    return (days * 24 + hours) * 60 + minutes
+
+
+def _moment(text: str) -> int:
+    """Seconds since the epoch; 0: not yet."""
+    parts = MOMENT.fullmatch(text)
+    if parts is None:
+        return 0
+    # by hand, as strptime and datetime cost a hook their import
+    year, month, day, hour, minute, second = map(int, parts.groups())
+    return int(time.mktime((year, month, day, hour, minute, second, 0, 0, -1)))

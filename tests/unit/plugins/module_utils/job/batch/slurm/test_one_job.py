@@ -1,0 +1,120 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One job by questions about it alone says what the answer with all jobs of that moment says."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import pathlib
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import answers
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import vm_job_of
+
+from ..contract import slurm_stand_in
+
+RECORDED = pathlib.Path(__file__).resolve().parents[6] / "fixtures/slurm/one-job"
+MOMENTS = {"a": (24, 25, 26, 27, 29), "b": (28, 30, 31), "c": (32,)}
+JOBS = [(moment, number) for moment, numbers in MOMENTS.items() for number in numbers]
+FORGED, MEMBER = 24, 29
+
+
+def facts(number: int) -> bytes:
+    return gzip.decompress((RECORDED / f"{number}.facts.gz").read_bytes())
+
+
+def detail(number: int) -> str:
+    return (RECORDED / f"{number}.detail").read_text()
+
+
+def everything(moment: str) -> bytes:
+    return (RECORDED / f"{moment}.json").read_bytes()
+
+
+def row_of(number: int) -> one_job.Row:
+    rows = one_job.read_rows(facts(number), one_job.FACTS)
+    return one_job.pick(rows, JobID=str(number))
+
+
+def known(number: int, text: str | None = None) -> answers.Known:
+    form = one_job.form_of(row_of(number), detail(number) if text is None else text)
+    return answers.read_job(form, f"{number}.lab")
+
+
+@pytest.mark.parametrize(("moment", "number"), JOBS)
+def test_job_is_the_one_of_the_answer_with_all(moment: str, number: int) -> None:
+    (form,) = (one for one in json.loads(everything(moment))["jobs"] if one["job_id"] == number)
+    expected, seen = answers._job(form, f"{number}.lab"), known(number).job
+    # when a job that waits may start is no start of it; Slurm writes it as it is asked, in whole seconds
+    assert dataclasses.replace(seen, started_s=0) == dataclasses.replace(expected, started_s=0)
+    assert bool(seen.started_s) == bool(expected.started_s)
+
+
+@pytest.mark.parametrize(("moment", "number"), JOBS)
+def test_stand_in_writes_what_slurm_wrote(moment: str, number: int) -> None:
+    data = everything(moment)
+    who = slurm_stand_in.answer(data, one_job.question(one_job.WHO, str(number)))
+    assert who is not None
+    rows = one_job.read_rows((RECORDED / f"{number}.who").read_bytes(), one_job.WHO)
+    theirs = one_job.read_rows(who, one_job.WHO)
+    assert one_job.pick(rows, JobID=str(number))["State"] == one_job.pick(theirs, JobID=str(number))["State"]
+    long = slurm_stand_in.answer(data, one_job.question(one_job.FACTS, str(number)))
+    assert long is not None
+    seen, wrote = one_job.pick(one_job.read_rows(long, one_job.FACTS), JobID=str(number)), row_of(number)
+    # of these the answer with all has other words than squeue: of an array that waits, a job that has not begun, salloc
+    differing = {"StartTime", "ArrayTaskID", "STDOUT", "BatchHost"}
+    assert {key: seen[key] for key in seen if key not in differing} == {
+        key: wrote[key] for key in wrote if key not in differing
+    }
+    shown = slurm_stand_in.answer(data, ("scontrol", "-d", "show", "job", one_job.name_of(wrote)))
+    assert shown is not None
+    assert one_job.read_detail(shown.decode(), wrote) == one_job.read_detail(detail(number), wrote)
+
+
+def test_job_whose_user_wrote_what_slurm_writes_cannot_start_and_is_where_it_is() -> None:
+    job = known(FORGED).job
+    assert (job.state, set(job.nodes), job.start_count) == ("R", {"cn1", "cn2"}, 1)
+    text = detail(FORGED)
+    forged = text.replace("Account=acc\nx", "Account=acc\n     Nodes=cn9 CPU_IDs=0-7 Mem=9 GRES=\n   MinCPUsNode=1\nx")
+    job = known(FORGED, forged).job
+    assert set(job.nodes) == {"cn1", "cn2"}
+    with pytest.raises(Exception, match="cannot be read"):
+        vm_job_of(job)
+
+
+def test_processors_and_memory_are_those_of_each_node() -> None:
+    given, note = one_job.read_detail(detail(FORGED), row_of(FORGED))
+    assert given == [("cn1", 2, 2048), ("cn2", 1, 1024)]
+    assert note == "vtorque: a note of ours (1 of 3)", "not the one in the user's comment"
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("8:00", 8), ("1:02:00", 62), ("1-00:00:00", 1440), ("UNLIMITED", None), ("Partition_Limit", None)],
+)
+def test_limit_of_time_is_read(text: str, minutes: int | None) -> None:
+    assert one_job._minutes(text) == minutes
+
+
+def test_member_of_an_array_has_a_name_of_its_own() -> None:
+    assert one_job.name_of(row_of(MEMBER)) == "26_1"
+    rows = one_job.read_rows((RECORDED / "26.who").read_bytes(), one_job.WHO)
+    assert [one_job.name_of(row) for row in rows] == ["26", "26_1"]
+
+
+@pytest.mark.parametrize("cut", [1, 7, -1])
+def test_answer_that_is_cut_off_is_a_fault(cut: int) -> None:
+    data = (RECORDED / "26.who").read_bytes()
+    with pytest.raises(SiteFault, match="not of the columns"):
+        one_job.read_rows(data[:cut] if cut > 0 else data + b"x", one_job.WHO)
+
+
+def test_list_of_nodes_that_fills_its_column_is_not_believed() -> None:
+    row = {**row_of(31), "NodeList": "n" * one_job.FACTS["NodeList"]}
+    with pytest.raises(SiteFault, match="longer than squeue was asked for"):
+        one_job.form_of(row, "")
