@@ -15,7 +15,7 @@ author:
 description:
   - Reads a recipe where Ansible runs, and checks all of it. What is wrong is named, everything at once with its line,
     and nothing is brought anywhere then.
-  - The role C(guest_image) uses it; the collection's C(docs/admin/images.md) describes recipes.
+  - The role C(guest_image) uses it; the collection's C(docs/admin/image-building.md) describes recipes.
 extends_documentation_fragment:
   - mikelangelo.vtorque.attributes
 attributes:

@@ -29,17 +29,28 @@ def key_words(name: str) -> str:
         name: of the key.
     """
     key = KEYS[name]
-    later = " Not available yet: whatever asks for it is refused." if name in USELESS_YET else ""
+    later = " Not available yet: a request for it is refused." if name in USELESS_YET else ""
     first = key.meaning.partition(" ")[0]
     # vCPUs, and a list of words that are written small
     begin = key.meaning[0].upper() if first.isalpha() and first.islower() else key.meaning[0]
     return f"{begin}{key.meaning[1:]}. Allowed: {key.kind.allowed}.{later}"
 
 
+ESSENTIAL = ("img", "vcpus", "ram", "vms_per_node")
+"""Keys that most jobs need; the page for users lists them first."""
+
+
 def keys_table() -> str:
-    """The keys of `-vm` as a table of the user's manual."""
-    cells = ((f"`{name}`", key_words(name)) for name in KEYS)
-    return "\n".join(["| key | what it means and takes |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]) + "\n\n"
+    """Return the keys of `-vm` as tables of the user's manual, the essential ones first."""
+    more = [name for name in KEYS if name not in ESSENTIAL and name not in USELESS_YET]
+    later = [name for name in KEYS if name in USELESS_YET]
+    parts = (("Essential keys", ESSENTIAL), ("More keys", more), ("Keys that have no effect yet", later))
+    return "".join(f"## {title}\n\n{_keys_rows(names)}\n" for title, names in parts if names)
+
+
+def _keys_rows(names: t.Iterable[str]) -> str:
+    cells = ((f"`{name}`", key_words(name).replace("|", "\\|")) for name in names)
+    return "| key | what it means and takes |\n|---|---|\n" + "".join(f"| {a} | {b} |\n" for a, b in cells)
 
 
 def verbs() -> str:

@@ -19,6 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.par
 
 TYPES = {"word": "str", "path": "str", "flag": "bool", "number": "int", "size": "str", "list": "list"}
 """A size may be `24G`, which is no number, and a role's path is the host's, not the controller's."""
+HEAD = "| parameter | what it does | allowed | default |\n|---|---|---|---|"
 
 
 def default_of(parameter: Parameter) -> t.Any:
@@ -68,24 +69,36 @@ def sentence(text: str) -> str:
 
 
 def page() -> str:
-    """The tables of docs/admin/parameters.md."""
+    """Return the tables of docs/admin/parameters.md."""
     lines = []
     for title, parameters in sections():
-        head = "| parameter | type | default | what it does | old name |"
-        lines += [f"## {sentence(title)[:-1]}", "", head, "|---|---|---|---|---|"]
+        lines += [f"## {sentence(title)[:-1]}", "", HEAD]
         for parameter in parameters:
-            words = f"{sentence(parameter.meaning)} Allowed: {parameter.kind.allowed}."
+            does = sentence(parameter.meaning)
             if parameter.later:
-                words += f" **Not available yet** ({parameter.later})."
-            old = ", ".join(f"`{name}`" for name, new in NEW_NAMES.items() if new == parameter.name)
-            cells = (f"`{parameter.name}`", parameter.kind.form, shown_default(parameter), words, old)
+                does += f" **Not available yet** ({parameter.later})."
+            cells = (f"`{parameter.name}`", does, short_allowed(parameter), shown_default(parameter))
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
     bounds = sorted({f"`{key}`: `{low}` to `{high}`" for key, (low, high) in BOUNDS_OF.items()})
     lines += ["## Bounds of requests", "", *(f"* {line}" for line in bounds)]
+    renamed = [f"| `{old}` | `{new}` |" for old, new in NEW_NAMES.items() if old != new.upper()]
+    lines += ["", "## Names in the original's config.sh", "", "Most old names are the parameter's in capitals. Others:"]
+    lines += ["", "| old name | parameter |", "|---|---|", *renamed]
     gone = [f"| `{name}` | {why} |" for name, why in GONE.items()]
-    lines += ["", "## Old names that nothing became", "", "| old name | why |", "|---|---|", *gone]
+    lines += ["", "## Old names without a parameter", "", "| old name | why |", "|---|---|", *gone]
     return "\n".join(lines) + "\n"
+
+
+def short_allowed(parameter: Parameter) -> str:
+    """Return what a parameter takes, for a column of its own: the type says what is not repeated."""
+    if parameter.kind.form == "flag":
+        return "`true`, `false`"
+    allowed = parameter.kind.allowed.removeprefix("a whole number from ")
+    allowed = allowed.replace("a number with K, M, G or T (MiB when bare)", "a size")
+    for repeated in ("a list: ", ", without '..', ',' and ';'", ", in whole MiB"):
+        allowed = allowed.replace(repeated, "")
+    return f"list: {allowed}" if parameter.kind.form == "list" else allowed
 
 
 def manual() -> str:

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
-MANUAL = templates.COLLECTION_DIR.parent / "docs/admin/images.md"
+MANUAL = templates.COLLECTION_DIR.parent / "docs/admin/image-requirements.md"
 POSIX = {
     "[", "awk", "cat", "chgrp", "chmod", "chown", "cut", "dd", "echo", "env", "false", "find", "grep", "head", "id",
     "kill", "ln", "ls", "mkdir", "mkfifo", "mv", "printf", "ps", "pwd", "read", "rm", "rmdir", "sed", "sh", "sleep",

@@ -56,7 +56,7 @@ def test_a_recipe_is_packages_files_and_commands(place: pathlib.Path) -> None:
 
 
 def test_the_recipe_of_the_manual_is_one(place: pathlib.Path) -> None:
-    page = (COLLECTION_DIR.parent / "docs/admin/images.md").read_text()
+    page = (COLLECTION_DIR.parent / "docs/admin/image-building.md").read_text()
     found = recipe.parse(page.partition("```yaml\n")[2].partition("```")[0], place / "recipe.yml")
     assert (found.packages, len(found.files), len(found.commands)) == (("openmpi-bin",), 2, 1)
 
