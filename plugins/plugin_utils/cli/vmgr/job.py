@@ -200,12 +200,20 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
             "LLLLRRRRRRRRL",
         )
         for guest in record.guests:
-            if guest.updates_words:
-                print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
+            _print_notes(guest)
     if record.phases:
         print()
         names, seconds = zip(*phase_figures(record), strict=True)
         _table(("phase", *names), [("seconds", *(f"{one:.1f}" for one in seconds))], "L" + "R" * len(names))
+
+
+def _print_notes(guest: job_record.Guest) -> None:
+    """What a table has no place for: why updates went wrong, and cores of its own."""
+    if guest.updates_words:
+        print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
+    if guest.vcpu_cores:
+        on = ", ".join(f"vCPU {vcpu} on {cores}" for vcpu, cores in enumerate(guest.vcpu_cores))
+        print(f"  cores of {guest.name or '-'}: {on}; other threads on {guest.other_cores or '-'}")
 
 
 def headline(record: JobRecord) -> str:
