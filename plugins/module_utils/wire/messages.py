@@ -35,6 +35,11 @@ ANY_TEXT = r"[^\x00\ud800-\udfff]+"
 """What can be a word of a command and can be written as UTF-8."""
 PRIVATE_KEY = r"-----BEGIN OPENSSH PRIVATE KEY-----\n[A-Za-z0-9+/=\n]{100,2000}-----END OPENSSH PRIVATE KEY-----\n"
 
+CORES = r"[0-9]{1,4}(,[0-9]{1,4}){0,255}"
+"""Cores by their numbers, each alone; which list they count in depends on who speaks."""
+AUTO_CORES = "auto"
+"""In place of a guest's cores: the node chooses them."""
+
 HYPERVISORS = ("kvm", "qemu")
 FS_TYPES = ("sharedfs", "local", "ramdisk")
 
@@ -85,6 +90,9 @@ class GuestSpec:
         authorized_key: public key of the job, with which its user enters the guest.
         data_disk: path of a disk of the user's own; "": none.
         image_digest: of the user's own image as it was submitted (`user_image.py`); "": whatever it is.
+        vcpu_cores: which cores each vCPU has for itself, by positions in the list of the job's cores on the node, in
+            the order of the vCPUs and parted by `;`; `auto`: the node chooses; "": all vCPUs share all of the job's.
+        other_cores: the same for the threads of qemu that are no vCPU's; "": those that no vCPU has.
     """
 
     rank: int = number_field(0, 100_000)
@@ -100,6 +108,8 @@ class GuestSpec:
     authorized_key: str = text_field(PUBLIC_KEY)
     data_disk: str = text_field(f"({ABSOLUTE_PATH})?", default="")
     image_digest: str = text_field(r"([0-9a-f]{64})?", default="")
+    vcpu_cores: str = text_field(f"({AUTO_CORES}|{CORES}(;{CORES}){{0,4095}})?", default="")
+    other_cores: str = text_field(f"({CORES})?", default="")
 
     @property
     def own_image(self) -> bool:
@@ -208,6 +218,9 @@ class GuestFacts:
     Attributes:
         name: host name of the guest, `v<node>-<slot>`.
         timings_s: seconds that each phase took on the node (`disk`, `seed`, `start`, `address`, `ready`).
+        vcpu_cores: the node's cores on which each vCPU runs, lists in their order, parted by `;`; "": on all of the
+            job's.
+        other_cores: the same for the threads of qemu that are no vCPU's.
     """
 
     rank: int = number_field(0, 100_000)
@@ -215,6 +228,8 @@ class GuestFacts:
     mac: str = text_field(MAC)
     address: str = text_field(ADDRESS)
     timings_s: dict[str, float] = part_field()
+    vcpu_cores: str = text_field(r"[0-9,;-]{0,65536}", default="")
+    other_cores: str = text_field(r"[0-9,-]{0,8192}", default="")
 
 
 NOT_KNOWN = -1

@@ -54,6 +54,8 @@ class Guest:
         used: what it used, by the names of `guestspec.GuestUse`.
         updates: what became of its security updates, and how many packages that were; "": there were to be none.
         updates_words: why they did not all go well.
+        vcpu_cores: the node's cores of each vCPU, where it had cores of its own; (): it had none.
+        other_cores: those of all other threads of it.
     """
 
     rank: int | None
@@ -67,6 +69,8 @@ class Guest:
     used: dict[str, float]
     updates: str = ""
     updates_words: str = ""
+    vcpu_cores: tuple[str, ...] = ()
+    other_cores: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -338,7 +342,15 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
             _text(updates.get("outcome")), _figure(updates.get("packages")), _figure(updates.get("seconds"))
         ),
         updates_words=_text(updates.get("words")),
+        vcpu_cores=_core_lists(one.get("vcpu_cores")),
+        other_cores=_text(one.get("other_cores")),
     )
+
+
+def _core_lists(value: object) -> tuple[str, ...]:
+    """The lists of cores in a text; what else may stand in it is none."""
+    found = value.split(";") if isinstance(value, str) else []
+    return tuple(text for text in found if re.fullmatch(r"[0-9,-]{1,500}", text))
 
 
 def _numbers(starts: t.Sequence[int]) -> str:

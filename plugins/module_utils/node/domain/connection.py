@@ -179,8 +179,7 @@ class Domains:
     @leaves_nothing
     def capabilities(self) -> Capabilities:
         """What the hypervisor offers."""
-        with self._asking("its capabilities"):
-            root = ET.fromstring(self._connection.getCapabilities())  # noqa: S314 - libvirt's own words
+        root = self.host_capabilities()
         return Capabilities(
             {
                 arch.get("name", ""): tuple(sorted({d.get("type", "") for d in arch.iterfind("domain")}))
@@ -188,6 +187,11 @@ class Domains:
             },
             read_qemu_ids(root),
         )
+
+    def host_capabilities(self) -> ET.Element:
+        """Return the root of what libvirt reports of this host and its guests (`virsh capabilities`)."""
+        with self._asking("its capabilities"):
+            return ET.fromstring(self._connection.getCapabilities())  # noqa: S314 - libvirt's own words
 
     # -- what is done
 

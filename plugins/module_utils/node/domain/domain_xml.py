@@ -43,6 +43,8 @@ class DomainSpec:
         virtiofs: tag and socket of each directory that a virtiofsd of ours shares.
         plan9: tag and directory of each that qemu itself shares, read-only.
         cores: those of the node on which every thread of qemu's stays (`1-3,8`); "": all.
+        vcpu_cores: of these the ones of each vCPU, in their order; (): each may run on all.
+        other_cores: the same for all other threads; "": on all.
         data: socket at which a process of the user's serves their own disk.
         served: socket at which one serves their own image; None: `image` is a file of the site's.
         template: which of the domains it is (`GuestKind.domain`).
@@ -77,6 +79,8 @@ class DomainSpec:
     virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
     plan9: tuple[tuple[str, str], ...] = ()
     cores: str = ""
+    vcpu_cores: tuple[str, ...] = ()
+    other_cores: str = ""
     data: pathlib.Path | None = None
     served: pathlib.Path | None = None
     template: str = SLG.domain

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import json
 import pathlib
 import secrets
+import types
 import typing as t
 
 from ...effects import leaves_nothing
@@ -25,7 +25,7 @@ from ...wire.form import from_dict, to_dict
 from ...wire.messages import GuestFacts, GuestSpec, NodePart
 from ..cache import disk_space, wait_for_copy
 from ..domain.connection import Domains
-from ..domain.domain_xml import DomainSpec, render_xml
+from ..domain.domain_xml import render_xml
 from ..guest import user_additions
 from ..guest.console import Console
 from ..guest.osv_probe import OsvProbe
@@ -42,6 +42,7 @@ from ..storage import user_disk, virtiofsd
 from ..storage.serving import Serving
 from ..system import memory
 from ..system.cpus import Cores, written
+from .guest_inputs import Guest, domain_of, seed_of
 
 CALLS = 4
 """At most so many in flight on one connection to libvirt: more starve its keepalive, which then drops it."""
@@ -49,19 +50,6 @@ NEW_UUID = pathlib.Path("/proc/sys/kernel/random/uuid")
 """Another of version 4 at each reading (random(4)); Python's `uuid` would be loaded by each node for nothing else."""
 Step = t.Callable[[str], None]
 """Called before and after all that leaves something behind, with what comes next; it raises to end the making."""
-
-
-@dataclasses.dataclass
-class _Guest:
-    spec: GuestSpec
-    guest_file: GuestFile
-    directory: pathlib.Path
-    timings: Timings
-    image: images.Image
-    boot: images.Boot
-    virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
-    data: pathlib.Path | None = None
-    served: tuple[pathlib.Path, int] | None = None
 
 
 @leaves_nothing
@@ -117,6 +105,8 @@ def make(
     whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
+    if any(spec.vcpu_cores for spec in part.guests):
+        _pin(guests, part, settings, domains, deadline, step, cores)
     if whom:
         step("the rules of the network")
         nft_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
@@ -124,8 +114,9 @@ def make(
     # libvirt is asked where there is something to serve, and once
     qemu = functools.cache(lambda: domains.capabilities().qemu_ids)
 
-    def serving(guest: _Guest) -> Serving:
-        return Serving(guest.directory, part.owner, settings, qemu(), deadline, cores)
+    def serving(guest: Guest) -> Serving:
+        of_guest = guest.pins.others if guest.pins else cores
+        return Serving(guest.directory, part.owner, settings, qemu(), deadline, of_guest)
 
     _serve_images(guests, serving)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
@@ -140,12 +131,23 @@ def make(
         # its user's login begins beside the word about the job, with which all others are bound (`join.py`)
         step("the rules of the guests' addresses")
         nft_rules.bind([_on_bridge(guest, settings, proven[guest.guest_file.name]) for guest in guests], settings)
+    if any(guest.pins for guest in guests):
+        step("the threads of the guests")
+        _load_pinning().prove(guests, job_key(part.job_id, part.start), settings)
     step("the facts of the guests")
     facts = []
     for guest in guests:
         timings = {phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()}
         guest_file = guest.guest_file
-        one = GuestFacts(guest.spec.rank, guest_file.name, guest_file.mac, proven[guest_file.name], timings)
+        one = GuestFacts(
+            guest.spec.rank,
+            guest_file.name,
+            guest_file.mac,
+            proven[guest_file.name],
+            timings,
+            ";".join(map(written, guest.pins.vcpus)) if guest.pins else "",
+            written(guest.pins.others) if guest.pins else "",
+        )
         files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
         facts.append(one)
     wait_for_copy.look_again(part.guests, settings)
@@ -153,7 +155,7 @@ def make(
     return tuple(sorted(facts, key=lambda one: one.rank))
 
 
-def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:
+def _wait(guests: list[Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:
     """The proven address of each guest, by its name."""
     macs = {guest.guest_file.mac for guest in guests}
     addresses.flush(macs, settings.bridge, deadline)
@@ -163,11 +165,11 @@ def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadli
         return wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
 
 
-def _on_bridge(guest: _Guest, settings: NodeSettings, address: str = "") -> nft_rules.Guest:
+def _on_bridge(guest: Guest, settings: NodeSettings, address: str = "") -> nft_rules.Guest:
     return nft_rules.Guest(settings.tap_name(guest.guest_file.slot), guest.guest_file.mac, address)
 
 
-def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_Guest]:
+def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[Guest]:
     """Slots, names and directories of all guests, before the first is made: each is told of all."""
     found = {spec.image: _image_of(spec, settings) for spec in part.guests}
     for spec in part.guests:
@@ -200,8 +202,32 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         directory = settings.start_dir(part.job_id, part.start) / guest_file.name
         make_directory(directory)
         write_guest_file(directory, guest_file)
-        guests.append(_Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot))
+        guests.append(Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot))
     return guests
+
+
+@leaves_nothing
+def _load_pinning() -> types.ModuleType:
+    """Return `pinning`."""
+    from . import pinning  # 5 ms that only jobs pay that pin vCPUs
+
+    return pinning
+
+
+def _pin(
+    guests: t.Sequence[Guest],
+    part: NodePart,
+    settings: NodeSettings,
+    domains: Domains,
+    deadline: Deadline,
+    step: Step,
+    cores: Cores,
+) -> None:
+    """Give each guest cores of its own, which no other start gets."""
+    step("the cores of the guests")
+    found = _load_pinning().claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
+    for guest, pins in zip(guests, found, strict=True):
+        guest.pins = pins
 
 
 def _image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:
@@ -223,7 +249,7 @@ def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
             future.result()
 
 
-def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+def _furnish(guest: Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
     """The disk, and what the guest boots from."""
     step(f"the disk of {guest.guest_file.name}")
     with guest.timings.phase("disk"):
@@ -236,7 +262,7 @@ def _furnish(guest: _Guest, settings: NodeSettings, deadline: Deadline, step: St
             guest.boot = images.copy_boot(guest.image, guest.directory)
 
 
-def _put_overlay(guest: _Guest, settings: NodeSettings, deadline: Deadline) -> None:
+def _put_overlay(guest: Guest, settings: NodeSettings, deadline: Deadline) -> None:
     overlay, qemu_img = guest.directory / "disk.qcow2", settings.qemu_img
     with disk_space.counted(settings, deadline) as taken:
         if guest.served is not None:
@@ -246,7 +272,7 @@ def _put_overlay(guest: _Guest, settings: NodeSettings, deadline: Deadline) -> N
 
 
 def _start(
-    guest: _Guest,
+    guest: Guest,
     part: NodePart,
     settings: NodeSettings,
     domains: Domains,
@@ -259,7 +285,7 @@ def _start(
     directory, guest_file = guest.directory, guest.guest_file
     step(f"the seed of {guest_file.name}")
     with guest.timings.phase("seed"):
-        content = _seed_of(guest, part, settings, here, shared)
+        content = seed_of(guest, part, settings, here, shared)
         if part.additions.any:
             (directory / user_additions.HAS).touch(mode=0o600)
         seed.write_iso(seed.render(content, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
@@ -268,7 +294,7 @@ def _start(
     with guest.timings.phase("start"):
         settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         (directory / "console.log").touch(mode=0o600)
-        domain = _domain_of(guest, part, settings, shared, cores)
+        domain = domain_of(guest, part, settings, shared, cores)
         xml = render_xml(domain, site_dir=settings.template_dir, compiled=settings.compiled_dir)
         files.write(directory / "domain.xml", xml)
         step(f"the start of {guest_file.name} by libvirt")
@@ -285,75 +311,7 @@ def _start(
             raise
 
 
-def _seed_of(guest: _Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
-    """Return what cloud-init of the guest is told."""
-    guest_file, spec = guest.guest_file, guest.spec
-    return seed.Seed(
-        name=guest_file.name,
-        instance_id=guest_file.uuid,
-        mac=guest_file.mac,
-        distro=spec.distro,
-        job_id=part.job_id,
-        token=guest_file.token,
-        node_address=here,
-        torque_home=str(settings.torque_home),
-        owner=part.owner,
-        host_key=spec.host_key,
-        authorized_key=spec.authorized_key,
-        domain=settings.domain or "",
-        name_servers=tuple(filter(None, [settings.name_server])),
-        search_domains=tuple(filter(None, [settings.search_domain])),
-        ntp_servers=settings.ntp_servers,
-        mounts=shared.mounts,
-        mount_s=settings.mount_s,
-        additions=part.additions,
-        data_disk=guest.data is not None,
-        vcpus=spec.vcpus,
-        scripts=settings.guest_scripts,
-        programs=settings.guest_programs,
-    )
-
-
-def _domain_of(guest: _Guest, part: NodePart, settings: NodeSettings, shared: sharing.Plan, cores: Cores) -> DomainSpec:
-    """Return what libvirt is told of the guest."""
-    directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
-    return DomainSpec(
-        name=guest_file.name,
-        uuid=guest_file.uuid,
-        job_id=part.job_id,
-        start=part.start,
-        owner=part.owner.user,
-        rank=spec.rank,
-        node=settings.node_name,
-        hypervisor=spec.hypervisor,
-        arch=spec.arch,
-        ram_mib=spec.ram_mib,
-        vcpus=spec.vcpus,
-        disk=directory / "disk.qcow2",
-        image=image.path,
-        image_format=image.format,
-        seed=directory / "seed.iso",
-        console=directory / "console.log",
-        agent=settings.agent_socket(guest_file.slot),
-        bridge=settings.bridge,
-        tap=settings.tap_name(guest_file.slot),
-        mac=guest_file.mac,
-        boot_mode=boot.mode,
-        kernel=boot.kernel,
-        initrd=boot.initrd,
-        cmdline=boot.cmdline,
-        nvram=directory / "nvram.fd",
-        network_filter=settings.network_filter,
-        virtiofs=guest.virtiofs,
-        cores=written(cores),
-        plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
-        data=guest.data,
-        served=guest.served and guest.served[0],
-        template=kind_of(spec.distro).domain,
-    )
-
-
-def _share(guests: t.Sequence[_Guest], shared: sharing.Plan, serving: t.Callable[[_Guest], Serving]) -> None:
+def _share(guests: t.Sequence[Guest], shared: sharing.Plan, serving: t.Callable[[Guest], Serving]) -> None:
     """Start what shares this node's directories with the guests; not in threads, which a fork does not survive."""
     shares = [share for share in shared.shares if share.kind == "virtiofs"]
     if not shares:
@@ -363,7 +321,7 @@ def _share(guests: t.Sequence[_Guest], shared: sharing.Plan, serving: t.Callable
         guest.virtiofs = tuple((one.tag, virtiofsd.start(one.tag, one.directory, terms)) for one in shares)
 
 
-def _serve_images(guests: t.Sequence[_Guest], serving: t.Callable[[_Guest], Serving]) -> None:
+def _serve_images(guests: t.Sequence[Guest], serving: t.Callable[[Guest], Serving]) -> None:
     """Start what hands an image of the user's own to each guest; not in threads either."""
     for guest in guests:
         if guest.spec.own_image:
@@ -372,14 +330,14 @@ def _serve_images(guests: t.Sequence[_Guest], serving: t.Callable[[_Guest], Serv
                 guest.served = user_disk.serve_image(guest.spec.image, guest.spec.image_digest, terms)
 
 
-def _serve_disks(guests: t.Sequence[_Guest], serving: t.Callable[[_Guest], Serving]) -> None:
+def _serve_disks(guests: t.Sequence[Guest], serving: t.Callable[[Guest], Serving]) -> None:
     """Start what hands disks of the user's own to guests; not in threads either."""
     for guest in guests:
         if path := guest.spec.data_disk:
             guest.data = user_disk.serve(path, serving(guest))
 
 
-def _awaited(guest: _Guest, count: int, settings: NodeSettings, deadline: Deadline) -> Awaited:
+def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadline) -> Awaited:
     expected: tuple[addresses.Candidate, ...] = ()
     if settings.ip_to_mac_script is not None:
         address = addresses.ask_static_map(

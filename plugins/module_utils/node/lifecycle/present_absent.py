@@ -29,6 +29,14 @@ if t.TYPE_CHECKING:
     from .build import Step  # as build: only those pay who ask for guests
 
 
+@leaves_nothing
+def _load_making() -> tuple[t.Any, t.Any]:
+    """Return `build` and `preflight`."""
+    from . import build, preflight  # 20 ms that only those pay who make guests
+
+    return build, preflight
+
+
 def present(
     part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step = lambda _what: None, *, cores: Cores = ()
 ) -> tuple[GuestFacts, ...]:
@@ -50,8 +58,7 @@ def present(
     Raises:
         VTorqueError: they are not; the class says whose fault it is.
     """
-    from . import build, preflight  # 20 ms that only those pay who make guests
-
+    build, preflight = _load_making()
     key = job_key(part.job_id, part.start)
     if not part.guests:
         raise VTorqueError(f"present for {key}", "no guest is asked for")
@@ -66,14 +73,14 @@ def present(
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
             domains.listen()
             checked("what is there already")
-            found = build.living(part, settings, domains)
+            found: tuple[GuestFacts, ...] = build.living(part, settings, domains)
             if found:
                 return found
             offered = domains.capabilities()
             preflight.preflight(part, settings, offered)
             qemu_user.remember(offered.qemu_ids[0], settings)
             remove(part.job_id, part.start, settings, domains)
-            return build.make(part, settings, domains, deadline, checked, cores)
+            return t.cast("tuple[GuestFacts, ...]", build.make(part, settings, domains, deadline, checked, cores))
 
 
 def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
@@ -103,10 +110,10 @@ def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[Gu
     Raises:
         NodeFault: libvirt does not answer.
     """
-    from .build import living  # as build: only those pay who ask for guests
-
+    build, _preflight = _load_making()
     with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
-        return living(part, settings, domains)
+        found: tuple[GuestFacts, ...] = build.living(part, settings, domains)
+        return found
 
 
 def absent(

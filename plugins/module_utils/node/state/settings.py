@@ -41,6 +41,7 @@ class NodeSettings:
         arch_default: the same for the architecture.
         own_images_mib: the greatest disk, in MiB, of an image of a user's own; 0: the site allows none.
         host_ram_mib: memory in MiB that is kept free for the host.
+        host_cores: cores that no vCPU has to itself.
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
         ip_to_mac_script: prints the address of a guest, given node, guests per node, guest number; None: no static map.
@@ -80,6 +81,7 @@ class NodeSettings:
     hypervisor_default: str = "kvm"
     arch_default: str = "x86_64"
     host_ram_mib: int = 2048
+    host_cores: int = 0
     max_guests: int = 4
     leases_files: tuple[pathlib.Path, ...] = ()
     ip_to_mac_script: pathlib.Path | None = None

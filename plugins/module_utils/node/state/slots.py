@@ -16,6 +16,9 @@ from .directories import entries
 from .settings import MAX_SLOT, NodeSettings
 from .start_lock import held
 
+LOCK = "slots"
+"""Of all that one guest of this node has and no other: slots, and cores of its own."""
+
 
 @leaves_nothing
 def taken(settings: NodeSettings) -> dict[int, str]:
@@ -46,7 +49,7 @@ def take(
         VTorqueError: the node bears no more guests.
     """
     settings.slots_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-    with held(settings.run_dir / "locks" / "slots", settings, deadline):
+    with held(settings.run_dir / "locks" / LOCK, settings, deadline):
         now = taken(settings)
         if len(now) + count > settings.max_guests:
             owners = ", ".join(sorted(set(now.values()))) or "none"

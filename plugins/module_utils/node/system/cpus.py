@@ -34,7 +34,7 @@ def of_mom(job_id: str, mounts: pathlib.Path = MOUNTS) -> Cores:
     Raises:
         SiteFault: there is one, and it does not tell.
     """
-    for place in _hierarchies(mounts):
+    for place in hierarchies(mounts):
         group = place / "torque" / job_id
         if not group.is_dir():
             continue
@@ -49,8 +49,12 @@ def of_mom(job_id: str, mounts: pathlib.Path = MOUNTS) -> Cores:
     return ()
 
 
-def _hierarchies(mounts: pathlib.Path) -> t.Iterator[pathlib.Path]:
-    """Where cpusets may be."""
+def hierarchies(mounts: pathlib.Path) -> t.Iterator[pathlib.Path]:
+    """Return where control groups with cores may be mounted.
+
+    Args:
+        mounts: what is mounted, as the kernel says it.
+    """
     for line in mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         _source, where, kind, options, *_rest = line.split(" ")
         if kind in ("cpuset", "cgroup2") or (kind == "cgroup" and "cpuset" in options.split(",")):

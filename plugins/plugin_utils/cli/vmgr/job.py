@@ -210,8 +210,7 @@ def _show_guests(guests: t.Sequence[job_record.Guest]) -> None:
     print()
     _table(GUEST_HEADINGS, [_guest_row(guest) for guest in guests], "LLLLRRRRRRRRL")
     for guest in guests:
-        if guest.updates_words:
-            print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
+        _print_notes(guest)
 
 
 def _has_blocks() -> bool:
@@ -221,6 +220,15 @@ def _has_blocks() -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def _print_notes(guest: job_record.Guest) -> None:
+    """What a table has no place for: why updates went wrong, and cores of its own."""
+    if guest.updates_words:
+        print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
+    if guest.vcpu_cores:
+        on = ", ".join(f"vCPU {vcpu} on {cores}" for vcpu, cores in enumerate(guest.vcpu_cores))
+        print(f"  cores of {guest.name or '-'}: {on}; other threads on {guest.other_cores or '-'}")
 
 
 def headline(record: JobRecord) -> str:

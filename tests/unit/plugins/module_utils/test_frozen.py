@@ -122,6 +122,7 @@ WAYS = {
     ),
     "vtorque-node": (
         "plugin_utils.node_agent.serve", "module_utils.node.lifecycle.build", "module_utils.node.lifecycle.preflight",
+        "module_utils.node.lifecycle.pinning",
         "module_utils.node.guest.osv_probe", "module_utils.node.cache.copy_queue", "module_utils.node.bare.bare_host",
         "plugin_utils.bridge.exclusive_note",
     ),

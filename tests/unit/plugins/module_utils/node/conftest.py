@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import typing as t
+import xml.etree.ElementTree as ET
 
 import inotify_simple
 import pytest
@@ -124,6 +125,13 @@ class Connection:
 
     def close(self) -> None:
         self._heard.close()
+
+    @staticmethod
+    def host_capabilities() -> ET.Element:
+        """A host with eight cores in one cell."""
+        cores = "".join(f"<cpu id='{n}' socket_id='0' die_id='0' core_id='{n}' siblings='{n}'/>" for n in range(8))
+        cell = f"<cell id='0'><memory unit='KiB'>8388608</memory><cpus num='8'>{cores}</cpus></cell>"
+        return ET.fromstring(f"<capabilities><host><topology><cells>{cell}</cells></topology></host></capabilities>")
 
     def listen(self) -> None:
         flags = inotify_simple.flags

@@ -46,6 +46,7 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "raw image": {"image_format": "raw"},
     "filtered": {"network_filter": "clean-traffic"},
     "cores": {"cores": "1-3,8"},
+    "pinned": {"cores": "1-4", "vcpu_cores": ("2", "3-4"), "other_cores": "1"},
     "a disk of the user's": {"data": GUEST / "data.sock"},
     "an image of the user's": {"served": GUEST / "image.sock"},
     "osv": {"template": OSV.domain},
@@ -94,6 +95,21 @@ def test_a_guest_of_osv_differs_in_its_console_and_has_no_channel() -> None:
         return [ET.tostring(one).decode().strip() for one in devices if one.tag not in ("serial", "channel")]
 
     assert others(osv) == others(ours)
+
+
+def test_a_pinned_guest_has_a_place_for_each_vcpu_and_one_for_all_other_threads() -> None:
+    root = parse(render(**VARIANTS["pinned"]))
+    pins = [(pin.get("vcpu"), pin.get("cpuset")) for pin in root.iterfind("cputune/vcpupin")]
+    assert pins == [("0", "2"), ("1", "3-4")]
+    assert root.find("cputune/emulatorpin").get("cpuset") == "1"  # type: ignore[union-attr]
+    assert root.find("vcpu").attrib == {"placement": "static", "cpuset": "1-4"}  # type: ignore[union-attr]
+
+
+def test_a_guest_without_pinning_has_the_xml_that_it_had_before() -> None:
+    tune = render(cores="1-3").partition("<vcpu ")[2].partition("<os>")[0]
+    assert tune == (
+        "placement='static' cpuset='1-3'>2</vcpu>\n  <cputune>\n    <emulatorpin cpuset='1-3'/>\n  </cputune>\n  "
+    )
 
 
 def test_an_emulated_guest_has_no_host_processor() -> None:

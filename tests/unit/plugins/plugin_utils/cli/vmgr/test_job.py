@@ -109,6 +109,21 @@ def test_show_tells_of_security_updates(kept: pathlib.Path, capsys: pytest.Captu
         assert "security updates of" not in vmgr_job_says(capsys, "show", "4711")
 
 
+def test_show_prints_the_cores_of_guests_that_had_some_of_their_own(
+    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = RECORD["guests"]  # type: ignore[misc]
+    guests = [{**first, "vcpu_cores": "4;6-7", "other_cores": "0-1"}, second]
+    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert [line for line in lines if line.startswith("  cores of")] == [
+        "  cores of vcn1-1: vCPU 0 on 4, vCPU 1 on 6-7; other threads on 0-1"
+    ]
+    for broken in (3, "\x1b[2J", ["4"]):
+        (kept / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "vcpu_cores": broken}]}))
+        assert "cores of" not in vmgr_job_says(capsys, "show", "4711")
+
+
 def test_show_for_programs(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(vmgr_job_says(capsys, "show", "4711.head", "--start", "1", "--json"))
     assert facts["state"] == "finished"

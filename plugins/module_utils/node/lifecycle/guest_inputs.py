@@ -1,0 +1,117 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A guest while it is made, and what cloud-init and libvirt are given of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing as t
+
+from ...guest_kinds import kind_of
+from ...system.clock import Timings
+from ...wire.messages import GuestSpec, NodePart
+from ..domain.domain_xml import DomainSpec
+from ..pool import images
+from ..seed import seed
+from ..state.guest_file import GuestFile
+from ..state.settings import NodeSettings
+from ..storage import shares as sharing
+from ..system.cpus import Cores, written
+
+if t.TYPE_CHECKING:
+    from ..placement.pins import Pins  # for jobs that pin vCPUs alone
+
+
+@dataclasses.dataclass
+class Guest:
+    """A guest while it is made.
+
+    Attributes:
+        virtiofs: tag and socket of each directory that a virtiofsd of ours shares.
+        data: socket of the user's own disk.
+        served: socket of the user's own image, and its size.
+        pins: its cores; None: all that are the job's.
+    """
+
+    spec: GuestSpec
+    guest_file: GuestFile
+    directory: pathlib.Path
+    timings: Timings
+    image: images.Image
+    boot: images.Boot
+    virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
+    data: pathlib.Path | None = None
+    served: tuple[pathlib.Path, int] | None = None
+    pins: Pins | None = None
+
+
+def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
+    """Return what cloud-init of the guest is told."""
+    guest_file, spec = guest.guest_file, guest.spec
+    return seed.Seed(
+        name=guest_file.name,
+        instance_id=guest_file.uuid,
+        mac=guest_file.mac,
+        distro=spec.distro,
+        job_id=part.job_id,
+        token=guest_file.token,
+        node_address=here,
+        torque_home=str(settings.torque_home),
+        owner=part.owner,
+        host_key=spec.host_key,
+        authorized_key=spec.authorized_key,
+        domain=settings.domain or "",
+        name_servers=tuple(filter(None, [settings.name_server])),
+        search_domains=tuple(filter(None, [settings.search_domain])),
+        ntp_servers=settings.ntp_servers,
+        mounts=shared.mounts,
+        mount_s=settings.mount_s,
+        additions=part.additions,
+        data_disk=guest.data is not None,
+        vcpus=spec.vcpus,
+        scripts=settings.guest_scripts,
+        programs=settings.guest_programs,
+    )
+
+
+def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: sharing.Plan, cores: Cores) -> DomainSpec:
+    """Return what libvirt is told of the guest."""
+    directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
+    return DomainSpec(
+        name=guest_file.name,
+        uuid=guest_file.uuid,
+        job_id=part.job_id,
+        start=part.start,
+        owner=part.owner.user,
+        rank=spec.rank,
+        node=settings.node_name,
+        hypervisor=spec.hypervisor,
+        arch=spec.arch,
+        ram_mib=spec.ram_mib,
+        vcpus=spec.vcpus,
+        disk=directory / "disk.qcow2",
+        image=image.path,
+        image_format=image.format,
+        seed=directory / "seed.iso",
+        console=directory / "console.log",
+        agent=settings.agent_socket(guest_file.slot),
+        bridge=settings.bridge,
+        tap=settings.tap_name(guest_file.slot),
+        mac=guest_file.mac,
+        boot_mode=boot.mode,
+        kernel=boot.kernel,
+        initrd=boot.initrd,
+        cmdline=boot.cmdline,
+        nvram=directory / "nvram.fd",
+        network_filter=settings.network_filter,
+        virtiofs=guest.virtiofs,
+        cores=written(guest.pins.cores if guest.pins else cores),
+        vcpu_cores=tuple(map(written, guest.pins.vcpus)) if guest.pins else (),
+        other_cores=written(guest.pins.others) if guest.pins else "",
+        plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
+        data=guest.data,
+        served=guest.served and guest.served[0],
+        template=kind_of(spec.distro).domain,
+    )

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Cores of their own for guests: claimed before their domains begin, proved of their threads when they are ready."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import typing as t
+
+from ...errors import SiteFault, UserFault, VTorqueError
+from ...state.log_line import log_line
+from ...system.clock import Deadline
+from ..domain.connection import Domains
+from ..placement import claims, threads
+from ..placement.pins import Pins, assign
+from ..placement.topology import read_topology
+from ..removal import inventory
+from ..state import slots
+from ..state.settings import NodeSettings
+from ..state.start_lock import held
+from ..storage import user_disk, virtiofsd
+from ..system.cpus import Cores, written
+from .guest_inputs import Guest
+
+
+def claim_cores(
+    guests: t.Sequence[Guest], key: str, settings: NodeSettings, domains: Domains, deadline: Deadline, cores: Cores
+) -> tuple[Pins, ...]:
+    """Give guests cores of their own, and write down in their directories which.
+
+    Args:
+        guests: all of a start on this node.
+        key: `state.layout.job_key` of the start.
+        settings: this node's own.
+        domains: says which cores there are, and which guests run.
+        deadline: of the making.
+        cores: the job's; (): all of the node's.
+
+    Returns:
+        The cores of each guest.
+
+    Raises:
+        UserFault: the job has too few cores, or the user's map does not fit them.
+        SiteFault: guests of another job have some of them.
+    """
+    topology = read_topology(domains.host_capabilities())
+    job_cores = tuple(sorted(cores or topology.threads))
+    with held(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
+        names = {facts.name for facts in domains.list(ours=False)}
+        claimed = {core: owner for core, owner in claims.read_claims(settings, key, names).items() if core in job_cores}
+        try:
+            found = assign([guest.spec for guest in guests], topology, job_cores, claimed, settings.host_cores)
+        except UserFault as fault:
+            if not claimed:
+                raise
+            owners = ", ".join(sorted(set(claimed.values())))
+            why = f"guests of {owners} have {written(sorted(claimed))} of its cores {written(job_cores)}: {fault.why}"
+            raise SiteFault(
+                f"the cores of job {key}", why, "what belongs to no job is removed by vtorque-sweep"
+            ) from fault
+        for guest, pins in zip(guests, found, strict=True):
+            claims.claim(guest.directory, pins)
+    return found
+
+
+def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
+    """Prove that each thread of these guests is on its cores, and write that down in the job's log.
+
+    Args:
+        guests: with their cores; they run.
+        key: `state.layout.job_key` of the start.
+        settings: this node's own.
+
+    Raises:
+        NodeFault: a thread is elsewhere and cannot be moved.
+        VTorqueError: a guest has no process.
+    """
+    processes = _processes(key, settings)
+    for guest in guests:
+        name = guest.guest_file.name
+        own = {number: server for number, (text, server) in processes.items() if f"{guest.directory}/" in text}
+        qemu = next((number for number, server in own.items() if not server), None)
+        if qemu is None or guest.pins is None:
+            raise VTorqueError(f"the threads of guest {name}", "it has no process")
+        moved = threads.place_threads(name, qemu, (number for number, server in own.items() if server), guest.pins)
+        on = "; ".join(f"vCPU {vcpu} on {written(cores)}" for vcpu, cores in enumerate(guest.pins.vcpus))
+        also = f"; moved there: {', '.join(moved)}" if moved else ""
+        _log(f"cores of {name}, read from its threads: {on}; other threads on {written(guest.pins.others)}{also}")
+
+
+def _processes(key: str, settings: NodeSettings) -> dict[int, tuple[str, bool]]:
+    """The command lines of a start's processes, and of each whether it serves a guest's qemu."""
+    found = {}
+    for number, owner in inventory.processes(settings):
+        if owner == key:
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                text = pathlib.Path(f"/proc/{number}/cmdline").read_bytes().decode("utf-8", "replace")
+                found[number] = (text, text.startswith((virtiofsd.NAME, user_disk.NAME)))
+    return found
+
+
+def _log(text: str) -> None:
+    """A line in the job's log; that it cannot be written stops nothing."""
+    with contextlib.suppress(OSError):
+        os.write(2, log_line(text))

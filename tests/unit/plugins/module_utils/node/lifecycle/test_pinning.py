@@ -1,0 +1,136 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests with cores of their own: what each start gets, that no other gets it, and what becomes of a thread astray."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import typing as t
+import xml.etree.ElementTree as ET
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    NodeFault,
+    SiteFault,
+    UserFault,
+    VTorqueError,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import pinning, present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import threads
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import Pins
+
+if t.TYPE_CHECKING:
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
+
+    from ..conftest import Node
+
+PINNED = {"vcpus": 2, "vcpu_cores": "auto"}
+OTHER = "8.head"
+
+
+@pytest.fixture
+def placed(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, Pins]]:
+    """Whose threads were looked at, of which process, and where they must be; every domain has a process."""
+    found: list[tuple[str, int, Pins]] = []
+
+    def processes(key: str, _settings: object) -> dict[int, tuple[str, bool]]:
+        here = sorted((node.settings.guests_dir / key).iterdir())
+        return {1000 + number: (f"qemu-system\0{path}/disk.qcow2", False) for number, path in enumerate(here)}
+
+    def place(name: str, qemu: int, _servers: object, pins: Pins) -> tuple[str, ...]:
+        found.append((name, qemu, pins))
+        return ("kvm-pit",)
+
+    monkeypatch.setattr(pinning, "_processes", processes)
+    monkeypatch.setattr(threads, "place_threads", place)
+    return found
+
+
+def present(node: Node, cores: tuple[int, ...] = (), count: int = 1, **part: t.Any) -> tuple[messages.GuestFacts, ...]:
+    return present_absent.present(node.part(count, **{**PINNED, **part}), node.settings, node.soon(), cores=cores)
+
+
+def test_present_of_pinned_guests_gives_each_vcpu_a_core_and_answers_with_it(
+    node: Node, placed: list[tuple[str, int, Pins]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    facts = present(node, (1, 2, 3, 5, 7), count=2)
+    assert [(one.vcpu_cores, one.other_cores) for one in facts] == [("2;3", "1"), ("5;7", "1")]
+    for one, pins in zip(facts, (("2", "3"), ("5", "7")), strict=True):
+        root = ET.fromstring(node.hypervisor.running[one.name].xml)
+        assert [pin.get("cpuset") for pin in root.iterfind("cputune/vcpupin")] == list(pins)
+        assert root.find("cputune/emulatorpin").get("cpuset") == "1"  # type: ignore[union-attr]
+    assert placed == [("vcn1-1", 1000, Pins(((2,), (3,)), (1,))), ("vcn1-2", 1001, Pins(((5,), (7,)), (1,)))]
+    log = capfd.readouterr().err
+    assert "cores of vcn1-1, read from its threads: vCPU 0 on 2; vCPU 1 on 3; other threads on 1; moved" in log
+
+
+def test_present_again_answers_the_same(node: Node, placed: list[tuple[str, int, Pins]]) -> None:
+    assert present(node) == present(node)
+    assert len(placed) == 1
+
+
+def test_present_of_a_second_job_gets_what_the_first_has_not(node: Node, placed: list[tuple[str, int, Pins]]) -> None:
+    """Where the batch system gives no cores, or gives the same to two."""
+    (first,) = present(node)
+    (second,) = present(node, job_id=OTHER)
+    assert (first.vcpu_cores, first.other_cores) == ("1;2", "0")
+    assert (second.vcpu_cores, second.other_cores) == ("4;5", "3")
+    with pytest.raises(SiteFault, match=r"guests of 7.head.1, 8.head.1 have 0-5 of its cores 0-7: .*need 3"):
+        present(node, job_id="9.head", vcpus=3)
+    assert len(placed) == 2
+
+
+def test_cores_of_a_job_that_is_over_are_free(node: Node, placed: list[tuple[str, int, Pins]]) -> None:
+    (first,) = present(node)
+    node.absent()
+    (second,) = present(node, job_id=OTHER)
+    assert first.vcpu_cores == second.vcpu_cores
+    assert len(placed) == 2
+
+
+def test_present_with_too_few_cores_is_the_users_fault_and_makes_no_domain(node: Node) -> None:
+    with pytest.raises(UserFault, match="need 2 processors of their own, and the job has 1 left"):
+        present(node, (3,))
+    assert node.hypervisor.running == {}
+
+
+def test_present_with_a_map_places_as_it_says(node: Node, placed: list[tuple[str, int, Pins]]) -> None:
+    (facts,) = present(node, (2, 4, 6), vcpu_cores="2;0", other_cores="1")
+    assert (facts.vcpu_cores, facts.other_cores) == ("6;2", "4")
+    assert placed[0][2] == Pins(((6,), (2,)), (4,))
+
+
+def test_present_of_a_guest_whose_thread_is_astray_fails_with_its_name(
+    node: Node, placed: list[tuple[str, int, Pins]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_words: object) -> t.NoReturn:
+        raise NodeFault("the threads of guest vcn1-1", "vhost-7 (8) may run on 0-7")
+
+    monkeypatch.setattr(threads, "place_threads", refuse)
+    with pytest.raises(NodeFault, match="vhost-7"):
+        present(node)
+    assert placed == []
+
+
+def test_present_of_a_guest_without_a_process_proves_nothing(node: Node) -> None:
+    with pytest.raises(VTorqueError, match="the threads of guest vcn1-1: it has no process"):
+        present(node)
+
+
+def test_present_of_other_guests_loads_nothing_of_placement(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pinning.__package__.rpartition(".")[0]
+    for name in [name for name in sys.modules if name.startswith(f"{package}.placement") or name.endswith(".pinning")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(sys.modules[pinning.__package__], "pinning")
+    node.present()
+    assert not [name for name in sys.modules if name.startswith((f"{package}.placement", pinning.__name__))]
+
+
+def test_processes_of_a_start_are_told_apart_by_what_they_are(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinning.inventory, "processes", lambda _settings: ((os.getpid(), "7.head.1"), (1, "8.head.1")))
+    ((text, server),) = pinning._processes("7.head.1", node.settings).values()
+    assert text == pathlib.Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace")
+    assert not server
