@@ -45,11 +45,7 @@ TO_DO: tuple[str, ...] = (
     "docs/admin/openpbs.md",
     "docs/admin/osv.md",
     "docs/admin/slurm.md",
-    "docs/developer/architecture.md",
     "docs/developer/testing.md",
-    "docs/developer/time-budget.md",
-    "docs/figures.md",
-    "docs/security/threat-model.md",
     "docs/user/slurm.md",
     "lab/README.md",
 )

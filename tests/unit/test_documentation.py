@@ -123,6 +123,7 @@ RECORDS = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
 FOR_DEVELOPERS = (
     "CONTRIBUTING.md",
     "docs/developer/architecture.md",
+    "docs/developer/fast-start.md",
     *(str(record.relative_to(ROOT)) for record in RECORDS),
 )
 ROOTS = (ROOT, *(ROOT / "plugins" / name for name in ("", "module_utils", "plugin_utils")))
