@@ -12,6 +12,7 @@ import pathlib
 import re
 
 import pytest
+import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import USELESS_YET
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, PROMPTS, Block, blocks, missing
@@ -179,6 +180,15 @@ def test_decision_has_its_form_and_a_row_in_the_index(record: pathlib.Path) -> N
 
 def test_numbers_of_decisions_are_used_once_and_in_order() -> None:
     assert [int(record.name[:4]) for record in RECORDS] == list(range(1, len(RECORDS) + 1))
+
+
+def test_citation_names_the_version_of_the_collection() -> None:
+    citation, galaxy = (
+        yaml.safe_load((ROOT / name).read_text(encoding="utf-8")) for name in ("CITATION.cff", "galaxy.yml")
+    )
+    assert citation["version"] == galaxy["version"]
+    assert [citation["license"]] == galaxy["license"]
+    assert citation["repository-code"] == galaxy["repository"]
 
 
 def test_decision_that_a_file_names_is_there() -> None:
