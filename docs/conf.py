@@ -23,9 +23,9 @@ suppress_warnings = ["ref.ref"]
 today = " "
 man_pages = [
     ("vsub.1", "vsub", "submit a batch job into a virtual machine", [], 1),
-    ("vmgr.1", "vmgr", "look at images, jobs, nodes and settings of vTorque", [], 1),
+    ("vmgr.1", "vmgr", "inspect images, jobs, nodes and settings of vTorque", [], 1),
     ("vtorque.yml.5", "vtorque.yml", "the site's configuration of vTorque", [], 5),
     ("vtorque-cache.8", "vtorque-cache", "the copies of images on a node", [], 8),
-    ("vtorque-sweep.8", "vtorque-sweep", "take from a node what belongs to no living job", [], 8),
+    ("vtorque-sweep.8", "vtorque-sweep", "remove leftovers of jobs from a node", [], 8),
 ]
 """In `man/`, which is then the whole source."""

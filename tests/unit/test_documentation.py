@@ -12,6 +12,7 @@ import pathlib
 import re
 
 import pytest
+import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import USELESS_YET
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, PROMPTS, Block, blocks, missing
@@ -123,6 +124,7 @@ RECORDS = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
 FOR_DEVELOPERS = (
     "CONTRIBUTING.md",
     "docs/developer/architecture.md",
+    "docs/developer/fast-start.md",
     *(str(record.relative_to(ROOT)) for record in RECORDS),
 )
 ROOTS = (ROOT, *(ROOT / "plugins" / name for name in ("", "module_utils", "plugin_utils")))
@@ -178,6 +180,15 @@ def test_decision_has_its_form_and_a_row_in_the_index(record: pathlib.Path) -> N
 
 def test_numbers_of_decisions_are_used_once_and_in_order() -> None:
     assert [int(record.name[:4]) for record in RECORDS] == list(range(1, len(RECORDS) + 1))
+
+
+def test_citation_names_the_version_of_the_collection() -> None:
+    citation, galaxy = (
+        yaml.safe_load((ROOT / name).read_text(encoding="utf-8")) for name in ("CITATION.cff", "galaxy.yml")
+    )
+    assert citation["version"] == galaxy["version"]
+    assert [citation["license"]] == galaxy["license"]
+    assert citation["repository-code"] == galaxy["repository"]
 
 
 def test_decision_that_a_file_names_is_there() -> None:
