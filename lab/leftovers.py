@@ -28,7 +28,7 @@ MAY_STAY = re.compile(
     "|".join(
         (
             # directories of the product, empty
-            r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|shells|templates|tombstones)",
+            r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|paused|shells|templates|tombstones)",
             r"/var/lib/vtorque/(guests|images|log|records|slots|spool)",
             # what belongs to the node and to no job: settings, the configuration as it was read, compiled templates,
             # locks that always have these names, the sweep's suspicions and time, the brake's memory, logs of hooks,
@@ -93,7 +93,7 @@ def kind(path: str) -> str:
     place = path.removeprefix("/run/vtorque/").removeprefix("/var/lib/vtorque/").partition("/")[0]
     names = {"guests": "guest directory", "slots": "slot", "jobs": "run record", "shells": "shell link",
              "bare": "ssh access", "authorized_keys": "authorized keys", "locks": "lock", "agents": "agent",
-             "ansible": "temporary files"}  # fmt: skip
+             "paused": "order of a pause", "ansible": "temporary files"}  # fmt: skip
     return names.get(place, "file")
 
 

@@ -319,6 +319,19 @@ LOST_GUEST_CONNECTION_S = 20
 Waits: the worker.
 Why: it tries again until she has heard of it; a busy host accepts late."""
 
+SUSPENSION_PATIENCE_S = 20.0
+"""Bounds: how long the batch server is asked whether it has suspended a job whose shell was stopped or goes on.
+Waits: nobody.
+Why: Torque's server says so when the MOM has answered, which takes her 5 s and more."""
+SUSPENSION_CONNECTION_S = 10
+"""Bounds: the opening of an ssh connection to another node of a job that was suspended or resumed.
+Waits: nobody.
+Why: it is tried again."""
+SUSPENSION_ANSWER_S = 30.0
+"""Bounds: the answer of another node, which asks the batch server itself.
+Waits: nobody.
+Why: it is tried again."""
+
 
 def least_alarm_s(prologue_timeout: int, vm_epilogue_timeout: int) -> int:
     """Return the `$prologalarm` in seconds that a policy needs.

@@ -84,6 +84,31 @@ def kill(lock_file: pathlib.Path) -> bool:
     return bool(handles)
 
 
+def send(directory: pathlib.Path, number: int) -> bool:
+    """Stop the connection of a start, or let it go on: while its guest stands still it must not give that up.
+
+    Args:
+        directory: the run directory of the start.
+        number: SIGSTOP or SIGCONT.
+
+    Returns:
+        Was there one?
+    """
+    place = directory / SAID
+    try:
+        facts = place.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISFIFO(facts.st_mode):
+        return False
+    place, found = place.resolve(), False
+    for pid in _holders(place, facts):
+        if (handle := _signal(pid, place, facts, number)) is not None:
+            handle.close()
+            found = True
+    return found
+
+
 def _holders(place: pathlib.Path, facts: os.stat_result) -> list[int]:
     return [int(path.name) for path in PROC.glob("[0-9]*") if _holds(int(path.name), place, facts)]
 
@@ -111,9 +136,14 @@ def _holds(pid: int, place: pathlib.Path, facts: os.stat_result) -> bool:
 
 def _kill(pid: int, place: pathlib.Path, facts: os.stat_result) -> ProcessHandle | None:
     """Kill an ssh that reads from the FIFO, and hold it; None: it has ended."""
+    return _signal(pid, place, facts, signal.SIGKILL)
+
+
+def _signal(pid: int, place: pathlib.Path, facts: os.stat_result, number: int) -> ProcessHandle | None:
+    """Send a signal to an ssh that reads from the FIFO, and hold it; None: it has ended."""
     with contextlib.suppress(OSError):
         handle = open_process(pid, lambda: _holds(pid, place, facts))
         if handle is not None:
-            handle.send(signal.SIGKILL)
+            handle.send(number)
         return handle
     return None

@@ -1,10 +1,14 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One line that the job's shell, which is its user's process, has for the job's log, which is root's.
+"""What the job's shell, which is its user's process, can let root's worker of the start know.
 
-A FIFO in the run directory, root's, which the job's user may write to and nobody can replace: it holds no more than
-the kernel's buffer, whatever is written, and the worker of the start reads one line of it.
+Two FIFOs in the run directory, root's, which the job's user may write to and nobody can replace: they hold no more than
+the kernel's buffer, whatever is written.
+
+    words   one line for the job's log
+    bell    rung when the batch system stops the shell or lets it go on; what is written there means nothing, and the
+            batch server is asked
 """
 
 from __future__ import annotations
@@ -19,12 +23,13 @@ from ..system import acl
 from ..text import printable
 
 NAME = "words"
+BELL = "bell"
 LIMIT = 2000
 """Bytes of the line; more is cut, and so few are written at once or not at all (PIPE_BUF)."""
 
 
 def offer(directory: pathlib.Path, uid: int) -> None:
-    """Let a user say their line.
+    """Let a user say their line, and ring.
 
     Args:
         directory: the run directory of the start.
@@ -33,7 +38,11 @@ def offer(directory: pathlib.Path, uid: int) -> None:
     Raises:
         VTorqueError: it was not made.
     """
-    path = directory / NAME
+    for name in (NAME, BELL):
+        _make(directory / name, uid)
+
+
+def _make(path: pathlib.Path, uid: int) -> None:
     try:
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
@@ -55,11 +64,29 @@ def say(directory: pathlib.Path, text: str) -> None:
         directory: the run directory of the start.
         text: the line.
     """
+    _write(directory / NAME, text.encode(errors="replace")[: LIMIT - 1] + b"\n")
+
+
+def ring(directory: pathlib.Path) -> None:
+    """Ring; what prevents it is nobody's trouble: the sweep sees later what the bell is for.
+
+    Args:
+        directory: the run directory of the start.
+    """
+    if (fd := _write(directory / BELL, b".")) is not None:
+        os.close(fd)
+
+
+def _write(path: pathlib.Path, data: bytes) -> int | None:
+    """Write into a FIFO of root's; returns its descriptor, None where there is none or it takes nothing."""
     with contextlib.suppress(OSError):
-        fd = os.open(directory / NAME, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         facts = os.fstat(fd)
         if stat.S_ISFIFO(facts.st_mode) and facts.st_uid == 0:
-            os.write(fd, text.encode(errors="replace")[: LIMIT - 1] + b"\n")
+            os.write(fd, data)
+            return fd
+        os.close(fd)
+    return None
 
 
 class Listener:
@@ -89,6 +116,36 @@ class Listener:
 
     def close(self) -> None:
         """Wait no more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class Bell:
+    """Hears that the shell has rung, each time.
+
+    Args:
+        directory: the run directory of the start; it may have no such FIFO.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._fd = -1
+        with contextlib.suppress(OSError):
+            # with a writer of our own it has no end, which poll would tell for ever
+            self._fd = os.open(directory / BELL, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def filenos(self) -> tuple[int, ...]:
+        """What to poll; nothing where there is no bell."""
+        return (self._fd,) if self._fd >= 0 else ()
+
+    def hush(self) -> None:
+        """Forget that it was rung until now."""
+        with contextlib.suppress(OSError):
+            while os.read(self._fd, 1 << 16):
+                """All that was written."""
+
+    def close(self) -> None:
+        """Hear no more."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -360,6 +360,21 @@ class LostGuest:
 
 
 @frozen
+class Suspension:
+    """What the mother superior of a job tells its other nodes when the batch system has suspended it, or resumed it.
+
+    Attributes:
+        do: `suspend`: its guests stand still from now on; `resume`: they go on.
+    """
+
+    version: int = number_field(VERSION, VERSION)
+    do: str = text_field("suspend|resume")
+    job_id: str = text_field(JOB_ID)
+    start: int = number_field(0, 2**31)
+    node: str = text_field(HOST_NAME)
+
+
+@frozen
 class ImageOrder:
     """What a front end asks of a node ahead of jobs: a copy of an image of the pool, and how far that is.
 

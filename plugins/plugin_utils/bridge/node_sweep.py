@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.job.batch import liveness, offline_note
@@ -16,6 +17,7 @@ from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.job.records import delivery, retention
 from ...module_utils.node import doctor, sweep
 from ...module_utils.node.health import causes
+from ...module_utils.node.state import pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state import delivery_queue, layout
 from ...module_utils.system.clock import Deadline
@@ -110,10 +112,34 @@ def _swept(
     settings = settings_of(policy, node)
     alive_here = open_node(policy.batch_system).alive_here(policy)
     swept = sweep.sweep(settings, liveness.by_server(batch, node), alive_here, deadline, any_number=any_number)
+    for problem in _follow_suspensions(settings, batch, swept.living):
+        swept = _with(swept, problem)
     doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
     retention.bound_logs(settings.state_dir)
     _mark_removed(settings, swept)
     return swept
+
+
+def _follow_suspensions(settings: NodeSettings, batch: BatchSystem, living: tuple[sweep.Said, ...]) -> t.Iterator[str]:
+    """Pause the guests of suspended jobs and let those of others go on, where nobody else has given the order.
+
+    A job whose shell was not told of its suspension, or hid it; or whose mother superior was lost while it lasted.
+
+    Returns:
+        What could not be done, in words.
+    """
+    for item in living:
+        named = layout.start_of(item.key)
+        if named is None or not settings.start_dir(*named).is_dir():
+            continue
+        try:
+            suspended = liveness.is_suspended(batch.job(named[0]), named[1])
+            if suspended:
+                pause_order.order_pause(settings, item.key)
+            else:
+                pause_order.take_back(settings, item.key)
+        except (VTorqueError, OSError) as error:
+            yield f"whether start {item.key} is suspended is not followed: {error}"
 
 
 def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:

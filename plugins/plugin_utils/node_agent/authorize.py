@@ -18,10 +18,11 @@ from ...module_utils.job.batch import job_snapshot
 from ...module_utils.job.batch import mother_superior as superior
 from ...module_utils.job.batch.api import BatchJob, UnknownJob
 from ...module_utils.job.batch.host_match import same_host
+from ...module_utils.job.batch.liveness import is_suspended
 from ...module_utils.job.batch.registry import open_batch
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.state.layout import run_directory
-from ...module_utils.wire.messages import LostGuest, NodePart
+from ...module_utils.wire.messages import LostGuest, NodePart, Suspension
 
 SUPERIOR = "its mother superior"
 
@@ -121,6 +122,30 @@ def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str]) ->
         raise VTorqueError(what, f"{lost.node} has no part in it")
     check_host(lost.job_id, lost.node, environment.get("SSH_CONNECTION", ""), "its sister")
     return job
+
+
+def check_suspension(message: Suspension, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> None:
+    """Check that it is this node that is told, by the job's mother superior, and what the batch server says itself.
+
+    Args:
+        message: that a start was suspended or resumed.
+        policy: the site's.
+        node: this one.
+        environment: holds SSH_CONNECTION.
+
+    Raises:
+        VTorqueError: it is not; says what disagrees.
+        SiteFault: the batch server does not answer, or does not know the job.
+    """
+    what = f"{message.do} of job {message.job_id}, start {message.start}"
+    if not same_host(message.node, node.node_name):
+        raise VTorqueError(what, f"node {message.node} is told, this is {node.node_name}")
+    job = open_batch(policy).job(message.job_id)
+    check_peer(job, environment.get("SSH_CONNECTION", ""))
+    if not any(same_host(message.node, host) for host in job.nodes):
+        raise VTorqueError(what, f"it runs on {', '.join(job.nodes) or 'no node'}")
+    if is_suspended(job, message.start) != (message.do == "suspend"):
+        raise VTorqueError(what, f"the server says state {job.state or 'unknown'} of start {job.start_count}")
 
 
 def check_job(part: NodePart, job: BatchJob) -> None:

@@ -23,6 +23,7 @@ from ...module_utils.node.bare.loading import load_bare_host
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent
+from ...module_utils.node.state import pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state import layout, records
 from ...module_utils.state.layout import run_directory
@@ -30,7 +31,7 @@ from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
 from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
-from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
+from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart, Suspension
 from ...module_utils.wire.node_command import ssh_command
 from ..bridge.job_cores import cores_of
 from ..bridge.node_settings import (
@@ -40,13 +41,19 @@ from ..bridge.node_settings import (
     read_settings,
     read_usable_configuration,
 )
-from .authorize import Checked, check, check_lost, keep_superior, plain_address
+from .authorize import Checked, check, check_lost, check_suspension, keep_superior, plain_address
 from .errors import ANSWERED, error_of
 from .preload import load_needed
 from .protocol import Answer, make_answer, make_failure
 
 if t.TYPE_CHECKING:
     from ...module_utils.wire.health_report import ReportRequest
+
+
+PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
+"""Where it is on every node."""
+FOLLOWER = (sys.executable, "-I", "-m", f"{(__package__ or '').rpartition('.')[0]}.cli.vtorque_follow")
+"""Follows the suspension of a job."""
 
 
 @dataclasses.dataclass
@@ -124,10 +131,11 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     """This node's guests of a start, made; or its word that it stays bare."""
     settings, deadline = site.settings, site.deadline
     report_lost: list[str] = []
+    follow = [*FOLLOWER, part.job_id, str(part.start)]
     if checked.superior:
         with present_absent.disk_judged(settings):
             keep_superior(part, checked.superior, settings)
-        report_lost = lost_guest_command(checked.superior)
+        report_lost, follow = lost_guest_command(checked.superior), []
     if part.bare_slots:
         host = _bare_host(part, settings, deadline, call.environment)
         if call.hold is not None:  # nothing to give up, but the word about the job may come as late
@@ -135,7 +143,9 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
         return make_answer(bare=[to_dict(host)], of=[layout.job_key(part.job_id, part.start)])
     cores = cores_of(checked.job, site.configuration.policy, settings.node_name) if checked.job else ()
     load_needed()
-    found = client.present(part, settings, deadline, caller=call.caller, tell=report_lost, hold=call.hold, cores=cores)
+    found = client.present(
+        part, settings, deadline, caller=call.caller, tell=report_lost, hold=call.hold, cores=cores, follow=follow
+    )
     return make_answer(guests=[to_dict(guest) for guest in found])
 
 
@@ -212,6 +222,24 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
     return make_answer()
 
 
+def _suspension(message: Suspension, call: Call) -> Answer:
+    """Order that this node's guests of a start stand still or go on; their worker follows.
+
+    Raises:
+        VTorqueError: it is not to be; see `check_suspension`.
+    """
+    policy, settings = read_usable_configuration(call.load)
+    check_suspension(message, policy, settings, call.environment)
+    key = layout.job_key(message.job_id, message.start)
+    if message.do == "resume":
+        pause_order.take_back(settings, key)
+    elif not settings.start_dir(message.job_id, message.start).is_dir():
+        raise VTorqueError(f"suspend of job {message.job_id}", f"it has no guests on {settings.node_name}")
+    else:
+        pause_order.order_pause(settings, key)
+    return make_answer()
+
+
 def _site_requests() -> types.ModuleType:
     from . import site_requests  # 30 ms that no job pays
 
@@ -239,13 +267,15 @@ def lost_guest_command(superior: str) -> list[str]:
     Args:
         superior: host name of another node.
     """
-    return ssh_command(pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node", superior, LOST_GUEST_CONNECTION_S)
+    return ssh_command(PROGRAM, superior, LOST_GUEST_CONNECTION_S)
 
 
 KINDS: dict[str, Kind] = {
     "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, read_configuration)),
     "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, read_usable_configuration)),
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
+    "suspend": Kind(functools.partial(from_dict, Suspension), _suspension),
+    "resume": Kind(functools.partial(from_dict, Suspension), _suspension),
     "image": Kind(functools.partial(from_dict, ImageOrder), _answer_image),
     "report": Kind(_decode_report, _answer_report),
 }

@@ -42,6 +42,7 @@ MAP = messages.JobMap(
     1, "join", "7.head", 2, "cn1", 60.0, (messages.JobHost("vcn1-1", "10.0.0.2", 2, KEY.public),), KEY
 )
 LOST = messages.LostGuest(1, "lost", "7.head", 2, "cn1", "vcn1-1", "crashed", "words")
+SUSPENSION = messages.Suspension(1, "suspend", "7.head", 2, "cn1")
 ORDER = messages.ImageOrder(1, "image", "tiny@2", "local", False, 5.0)
 FACTS = messages.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
 USE = messages.GuestUse("vcn1-1", 1.5, 1, 2, 3, 4, 5)
@@ -66,7 +67,7 @@ def request(line: bytes) -> t.Any:
 
 def require_form(found: t.Any) -> None:
     """What a node acts upon has the form of its kind, whatever was done to the line; None: it was refused."""
-    if isinstance(found, (messages.NodePart, messages.LostGuest)):
+    if isinstance(found, (messages.NodePart, messages.LostGuest, messages.Suspension)):
         assert re.fullmatch(messages.JOB_ID, found.job_id)
         assert re.fullmatch(messages.HOST_NAME, found.node)
     if isinstance(found, messages.NodePart):
@@ -79,7 +80,7 @@ def require_form(found: t.Any) -> None:
 
 
 @tried
-@given(st.sampled_from([PART, LOST, ORDER]).flatmap(lambda thing: spoiled(form.to_dict(thing))))
+@given(st.sampled_from([PART, LOST, ORDER, SUSPENSION]).flatmap(lambda thing: spoiled(form.to_dict(thing))))
 def test_any_request_is_of_the_form_or_refused(data: t.Any) -> None:
     require_form(request(as_bytes(data)))
 

@@ -43,6 +43,16 @@ def start_lives(job: BatchJob, start: int, node: str) -> bool:
     return start in (0, job.start_count) and any(same_host(node, host) for host in job.nodes)
 
 
+def is_suspended(job: BatchJob, start: int) -> bool:
+    """Return whether the batch system has suspended this start of a job.
+
+    Args:
+        job: the server's word.
+        start: its number.
+    """
+    return job.state == "S" and job.start_count == start
+
+
 def by_server(batch: BatchSystem, node: str) -> t.Callable[[str, int], bool]:
     """`is_alive` for the sweep of this node; the server is asked once for each job.
 

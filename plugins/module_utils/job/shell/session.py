@@ -20,6 +20,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...frozen import frozen
+from ...state import shell_message
 from ...state.records import ReadyRecord
 from ...wire import lines
 from . import ssh_command
@@ -45,6 +46,10 @@ FORWARDED = tuple(
     )
 )
 """What qsig may send and the guest's job gets; the others end this process, and thereby the job."""
+
+
+PAUSES = frozenset({signal.SIGTSTP, signal.SIGCONT})
+"""With which batch systems begin and end a suspension; anybody may send them, so that root asks the server."""
 
 
 class ConnectionLost(VTorqueError):
@@ -238,6 +243,8 @@ class Conversation:
     def _pass_on(self, numbers: bytes) -> None:
         for number in numbers:
             self.signals.append(number)
+            if number in PAUSES:
+                shell_message.ring(self._directory)
             self._said += b"signal %d\n" % number
 
     def _offer(self) -> None:
@@ -323,13 +330,17 @@ def write_all(fd: int, data: bytes) -> None:
         raise VTorqueError("the job was ended", f"its output cannot be written: {error.strerror}") from error
 
 
-def _run_session(call: list[str], watch: LostWatch, environment: dict[str, str]) -> int:
+def _run_session(call: list[str], watch: LostWatch, environment: dict[str, str], directory: pathlib.Path) -> int:
     """The status of ssh; a guest that is lost ends it, and the terminal is again as it was.
+
+    Who is stopped or goes on rings, and is not stopped by that signal itself: one that cannot be caught follows.
 
     Raises:
         GuestLost: see above.
     """
     before = termios.tcgetattr(0) if os.isatty(0) else None
+    for number in PAUSES:
+        signal.signal(number, lambda _number, _frame: shell_message.ring(directory))
     with subprocess.Popen(call, env=environment, cwd="/", restore_signals=True) as process:
         lost = ends_with(process.pid, watch)
         if lost is None:
@@ -363,7 +374,7 @@ def session(
         raise VTorqueError("nothing was run", "the guest named an absurd place for the session")
     call = ssh_command.command(record, directory, ["session", place], terminal=True, x11=bool(display))
     # in the session of the terminal: the keyboard and the window's size are ssh's business
-    code = _run_session(call, watch, ssh_command.environment(term, display))
+    code = _run_session(call, watch, ssh_command.environment(term, display), directory)
     if code != 255:
         return code if code >= 0 else 128 - code
     if (lost := watch.wait(WORD_S)) is not None:

@@ -240,6 +240,27 @@ class Domains:
                 raise
         return True
 
+    def pause(self, name: str, *, paused: bool) -> bool:
+        """Let the processors of a domain stand still, or go on; its memory stays.
+
+        Args:
+            name: of the domain.
+            paused: are they to stand still?
+
+        Returns:
+            Is that new?
+
+        Raises:
+            NodeFault: libvirt does not answer.
+            VTorqueError: it cannot be done, or there is no such domain.
+        """
+        with self._asking(f"the {'pause' if paused else 'end of the pause'} of domain {name}"):
+            domain = self._connection.lookupByName(name)
+            if (domain.state()[0] == self._libvirt.VIR_DOMAIN_PAUSED) == paused:
+                return False
+            domain.suspend() if paused else domain.resume()
+        return True
+
     def destroy(self, name: str) -> bool:
         """End a domain at once, and forget a persistent one; True when there was one.
 

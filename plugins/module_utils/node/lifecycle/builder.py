@@ -40,6 +40,7 @@ class Order:
         tell: the command by which the job's mother superior is told of a lost guest (`LostGuest` on its standard
             input); empty where she is this node.
         cores: the job's on this node; (): libvirt places the guests.
+        follow: the command that follows the suspension of the job (`pausing.Follower`); empty on a sister.
     """
 
     part: NodePart
@@ -47,6 +48,7 @@ class Order:
     deadline: Deadline
     tell: tuple[str, ...] = ()
     cores: Cores = ()
+    follow: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests that are ready are watched for the life of the job: one that ends or is paused is lost, and that is said.
+"""Guests that are ready are watched for the life of the job: one that ends is lost, and that is said.
+
+So is one that is paused, unless that was ordered (`pausing.py`).
 
 That libvirt does not answer is never "the guest is gone".  What proves it: libvirt's own word, or the kernel's that
 the guest's process has ended, or the virtiofsd of one of its mounts, which hang from then on.
@@ -34,6 +36,7 @@ from .builder import readable
 from .guest_processes import Lifeline
 from .handover import Held
 from .loss_report import Telling
+from .pausing import Follower, Pausing
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
 """Between two attempts to reach a libvirt that was lost."""
@@ -106,13 +109,19 @@ class Watching:
         settings: this node's own word.
         log: takes a line for the job's log.
         tell: the command by which the mother superior is told of a lost guest; () where she is this node.
+        follow: the command that follows the suspension of the job (`pausing.Follower`).
 
     Attributes:
         domains: the connection to libvirt, None while there is none.
     """
 
     def __init__(
-        self, part: NodePart, settings: NodeSettings, log: t.Callable[[str], None], tell: t.Sequence[str] = ()
+        self,
+        part: NodePart,
+        settings: NodeSettings,
+        log: t.Callable[[str], None],
+        tell: t.Sequence[str] = (),
+        follow: t.Sequence[str] = (),
     ) -> None:
         self._part, self._settings, self._log, self._tell = part, settings, log, tell
         self._telling: Telling | None = None
@@ -126,6 +135,8 @@ class Watching:
         self._guests = {path.name: _Guest(path.name, path, some) for path, some in needed.items()}
         self._place = settings.run_dir / "jobs" / self._key
         self._words = shell_message.Listener(self._place)
+        self._pausing = Pausing(part, settings, self._guests, log, self._place)
+        self._follower = Follower(follow, self._place, log)
 
     def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
@@ -145,13 +156,19 @@ class Watching:
             if held.given_up():
                 return GIVEN_UP
             self._hear(heard)
+            self._pausing.follow(self.domains, [name for name, guest in self._guests.items() if guest.lost])
             if self._telling is not None:
                 self._telling.go_on()
+
+    def end_pause(self) -> None:
+        """Let the guests of a start that is over go on: what is done in them before they go needs them."""
+        self._pausing.follow(self.domains, over=True)
 
     def close(self) -> None:
         """Let go of libvirt and of the processes."""
         self._drop()
         self._words.close()
+        self._follower.close()
         if self._telling is not None:
             self._telling.close()
         for guest in self._guests.values():
@@ -164,7 +181,7 @@ class Watching:
             found.append(self.domains.fileno())
         if self._connecting is not None:
             found.append(self._connecting.fileno())
-        found += self._words.filenos()
+        found += (*self._words.filenos(), *self._follower.filenos())
         return found + (self._telling.filenos() if self._telling is not None else [])
 
     def _due_s(self) -> float:
@@ -173,6 +190,7 @@ class Watching:
             due.append(self._retry_at)
         if self._telling is not None:
             due.append(time.monotonic() + self._telling.due_s())
+        due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower)]
         return max(0.0, min(due) - time.monotonic()) if due else float("inf")
 
     # -- libvirt
@@ -184,6 +202,7 @@ class Watching:
     def _hear(self, heard: set[int]) -> None:
         if heard.intersection(self._words.filenos()) and (message := self._words.hear()):
             self._log(f"the job's shell: {message}")
+        self._follower.hear(heard)
         if self._connecting is not None and self._connecting.fileno() in heard:
             self.domains, self._connecting = self._connecting.result(), None
             self._look()
@@ -213,7 +232,7 @@ class Watching:
         self._log(f"worker {os.getpid()} watches the guests of start {self._key}")
         for name, facts in states.items():
             guest = self._guests[name]
-            if facts is not None and facts.state == "paused":
+            if facts is not None and facts.state == "paused" and not self._pausing.stands_still(name):
                 self._lose(guest, "it is paused")
             elif facts is None and (guest.itself.process is None or guest.itself.ended_at):
                 self._lose(guest, "libvirt no longer knows it")
@@ -226,6 +245,7 @@ class Watching:
 
     def _drop(self) -> None:
         domains, self.domains = self.domains, None
+        self._pausing.forget_events()
         if domains is not None:
             domains.close()
 
@@ -242,7 +262,7 @@ class Watching:
             guest.itself.how = event.reason or guest.itself.how
         elif event.kind in _ENDED:
             self._lose(guest, event.reason or event.kind)
-        elif event.kind == "suspended":
+        elif event.kind == "suspended" and not self._pausing.is_ours(event):
             self._lose(guest, f"it was paused: {event.reason}" if event.reason else "it was paused")
 
     # -- what is said

@@ -22,6 +22,7 @@ from ...system.process_id import ProcessId
 from ...system.processes import is_process, open_process
 from ...time_budget import LOCK_HOLDER_END_S
 from ..system import inotify
+from .pause_order import pause_order, take_back
 from .settings import NodeSettings
 
 STONE_KEPT_S = 2 * 86_400.0
@@ -228,6 +229,7 @@ def bury(settings: NodeSettings, key: str) -> None:
     stone = tombstone(settings, key)
     stone.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     stone.touch(mode=0o600)
+    take_back(settings, key)
     for old in stone.parent.iterdir():
         with contextlib.suppress(FileNotFoundError):
             if old.stat().st_mtime < time.time() - STONE_KEPT_S:
@@ -242,7 +244,7 @@ def refuse_if_over(settings: NodeSettings, key: str) -> None:
 
 
 class OverWatch:
-    """Hears when a start is over; a context manager.
+    """Hears when a start is over, and of orders that its guests stand still; a context manager.
 
     Raises:
         OSError: root has used up what hears of changes (fs.inotify.max_user_instances).
@@ -255,11 +257,16 @@ class OverWatch:
         self._stone = tombstone(settings, key)
         self._stone.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         self._inotify = inotify_simple.INotify(nonblocking=True)
-        inotify.watch(self._inotify, self._stone.parent, inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO)
+        flags = inotify_simple.flags
+        inotify.watch(self._inotify, self._stone.parent, flags.CREATE | flags.MOVED_TO)
+        # a second watch, since an instance of its own is what root may have few of
+        orders = pause_order(settings, key).parent
+        orders.mkdir(mode=0o711, parents=True, exist_ok=True)
+        inotify.watch(self._inotify, orders, flags.CREATE | flags.DELETE)
 
     @leaves_nothing
     def fileno(self) -> int:
-        """Readable when a tombstone was set, of whichever start."""
+        """Readable when a tombstone was set or an order given or taken back, of whichever start."""
         return int(self._inotify.fileno())
 
     @leaves_nothing

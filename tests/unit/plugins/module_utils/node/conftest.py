@@ -78,7 +78,7 @@ class Hypervisor:
         return found
 
     def _paused(self, name: str) -> bool:
-        return (self.place / f"{name}.paused").exists()
+        return any((self.place / f"{name}.{kind}").exists() for kind in ("paused", "still"))
 
     @property
     def dead(self) -> bool:
@@ -146,6 +146,8 @@ class Connection:
             name, _dot, kind = event.name.partition(".")
             if name == "dead" and event.mask & inotify_simple.flags.CREATE:
                 found.append(DomainEvent("", "lost", "libvirt ended"))
+            elif kind == "still" and event.mask & inotify_simple.flags.CREATE:
+                found.append(DomainEvent(name, "suspended"))
             elif kind == "paused":
                 found.append(DomainEvent(name, "suspended", "an I/O error (no room left on the disk?)"))
             elif kind == "xml" and event.mask & inotify_simple.flags.DELETE:
@@ -183,6 +185,15 @@ class Connection:
     def limit_memory(self, name: str, limit_mib: int) -> bool:
         assert name in self.hypervisor.running
         (self.hypervisor.place / f"{name}.limit").write_text(str(limit_mib))
+        return True
+
+    def pause(self, name: str, *, paused: bool) -> bool:
+        if self.hypervisor.dead:
+            raise NodeFault("libvirt", "is dead", cause="libvirt")
+        still = self.hypervisor.place / f"{name}.still"
+        if still.exists() == paused:
+            return False
+        still.touch() if paused else still.unlink()
         return True
 
     def destroy(self, name: str) -> bool:

@@ -74,7 +74,7 @@ class World:
     asked: list[str] = dataclasses.field(default_factory=list)
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def ask(self, part: messages.NodePart | bytes) -> dict[str, t.Any]:
+    def ask(self, part: messages.NodePart | messages.Suspension | bytes) -> dict[str, t.Any]:
         data = part if isinstance(part, bytes) else json.dumps(form.to_dict(part)).encode()
         answer = serve.respond(io.BytesIO(data), handlers.Call(self.environment, Policy))
         return t.cast("dict[str, t.Any]", json.loads(json.dumps(answer)))
@@ -665,6 +665,53 @@ def test_who_has_no_part_in_a_start_ends_no_job(
 def test_a_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
     job_snapshot.keep(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
     assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
+
+
+FROM_CN1 = {"SSH_CONNECTION": "10.77.0.11 4711 10.77.0.11 22"}
+SUSPEND = messages.Suspension(1, "suspend", "7.head", 2, "cn1")
+
+
+@pytest.fixture
+def with_guests(leading: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    """The order that guests of this start stand still, which nobody has given yet."""
+    (tmp_path / "state/guests/7.head.2/vcn1-1").mkdir(parents=True)
+    return tmp_path / "paused/7.head.2"
+
+
+def test_guests_of_a_suspended_job_stand_still_and_go_on_again(with_guests: pathlib.Path, world: World) -> None:
+    world.job, world.environment = dataclasses.replace(JOB, state="S"), FROM_CN1
+    assert world.ask(SUSPEND)["ok"]
+    assert with_guests.exists()
+    world.job = JOB
+    assert world.ask(dataclasses.replace(SUSPEND, do="resume"))["ok"]
+    assert not with_guests.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "environment", "why"),
+    [
+        ({}, "R", FROM_CN1, "the server says state R of start 2"),
+        ({"do": "resume"}, "S", FROM_CN1, "the server says state S"),
+        ({"start": 1}, "S", FROM_CN1, "of start 2"),
+        ({"node": "cn2"}, "S", FROM_CN1, "this is cn1"),
+        ({}, "S", FROM_CN2, "that is not its mother superior cn1"),
+        ({}, "S", {}, "that is not its mother superior cn1"),
+        ({"do": "stop"}, "S", FROM_CN1, ""),
+    ],
+)
+def test_suspension_is_not_believed_against_the_server_or_of_others(
+    with_guests: pathlib.Path,
+    world: World,
+    change: dict[str, t.Any],
+    state: str,
+    environment: dict[str, str],
+    why: str,
+) -> None:
+    world.job, world.environment = dataclasses.replace(JOB, state=state), environment
+    answer = world.ask(dataclasses.replace(SUSPEND, **change))
+    assert not answer["ok"]
+    assert why in answer["error"]["why"]
+    assert not with_guests.exists()
 
 
 def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

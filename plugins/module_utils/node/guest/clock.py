@@ -1,0 +1,44 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The clocks of guests that stood still: each is behind by exactly that time, until the node sets it.
+
+Daemons that keep a clock refuse a big step, or take hours for it (timesyncd, chrony).
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ...system.clock import Deadline
+from ..state.settings import NodeSettings
+from .agent import order_all
+from .join import channel_to, with_channel
+
+SET = 'date -u -s "@{seconds:.3f}" >/dev/null 2>&1 || date -u -s "@{seconds:.0f}"\n'
+"""The date of busybox takes whole seconds alone."""
+
+
+def set_clocks(
+    job_id: str, start: int, settings: NodeSettings, names: t.Collection[str], deadline: Deadline
+) -> tuple[str, ...]:
+    """Give guests this node's time, by their root.
+
+    Args:
+        job_id: of the job.
+        start: its start_count.
+        settings: this node's own word.
+        names: which of its guests.
+        deadline: when it must be done.
+
+    Returns:
+        What went wrong, as words.
+
+    Raises:
+        VTorqueError: a guest does not answer.
+    """
+    guests = [guest for guest in with_channel(job_id, start, settings) if guest.name in names]
+    script = SET.format(seconds=time.time())
+    done = order_all([(channel_to(guest, settings), script) for guest in guests], deadline) if guests else {}
+    return tuple(f"the clock of guest {name}: {one.output[-200:]}" for name, one in done.items() if one.status != 0)

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that stand still while the batch system has suspended their job, by an order (`node/state/pause_order.py`).
+
+The order is followed whenever it can be: a libvirt that is away now is asked again when it is back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+import typing as t
+
+from ...errors import VTorqueError
+from ...state import login_fifos, shell_message
+from ...state.layout import job_key
+from ...system.clock import Deadline
+from ...system.environment import ROOT_ENVIRONMENT
+from ...wire.messages import NodePart
+from ..domain.connection import Domains
+from ..domain.events import DomainEvent
+from ..guest import clock
+from ..state import pause_order
+from ..state.settings import NodeSettings
+
+AGAIN_S = 5.0
+"""Until an order that could not be followed is tried again."""
+CLOCK_S = 30.0
+"""For guests that go on to have their clocks set."""
+QUIET_S = 1.0
+"""Between two rings that are heard: whoever rings is the job's user."""
+
+
+class Pausing:
+    """Whether the guests of one start stand still on this node, as it is ordered.
+
+    Args:
+        part: whose guests they are.
+        settings: this node's own word.
+        names: of the guests.
+        log: takes a line for the job's log.
+        directory: the run directory of the start; it is not there on a sister.
+    """
+
+    def __init__(
+        self,
+        part: NodePart,
+        settings: NodeSettings,
+        names: t.Iterable[str],
+        log: t.Callable[[str], None],
+        directory: pathlib.Path,
+    ) -> None:
+        self._part, self._settings, self._log, self._directory = part, settings, log, directory
+        self._key = job_key(part.job_id, part.start)
+        self._paused = dict.fromkeys(names, False)
+        self._expected = dict.fromkeys(self._paused, 0)
+        self._since: float | None = None
+        self._again_at = 0.0
+
+    def due_s(self) -> float:
+        """Seconds until `follow` has something to do by itself."""
+        return max(0.0, self._again_at - time.monotonic()) if self._again_at else float("inf")
+
+    def stands_still(self, name: str) -> bool:
+        """Return whether it is ours that a guest is paused."""
+        return self._paused[name] or pause_order.is_ordered(self._settings, self._key)
+
+    def is_ours(self, event: DomainEvent) -> bool:
+        """Return whether such a pause was heard of because we have asked for it."""
+        if event.reason or not self._expected.get(event.name):
+            return False
+        self._expected[event.name] -= 1
+        return True
+
+    def forget_events(self) -> None:
+        """What libvirt has not told until now will not be heard."""
+        self._expected = dict.fromkeys(self._expected, 0)
+
+    def follow(self, domains: Domains | None, lost: t.Collection[str] = (), *, over: bool = False) -> None:
+        """Pause the guests or let them go on, as it is ordered now; where libvirt is away, that is left for later.
+
+        Args:
+            domains: the connection to libvirt.
+            lost: guests that are there no more.
+            over: the start is over: they are to go on, whatever is ordered.
+        """
+        ordered = not over and pause_order.is_ordered(self._settings, self._key)
+        due = [name for name, paused in self._paused.items() if paused != ordered and name not in lost]
+        if domains is None or not due or (time.monotonic() < self._again_at and not over):
+            return
+        if ordered:  # before its guest is silent
+            login_fifos.send(self._directory, signal.SIGSTOP)
+        done = [name for name in due if self._turn(domains, name, ordered=ordered)]
+        self._again_at = 0.0 if len(done) == len(due) else time.monotonic() + AGAIN_S
+        if ordered and done:
+            self._since = self._since or time.monotonic()
+            self._log(f"paused, as the job is suspended: {', '.join(done)}")
+        elif done:
+            passed = f"{time.monotonic() - self._since:.1f} s" if self._since else "some time"
+            self._log(f"gone on after {passed}: {', '.join(done)}")
+            if not over:
+                threading.Thread(target=self._set_clocks, args=(done,), daemon=True, name="clocks").start()
+        if not any(self._paused.values()):
+            self._since = None
+            login_fifos.send(self._directory, signal.SIGCONT)
+
+    def _turn(self, domains: Domains, name: str, *, ordered: bool) -> bool:
+        # its word may be heard before the call returns
+        self._expected[name] += ordered
+        try:
+            new = domains.pause(name, paused=ordered)
+        except VTorqueError as error:
+            self._expected[name] -= ordered
+            self._log(f"guest {name} {'runs on' if ordered else 'stands still'}, it is tried again: {error}")
+            return False
+        if ordered and not new:
+            self._expected[name] -= 1
+        self._paused[name] = ordered
+        return True
+
+    def _set_clocks(self, names: t.Sequence[str]) -> None:
+        try:
+            problems = clock.set_clocks(
+                self._part.job_id, self._part.start, self._settings, names, Deadline.after(CLOCK_S)
+            )
+        except (OSError, VTorqueError) as error:
+            problems = (f"clocks were not set: {error}",)
+        for problem in problems:
+            self._log(problem)
+
+
+class Follower:
+    """Who asks the batch server for us: a command that runs while the job may be suspended.
+
+    Args:
+        command: gives the orders of a suspension on all nodes of the job, and ends with it; (): nobody does here.
+        directory: the run directory of the start, with the bell of the job's shell.
+        log: takes a line for the job's log.
+    """
+
+    def __init__(self, command: t.Sequence[str], directory: pathlib.Path, log: t.Callable[[str], None]) -> None:
+        self._command, self._log = list(command), log
+        self._bell = shell_message.Bell(directory) if command else None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._quiet_until = 0.0
+
+    def filenos(self) -> tuple[int, ...]:
+        """What to poll."""
+        if self._bell is None or time.monotonic() < self._quiet_until:
+            return ()
+        return self._bell.filenos()
+
+    def due_s(self) -> float:
+        """Seconds until the bell is heard again."""
+        left_s = self._quiet_until - time.monotonic()
+        return left_s if self._bell is not None and left_s > 0 else float("inf")
+
+    def hear(self, heard: t.Collection[int]) -> None:
+        """Have the server asked when the shell has rung."""
+        if self._bell is None or not set(heard).intersection(self._bell.filenos()):
+            return
+        self._bell.hush()
+        self._quiet_until = time.monotonic() + QUIET_S
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.write(t.cast("t.IO[bytes]", self._process.stdin).fileno(), b".")
+            return
+        self._end()
+        try:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/", env=ROOT_ENVIRONMENT
+            )
+            os.set_blocking(t.cast("t.IO[bytes]", self._process.stdin).fileno(), False)
+        except OSError as error:
+            self._log(f"whether the job is suspended was not asked: {error}")
+
+    def close(self) -> None:
+        """Nobody needs its orders any more."""
+        if self._bell is not None:
+            self._bell.close()
+        self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(OSError):
+                t.cast("t.IO[bytes]", process.stdin).close()
+            process.kill()
+            process.wait()

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The order that the guests of a start stand still on this node: a file, which their worker follows.
+
+The worker (`lifecycle/pausing.py`) does so whenever it can.  The file is root's, and made by the batch server's word
+alone.  Whoever buries the start takes it away.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+from .settings import NodeSettings
+
+
+def pause_order(settings: NodeSettings, key: str) -> pathlib.Path:
+    """The file, which is there while guests are to stand still.
+
+    Args:
+        settings: this node's own word.
+        key: `layout.job_key` of the start.
+    """
+    return settings.run_dir / "paused" / key
+
+
+def is_ordered(settings: NodeSettings, key: str) -> bool:
+    """Return whether the guests of a start are to stand still."""
+    return pause_order(settings, key).exists()
+
+
+def order_pause(settings: NodeSettings, key: str) -> bool:
+    """Order it; the worker of the start hears it.
+
+    Returns:
+        Is that new?
+
+    Raises:
+        OSError: it was not written.
+    """
+    path = pause_order(settings, key)
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    if path.exists():
+        return False
+    path.touch(mode=0o600)
+    return True
+
+
+def take_back(settings: NodeSettings, key: str) -> bool:
+    """Let the guests of a start go on; the worker of the start hears it.
+
+    Returns:
+        Was it ordered?
+
+    Raises:
+        OSError: it could not be taken back.
+    """
+    try:
+        pause_order(settings, key).unlink()
+    except FileNotFoundError:
+        return False
+    return True

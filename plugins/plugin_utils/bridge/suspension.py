@@ -1,0 +1,180 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vtorque_follow JOB START`: orders the pause of a job's guests on all its nodes, by the batch server's word.
+
+The worker on the mother superior calls it when the job's shell was stopped or goes on.  Anybody may have done that, so
+the server is asked; the order on this node (`node/state/pause_order.py`) is what is remembered between two calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import time
+import typing as t
+
+from ...module_utils.errors import SiteFault
+from ...module_utils.job.batch.api import BatchJob, BatchSystem, UnknownJob
+from ...module_utils.job.batch.host_match import same_host
+from ...module_utils.job.batch.liveness import is_suspended
+from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.node.state import pause_order, start_lock
+from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.state.layout import job_key
+from ...module_utils.state.log_line import log_line
+from ...module_utils.system.clock import Deadline
+from ...module_utils.system.environment import ROOT_ENVIRONMENT
+from ...module_utils.text import printable
+from ...module_utils.time_budget import SUSPENSION_ANSWER_S, SUSPENSION_CONNECTION_S, SUSPENSION_PATIENCE_S
+from ...module_utils.wire.form import to_dict
+from ...module_utils.wire.messages import VERSION, Suspension
+from ...module_utils.wire.node_command import ssh_command
+from .node_settings import LoadPolicy, read_usable_configuration
+
+PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
+"""Where it is on every node."""
+LOOK_S = 1.0
+"""Between two questions to the server, until it says that the job is suspended."""
+PAUSED_LOOK_S = 15.0
+"""The same, while it is; its end is heard by a ring, too."""
+AGAIN_S = 5.0
+"""Until a sister is told again that was not told."""
+SHOWN = 300
+
+
+def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
+    """Order the pause of a start as long as it is suspended, and end with that; or where nothing is suspended.
+
+    Standard input rings: then the server is asked at once.  Its end is the end of whoever needs this.
+
+    Args:
+        job_id: of a job that this node leads.
+        start: its number.
+        load: gives the site's policy.
+        node: this node.
+    """
+    policy, settings = read_usable_configuration(load)
+    suspension = _Suspension(job_id, start, settings, node)
+    batch, patience = open_batch(policy), Deadline.after(SUSPENSION_PATIENCE_S)
+    while not start_lock.tombstone(settings, suspension.key).exists():
+        try:
+            pause_s = suspension.go_on(batch)
+        except SiteFault as error:  # no proof of anything
+            _log(f"whether job {job_id} is suspended is not known: {error}")
+            pause_s = AGAIN_S
+        if pause_s is None or (not suspension.ordered and patience.passed):
+            return
+        rung = _rung(pause_s)
+        if rung is None:
+            return
+        if rung:
+            patience = Deadline.after(SUSPENSION_PATIENCE_S)
+            time.sleep(LOOK_S)  # whoever rings is the job's user: the server is not asked more often
+
+
+class _Suspension:
+    """One start, and what its nodes were told."""
+
+    def __init__(self, job_id: str, start: int, settings: NodeSettings, node: str) -> None:
+        self._job_id, self._start, self._settings, self._node = job_id, start, settings, node
+        self.key = job_key(job_id, start)
+        self._sisters: tuple[str, ...] = ()
+        self._untold: dict[str, set[str]] = {}
+
+    @property
+    def ordered(self) -> bool:
+        return pause_order.is_ordered(self._settings, self.key) or bool(self._untold.get("resume"))
+
+    def go_on(self, batch: BatchSystem) -> float | None:
+        """Ask the server and give the orders that follow; seconds until it is to be asked again, None: never.
+
+        Raises:
+            SiteFault: it does not tell.
+        """
+        try:
+            job = batch.job(self._job_id)
+        except UnknownJob:
+            job = None
+        if job is None or job.start_count != self._start or job.state not in ("R", "S"):
+            # what ends the guests finds them at work; on sisters, too, who hear of the end in their own way
+            self._take_back()
+            return None
+        self._sisters = tuple(host for host in dict.fromkeys(job.nodes) if not same_host(host, self._node))
+        return self._suspend(job) if is_suspended(job, self._start) else self._resume()
+
+    def _suspend(self, job: BatchJob) -> float:
+        if pause_order.order_pause(self._settings, self.key):
+            _log(f"job {job.job_id} is suspended")
+        self._tell("suspend")
+        return AGAIN_S if self._untold["suspend"] else PAUSED_LOOK_S
+
+    def _resume(self) -> float | None:
+        if not self.ordered:
+            return LOOK_S
+        self._take_back()
+        self._tell("resume")
+        return AGAIN_S if self._untold["resume"] else None
+
+    def _take_back(self) -> None:
+        if pause_order.take_back(self._settings, self.key):
+            _log(f"job {self._job_id} is not suspended any more")
+
+    def _tell(self, do: str) -> None:
+        """Tell each sister that was not told since it became so."""
+        if do not in self._untold:
+            self._untold = {do: set(self._sisters)}
+        untold = self._untold[do]
+        calls = {host: self._call(host, do) for host in sorted(untold)}
+        answers = {host: _answer(call, Deadline.after(SUSPENSION_ANSWER_S)) for host, call in calls.items()}
+        for host, reason in answers.items():
+            if not reason:
+                untold.discard(host)
+            else:
+                _log(f"{host} was not told to {do}, it is tried again: {reason}")
+
+    def _call(self, host: str, do: str) -> subprocess.Popen[bytes]:
+        message = Suspension(VERSION, do, self._job_id, self._start, host)
+        call = subprocess.Popen(
+            ssh_command(PROGRAM, host, SUSPENSION_CONNECTION_S),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env=ROOT_ENVIRONMENT,
+        )
+        stdin = t.cast("t.IO[bytes]", call.stdin)
+        with contextlib.suppress(OSError):  # it has ended, and says why
+            stdin.write(json.dumps(to_dict(message)).encode("ascii") + b"\n")
+            stdin.flush()
+        return call
+
+
+def _answer(call: subprocess.Popen[bytes], deadline: Deadline) -> str:
+    """Return why a call did not go well; "": it did."""
+    try:
+        out = call.communicate(timeout=deadline.left_s())[0]
+    except subprocess.TimeoutExpired:
+        call.kill()
+        call.communicate()
+        return f"no answer within {SUSPENSION_ANSWER_S:.0f} s"
+    if call.returncode == 0 and b'"ok":true' in out.replace(b" ", b""):
+        return ""
+    return printable(out.decode(errors="replace").strip()[:SHOWN]) or f"status {call.returncode}"
+
+
+def _rung(timeout_s: float) -> bool | None:
+    """Return whether standard input rang in time; None: it has ended."""
+    if not select.select([sys.stdin], [], [], timeout_s)[0]:
+        return False
+    return bool(os.read(sys.stdin.fileno(), 1 << 16)) or None
+
+
+def _log(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, log_line(text))

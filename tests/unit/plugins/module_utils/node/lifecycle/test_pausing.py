@@ -1,0 +1,137 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests of a suspended job stand still by an order on the node, and none of them is lost by that."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import clock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, pausing
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import login_fifos, shell_message
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+
+if t.TYPE_CHECKING:
+    from ..conftest import Node
+
+KEY = "7.head.1"
+
+
+@pytest.fixture
+def running(node: Node) -> Node:
+    """A node whose two guests are ready, and watched."""
+    node.patch.setattr(monitor, "FIRST_PAUSE_S", 0.05)
+    node.patch.setattr(monitor, "LAST_PAUSE_S", 0.05)
+    clocks = node.settings.run_dir / "clocks"
+    node.patch.setattr(
+        clock, "set_clocks", lambda _job, _start, _settings, names, _deadline: clocks.write_text(" ".join(names)) and ()
+    )
+    node.open_log()
+    (node.run_directory / "ready.json").write_text("{}")
+    client.present(node.part(2), node.settings, node.soon())
+    node.wait_for_words("watches the guests")
+    return node
+
+
+def states(node: Node) -> dict[str, str]:
+    return {name: facts.state for name, facts in node.hypervisor.running.items()}
+
+
+def test_order_is_followed_and_taken_back_without_a_loss(running: Node) -> None:
+    pause_order.order_pause(running.settings, KEY)
+    running.wait_for_words("paused, as the job is suspended: vcn1-1, vcn1-2")
+    assert states(running) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    assert pause_order.take_back(running.settings, KEY)
+    running.wait_for_words("gone on after")
+    assert states(running) == {"vcn1-1": "running", "vcn1-2": "running"}
+    running.wait_for_file(running.settings.run_dir / "clocks")
+    running.hypervisor.pause("vcn1-2")
+    running.wait_for_words("guest vcn1-2 is lost: it was paused: an I/O error")
+    assert "vcn1-1 is lost" not in running.log.read_text()
+
+
+def test_libvirt_that_was_away_is_asked_when_it_is_back(running: Node) -> None:
+    running.hypervisor.dead = True
+    running.wait_for_words("libvirt was lost")
+    pause_order.order_pause(running.settings, KEY)
+    running.hypervisor.dead = False
+    running.wait_for_words("paused, as the job is suspended")
+    assert states(running) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+
+
+def test_libvirt_restarted_while_guests_stand_still_loses_none(running: Node) -> None:
+    pause_order.order_pause(running.settings, KEY)
+    running.wait_for_words("paused, as the job is suspended")
+    running.hypervisor.dead = True
+    running.wait_for_words("libvirt was lost")
+    pause_order.take_back(running.settings, KEY)
+    running.hypervisor.dead = False
+    running.wait_for_words("gone on after")
+    assert states(running) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert "is lost:" not in running.log.read_text()
+
+
+def test_start_that_ends_while_suspended_leaves_nothing(running: Node) -> None:
+    pause_order.order_pause(running.settings, KEY)
+    running.wait_for_words("paused, as the job is suspended")
+    assert "domain vcn1-1" in running.absent()
+    running.wait_for_words("gone on after")
+    assert not running.hypervisor.running
+    assert not pause_order.is_ordered(running.settings, KEY)
+
+
+def test_ring_of_the_shell_has_the_server_asked_and_a_second_one_wakes_who_asks(node: Node) -> None:
+    node.open_log()
+    (node.run_directory / "ready.json").write_text("{}")
+    shell_message.offer(node.run_directory, 65534)
+    asked, woken = node.settings.run_dir / "asked", node.settings.run_dir / "woken"
+    follow = ["/bin/sh", "-c", f"touch {asked}; dd bs=1 count=1 2>/dev/null; touch {woken}; exec cat"]
+    node.patch.setattr(pausing, "QUIET_S", 0.01)
+    client.present(node.part(), node.settings, node.soon(), follow=follow)
+    node.wait_for_words("watches the guests")
+    assert not asked.exists()
+    shell_message.ring(node.run_directory)
+    node.wait_for_file(asked)
+    assert not woken.exists()
+    shell_message.ring(node.run_directory)
+    node.wait_for_file(woken)
+    node.absent()
+
+
+def reader(fifo: int, name: str) -> int:
+    """A process of a user's of this name, whose standard input is the FIFO."""
+    pid = os.fork()
+    if pid == 0:
+        pathlib.Path("/proc/self/comm").write_text(name)
+        os.dup2(fifo, 0)
+        os.setresuid(65534, 65534, 65534)
+        while True:
+            signal.pause()
+    return pid
+
+
+def test_connection_to_a_guest_that_stands_still_is_stopped(tmp_path: pathlib.Path) -> None:
+    """It would be given up after a minute; whoever else reads there is left alone."""
+    os.mkfifo(tmp_path / login_fifos.SAID)
+    fifo = os.open(tmp_path / login_fifos.SAID, os.O_RDWR)
+    ssh, other = reader(fifo, "ssh"), reader(fifo, "cat")
+    try:
+        deadline = Deadline.after(60)
+        while not login_fifos.send(tmp_path, signal.SIGSTOP):  # it may not have its name yet
+            assert not deadline.passed
+        assert os.WIFSTOPPED(os.waitpid(ssh, os.WUNTRACED)[1])
+        assert os.waitpid(other, os.WUNTRACED | os.WNOHANG) == (0, 0)
+        assert login_fifos.send(tmp_path, signal.SIGCONT)
+        assert os.WIFCONTINUED(os.waitpid(ssh, os.WCONTINUED)[1])
+    finally:
+        for pid in (ssh, other):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(fifo)
+    assert not login_fifos.send(tmp_path, signal.SIGCONT)

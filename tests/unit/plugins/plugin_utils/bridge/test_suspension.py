@@ -1,0 +1,142 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who follows a suspension gives orders by the batch server's word alone, on all nodes of the job, and ends with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, start_lock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import suspension
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import Configuration
+
+KEY = "7.head.2"
+
+
+class World:
+    """A batch server that says one state after the other, a second node, and what was ordered at each question."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.says: list[str | Exception] = []
+        self.start = 2
+        self.ordered: list[bool] = []
+        self.told = settings.run_dir / "told"
+        self.rings: list[bool | None] = []
+        self.sister = f"cat >>{shlex.quote(str(self.told))}; echo '{{\"ok\":true}}'"
+
+    def job(self, job_id: str) -> BatchJob:
+        self.ordered.append(pause_order.is_ordered(self.settings, KEY))
+        word = self.says.pop(0)
+        if isinstance(word, Exception):
+            raise word
+        fields: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
+        fields |= {"job_id": job_id, "state": word, "start_count": self.start, "slot_hosts": ("cn1", "cn2")}
+        return BatchJob(**fields)
+
+    @property
+    def orders(self) -> list[str]:
+        lines = self.told.read_text().splitlines() if self.told.exists() else []
+        return [json.loads(line)["do"] for line in lines]
+
+    def follow(self, *says: str | Exception) -> None:
+        self.says = list(says)
+        suspension.follow("7.head", 2, Policy, "cn1")
+        assert self.says == []
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    settings = NodeSettings(node_name="cn1", node_number=1, run_dir=tmp_path, state_dir=tmp_path / "state")
+    here = World(settings)
+    monkeypatch.setattr(suspension, "open_batch", lambda _policy: here)
+    monkeypatch.setattr(suspension, "read_usable_configuration", lambda _load: Configuration(Policy(), settings))
+    monkeypatch.setattr(suspension, "ssh_command", lambda *_words: ["/bin/sh", "-c", here.sister])
+    monkeypatch.setattr(suspension, "_rung", lambda _s: here.rings.pop(0) if here.rings else False)
+    return here
+
+
+def test_suspended_job_stands_still_on_all_nodes_until_it_is_resumed(world: World) -> None:
+    world.follow("R", "S", "S", "R")
+    assert world.ordered == [False, False, True, True]
+    assert not pause_order.is_ordered(world.settings, KEY)
+    assert world.orders == ["suspend", "resume"]
+
+
+def test_stop_by_the_user_pauses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspension, "SUSPENSION_PATIENCE_S", 0.0)
+    world.follow("R")
+    assert not pause_order.is_ordered(world.settings, KEY)
+    assert world.orders == []
+
+
+def test_server_that_is_silent_proves_nothing(world: World) -> None:
+    world.follow("S", SiteFault("the server", "is silent"), "S", "R")
+    assert world.ordered == [False, True, True, True]
+
+
+@pytest.mark.parametrize("end", ["E", "C", "Q", UnknownJob("job 7.head", "is gone")])
+def test_job_that_ends_while_suspended_is_not_paused_any_more(world: World, end: str | Exception) -> None:
+    world.follow("S", end)
+    assert not pause_order.is_ordered(world.settings, KEY)
+
+
+def test_another_start_is_not_paused(world: World) -> None:
+    world.start = 3
+    world.follow("S")
+    assert not pause_order.is_ordered(world.settings, KEY)
+
+
+def test_sister_that_does_not_answer_is_told_again(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    works = world.sister
+    world.sister = f"[ -e {world.told}.2 ] || {{ touch {world.told}.2; echo broken; exit 1; }}; {works}"
+    world.follow("S", "S", "R")
+    assert world.orders == ["suspend", "resume"]
+    assert "cn2 was not told to suspend, it is tried again: broken" in capfd.readouterr().err
+
+
+def test_who_follows_anew_ends_what_another_has_ordered(world: World) -> None:
+    pause_order.order_pause(world.settings, KEY)
+    world.follow("R")
+    assert not pause_order.is_ordered(world.settings, KEY)
+    assert world.orders == ["resume"]
+
+
+def test_start_that_is_over_is_not_asked_for(world: World) -> None:
+    start_lock.bury(world.settings, KEY)
+    world.follow()
+
+
+def test_end_of_the_worker_is_the_end(world: World) -> None:
+    world.rings = [None]
+    world.follow("S")
+    assert pause_order.is_ordered(world.settings, KEY)
+
+
+def test_ring_is_heard_and_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as stream:
+        monkeypatch.setattr(suspension.sys, "stdin", stream)
+        assert suspension._rung(0.0) is False
+        os.write(writing, b"..")
+        assert suspension._rung(60.0) is True
+        os.close(writing)
+        assert suspension._rung(60.0) is None
+
+
+def test_sister_that_is_silent_is_not_waited_for(world: World) -> None:
+    world.sister = "exec sleep 600"
+    call = suspension._Suspension("7.head", 2, world.settings, "cn1")._call("cn2", "suspend")
+    assert "no answer within" in suspension._answer(call, Deadline.after(0.1))
