@@ -95,6 +95,7 @@ class BatchJob:
         started_s: when it was started last, in seconds since the epoch; 0 before that.
         node_exclusive: does it have its nodes to itself?
         preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
+        alias: as its user calls it where that is not its own number, `33_1` for the member of an array; or "".
     """
 
     job_id: str
@@ -124,6 +125,7 @@ class BatchJob:
     started_s: int = 0
     node_exclusive: bool = False
     preface: str = ""
+    alias: str = ""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -380,6 +382,17 @@ class BatchSystem(t.Protocol):
 
         Args:
             job_id: as the batch system names it.
+        """
+
+    def find_id(self, named: str) -> str:
+        """Return the id (`JobId`) of a job that somebody names.
+
+        Args:
+            named: as users of this batch system write it, in short (`4711`, `72[1]`, `33_1`) or whole.
+
+        Raises:
+            UnknownJob: the server answered that there is none.
+            SiteFault: it is no name of a job, or the server did not tell.
         """
 
     def display_id(self, job_id: str) -> str:

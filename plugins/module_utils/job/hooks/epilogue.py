@@ -226,6 +226,7 @@ def _add_job(known: dict[str, t.Any], start: Start) -> None:
     with contextlib.suppress(OSError, VTorqueError):
         if job := job_snapshot.read_snapshot(start.job_id, start.directory):
             known["name"] = job.name
+            known.update({"alias": job.alias} if job.alias else {})
             if vm_job := vm_job_of(job):
                 known["request"] = {key: written(value) for key, value in sorted(vm_job.request.values.items())}
 

@@ -22,7 +22,7 @@ from ...wire.update_result import in_words
 from . import schema
 
 RECORDS = layout.STATE_DIR / "records"
-_NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\])?(?:\.([A-Za-z0-9.-]{1,254}))?")
+_NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\]|[_+][0-9]{1,7})?(?:\.([A-Za-z0-9.-]{1,254}))?")
 GUEST_HEADINGS = (
     "guest",
     "node",
@@ -206,7 +206,7 @@ def find(named: str, directory: pathlib.Path = RECORDS, *, start: int | None = N
     """The record that a job's name means: the newest start, unless one is asked for.
 
     Args:
-        named: `4711`, `4711.head`, `72[1]`, `72[1].head`.
+        named: `4711`, `4711.head`, `72[1]`, `72[1].head`, or its alias, `33_1`.
         directory: of all records of this host.
         start: the number of a start.
 
@@ -246,7 +246,7 @@ def _named(named: str, directory: pathlib.Path) -> list[tuple[str, int, pathlib.
     asked = _NAMED.fullmatch(named)
     if not asked:
         raise UserFault(
-            f"job {printable(named[:60])}", "not of the form of a job id", "4711, 4711.head, 72[1], or 72[1].head"
+            f"job {printable(named[:60])}", "not of the form of a job id", "4711, 4711.head, 72[1], or 33_1"
         )
     number, member, server = asked[1], asked[2], asked[3]
     found = []
@@ -257,6 +257,9 @@ def _named(named: str, directory: pathlib.Path) -> list[tuple[str, int, pathlib.
             continue
         if member in (None, "[]") or (bracket and f"[{_rest}" == member):
             found.append((job_id, start, path))
+    if member and not any("[" in job_id for job_id, _start, _path in found):
+        called = [entry for entry in _entries(directory) if _is_called(_alias(*entry), number, member)]
+        found = list(dict.fromkeys(found + called))
     if not found:
         raise NoRecord(
             f"job {named}",
@@ -264,6 +267,19 @@ def _named(named: str, directory: pathlib.Path) -> list[tuple[str, int, pathlib.
             "records are kept where the job's first node was, on the front end where the site has one, and for a time",
         )
     return sorted(found, key=lambda one: (*_numbers_of(one[0]), one[1]))
+
+
+def _alias(job_id: str, start: int, path: pathlib.Path) -> str:
+    """As the job's user calls it, where that is not its own number; "" too where it is somebody else's."""
+    record = _read(job_id, start, path)
+    return _text(record.raw.get("alias")) if record else ""
+
+
+def _is_called(alias: str, number: str, member: str) -> bool:
+    """Return whether a record's alias is this member of an array, however that was named, or any of `[]`."""
+    if member == "[]":
+        return alias.startswith(f"{number}_")
+    return alias == number + (f"_{member[1:-1]}" if member.startswith("[") else member)
 
 
 def _numbers_of(job_id: str) -> tuple[int, int, str]:

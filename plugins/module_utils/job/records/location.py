@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 
 from ...errors import VTorqueError
 from ...text import printable
@@ -18,22 +17,37 @@ from ..config.parameters import Policy
 from ..request.request import PREFIX
 
 ASK_S = 3.0
-SERVER_NAME = "server_name"
 
 
-def describe(named: str, policy: Policy) -> str:
+def find_id(named: str, policy: Policy) -> str:
+    """The id of a job that somebody names as users of the batch system do.
+
+    Args:
+        named: `4711`, `4711.head`, `72[1]`, `33_1`.
+        policy: says where the batch system is.
+
+    Returns:
+        Its id in the product's form; "" when nobody knows it.
+    """
+    try:
+        return open_batch(policy, front_end=True, timeout_s=ASK_S).find_id(named)
+    except VTorqueError:  # what is not known, nobody is told
+        return ""
+
+
+def describe(job_id: str, policy: Policy) -> str:
     """What to say of a job of which there is no record here.
 
     Args:
-        named: `4711`, `4711.head`, `72[1]`: the server of a short id is the one that this host speaks with.
+        job_id: the whole id.
         policy: names the front end that keeps records, and where the batch system is.
 
     Returns:
         "" when nothing is known of it.
     """
     try:
-        job = open_batch(policy, front_end=True, timeout_s=ASK_S).job(_whole(named, policy))
-    except VTorqueError:  # what is not known, nobody is told
+        job = open_batch(policy, front_end=True, timeout_s=ASK_S).job(job_id)
+    except VTorqueError:
         return ""
     if PREFIX not in job.x:
         return "it asked for no virtual machines, and has no record"
@@ -53,13 +67,3 @@ def _of(job: BatchJob, policy: Policy) -> str:
     if not same_host(host, os.uname().nodename):
         return f"its record is on {node}, and on {host} once that has got it"
     return f"its record has not arrived: it is on {node}, which hands it over to {host} as soon as it can"
-
-
-def _whole(named: str, policy: Policy) -> str:
-    if "." in named:
-        return named
-    try:
-        server = (pathlib.Path(policy.torque_home) / SERVER_NAME).read_text(encoding="utf-8").strip()[:255]
-    except (OSError, UnicodeDecodeError):
-        server = os.uname().nodename
-    return f"{named}.{server}"

@@ -156,6 +156,7 @@ FORM: dict[str, Check] = {
     "start": _count,
     "user": _text,
     "name": _text,
+    "alias": _text,
     "request": _mapping(_text),
     "nodes": _list(_text),
     "bare": _list(_text),

@@ -45,8 +45,8 @@ examples:
   vmgr job list --query "[?state=='refused'].job_id"
 """
 SHOW_EPILOG = """\
-JOB is the number that qsub printed (4711), the whole id (4711.head), or a member of an array (72[1]).  A job that was
-started several times has a record for each start; the newest is shown.
+JOB is the number that was printed when it was submitted (4711), the whole id (4711.head), or a member of an array
+(72[1], on Slurm 33_1).  A job that was started several times has a record for each start; the newest is shown.
 
 examples:
   vmgr job show 4711            guests, what they used, where the time went, and what to ask for next time
@@ -137,14 +137,29 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     try:
         record = job_record.find(call.job, place, start=call.start)
     except NoRecord as error:
-        raise UserFault(error.what, error.why, _where(call.job, load) or error.hint) from error
+        record = _find_elsewhere(call, place, load, error)
     {"show": _show, "log": _log, "console": _console, "report": _report}[call.verb](call, record)
     return 0
 
 
-def _where(named: str, load: t.Callable[[], Policy]) -> str:
+def _find_elsewhere(
+    call: argparse.Namespace, place: pathlib.Path, load: t.Callable[[], Policy], error: NoRecord
+) -> JobRecord:
+    """Find a record by the id that the batch system knows, or say where it may be.
+
+    Raises:
+        UserFault: there is none here.
+    """
     policy, _broken = load_usable(load)
-    return location.describe(named, policy)
+    job_id = location.find_id(call.job, policy)
+    try:
+        if job_id and not job_id.startswith(f"{call.job}."):
+            return job_record.find(job_id, place, start=call.start)
+    except NoRecord:
+        pass
+    raise UserFault(
+        error.what, error.why, (location.describe(job_id, policy) if job_id else "") or error.hint
+    ) from error
 
 
 def _list(call: argparse.Namespace, place: pathlib.Path) -> None:

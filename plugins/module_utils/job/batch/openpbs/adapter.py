@@ -46,6 +46,9 @@ class OpenPbs(PbsServer):
         require_form(JOB_ID, job_id, "job id")
         return parse_job(self._run("qstat", "-x", "-f", "-F", "json", job_id), job_id)
 
+    def _ask_of(self, job_id: str) -> tuple[BatchJob, ...]:
+        return parse_jobs(self._run("qstat", "-x", "-f", "-F", "json", job_id))
+
     def all_jobs(self) -> tuple[BatchJob, ...]:
         """All jobs that are not over, members of arrays too (`qstat -t`); see `BatchSystem.all_jobs`."""
         data = self._run("qstat", "-t", "-f", "-F", "json")

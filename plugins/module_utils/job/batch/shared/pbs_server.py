@@ -18,6 +18,7 @@ if t.TYPE_CHECKING:
     from ....system.clock import Deadline
     from ..api import BatchJob
 
+SHORT_ID = r"[0-9]{1,12}(\[[0-9]{1,7}\])?"
 ODD_IN_COMMENTS = r"[^A-Za-z0-9 ._:;/()%+@\[\]-]"
 """`-W` is a list joined by commas with `=` in each entry, so that neither may stand in a comment."""
 
@@ -75,6 +76,24 @@ class PbsServer:
     def release_command(self, job_id: str) -> str:
         """`qrls`, which the owner of a job may call."""
         return f"qrls {job_id}"
+
+    def find_id(self, named: str) -> str:
+        """The server completes a short id by its own name (`qstat`).
+
+        Raises:
+            SiteFault: see `BatchSystem.find_id`.
+        """
+        if re.fullmatch(JOB_ID, named):
+            return named
+        require_form(SHORT_ID, named, "job id")
+        found = [job.job_id for job in self._ask_of(named) if job.job_id.partition(".")[0] == named]
+        if len(found) != 1:
+            raise SiteFault(f"job {named}", f"the batch server's answer holds {len(found) or 'no'} jobs of that name")
+        return found[0]
+
+    def _ask_of(self, job_id: str) -> tuple[BatchJob, ...]:
+        """Return what the server tells of a job, by its short or long id."""
+        raise NotImplementedError
 
     def display_id(self, job_id: str) -> str:
         """The product's form is the server's own."""

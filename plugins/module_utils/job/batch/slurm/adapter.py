@@ -221,6 +221,19 @@ class Slurm:
             name = self._name(job_id)
         return f"scontrol release {name}"
 
+    def find_id(self, named: str) -> str:
+        """A number, and for members `33_1`, `33[1]` or, of a set of jobs, `33+1`; Slurm knows its cluster's name.
+
+        Raises:
+            SiteFault: see `BatchSystem.find_id`.
+        """
+        name, wanted = ids.read_name(named)
+        row = one_job.pick(self._ask(one_job.WHO, name, named), **wanted)
+        found = one_job.id_of(row)
+        if "." in named and not named.endswith(f".{row['Cluster']}"):
+            raise UnknownJob(f"job {named}", f"Slurm speaks of {found}")
+        return found
+
     def display_id(self, job_id: str) -> str:
         """The number alone."""
         return ids.number_of(job_id)

@@ -245,7 +245,15 @@ def _job(form: Form, job_id: str) -> BatchJob:
         comment=facts.text("admin_comment"),
         started_s=facts.number("start_time") if letter in ("R", "S", "E") else 0,
         node_exclusive=form.get("shared") == "none",
+        alias=_alias(facts) if form.get("array_task_id") is not None or facts.number("het_job_id") else "",
     )
+
+
+def _alias(facts: _Facts) -> str:
+    """As users write a member of an array, or of a set of jobs."""
+    if facts.number("het_job_id"):
+        return f"{facts.number('het_job_id')}+{facts.number('het_job_offset')}"
+    return f"{facts.number('array_job_id')}_{facts.number('array_task_id')}"
 
 
 def _request(text: str) -> str:

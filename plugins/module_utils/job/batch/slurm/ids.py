@@ -14,6 +14,7 @@ import typing as t
 from ....errors import SiteFault
 from ....wire.messages import JOB_ID
 
+NAMED = re.compile(r"([1-9][0-9]{0,9})(?:([_+]|\[(?=[0-9]+\]))([0-9]{1,7})\]?)?(?:\.[A-Za-z0-9.-]{1,254})?")
 _NUMBER = r"[1-9][0-9]{0,9}"
 
 
@@ -46,6 +47,29 @@ def number_of(job_id: str) -> str:
     if not re.fullmatch(JOB_ID, job_id) or not re.fullmatch(_NUMBER, number):
         raise SiteFault(f"job id {job_id[:80]!r}", "not of the form number.cluster")
     return number
+
+
+def read_name(named: str) -> tuple[str, dict[str, str]]:
+    """Read a job's name as a user of Slurm writes it.
+
+    Args:
+        named: `4711`, `33_1`, `33[1]` or `33+1`, with or without the cluster's name behind a dot.
+
+    Returns:
+        By which name Slurm is asked, and what tells the job from others in its answer.
+
+    Raises:
+        SiteFault: it is of another form.
+    """
+    parts = NAMED.fullmatch(named)
+    if parts is None:
+        raise SiteFault(f"job id {named[:80]!r}", "not of the form 4711, 33_1, 33[1] or 33+1")
+    number, kind, member = parts.groups()
+    if kind is None:
+        return number, {"JobID": number}
+    if kind == "+":
+        return number, {"HetJobID": number, "HetJobOffset": member}
+    return f"{number}_{member}", {"ArrayJobID": number, "ArrayTaskID": member}
 
 
 def of_environment(environment: t.Mapping[str, str]) -> str:

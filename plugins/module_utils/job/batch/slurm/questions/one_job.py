@@ -147,6 +147,8 @@ def form_of(row: Row, detail: str) -> dict[str, t.Any]:
         "cluster": row["Cluster"],
         "array_job_id": _number(row, "ArrayJobID") if member not in NOTHING else 0,
         "array_task_id": int(member) if member.isdecimal() else None,
+        "het_job_id": int(row["HetJobID"]) if row["HetJobID"].isdecimal() else 0,
+        "het_job_offset": int(row["HetJobOffset"]) if row["HetJobOffset"].isdecimal() else 0,
         "job_state": row["State"],
         "state_reason": HELD_WORDS.get(row["Reason"], row["Reason"]),
         "priority": _number(row, "PriorityLong"),

@@ -176,3 +176,15 @@ def test_of_many_records_only_those_are_read_that_are_shown(
     with pytest.raises(job_record.NoRecord):
         job_record.find("10000", tmp_path)
     assert opened == []
+
+
+def test_member_of_an_array_is_found_by_what_its_batch_system_calls_it(tmp_path: pathlib.Path) -> None:
+    """Slurm gives it a number of its own, and its user writes 33_1."""
+    for number, alias in ((34, "33_1"), (35, "33_12"), (33, "33_2"), (40, "39+1")):
+        keep(tmp_path, f"{number}.lab.1", {"job_id": f"{number}.lab", "start": 1, "user": "alice", "alias": alias})
+    for named in ("33_1", "33[1]", "34", "34.lab"):
+        assert job_record.find(named, tmp_path).job_id == "34.lab"
+    assert job_record.find("39+1", tmp_path).job_id == "40.lab"
+    assert [record.job_id for record in job_record.find_all("33[]", tmp_path)] == ["33.lab", "34.lab", "35.lab"]
+    with pytest.raises(job_record.NoRecord):
+        job_record.find("33_3", tmp_path)

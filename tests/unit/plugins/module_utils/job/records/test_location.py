@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 
 QSTAT = """#!/bin/sh
 # plays qstat -x -f JOB, in the form recorded on TORQUE 6.1.3
-[ "$3" = 11.th ] || exit 153
+case "$3" in 11 | 11.th) ;; *) exit 153 ;; esac
 printf '%s' '<?xml version="1.0"?><Data><Job><Job_Id>11.th</Job_Id><Job_Owner>alice@th</Job_Owner>'
 printf '%s' '<job_state>STATE</job_state><exec_host>HOSTS</exec_host><euser>alice</euser><start_count>1</start_count>'
 printf '%s\\n' '<x>REQUEST</x></Job></Data>'
@@ -31,7 +31,6 @@ class Site:
 
     def __init__(self, place: pathlib.Path) -> None:
         self.place = place
-        (place / "server_name").write_text("th\n")
         self.policy = dataclasses.replace(
             parameters.Policy(), torque_home=str(place), pbs_qsub_on_fe=f"{place}/qsub", record_host=HERE
         )
@@ -61,32 +60,32 @@ def test_server_says_where_the_record_is(
     site: Site, named: str, state: str, hosts: str, request_: str, words: str
 ) -> None:
     site.job(state, hosts, request_)
-    assert location.describe(named, site.policy).startswith(words)
+    assert location.find_id(named, site.policy) == "11.th"
+    assert location.describe("11.th", site.policy).startswith(words)
 
 
 def test_site_whose_records_stay_on_nodes(site: Site) -> None:
     told = dataclasses.replace(site.policy, record_host=None)
     site.job("C")
-    assert location.describe("11", told) == "its record is on t2"
+    assert location.describe("11.th", told) == "its record is on t2"
     site.job("R")
-    assert location.describe("11", told) == "it runs, and its record is on t2"
+    assert location.describe("11.th", told) == "it runs, and its record is on t2"
 
 
 def test_host_that_gets_no_records_names_both_that_may_have_it(site: Site) -> None:
     told = dataclasses.replace(site.policy, record_host="another-front-end")
     site.job("C")
-    assert location.describe("11", told) == "its record is on t2, and on another-front-end once that has got it"
+    assert location.describe("11.th", told) == "its record is on t2, and on another-front-end once that has got it"
 
 
 def test_what_nobody_knows_is_not_said(site: Site) -> None:
-    assert location.describe("11", site.policy) == ""  # no qstat
+    assert location.describe("11.th", site.policy) == ""  # no qstat
+    assert location.find_id("11", site.policy) == ""
     site.job("C")
-    for named in ("12", "11.other", "72[]"):
-        assert location.describe(named, site.policy) == ""
-    (site.place / "server_name").unlink()
-    assert location.describe("11", site.policy) == ""
-    (site.place / "server_name").write_bytes(b"\xff")
-    assert location.describe("11", site.policy) == ""
+    for named in ("12", "72[]", "../7", "-x"):
+        assert location.find_id(named, site.policy) == ""
+    for job_id in ("12.th", "11.other"):
+        assert location.describe(job_id, site.policy) == ""
 
 
 def test_show_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

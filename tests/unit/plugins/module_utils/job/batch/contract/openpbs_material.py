@@ -38,7 +38,7 @@ QSTAT = (
     STATE
     + """\
 case $*: in
-    *' 0.p0:') exec /usr/bin/python3 -I {place}/answer.py {fixtures}/openpbs/qstat-f.json {place} ;;
+    *' 0.p0:' | *' 0:') exec /usr/bin/python3 -I {place}/answer.py {fixtures}/openpbs/qstat-f.json {place} ;;
     *) echo "qstat: Unknown Job Id 99.p0" >&2; exit 153 ;;
 esac
 """

@@ -181,6 +181,29 @@ def test_job_is_held_so_that_its_owner_can_release_it(material: Material, batch:
     assert batch.job(material.job_id).hold_types not in ("", "n")
 
 
+def test_job_that_a_user_names_is_found(material: Material, batch: BatchSystem) -> None:
+    for named in (material.job_id, material.display_id, material.job_id.partition(".")[0]):
+        assert batch.find_id(named) == material.job_id
+    assert all(material.display_id.partition(".")[0] in question for question in material.read_questions())
+
+
+@pytest.mark.parametrize("named", ["", "x", "../7", "7;reboot", "-x", "7 8", "7[", "7_", "7[x]"])
+def test_text_that_names_no_job_reaches_no_command(material: Material, batch: BatchSystem, named: str) -> None:
+    with pytest.raises(SiteFault, match="job id"):
+        batch.find_id(named)
+    assert material.read_questions() == []
+
+
+@pytest.mark.parametrize("named", ["99", "99[1]"])
+def test_name_of_no_job_is_told_from_silence(material: Material, batch: BatchSystem, named: str) -> None:
+    with pytest.raises(UnknownJob):
+        batch.find_id(named)
+    material.server("gone")
+    with pytest.raises(SiteFault) as caught:
+        batch.find_id(named)
+    assert not isinstance(caught.value, UnknownJob)
+
+
 def test_question_about_one_job_never_costs_the_whole_queue(material: Material, batch: BatchSystem) -> None:
     """A site may have fifty thousand jobs, and a verdict two seconds."""
     job = batch.job(material.job_id)

@@ -27,7 +27,7 @@ echo "qstat $*" >>{place}/asked
 case $*:$(cat {place}/state) in
     *:silent) exec sleep 60 ;;
     *:gone) echo "qstat: cannot connect to server th (errno=111) Connection refused" >&2; exit 111 ;;
-    *' 0.trqhead:'*) sed "s/HOLDS/$(cat {place}/holds)/" {place}/job.xml ;;
+    *' 0.trqhead:'* | *' 0:'*) sed "s/HOLDS/$(cat {place}/holds)/" {place}/job.xml ;;
     *) echo "qstat: Unknown Job Id Error" >&2; exit 153 ;;
 esac
 """

@@ -9,10 +9,12 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import answers
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import vm_job_of
 
@@ -118,3 +120,41 @@ def test_list_of_nodes_that_fills_its_column_is_not_believed() -> None:
     row = {**row_of(31), "NodeList": "n" * one_job.FACTS["NodeList"]}
     with pytest.raises(SiteFault, match="longer than squeue was asked for"):
         one_job.form_of(row, "")
+
+
+class Recorded(adapter.Slurm):
+    """Slurm at one of the moments."""
+
+    def __init__(self, moment: str, **facts: t.Any) -> None:
+        super().__init__(pathlib.Path("/nowhere"))
+        form = json.loads(everything(moment))
+        for job in form["jobs"]:
+            job.update(facts)
+        self.data = json.dumps(form).encode()
+
+    def _run(self, *command: str, subject: str = "") -> bytes:
+        found = slurm_stand_in.answer(self.data, command)
+        if found is None:
+            raise UnknownJob(f"job {subject}", "Slurm's controller does not know it")
+        return found
+
+
+@pytest.mark.parametrize("named", ["29", "29.lab", "26_1", "26[1]", "26_1.lab", "26[1].lab"])
+def test_member_of_an_array_is_found_by_each_of_its_names(named: str) -> None:
+    slurm = Recorded("a")
+    assert slurm.find_id(named) == "29.lab"
+    assert slurm.job("29.lab").alias == "26_1"
+
+
+@pytest.mark.parametrize("named", ["26_4", "26[4]", "29_1", "4711", "29.other", "26[1].other"])
+def test_name_of_another_member_or_cluster_is_unknown(named: str) -> None:
+    with pytest.raises(UnknownJob):
+        Recorded("a").find_id(named)
+
+
+def test_part_of_a_set_of_jobs_is_found_by_its_offset() -> None:
+    slurm = Recorded("c", het_job_id=32, het_job_offset=0)
+    assert slurm.find_id("32+0") == slurm.find_id("32") == "32.lab"
+    assert slurm.job("32.lab").alias == "32+0"
+    with pytest.raises(SiteFault, match="holds no such jobs"):
+        slurm.find_id("32+1")
