@@ -19,6 +19,7 @@ from ...request.request import MARKER, PREFIX
 from ..api import BatchJob, BatchNode, UnknownJob
 from ..shared.odd_job import odd_job
 from . import comment, host_list, ids, output_file
+from .sbatch.options import devices_of
 
 STATES = {
     "PENDING": "Q",
@@ -268,7 +269,7 @@ def _job(form: Form, job_id: str) -> BatchJob:
         walltime_s=facts.number("time_limit") * 60,
         variables={},
         submit_args="",
-        resource_list={"mem": f"{memory_mib}mb", **({"other": MARKER} if ours else {})},
+        resource_list={"mem": f"{memory_mib}mb", **({"other": MARKER} if ours else {}), **_generic(form)},
         account=facts.text("account"),
         hold_types=hold,
         exit_status=_status(facts.number("exit_code")) if letter == "C" else None,
@@ -276,6 +277,16 @@ def _job(form: Form, job_id: str) -> BatchJob:
         started_s=facts.number("start_time") if letter in ("R", "S", "E") else 0,
         node_exclusive=form.get("shared") == "none",
     )
+
+
+def _generic(form: Form) -> dict[str, str]:
+    """The devices that a job asks for (`devices`), and what of generic resources its nodes have given it (`gres`)."""
+    asked = [form.get(f"tres_per_{what}") for what in ("node", "job", "task", "socket")]
+    devices = [found for one in asked if isinstance(one, str) and (found := devices_of(one))]
+    details = form.get("gres_detail")
+    given = [one for one in details if isinstance(one, str)] if isinstance(details, list) else []
+    found = {"devices": ",".join(devices), "gres": " ".join(given)}
+    return {name: text for name, text in found.items() if text}
 
 
 def _request(text: str) -> str:

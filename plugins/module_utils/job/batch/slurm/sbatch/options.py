@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 SHORT_FLAGS = frozenset("HhkOQsVvW")
@@ -45,9 +46,24 @@ LONG = {
     "V": "version",
     "D": "chdir",
     "C": "constraint",
+    "G": "gpus",
     "i": "input",
 }
 """Long names of the letters that matter here."""
+DEVICES = frozenset({"gpu", "mps", "shard", "nic"})
+"""What of generic resources is a device of the node; others are counted alone (`tmp:100G`), and need no handing on."""
+OF_DEVICES = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
+"""Options that ask for devices, besides `gres`."""
+
+
+def devices_of(text: str) -> str:
+    """Return those entries of a list of generic resources that are devices of a node.
+
+    Args:
+        text: `gpu:t4:2,tmp:100G`, as `--gres` takes it; or as answers have it, with `gres:` or `gres/` before entries.
+    """
+    entries = [re.sub(r"^gres[:/]", "", entry.strip()) for entry in text.split(",")]
+    return ",".join(entry for entry in entries if re.split(r"[:=/]", entry)[0].lower() in DEVICES)
 
 
 def whole(name: str) -> str:
@@ -96,6 +112,10 @@ ENVIRONMENT: t.Final = {
     "BATCH": "batch",
     "CONSTRAINT": "constraint",
     "EXCLUSIVE": "exclusive",
+    "GPUS": "gpus",
+    "GPUS_PER_NODE": "gpus-per-node",
+    "GPUS_PER_TASK": "gpus-per-task",
+    "GRES": "gres",
     "INPUT": "input",
     "MEM_PER_CPU": "mem-per-cpu",
     "MEM_PER_GPU": "mem-per-gpu",
