@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which cores of this node are a job's: qemu stays on them, whatever the guest does.
 
-The MOM's cpuset decides where there is one.  Else a job that has the node alone gets all of its cores: by the server's
-`node_exclusive`, or because all slots are the job's.  A shared node without cpusets is refused.
+A cpuset of the batch system's decides where there is one.  Else a job that has the node alone gets all of its cores: by
+the server's `node_exclusive`, or because all slots are the job's.  Where the cpuset is made after the hook, guests boot
+on cores that no other job has, and their worker moves them to the job's.  A shared node without cpusets is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 from ...module_utils.errors import SiteFault, UserFault
 from ...module_utils.job.batch import exclusive
 from ...module_utils.job.batch.api import BatchJob
-from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.job.batch.host_match import same_host
+from ...module_utils.job.batch.registry import open_batch, open_node
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.node.system import cpus
 from ...module_utils.system.clock import Deadline
@@ -28,17 +30,31 @@ def cores_of(job: BatchJob, policy: Policy, node: str) -> cpus.Cores:
         node: this node.
 
     Returns:
-        The MOM's cpuset of the job; else, where the node is the job's alone, the node's cores but for the host's.
+        The cpuset of the job; else, where the node is the job's alone, the node's cores but for the host's; else, where
+        its cpuset is still to come (`cpusets_of`), as many that no other job has.
 
     Raises:
         UserFault: others may run here too, because the job does not ask for what the site's jobs ask for.
         SiteFault: others may run here too, and the site wants it so; or it is not known.
     """
-    if given := cpus.of_mom(job.job_id):
+    if given := cpus.of_mom(job.job_id) or cpus.of_groups(cpusets_of(job.job_id, policy)):
         return given
     if exclusive.is_exclusive(job, node, lambda: open_batch(policy, deadline=Deadline.after(EXCLUSIVE_ASK_S))):
         return cpus.of_node(policy.host_os_core_count)
+    if others := open_node(policy.batch_system).cpusets("*"):
+        mine = sum(same_host(node, host) for host in job.slot_hosts)
+        return cpus.not_given(others, policy.host_os_core_count, mine)
     what, why = f"the cores of job {job.job_id} on {node}", "other jobs may run there, and the MOM makes no cpusets"
     if policy.pbs_exclusive_node_alloc:
         raise UserFault(what, why, "submit the job with vsub, which asks for whole nodes")
     raise SiteFault(what, why, "use a MOM that makes cpusets (--enable-cgroups), or pbs_exclusive_node_alloc: true")
+
+
+def cpusets_of(job_id: str, policy: Policy) -> tuple[str, ...]:
+    """Where the cpuset of a job will be that its guests are to stay in, as patterns below a hierarchy of cgroups.
+
+    Args:
+        job_id: of the job.
+        policy: the site's.
+    """
+    return open_node(policy.batch_system).cpusets(job_id)

@@ -33,7 +33,7 @@ from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart, Suspension
 from ...module_utils.wire.node_command import ssh_command
-from ..bridge.job_cores import cores_of
+from ..bridge.job_cores import cores_of, cpusets_of
 from ..bridge.node_settings import (
     Configuration,
     LoadPolicy,
@@ -144,7 +144,15 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     cores = cores_of(checked.job, site.configuration.policy, settings.node_name) if checked.job else ()
     load_needed()
     found = client.present(
-        part, settings, deadline, caller=call.caller, tell=report_lost, hold=call.hold, cores=cores, follow=follow
+        part,
+        settings,
+        deadline,
+        caller=call.caller,
+        tell=report_lost,
+        hold=call.hold,
+        cores=cores,
+        cpusets=cpusets_of(part.job_id, site.configuration.policy),
+        follow=follow,
     )
     return make_answer(guests=[to_dict(guest) for guest in found])
 

@@ -37,10 +37,10 @@ def begin(site: SlurmSite, moment: str) -> str:
     return number
 
 
-def guests(site: SlurmSite, number: str) -> list[str]:
-    """What there is of guests of a job on its nodes."""
+def guests(site: SlurmSite, number: str, *nodes: str) -> list[str]:
+    """What there is of guests of a job on these nodes, or on all."""
     look = f"ls -d /var/lib/vtorque/guests/{number}.lab.*/* 2>/dev/null || true"
-    return [line for node in NODES for line in site.root(node, look).split()]
+    return [line for node in nodes or NODES for line in site.root(node, look).split()]
 
 
 @pytest.mark.parametrize("moment", cases(MOMENTS, "made"))

@@ -213,3 +213,7 @@ def test_time_in_which_guests_boot_is_given_back_to_a_limit(site: SlurmSite) -> 
     assert site.facts(unlimited.number)["TimeLimit"] in ("UNLIMITED", "365-00:00:00")  # by Slurm's backfill
     record = json.loads(site.kept("cn1", f"{limited.number}.lab"))
     assert record["phases"]["prologue"]["given_back"] == 60
+    site.wait_for(
+        "its record on the front end",
+        lambda: site.on("fe", "vmgr", "job", "show", f"{limited.number}.lab", user="alice").returncode == 0,
+    )

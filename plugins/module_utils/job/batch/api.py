@@ -87,7 +87,8 @@ class BatchJob:
         walltime_s: seconds asked for, 0 when nothing is said.
         variables: of the submission; empty where the server does not show it.
         submit_args: arguments of the command that took it, for people.
-        resource_list: what it asks for, by resource; `mem` as `request.sizes.mem_mib` reads it.
+        resource_list: what it asks for, by resource; `mem` as `request.sizes.mem_mib` reads it; `devices`: those of
+            nodes that no guest can have yet.
         account: what the user said with `-A`, or "".
         hold_types: letters of the holds on the job (`u`, `o`, `s`), `n` or "" for none.
         exit_status: how it ended; None before that.

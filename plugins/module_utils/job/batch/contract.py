@@ -111,6 +111,12 @@ class NodeAdapter(t.Protocol):
             SiteFault: what the batch system has here cannot be read.
         """
 
+    def cpusets(self, job_id: str) -> tuple[str, ...]:
+        """Return where below a hierarchy of cgroups a job (`*`: any) gets a cpuset after its hook, as patterns.
+
+        A system that gives none, or has it before (`node.system.cpus.of_mom`), answers ().
+        """
+
 
 class DoctorAdapter(t.Protocol):
     """What of the batch system only its own checks can tell; the names are among `CHECKS` (wire/health_report.py)."""

@@ -278,6 +278,9 @@ def _nodes(job: BatchJob) -> tuple[str, ...]:
 
 
 def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy) -> None:
+    if devices := job.resource_list.get("devices"):
+        why = "devices that the batch system gives to a job are not handed to guests yet"
+        raise UserFault(format_value(devices), why, "submit the job without them, or without a virtual machine")
     need = demand(resolved, policy)
     for node in vm_nodes:
         slots = job.slot_hosts.count(node)

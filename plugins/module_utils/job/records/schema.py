@@ -161,7 +161,7 @@ FORM: dict[str, Check] = {
     "nodes": _list(_text),
     "bare": _list(_text),
     "guests": _list(_GUEST),
-    "phases": _mapping(_object(began=_figure, seconds=_figure), MANY),
+    "phases": _mapping(_object(began=_figure, seconds=_figure, given_back=_figure), MANY),
     "error": _or_none(_FACTS),
     "refusal": _FACTS,
     "verdict": _FACTS,

@@ -241,25 +241,23 @@ class Domains:
         return True
 
     def pause(self, name: str, *, paused: bool) -> bool:
-        """Let the processors of a domain stand still, or go on; its memory stays.
-
-        Args:
-            name: of the domain.
-            paused: are they to stand still?
-
-        Returns:
-            Is that new?
-
-        Raises:
-            NodeFault: libvirt does not answer.
-            VTorqueError: it cannot be done, or there is no such domain.
-        """
+        """Let the processors of a domain stand still, or go on; False: they do so already.  Its memory stays."""
         with self._asking(f"the {'pause' if paused else 'end of the pause'} of domain {name}"):
             domain = self._connection.lookupByName(name)
             if (domain.state()[0] == self._libvirt.VIR_DOMAIN_PAUSED) == paused:
                 return False
             domain.suspend() if paused else domain.resume()
         return True
+
+    def pin(self, name: str, cores: t.Collection[int]) -> None:
+        """Keep all threads of a running domain on these cores of the node."""
+        live = self._libvirt.VIR_DOMAIN_AFFECT_LIVE
+        where = tuple(core in cores for core in range(max(cores) + 1))
+        with self._asking(f"the cores of domain {name}"):
+            domain = self._connection.lookupByName(name)
+            for vcpu in range(domain.vcpusFlags(live)):
+                domain.pinVcpuFlags(vcpu, where, live)
+            domain.pinEmulator(where, live)
 
     def destroy(self, name: str) -> bool:
         """End a domain at once, and forget a persistent one; True when there was one.

@@ -40,6 +40,8 @@ class Order:
         tell: the command by which the job's mother superior is told of a lost guest (`LostGuest` on its standard
             input); empty where she is this node.
         cores: the job's on this node; (): libvirt places the guests.
+        cpusets: where the cpuset of the job will be, which replaces these cores, as patterns below a hierarchy of
+            cgroups; empty where none is to come.
         follow: the command that follows the suspension of the job (`pausing.Follower`); empty on a sister.
     """
 
@@ -48,6 +50,7 @@ class Order:
     deadline: Deadline
     tell: tuple[str, ...] = ()
     cores: Cores = ()
+    cpusets: tuple[str, ...] = ()
     follow: tuple[str, ...] = ()
 
     @property

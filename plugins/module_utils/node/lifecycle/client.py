@@ -37,6 +37,7 @@ def present(
     tell: t.Sequence[str] = (),
     hold: Hold | None = None,
     cores: Cores = (),
+    cpusets: tuple[str, ...] = (),
     follow: t.Sequence[str] = (),
 ) -> tuple[GuestFacts, ...]:
     """Have this node's guests of a start made by a worker, which stays with them.
@@ -49,6 +50,7 @@ def present(
         tell: the command by which the job's mother superior is told of a lost guest; () where she is this node.
         hold: keeps the guests until they are told of their job; None: they stay anyway.
         cores: the job's on this node.
+        cpusets: where the job's cpuset will be, if it is still to come.
         follow: the command that follows the suspension of the job; () where she is another node.
 
     Returns:
@@ -57,7 +59,7 @@ def present(
     Raises:
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
-    order = Order(part, settings, deadline, tuple(tell), cores, tuple(follow))
+    order = Order(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow))
     holding = hold or Hold()
     try:
         with signals.Noted() as noted:

@@ -18,6 +18,7 @@ from ...wire.messages import Owner
 from ..removal import inventory
 from ..state.settings import NodeSettings
 from ..storage import shares, user_disk, virtiofsd
+from ..system.cpus import Cores
 
 QEMU = ""
 LOG = re.compile(r"(vtorque[0-9]+)\.log")
@@ -65,6 +66,24 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
             if name != QEMU and one.process is None:
                 one.ended_at = time.monotonic()
     return {guest: list(needed.values()) for guest, needed in found.items()}
+
+
+def confine(key: str, settings: NodeSettings, cores: Cores) -> None:
+    """Keep every thread of the processes of a start on these cores; libvirt does so for qemu's alone.
+
+    Args:
+        key: `layout.job_key` of the start.
+        settings: this node's own word.
+        cores: of this node.
+
+    Raises:
+        OSError: the kernel refuses it.
+    """
+    for pid, whose in inventory.processes(settings):
+        if whose == key:
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it ended meanwhile
+                for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+                    os.sched_setaffinity(int(task.name), cores)
 
 
 def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[str, Lifeline]:

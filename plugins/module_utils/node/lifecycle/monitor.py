@@ -25,14 +25,14 @@ from ...state.layout import job_key
 from ...state.records import LostRecord
 from ...system.signals import Noted
 from ...text import printable
-from ...wire.messages import VERSION, LostGuest, NodePart
+from ...wire.messages import VERSION, LostGuest
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..guest.console import Console
-from ..state.settings import NodeSettings
 from ..state.start_lock import OverWatch
+from ..system import cpus
 from . import guest_processes as lifelines
-from .builder import readable
+from .builder import Order, readable
 from .guest_processes import Lifeline
 from .handover import Held
 from .loss_report import Telling
@@ -42,6 +42,10 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
 """Between two attempts to reach a libvirt that was lost."""
 WORD_S = 1.0
 """How long after the end of a guest's process libvirt may say why it ended; a guest that shuts down ends soon."""
+CPUSETS_LOOK_S = 1.0
+"""Between two looks for the cpuset of a job."""
+CPUSETS_S = 600.0
+"""For a job to get its cpuset: the batch system makes it when the hooks of all its nodes have ended."""
 GIVEN_UP = "whoever asked for them went away, and nobody told them of their job"
 _ENDED = {"stopped", "crashed"}
 REASON_LIMIT, WORDS_LIMIT = 500, 4000
@@ -105,25 +109,18 @@ class Watching:
     """The guests of one start on this node.
 
     Args:
-        part: whose guests they are.
-        settings: this node's own word.
+        order: by which they were made.
         log: takes a line for the job's log.
-        tell: the command by which the mother superior is told of a lost guest; () where she is this node.
-        follow: the command that follows the suspension of the job (`pausing.Follower`).
 
     Attributes:
         domains: the connection to libvirt, None while there is none.
     """
 
-    def __init__(
-        self,
-        part: NodePart,
-        settings: NodeSettings,
-        log: t.Callable[[str], None],
-        tell: t.Sequence[str] = (),
-        follow: t.Sequence[str] = (),
-    ) -> None:
-        self._part, self._settings, self._log, self._tell = part, settings, log, tell
+    def __init__(self, order: Order, log: t.Callable[[str], None]) -> None:
+        part, settings = order.part, order.settings
+        self._part, self._settings, self._log, self._tell = part, settings, log, order.tell
+        self._cores, self._cpusets = order.cores, order.cpusets
+        self._cpusets_until, self._cpusets_at = time.monotonic() + CPUSETS_S, 0.0
         self._telling: Telling | None = None
         self._key = job_key(part.job_id, part.start)
         self.domains: Domains | None = None
@@ -136,7 +133,7 @@ class Watching:
         self._place = settings.run_dir / "jobs" / self._key
         self._words = shell_message.Listener(self._place)
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
-        self._follower = Follower(follow, self._place, log)
+        self._follower = Follower(order.follow, self._place, log)
 
     def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
@@ -156,6 +153,7 @@ class Watching:
             if held.given_up():
                 return GIVEN_UP
             self._hear(heard)
+            self._confine()
             self._pausing.follow(self.domains, [name for name, guest in self._guests.items() if guest.lost])
             if self._telling is not None:
                 self._telling.go_on()
@@ -190,6 +188,8 @@ class Watching:
             due.append(self._retry_at)
         if self._telling is not None:
             due.append(time.monotonic() + self._telling.due_s())
+        if self._cpusets and self.domains is not None:
+            due.append(self._cpusets_at)
         due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower)]
         return max(0.0, min(due) - time.monotonic()) if due else float("inf")
 
@@ -264,6 +264,33 @@ class Watching:
             self._lose(guest, event.reason or event.kind)
         elif event.kind == "suspended" and not self._pausing.is_ours(event):
             self._lose(guest, f"it was paused: {event.reason}" if event.reason else "it was paused")
+
+    # -- where they run
+
+    def _confine(self) -> None:
+        """Keep the guests in the cpuset of their job, as soon as the batch system has made it."""
+        if not self._cpusets or self.domains is None or time.monotonic() < self._cpusets_at:
+            return
+        self._cpusets_at = time.monotonic() + CPUSETS_LOOK_S
+        try:
+            cores = cpus.of_groups(self._cpusets)
+            if cores and not (self._cores and set(self._cores) <= set(cores)):
+                for guest in self._guests.values():
+                    if not guest.lost:
+                        self.domains.pin(guest.name, cores)
+                lifelines.confine(self._key, self._settings, cores)
+                self._log(
+                    f"guests stay on the job's cores {cpus.written(cores)}, and not on {cpus.written(self._cores)}"
+                )
+        except (OSError, VTorqueError) as error:
+            self._log(f"guests are not on the job's cores, it is tried again: {error}")
+            self._cpusets_at = time.monotonic() + LAST_PAUSE_S
+            return
+        if cores:
+            self._cpusets = ()
+        elif time.monotonic() > self._cpusets_until:
+            self._log(f"the job has no cpuset: its guests stay on cores {cpus.written(self._cores)}")
+            self._cpusets = ()
 
     # -- what is said
 

@@ -226,7 +226,7 @@ class _Worker:
         """Until the start is over, we are told to end, or its guests are given up; then nothing of it stays."""
         gc.freeze()  # what came from the caller stays as it is, and shared
         gc.enable()  # the caller may have done without, for as long as it lives
-        watching = Watching(self.order.part, self.settings, log, self.order.tell, self.order.follow)
+        watching = Watching(self.order, log)
         try:
             why = watching.run(over, self.noted, held)
             log(f"worker {os.getpid()} takes the guests away: {why}")

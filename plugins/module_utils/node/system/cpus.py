@@ -1,10 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cores: of this node, and of a job that the MOM has given some by a cpuset."""
+"""Cores: of this node, and of a job that the batch system has given some by a cpuset."""
 
 from __future__ import annotations
 
+import glob
 import pathlib
 import re
 import typing as t
@@ -34,19 +35,63 @@ def of_mom(job_id: str, mounts: pathlib.Path = MOUNTS) -> Cores:
     Raises:
         SiteFault: there is one, and it does not tell.
     """
-    for place in hierarchies(mounts):
-        group = place / "torque" / job_id
+    return next(_cores_of_groups((f"torque/{glob.escape(job_id)}",), mounts), ())
+
+
+def of_groups(patterns: t.Sequence[str], mounts: pathlib.Path = MOUNTS) -> Cores:
+    """The cores that a batch system has given to a job on this node.
+
+    Args:
+        patterns: where the job's group may be, below a hierarchy.
+        mounts: what is mounted, as the kernel says it.
+
+    Returns:
+        Numbers of cores; () where there is no such group, or it has no cpuset.
+
+    Raises:
+        SiteFault: there is one, and it does not tell.
+    """
+    return next(_cores_of_groups(patterns, mounts), ())
+
+
+def not_given(
+    patterns: t.Sequence[str], reserved: int, count: int, mounts: pathlib.Path = MOUNTS, online: pathlib.Path = ONLINE
+) -> Cores:
+    """Cores of this node that no job has, for one whose own are not known yet.
+
+    Args:
+        patterns: where groups of jobs may be, below a hierarchy.
+        reserved: how many are kept for the host, the first ones.
+        count: how many are wanted.
+        mounts: what is mounted, as the kernel says it.
+        online: what the kernel says that there is.
+
+    Returns:
+        As many as are wanted, of those that are kept where no others are left; of all of them where none is free.
+
+    Raises:
+        SiteFault: a group does not tell, or nothing is left for guests.
+    """
+    given = {core for cores in _cores_of_groups(patterns, mounts) for core in cores}
+    there, for_guests = read(online.read_text(encoding="ascii")), of_node(reserved, online)
+    free = [core for core in (*for_guests, *there) if core not in given]
+    return tuple(sorted(list(dict.fromkeys(free))[:count])) if free else for_guests
+
+
+def _cores_of_groups(patterns: t.Sequence[str], mounts: pathlib.Path) -> t.Iterator[Cores]:
+    """The cores of each group that is there and has a cpuset."""
+    for group in (found for place in hierarchies(mounts) for pattern in patterns for found in place.glob(pattern)):
         if not group.is_dir():
             continue
         for name in ("cpuset.cpus", "cpus", "cpuset.cpus.effective"):
             try:
                 if cores := read((group / name).read_text(encoding="ascii")):
-                    return cores
-            except FileNotFoundError:
+                    yield cores
+                    break
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, ValueError) as error:
                 raise SiteFault(f"{group / name}", f"the job's cores are not known: {error}") from error
-    return ()
 
 
 def hierarchies(mounts: pathlib.Path) -> t.Iterator[pathlib.Path]:

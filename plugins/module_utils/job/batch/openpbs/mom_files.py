@@ -36,6 +36,11 @@ def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:
     return tuple(f"file {name}" for name in mom_traces.others(_jobs(policy), job_id))
 
 
+def cpusets(job_id: str) -> tuple[str, ...]:
+    """Return (): a cpuset of the MOM's is there before the job's hook."""
+    return ()
+
+
 def runs_users_programs_first(job: BatchJob, policy: Policy) -> bool:
     """Return False: between our hook and the job's shell are hooks alone, which run as root."""
     return False

@@ -52,6 +52,32 @@ def runs_users_programs_first(job: BatchJob, policy: Policy) -> bool:
     return hook_calls.read_settings().get("taskprolog", ("", ""))[1] not in ("", "(null)")
 
 
+def cpusets(job_id: str) -> tuple[str, ...]:
+    """Return where slurmd makes the cpuset of a job, version 1 before 2, before its first step and after Prolog.
+
+    Names of Debian's slurmd hold the node's.  (): slurm.conf and cgroup.conf of this node want none.
+    """
+    settings = hook_calls.read_settings()
+    plugins = settings.get("taskplugin", ("", ""))[1].lower().split(",")
+    if "task/cgroup" not in plugins or not _constrains_cores():
+        return ()
+    number = "*" if job_id == "*" else ids.number_of(job_id)
+    return (f"slurm*/uid_*/job_{number}", f"*.slice/*slurmstepd.scope/job_{number}")
+
+
+def _constrains_cores() -> bool:
+    """Return whether cgroup.conf, beside the slurm.conf that counts, has ConstrainCores=yes."""
+    for path in hook_calls.CONFIGURATIONS:
+        if path.exists():
+            try:
+                text = path.with_name("cgroup.conf").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                return False
+            found = re.findall(r"^[ \t]*ConstrainCores[ \t]*=[ \t]*([^\s#]*)", text, re.MULTILINE | re.IGNORECASE)
+            return bool(found) and found[-1].lower() == "yes"
+    return False
+
+
 def start_directory(job: BatchJob) -> str:
     """Return "": sbatch starts a job where it was called, and the guest itself says where it has no such directory."""
     return ""

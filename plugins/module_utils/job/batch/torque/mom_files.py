@@ -38,6 +38,11 @@ def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:
     return tuple(f"file {name}" for name in others(pathlib.Path(policy.torque_home), job_id))
 
 
+def cpusets(job_id: str) -> tuple[str, ...]:
+    """Return (): a cpuset of the MOM's is there before the job's hook."""
+    return ()
+
+
 def runs_users_programs_first(job: BatchJob, policy: Policy) -> bool:
     """Return whether the MOM runs anything as the user after our prologue: of the site, or by `-l prologue=`."""
     user_prologue = pathlib.Path(policy.torque_home) / "mom_priv" / "prologue.user"

@@ -187,6 +187,10 @@ class Connection:
         (self.hypervisor.place / f"{name}.limit").write_text(str(limit_mib))
         return True
 
+    def pin(self, name: str, cores: t.Collection[int]) -> None:
+        assert name in self.hypervisor.running
+        (self.hypervisor.place / f"{name}.pinned").write_text(" ".join(map(str, sorted(cores))))
+
     def pause(self, name: str, *, paused: bool) -> bool:
         if self.hypervisor.dead:
             raise NodeFault("libvirt", "is dead", cause="libvirt")

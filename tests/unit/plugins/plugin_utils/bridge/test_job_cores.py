@@ -10,6 +10,7 @@ import dataclasses
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import node_traces
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cpus
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import job_cores
@@ -64,3 +65,15 @@ def test_a_shared_node_without_cpusets_takes_no_guests(
         job_cores.cores_of(JOB, policy, "cn2")
     assert hint in str(told.value)
     assert asked == ["cn2"]
+
+
+def test_on_a_shared_node_whose_cpusets_follow_guests_boot_where_no_job_is(
+    monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    monkeypatch.setattr(node_traces, "cpusets", lambda job_id: (f"job_{job_id}",))
+    monkeypatch.setattr(cpus, "of_groups", lambda patterns: {("job_8.head",): (3,)}.get(patterns, ()))
+    monkeypatch.setattr(cpus, "not_given", lambda *words: words)
+    policy = Policy(batch_system="slurm", pbs_exclusive_node_alloc=False, host_os_core_count=1)
+    assert job_cores.cores_of(JOB, policy, "cn2") == (("job_*",), 1, 1)
+    assert job_cores.cores_of(dataclasses.replace(JOB, job_id="8.head"), policy, "cn2") == (3,)
+    assert job_cores.cpusets_of(JOB.job_id, policy) == ("job_7.head",)

@@ -202,6 +202,33 @@ def test_option_in_the_environment_is_refused_as_on_the_command_line(desk: Desk,
     assert desk.got() is None
 
 
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (["--gres=gpu:1"], {}),
+        (["--gres", "tmp:5G,gpu:t4:2"], {}),
+        (["--gpus-per-node=2"], {}),
+        (["-G2"], {}),
+        (["-G", "t4:1"], {}),
+        ([], {"SBATCH_GRES": "gpu"}),
+        ([], {"SBATCH_GPUS": "1"}),
+    ],
+)
+def test_job_that_asks_for_devices_is_refused(
+    desk: Desk, words: list[str], environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert desk.submit(*words, desk.script("#!/bin/sh\n"), **environment) == 2
+    assert desk.got() is None
+    said = capsys.readouterr().err
+    assert "devices of GRES are not handed to guests yet" in said
+    assert "--g" in said
+
+
+def test_what_is_counted_and_no_device_may_be_asked_for(desk: Desk) -> None:
+    assert desk.submit("--gres=tmp:5G", desk.script("#!/bin/sh\n")) == 0
+    assert "--gres=tmp:5G" in desk.got()[0]
+
+
 def test_size_in_the_environment_is_not_asked_for_twice(desk: Desk) -> None:
     assert desk.submit(desk.script("#!/bin/sh\n"), SBATCH_MEM_PER_CPU="512") == 0
     assert not [word for word in desk.got()[0] if word.startswith("--mem=")]

@@ -18,6 +18,7 @@ from .....errors import UserFault
 from ....request.handover import COMMAND_LINE, Handover, read_script_file
 from ....request.value_types import KeyFault, format_value
 from .. import comment
+from ..answers import devices_of
 from . import options as sbatch_options
 from .batch_script import Script, read_script
 
@@ -190,6 +191,7 @@ REFUSED = {
     "batch": "it may run the script on another than the first node, whose machine is the one for the script",
 }
 """Options of sbatch that no VM job can have, or not yet."""
+NO_DEVICES = "devices of GRES are not handed to guests yet: leave them out, or run the job without a virtual machine"
 HET_JOB = "a heterogeneous job: only one component of a job can be in virtual machines so far; leave the others out"
 
 
@@ -250,6 +252,10 @@ class Job:
         """Options of sbatch that no VM job can have, or not yet."""
         options = self.options
         yield from (KeyFault(f"--{name}", "", why) for name, why in REFUSED.items() if name in options)
+        asked = {name: options[name] for name in sbatch_options.OF_DEVICES if name in options}
+        if devices := devices_of(options.get("gres", "")):
+            asked["gres"] = devices
+        yield from (KeyFault(f"--{name}", value, NO_DEVICES) for name, value in asked.items())
         if self.script.het:
             yield KeyFault("#SBATCH hetjob", "", HET_JOB, f"{self.script.name}, line {self.script.het[0]}")
 

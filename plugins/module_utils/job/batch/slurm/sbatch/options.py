@@ -45,9 +45,12 @@ LONG = {
     "V": "version",
     "D": "chdir",
     "C": "constraint",
+    "G": "gpus",
     "i": "input",
 }
 """Long names of the letters that matter here."""
+OF_DEVICES = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
+"""Options that ask for devices, besides `gres`."""
 
 
 def whole(name: str) -> str:
@@ -96,6 +99,10 @@ ENVIRONMENT: t.Final = {
     "BATCH": "batch",
     "CONSTRAINT": "constraint",
     "EXCLUSIVE": "exclusive",
+    "GPUS": "gpus",
+    "GPUS_PER_NODE": "gpus-per-node",
+    "GPUS_PER_TASK": "gpus-per-task",
+    "GRES": "gres",
     "INPUT": "input",
     "MEM_PER_CPU": "mem-per-cpu",
     "MEM_PER_GPU": "mem-per-gpu",

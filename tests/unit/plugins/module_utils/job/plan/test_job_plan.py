@@ -244,6 +244,7 @@ def test_form_errors_do_not_repeat_secrets() -> None:
         ({"euser": "bob"}, "it would run as bob, and its owner is alice"),
         ({"slot_hosts": ("n1",)}, "the job has 1 of the 3 that its guests need on n1: 2 vcpus + 1 core for the host"),
         ({"slot_hosts": ("n1", "n1", "n1", "n2")}, "the job has 1 of the 3 that its guests need on n2"),
+        ({"resource_list": {"mem": "9g", "devices": "gpu:1"}}, "gpu:1: devices that the batch system gives to a job"),
         ({"resource_list": {}}, "no mem: its guests need 3G: 1G of ram + 2G for the host"),
         ({"resource_list": {"mem": "3071mb"}}, "mem=3071mb: its guests need 3G: 1G of ram + 2G for the host"),
         ({"resource_list": {"mem": "much"}}, "mem=much: its guests need 3G"),

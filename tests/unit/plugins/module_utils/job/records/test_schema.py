@@ -31,6 +31,7 @@ ALSO: dict[str, t.Any] = {
     "vm_epilogue": {"path": "/home/a/x", "ended": "with status 3", "began": 1.5, "seconds": 2.5},
     "error": {"fault": "node", "what": "w", "why": "y", "hint": "", "cause": "disk"},
     "ended": None,
+    "phases": {"prologue": {"began": 1795328004.7, "seconds": 20.5, "given_back": 60}},
     "left": ["guests of the job: vcn1-1 is still there"],
 }
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 import stat
 import typing as t
@@ -13,6 +14,7 @@ import typing as t
 import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cpus
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import LostRecord
 
@@ -162,3 +164,37 @@ def test_a_start_can_end_while_libvirt_is_away(running: Node) -> None:
     running.hypervisor.dead = False
     assert "domain vcn1-1" in running.absent()
     assert running.things == []
+
+
+@pytest.mark.parametrize(("before", "moved"), [((0,), True), ((1,), False), ((), True)])
+def test_guests_move_to_the_cpuset_that_the_job_gets_after_its_hook(
+    node: Node, tmp_path: pathlib.Path, before: tuple[int, ...], moved: bool
+) -> None:
+    """It is looked for until it is there; who is inside of it already stays."""
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"cgroup {tmp_path} cgroup rw,cpuset 0 0\n")
+    node.patch.setattr(monitor, "CPUSETS_LOOK_S", 0.01)
+    node.patch.setattr(cpus.of_groups, "__defaults__", (mounts,))
+    node.open_log()
+    client.present(node.part(), node.settings, node.soon(), cores=before, cpusets=("slurm*/uid_*/job_7",))
+    node.wait_for_words("watches the guests")
+    pinned = node.hypervisor.place / "vcn1-1.pinned"
+    assert not pinned.exists()
+    group = tmp_path / "slurm_cn1/uid_1001/job_7"
+    group.mkdir(parents=True)
+    (group / "cpuset.new").write_text("1-2\n")
+    (group / "cpuset.new").rename(group / "cpuset.cpus")
+    if moved:
+        node.wait_for_words("guests stay on the job's cores 1-2")
+        assert pinned.read_text() == "1 2"
+    else:
+        node.absent()
+        assert not pinned.exists()
+
+
+def test_job_without_a_cpuset_keeps_its_guests_where_they_are(node: Node) -> None:
+    node.patch.setattr(monitor, "CPUSETS_LOOK_S", 0.01)
+    node.patch.setattr(monitor, "CPUSETS_S", 0.05)
+    node.open_log()
+    client.present(node.part(), node.settings, node.soon(), cores=(0,), cpusets=("there/is/none",))
+    node.wait_for_words("the job has no cpuset: its guests stay on cores 0")

@@ -86,3 +86,37 @@ def test_a_host_that_keeps_all_is_the_sites_fault(tmp_path: pathlib.Path) -> Non
 
 def test_this_machine_has_cores() -> None:
     assert set(os.sched_getaffinity(0)) <= set(cpus.of_node(0))
+
+
+@pytest.fixture
+def groups(tmp_path: pathlib.Path) -> pathlib.Path:
+    """What is mounted: a hierarchy with the groups of two jobs, and one without cpusets."""
+    for name, text in {"slurm_n1/uid_7/job_4": "2-3\n", "slurm_n1/uid_8/job_41": "0\n"}.items():
+        (tmp_path / name / "step_0").mkdir(parents=True)
+        (tmp_path / name / "cpuset.cpus").write_text(text)
+    (tmp_path / "mounts").write_text(f"cgroup {tmp_path}/none cgroup rw,cpuset 0 0\ncgroup {tmp_path} cgroup2 rw 0 0\n")
+    return tmp_path / "mounts"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "cores"),
+    [("slurm*/uid_*/job_4", (2, 3)), ("slurm*/uid_*/job_41", (0,)), ("slurm*/uid_*/job_1", ()), ("slurm*/uid_7", ())],
+)
+def test_group_of_a_job_is_found_by_its_pattern(groups: pathlib.Path, pattern: str, cores: tuple[int, ...]) -> None:
+    assert cpus.of_groups(("other/*", pattern), groups) == cores
+
+
+@pytest.mark.parametrize(
+    ("reserved", "count", "cores"),
+    [(0, 1, (1,)), (0, 3, (1, 4, 5)), (2, 1, (4,)), (2, 3, (1, 4, 5)), (2, 9, (1, 4, 5))],
+)
+def test_cores_that_no_job_has_are_for_who_has_none_yet(
+    groups: pathlib.Path, tmp_path: pathlib.Path, reserved: int, count: int, cores: tuple[int, ...]
+) -> None:
+    (tmp_path / "online").write_text("0-5\n")
+    assert cpus.not_given(("slurm*/uid_*/job_*",), reserved, count, groups, tmp_path / "online") == cores
+
+
+def test_where_jobs_have_all_cores_guests_boot_on_any(groups: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "online").write_text("0,2-3\n")
+    assert cpus.not_given(("slurm*/uid_*/job_*",), 1, 1, groups, tmp_path / "online") == (2, 3)

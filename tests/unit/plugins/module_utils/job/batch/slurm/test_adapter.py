@@ -47,6 +47,23 @@ def test_job_that_runs_on_two_nodes_has_a_slot_a_processor() -> None:
     assert not seen.node_exclusive
 
 
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({"tres_per_node": "gres:gpu:1", "gres_detail": ["gpu:1(IDX:0)", "gpu:1(IDX:1)"]},
+         {"devices": "gpu:1", "gres": "gpu:1(IDX:0) gpu:1(IDX:1)"}),
+        ({"tres_per_job": "gres:gpu:t4:2"}, {"devices": "gpu:t4:2"}),
+        ({"tres_per_node": "gres:tmp:5,gres:mps:50"}, {"devices": "mps:50"}),
+        ({"tres_per_node": "gres:tmp:5", "gres_detail": ["tmp:5", "tmp:5"]}, {"gres": "tmp:5 tmp:5"}),
+        ({"tres_per_node": "", "gres_detail": []}, {}),
+        ({"tres_per_node": None, "gres_detail": None}, {}),
+    ],
+)  # fmt: skip
+def test_devices_of_a_job_are_known_and_what_its_nodes_gave_it(facts: dict[str, t.Any], found: dict[str, str]) -> None:
+    known = dict(job("squeue-running.json", 4, **facts).resource_list)
+    assert {name: known[name] for name in ("devices", "gres") if name in known} == found
+
+
 def test_batch_host_is_the_first_of_the_nodes() -> None:
     assert job("squeue-running.json", 4, batch_host="cn2").nodes == ("cn2", "cn1")
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pathlib
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import node_traces
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import hook_calls, node_traces
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
 
@@ -20,3 +21,27 @@ def test_alive_here_for_many_starts_asks_slurm_once(tmp_path: pathlib.Path) -> N
     alive_here = node_traces.alive_here(Policy(batch_system="slurm", pbs_qsub_on_nodes=f"{tmp_path}/qsub"))
     assert [alive_here(f"{number}.lab") for number in (7, 8, 9, 7)] == [True, False, False, True]
     assert (tmp_path / "calls").read_text() == "asked\n"
+
+
+@pytest.mark.parametrize(
+    ("task_plugin", "cgroup_conf", "there"),
+    [
+        ("task/cgroup,task/affinity", "ConstrainCores=yes\n", True),
+        ("task/affinity,task/cgroup", "# ConstrainCores=no\n constraincores = Yes # all\n", True),
+        ("task/affinity", "ConstrainCores=yes\n", False),
+        ("task/cgroup", "ConstrainCores=no\n", False),
+        ("task/cgroup", None, False),
+    ],
+)
+def test_cpuset_of_a_job_is_where_slurmd_will_make_it_if_it_does(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, task_plugin: str, cgroup_conf: str | None, there: bool
+) -> None:
+    (tmp_path / "slurm.conf").write_text(f"TaskPlugin={task_plugin}\n")
+    if cgroup_conf is not None:
+        (tmp_path / "cgroup.conf").write_text(cgroup_conf)
+    monkeypatch.setattr(hook_calls, "CONFIGURATIONS", (tmp_path / "none", tmp_path / "slurm.conf"))
+    places = [pathlib.PurePath(one) for one in ("slurm_cn1/uid_1001/job_7", "system.slice/cn1_slurmstepd.scope/job_7")]
+    for place in places:
+        for job_id in ("7.lab", "*"):
+            assert any(place.match(pattern) for pattern in node_traces.cpusets(job_id)) is there
+        assert not any(place.match(pattern) for pattern in node_traces.cpusets("70.lab"))
