@@ -221,7 +221,9 @@ class ShellAdapter(t.Protocol):
     def display_of(self, variables: t.Mapping[bytes, bytes]) -> str:
         """Return the display that the batch system forwards, as it is on the node; "": it forwards none."""
 
-    def counts(self, *, processors: int, hosts: int, first: int, names: t.Sequence[str] = ()) -> dict[bytes, bytes]:
+    def counts(
+        self, *, processors: int, hosts: int, first: int, names: t.Sequence[str] = (), each: t.Sequence[int] = ()
+    ) -> dict[bytes, bytes]:
         """Return the variables that count a job's processors and hosts, and that name the hosts.
 
         Args:
@@ -229,6 +231,7 @@ class ShellAdapter(t.Protocol):
             hosts: how many of both there are.
             first: processors of the first guest.
             names: of the hosts, the first guest first.
+            each: processors of each host, in that order; empty: the same everywhere.
         """
 
     def launcher_variables(self, variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:

@@ -145,9 +145,11 @@ def guest_variables(
     passed_on.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
     passed_on[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
     if guests and all(guest.vcpus for guest in guests):
-        processors = sum(guest.vcpus for guest in guests) + sum(host.slots for host in bare)
+        each = [*(guest.vcpus for guest in guests), *(host.slots for host in bare)]
         names = [*(guest.name for guest in guests), *(host.name for host in bare)]
-        passed_on |= system.counts(processors=processors, hosts=len(names), first=guests[0].vcpus, names=names)
+        passed_on |= system.counts(
+            processors=sum(each), hosts=len(names), first=guests[0].vcpus, names=names, each=each
+        )
     return {**passed_on, **system.launcher_variables(passed_on)}
 
 

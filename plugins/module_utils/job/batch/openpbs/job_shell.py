@@ -84,7 +84,9 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
     return ""
 
 
-def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = ()) -> dict[bytes, bytes]:
+def counts(
+    *, processors: int, hosts: int, first: int, names: t.Sequence[str] = (), each: t.Sequence[int] = ()
+) -> dict[bytes, bytes]:
     """Return the variable that counts the processors of a host; OMP_NUM_THREADS is the user's (`ompthreads`).
 
     Args:
@@ -92,6 +94,7 @@ def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = 
         hosts: how many of both there are.
         first: processors of the first guest.
         names: of the hosts; they are in the node file.
+        each: processors of each host; so are they.
     """
     return {b"NCPUS": b"%d" % first}
 

@@ -12,6 +12,7 @@ is: its environment is the user's to set.  Nobody reads a profile, and the scrip
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import re
@@ -131,7 +132,9 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
     return ""
 
 
-def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = ()) -> dict[bytes, bytes]:
+def counts(
+    *, processors: int, hosts: int, first: int, names: t.Sequence[str] = (), each: t.Sequence[int] = ()
+) -> dict[bytes, bytes]:
     """Return the variables that count a job's processors and hosts, and that name the hosts.
 
     Args:
@@ -139,18 +142,25 @@ def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = 
         hosts: how many of both there are.
         first: processors of the first guest.
         names: of the hosts, the first guest first.
+        each: processors of each host, in that order; empty: the same everywhere.
     """
     found = {
         b"SLURM_JOB_NUM_NODES": b"%d" % hosts,
         b"SLURM_NNODES": b"%d" % hosts,
         b"SLURM_CPUS_ON_NODE": b"%d" % first,
     }
-    if processors == first * hosts:
-        found[b"SLURM_JOB_CPUS_PER_NODE"] = b"%d" % first + (b"(x%d)" % hosts if hosts > 1 else b"")
+    if each or processors == first * hosts:
+        found[b"SLURM_JOB_CPUS_PER_NODE"] = _in_groups(each or [first] * hosts)
     if names:
         listed = ",".join(names).encode()
         found |= {b"SLURM_JOB_NODELIST": listed, b"SLURM_NODELIST": listed, b"SLURMD_NODENAME": names[0].encode()}
     return found
+
+
+def _in_groups(numbers: t.Iterable[int]) -> bytes:
+    """Return numbers as Slurm lists them: `2(x3),1`."""
+    groups = [(number, len(list(group))) for number, group in itertools.groupby(numbers)]
+    return b",".join(b"%d(x%d)" % (number, times) if times > 1 else b"%d" % number for number, times in groups)
 
 
 def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:

@@ -93,7 +93,9 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
     return display.decode("ascii") if re.fullmatch(DISPLAY, display) else ""
 
 
-def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = ()) -> dict[bytes, bytes]:
+def counts(
+    *, processors: int, hosts: int, first: int, names: t.Sequence[str] = (), each: t.Sequence[int] = ()
+) -> dict[bytes, bytes]:
     """Return the variables that count a job's processors and hosts.
 
     Args:
@@ -101,6 +103,7 @@ def counts(*, processors: int, hosts: int, first: int, names: t.Sequence[str] = 
         hosts: how many of both there are.
         first: processors of the first guest.
         names: of the hosts; they are in the node file.
+        each: processors of each host; so are they.
     """
     return {b"PBS_NP": b"%d" % processors, b"PBS_NUM_NODES": b"%d" % hosts, b"PBS_NUM_PPN": b"%d" % first}
 

@@ -109,6 +109,8 @@ def test_counts_are_those_of_the_guests() -> None:
     assert job_shell.counts(processors=6, hosts=3, first=2)[b"SLURM_JOB_CPUS_PER_NODE"] == b"2(x3)"
     assert job_shell.counts(processors=2, hosts=1, first=2)[b"SLURM_JOB_CPUS_PER_NODE"] == b"2"
     assert b"SLURM_JOB_CPUS_PER_NODE" not in job_shell.counts(processors=5, hosts=2, first=2)
+    mixed = job_shell.counts(processors=9, hosts=5, first=2, each=(2, 2, 1, 1, 3))
+    assert mixed[b"SLURM_JOB_CPUS_PER_NODE"] == b"2(x2),1(x2),3"
 
 
 def test_hosts_are_the_guests_by_their_names() -> None:
