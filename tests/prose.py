@@ -43,11 +43,7 @@ WORDS = {
 
 TO_DO: tuple[str, ...] = (
     "docs/admin/openpbs.md",
-    "docs/admin/osv.md",
     "docs/admin/slurm.md",
-    "docs/developer/testing.md",
-    "docs/user/slurm.md",
-    "lab/README.md",
 )
 """Pages that do not pass yet. The list only shrinks: a page here that passes is an error."""
 
@@ -103,7 +99,8 @@ def _check_text(text: str, opened: str) -> t.Iterator[str]:
     elif (size := len(words.split())) > PARAGRAPH_WORDS:
         yield f"paragraph: {size} words, at most {PARAGRAPH_WORDS}: {_begin(text)}"
     for sentence in re.split(r"(?<=[.!?])[\"')]*\s+", words):
-        if (size := len(re.findall(r"\w[^\s]*", sentence))) > SENTENCE_WORDS:
+        # a number alone, such as `(4711)`, is no word
+        if (size := len(re.findall(r"\S*[^\W\d_]\S*", sentence))) > SENTENCE_WORDS:
             yield f"sentence: {size} words, at most {SENTENCE_WORDS}: {_begin(sentence)}"
     for pattern, better in WORDS.items():
         for found in re.finditer(rf"(?<![\w-])(?:{pattern})(?![\w-])", words, re.IGNORECASE):

@@ -35,6 +35,7 @@ LONG = "word " * 30 + "word.\n"
     [
         (SHORT, []),
         (LONG, ["1: sentence: 31 words"]),
+        ("word (4711) " * 29 + "word.\n", []),
         ("A table.\n\n| a |\n|---|\n| " + LONG.strip() + " |\n", ["5: sentence: 31 words"]),
         (f"# A\n\n{SHORT[:-1]} {SHORT[:-1]} {SHORT[:-1]} {SHORT[:-1]} Word.\n", ["3: paragraph: 121 words"]),
         (f"| a |\n|---|\n| {'`word` ' * 50} |\n", ["3: table cell: 349 characters", "3: sentence: 50 words"]),

@@ -103,7 +103,7 @@ def _default_of(
     section: str = "",
 ) -> t.Any:
     kind = kind or KEYS[key].kind
-    meaning = f"{key} of a request that does not say it: {KEYS[key].meaning}"
+    meaning = f"default of {key}: {KEYS[key].meaning}"
     # the original's 0 for on is a habit of its command line; its configuration said true and false
     kind = _FLAG if kind.form == "flag" else kind
     return _parameter(kind, default, meaning, old=old, later=later, section=section)
@@ -162,10 +162,10 @@ class Policy:
     vm_img_dir: str = _parameter(
         _PATH,
         "/opt/vm-images",
-        "the image pool, root's alone to write",
+        "the image pool, writable for root alone",
         old=("IMAGE_POOL", "IMAGE_POOL_DIR", "VM_IMAGE_DIR"),
     )
-    image_max: int = _parameter(_RAM, 2**21, "greatest disk of an image that is added to the pool, as a guest sees it")
+    image_max: int = _parameter(_RAM, 2**21, "largest disk of an image in the pool, as a guest sees it")
     ws_dir: str = _parameter(
         _PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later="disks on the workspace"
     )
@@ -179,9 +179,9 @@ class Policy:
     )
     disabled_hosts_list: str | None = _parameter(_HOSTS, None, "the hosts on which vsub refuses VM jobs")
     vm_node_property: str | None = _parameter(_WORD, None, "node property of VM nodes, which vsub requests")
-    pbs_exclusive_node_alloc: bool = _parameter(_FLAG, True, "vsub asks for whole nodes (qsub -n, sbatch --exclusive)")
+    pbs_exclusive_node_alloc: bool = _parameter(_FLAG, True, "vsub requests whole nodes (qsub -n, sbatch --exclusive)")
     kill_user_processes_after_job: bool = _parameter(
-        _FLAG, True, "end what a job left on a node that it had for itself"
+        _FLAG, True, "end leftover processes of a job on a node that it had alone"
     )
     allow_emulation: bool = _parameter(_FLAG, False, "allow hypervisor=qemu, software emulation")
     allow_user_images: bool = _parameter(
@@ -189,9 +189,9 @@ class Policy:
     )
 
     host_os_core_count: int = _parameter(
-        number(0, 4096), 1, "cores of a node that are kept free for the host", section="what a node keeps and gives"
+        number(0, 4096), 1, "cores of a node that are reserved for the host", section="what a node reserves and offers"
     )
-    host_os_ram_mb: int = _parameter(number(0, 2**24), 2048, "memory of a node that is kept free for the host, in MiB")
+    host_os_ram_mb: int = _parameter(number(0, 2**24), 2048, "memory of a node that is reserved for the host, in MiB")
     max_vms_per_node: int = _parameter(number(1, 1000), 4, "greatest vms_per_node of a request")
     vms_per_node_min: int | None = _parameter(number(1, 1000), None, "least vms_per_node of a request")
     vcpus_min: int | None = _parameter(_CORES, None, "least vcpus of a request")
@@ -224,17 +224,17 @@ class Policy:
     ip_to_mac_script: str | None = _parameter(
         _PATH, None, "executable: node, guests per node, guest number; prints the guest's address"
     )
-    dhcp_leases_file: str | None = _parameter(_PATH, None, "the DHCP server's leases, where a node can read them")
+    dhcp_leases_file: str | None = _parameter(_PATH, None, "the DHCP server's file of leases, if nodes can read it")
     arp_bin: str = _parameter(
-        _PATH, "/usr/sbin/arp", "arp, where the kernel's table is out of reach", later="addresses by arp"
+        _PATH, "/usr/sbin/arp", "the program arp, if the kernel's table is unavailable", later="addresses by arp"
     )
     confine_guests: bool = _parameter(
         _FLAG,
         True,
-        "hold guests to their own addresses, and to whom they may reach; needs nftables, and no Open vSwitch",
+        "confine guests to their own addresses and permitted hosts; needs nftables, and no Open vSwitch",
     )
     guest_may_reach: tuple[str, ...] = _parameter(
-        several(_REACHED), (), "whom confined guests may reach besides their job, its mounts, names and time"
+        several(_REACHED), (), "hosts that guests may reach besides their job, its mounts, name and time servers"
     )
     domain: str | None = _parameter(_NAME, None, "domain of the guests")
     name_server: str | None = _parameter(_ADDRESS, None, "address of the guests' name server")
@@ -245,10 +245,10 @@ class Policy:
     home_via: str = _parameter(
         choice("nfs", "virtiofs"),
         "nfs",
-        "how homes reach guests: by vm_nfs_home, or from where the node has them",
-        section="what guests mount and hold",
+        "how guests get homes: from vm_nfs_home, or from the node's directory",
+        section="what guests mount and install",
     )
-    vm_nfs_home: str | None = _parameter(_EXPORT, None, "export for /home, of which a guest gets its user's own home")
+    vm_nfs_home: str | None = _parameter(_EXPORT, None, "export for /home; a guest mounts the home of its user")
     vm_nfs_ws: str | None = _parameter(_EXPORT, None, "export for /workspace")
     vm_nfs_opt: str | None = _parameter(_EXPORT, None, "export for /opt-hpc")
     mounts: tuple[str, ...] = _parameter(
@@ -270,10 +270,10 @@ class Policy:
         later=_GUEST_PACKAGES,
     )
     security_updates: bool = _parameter(
-        _FLAG, False, "install security updates in guests before their job, as far as security_updates_timeout lets"
+        _FLAG, False, "install security updates in guests before their job, within security_updates_timeout"
     )
     security_updates_timeout: int = _parameter(
-        number(10, 3600), 60, "seconds that security updates may take; the job runs whatever came of them"
+        number(10, 3600), 60, "seconds that security updates may take; the job runs whatever the result is"
     )
 
     ssh_timeout: int = _parameter(_SECONDS, 5, "seconds for a connection by ssh", section="time, faults, records")
@@ -281,26 +281,26 @@ class Policy:
     prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; below Torque's $prologalarm less 10")
     vm_epilogue_timeout: int = _parameter(_SECONDS, 30, "seconds for a user's vm_epilogue in the guest")
     nfs_timeout: int = _parameter(
-        _SECONDS, 3, "seconds for which a guest tries to mount something; a try that has begun takes 10 at most"
+        _SECONDS, 3, "seconds in which a guest tries each mount; a try that has begun takes 10 at most"
     )
     node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held")
-    offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that may be offline by our note; 0: never any")
-    record_days: int = _parameter(number(1, 36500), 90, "days that the records of jobs are kept")
+    offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that vTorque may set offline; 0: none")
+    record_days: int = _parameter(number(1, 36500), 90, "days until records of jobs are deleted")
     record_host: str | None = _parameter(_NAME, None, "the front end that gets a copy of every job's record")
-    cache_max: str = _parameter(room_on_disk(), "20 %", "room on a node's disk for copies of images")
+    cache_max: str = _parameter(room_on_disk(), "20 %", "space on a node's disk for copies of images")
     cache_rate: int | None = _parameter(
-        size_mib(1, 2**20), None, "MiB a second at which a node reads an image from the pool; nothing: any"
+        size_mib(1, 2**20), None, "MiB per second at which a node reads an image from the pool; unset: no limit"
     )
     enable_dev_mode: bool = _parameter(
-        _FLAG, False, "more log, failed guests kept for a look", later="development mode"
+        _FLAG, False, "more log, and failed guests remain for inspection", later="development mode"
     )
     parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time")
     fast_start: bool = _parameter(
-        _FLAG, True, "begin a start before Ansible has loaded; false: by ansible-playbook alone, a second later"
+        _FLAG, True, "begin a start before Ansible has loaded; false: a second slower, by ansible-playbook alone"
     )
     abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
 
-    img_default: str | None = _default_of("img", None, section="what a request that says nothing gets")
+    img_default: str | None = _default_of("img", None, section="defaults of requests")
     distro_default: str | None = _default_of("distro", None)
     arch_default: str = _default_of("arch", "x86_64")
     ram_default: int = _default_of("ram", 24576)
@@ -333,10 +333,10 @@ class Policy:
     snap_bin_dir: str = _parameter(_PATH, "/usr/local/bin", "where the collector's programs are", later=_SNAP)
     snap_tag_format: str = _parameter(_LINE, "snapTask-[username]-[jobid]", "tag of a job's figures", later=_SNAP)
 
-    debug_default: bool = _parameter(_FLAG, False, "log in detail, where the user does not say DEBUG", section="log")
+    debug_default: bool = _parameter(_FLAG, False, "log in detail, unless the user sets DEBUG", section="log")
     trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)
     show_log_default: bool = _parameter(
-        _FLAG, False, "show the log in the job's error file, where the user does not say SHOW_LOG"
+        _FLAG, False, "print the log in the job's error file, unless the user sets SHOW_LOG"
     )
     print_to_stdout: bool = _parameter(_FLAG, False, "write the log to standard output too", later=_LOG)
     log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs", later=_LOG)

@@ -229,11 +229,15 @@ def _take(entry: Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) ->
 
 
 def _is_text(parameter: Parameter, entry: Entry) -> bool:
-    """Return whether the word would do that stands there, had YAML not made something else of it."""
+    """Return whether the text of an entry is valid, and what YAML made of it is not."""
     if isinstance(entry.raw, (str, list)) or not entry.text:
         return False
+    return _is_valid(parameter, entry.text) and not _is_valid(parameter, entry.raw)
+
+
+def _is_valid(parameter: Parameter, value: object) -> bool:
     try:
-        parameter.kind.read(entry.text)
+        parameter.kind.read(value)
     except BadValue:
         return False
     return True
