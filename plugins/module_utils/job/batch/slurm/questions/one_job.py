@@ -58,9 +58,11 @@ FACTS: Columns = {
 NOTHING = ("", "(null)", "n/a", "N/A")
 HELD_WORDS = {"job requeued in held state": "JobHeldUser", "launch failed requeued held": "JobHeldUser"}
 """What squeue writes in the place of the reason, and the reason (recorded)."""
-_LINE = r"     Nodes=({0}\S+) CPU_IDs=({0}(?:[0-9]+(?:-[0-9]+)?,?)*) Mem=({0}[0-9]+) GRES=[^\n]*\n"
+_LINE = r"     Nodes=({0}\S+) CPU_IDs=({0}(?:[0-9]+(?:-[0-9]+)?,?)*) Mem=({0}[0-9]+) GRES=({0}[^\n]*)\n"
 GIVEN = re.compile(rf"\n((?:{_LINE.format('?:')})+)   MinCPUsNode=")
 ON_NODES = re.compile(_LINE.format(""))
+ASKED_DEVICES = re.compile(r"^   TresPer(Job|Node|Socket|Task)=(\S+) *$", re.MULTILINE)
+"""Below the user's texts: whoever writes such a line asks for more, and never hides anything."""
 MOMENT = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})")
 LIMIT = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 
@@ -141,7 +143,7 @@ def form_of(row: Row, detail: str) -> dict[str, t.Any]:
     if len(row["NodeList"].encode()) >= FACTS["NodeList"]:
         raise SiteFault(what, "the names of its nodes are longer than squeue was asked for")
     member = row["ArrayTaskID"]
-    given, admin_comment = read_detail(detail, row)
+    given, admin_comment, devices = read_detail(detail, row)
     return {
         "job_id": _number(row, "JobID"),
         "cluster": row["Cluster"],
@@ -170,10 +172,11 @@ def form_of(row: Row, detail: str) -> dict[str, t.Any]:
         "comment": _text(row, "Comment"),
         "admin_comment": admin_comment,
         "given": given,
+        **devices,
     }
 
 
-def read_detail(detail: str, row: Row) -> tuple[list[tuple[str, int, int]] | None, str]:
+def read_detail(detail: str, row: Row) -> tuple[list[tuple[str, int, int]] | None, str, dict[str, t.Any]]:
     """Read what `scontrol -d show job` says of a job, between texts of its user that may look like it.
 
     Args:
@@ -181,22 +184,30 @@ def read_detail(detail: str, row: Row) -> tuple[list[tuple[str, int, int]] | Non
         row: of the job.
 
     Returns:
-        By host its processors and MiB, and the administrators' word; None for the first: nobody can tell it from what
-        the user wrote.
+        By host its processors and MiB, the administrators' word, and by the names of `squeue --json` which generic
+        resources were asked for and given; None for the first: nobody can tell it from what the user wrote.
     """
     head = re.match(rf"JobId={row['JobID']}(?: [A-Z]\w+=\S+)* JobName={re.escape(row['Name'])}", detail)
     if head is None:
-        return None, ""
+        return None, "", {}
     rest = detail[head.end() :].partition(f" HetJobId={row['JobID']} HetJobOffset=1 ")[0]
     word = re.search(r"^   AdminComment=(.*?) *$", rest, re.MULTILINE)
     blocks = [""] if row["NodeList"] in NOTHING else GIVEN.findall(rest)
     given = [
         (host, _count(processors), int(memory))
         for block in blocks[:1]
-        for hosts, processors, memory in ON_NODES.findall(block)
+        for hosts, processors, memory, _gres in ON_NODES.findall(block)
         for host in expand(hosts)
     ]
-    return given if len(blocks) == 1 else None, word[1] if word else ""
+    devices: dict[str, t.Any] = {f"tres_per_{what.lower()}": text for what, text in ASKED_DEVICES.findall(rest)}
+    devices["gres_detail"] = [
+        gres
+        for block in blocks[:1]
+        for hosts, *_numbers, gres in ON_NODES.findall(block)
+        for _host in expand(hosts)
+        if gres
+    ]
+    return given if len(blocks) == 1 else None, word[1] if word else "", devices
 
 
 def _count(processors: str) -> int:

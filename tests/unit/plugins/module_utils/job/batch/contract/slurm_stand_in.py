@@ -100,7 +100,8 @@ def given(job: Form) -> str:
     """The lines with what a job was given on each node."""
     nodes = {node["nodename"]: node for node in job.get("job_resources", {}).get("allocated_nodes", ())}
     lines = ""
-    for host in hosts_of(job["nodes"]) if nodes else ():
+    gres = [*(job.get("gres_detail") or ()), *[""] * len(nodes)]
+    for number, host in enumerate(hosts_of(job["nodes"]) if nodes else ()):
         cores = sum(
             state == "allocated" for socket in nodes[host]["sockets"].values() for state in socket["cores"].values()
         )
@@ -110,7 +111,7 @@ def given(job: Form) -> str:
         )  # fmt: skip
         processors = cores * max(1, job["cpus"] // total)
         ids = "0" if processors == 1 else f"0-{processors - 1}"
-        lines += f"     Nodes={host} CPU_IDs={ids} Mem={nodes[host]['memory_allocated']} GRES=\n"
+        lines += f"     Nodes={host} CPU_IDs={ids} Mem={nodes[host]['memory_allocated']} GRES={gres[number]}\n"
     return f"   JOB_GRES=(null)\n{lines}" if lines else ""
 
 
@@ -121,12 +122,17 @@ def show(job: Form) -> str:
         which = f" ArrayJobId={job['array_job_id']} ArrayTaskId={job['array_task_id']}"
     if job["het_job_id"]:
         which = f" HetJobId={job['het_job_id']} HetJobOffset={job['het_job_offset']}"
+    asked = "".join(
+        f"   TresPer{what}={job[key]} \n"
+        for what in ("Job", "Node", "Socket", "Task")
+        if job.get(key := f"tres_per_{what.lower()}")
+    )
     note = f"   AdminComment={job['admin_comment']} \n" if job["admin_comment"] else ""
     return (
         f"JobId={job['job_id']}{which} JobName={job['name']}\n   UserId=alice(1001) GroupId=alice(1001)\n"
         f"   Priority={job['priority']} Nice=0 Account={job['account'] or '(null)'} QOS=(null)\n"
         f"{given(job)}   MinCPUsNode=1 MinMemoryCPU=1G MinTmpDiskNode=0\n"
-        f"   WorkDir={job['current_working_directory']}\n{note}   Comment={job['comment']} \n   Power=\n   \n\n"
+        f"   WorkDir={job['current_working_directory']}\n{note}   Comment={job['comment']} \n   Power=\n{asked}   \n\n"
     )
 
 

@@ -90,7 +90,7 @@ def test_job_whose_user_wrote_what_slurm_writes_cannot_start_and_is_where_it_is(
 
 
 def test_processors_and_memory_are_those_of_each_node() -> None:
-    given, note = one_job.read_detail(detail(FORGED), row_of(FORGED))
+    given, note, _devices = one_job.read_detail(detail(FORGED), row_of(FORGED))
     assert given == [("cn1", 2, 2048), ("cn2", 1, 1024)]
     assert note == "vtorque: a note of ours (1 of 3)", "not the one in the user's comment"
 
