@@ -19,7 +19,6 @@ from ...request.request import MARKER, PREFIX
 from ..api import BatchJob, BatchNode, UnknownJob
 from ..shared.odd_job import odd_job
 from . import comment, host_list, ids, output_file
-from .sbatch.options import devices_of
 
 STATES = {
     "PENDING": "Q",
@@ -282,11 +281,11 @@ def _job(form: Form, job_id: str) -> BatchJob:
 def _generic(form: Form) -> dict[str, str]:
     """The devices that a job asks for (`devices`), and what of generic resources its nodes have given it (`gres`)."""
     asked = [form.get(f"tres_per_{what}") for what in ("node", "job", "task", "socket")]
-    devices = [found for one in asked if isinstance(one, str) and (found := devices_of(one))]
+    devices = [found for one in asked if isinstance(one, str) and (found := host_list.devices_of(one))]
     details = form.get("gres_detail")
     given = [one for one in details if isinstance(one, str)] if isinstance(details, list) else []
-    found = {"devices": ",".join(devices), "gres": " ".join(given)}
-    return {name: text for name, text in found.items() if text}
+    known = {"devices": ",".join(devices), "gres": " ".join(given)}
+    return {name: text for name, text in known.items() if text}
 
 
 def _request(text: str) -> str:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 SHORT_FLAGS = frozenset("HhkOQsVvW")
@@ -50,20 +49,8 @@ LONG = {
     "i": "input",
 }
 """Long names of the letters that matter here."""
-DEVICES = frozenset({"gpu", "mps", "shard", "nic"})
-"""What of generic resources is a device of the node; others are counted alone (`tmp:100G`), and need no handing on."""
 OF_DEVICES = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
 """Options that ask for devices, besides `gres`."""
-
-
-def devices_of(text: str) -> str:
-    """Return those entries of a list of generic resources that are devices of a node.
-
-    Args:
-        text: `gpu:t4:2,tmp:100G`, as `--gres` takes it; or as answers have it, with `gres:` or `gres/` before entries.
-    """
-    entries = [re.sub(r"^gres[:/]", "", entry.strip()) for entry in text.split(",")]
-    return ",".join(entry for entry in entries if re.split(r"[:=/]", entry)[0].lower() in DEVICES)
 
 
 def whole(name: str) -> str:
