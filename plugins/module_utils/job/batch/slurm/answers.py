@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import re
 import typing as t
 
 from ....errors import SiteFault, UserFault
@@ -21,8 +20,6 @@ from ..api import BatchJob, BatchNode
 from ..shared.odd_job import odd_job
 from . import comment, host_list, ids, output_file
 
-DEVICES = frozenset({"gpu", "mps", "shard", "nic"})
-"""What of generic resources is a device of the node; others are counted alone (`tmp:100G`), and need no handing on."""
 STATES = {
     "PENDING": "Q",
     "REQUEUED": "Q",
@@ -259,24 +256,14 @@ def _alias(facts: _Facts) -> str:
     return f"{facts.number('array_job_id')}_{facts.number('array_task_id')}"
 
 
-def devices_of(text: str) -> str:
-    """Return those entries of a list of generic resources that are devices of a node.
-
-    Args:
-        text: `gpu:t4:2,tmp:100G`, as `--gres` takes it; or as answers have it, with `gres:` or `gres/` before entries.
-    """
-    entries = [re.sub(r"^gres[:/]", "", entry.strip()) for entry in text.split(",")]
-    return ",".join(entry for entry in entries if re.split(r"[:=/]", entry)[0].lower() in DEVICES)
-
-
 def _generic(form: Form) -> dict[str, str]:
     """The devices that a job asks for (`devices`), and what of generic resources its nodes have given it (`gres`)."""
     asked = [form.get(f"tres_per_{what}") for what in ("node", "job", "task", "socket")]
-    devices = [found for one in asked if isinstance(one, str) and (found := devices_of(one))]
+    devices = [found for one in asked if isinstance(one, str) and (found := host_list.devices_of(one))]
     details = form.get("gres_detail")
     given = [one for one in details if isinstance(one, str)] if isinstance(details, list) else []
-    generic = {"devices": ",".join(devices), "gres": " ".join(given)}
-    return {name: text for name, text in generic.items() if text}
+    known = {"devices": ",".join(devices), "gres": " ".join(given)}
+    return {name: text for name, text in known.items() if text}
 
 
 def _request(text: str) -> str:

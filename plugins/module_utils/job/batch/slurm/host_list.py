@@ -1,8 +1,9 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Slurm's lists of hosts (`n[1-2,5],m07`), as Prolog and Epilog find them in SLURM_NODELIST.
+"""Slurm's lists: of hosts (`n[1-2,5],m07`), as Prolog and Epilog find them in SLURM_NODELIST, and of generic resources.
 
+Of hosts:
 What Slurm itself writes is read as Slurm reads it (`scontrol show hostnames`, 22.05), without asking anybody.  What it
 would take besides (blanks, empty places, brackets that do not close) is refused: nobody's list of nodes looks so.
 """
@@ -24,6 +25,8 @@ MAX_HOSTS = 65_536
 MAX_DIGITS = 18
 _NAMES = re.compile(r"[A-Za-z0-9._-]+|\[[0-9,-]+\]")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+DEVICES = frozenset({"gpu", "mps", "shard", "nic"})
+"""What of generic resources is a device of the node; others are counted alone (`tmp:100G`), and need no handing on."""
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -107,3 +110,13 @@ def _span(text: str, word: str) -> tuple[int, int, int]:
 
 def _unreadable(text: str, why: str) -> SiteFault:
     return SiteFault(f"Slurm's list of nodes {printable(text[:80])!r} cannot be read", why)
+
+
+def devices_of(text: str) -> str:
+    """Return those entries of a list of generic resources that are devices of a node.
+
+    Args:
+        text: `gpu:t4:2,tmp:100G`, as `--gres` takes it; or as answers have it, with `gres:` or `gres/` before entries.
+    """
+    entries = [re.sub(r"^gres[:/]", "", entry.strip()) for entry in text.split(",")]
+    return ",".join(entry for entry in entries if re.split(r"[:=/]", entry)[0].lower() in DEVICES)

@@ -17,8 +17,7 @@ import typing as t
 from .....errors import UserFault
 from ....request.handover import COMMAND_LINE, Handover, read_script_file
 from ....request.value_types import KeyFault, format_value
-from .. import comment
-from ..answers import devices_of
+from .. import comment, host_list
 from . import options as sbatch_options
 from .batch_script import Script, read_script
 
@@ -253,7 +252,7 @@ class Job:
         options = self.options
         yield from (KeyFault(f"--{name}", "", why) for name, why in REFUSED.items() if name in options)
         asked = {name: options[name] for name in sbatch_options.OF_DEVICES if name in options}
-        if devices := devices_of(options.get("gres", "")):
+        if devices := host_list.devices_of(options.get("gres", "")):
             asked["gres"] = devices
         yield from (KeyFault(f"--{name}", value, NO_DEVICES) for name, value in asked.items())
         if self.script.het:
