@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...module_utils.errors import SiteFault, UserFault
 from ...module_utils.job.batch import exclusive
 from ...module_utils.job.batch.api import BatchJob
-from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.job.batch.registry import open_batch, open_terms
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.node.system import cpus
 from ...module_utils.system.clock import Deadline
@@ -38,7 +38,10 @@ def cores_of(job: BatchJob, policy: Policy, node: str) -> cpus.Cores:
         return given
     if exclusive.is_exclusive(job, node, lambda: open_batch(policy, deadline=Deadline.after(EXCLUSIVE_ASK_S))):
         return cpus.of_node(policy.host_os_core_count)
-    what, why = f"the cores of job {job.job_id} on {node}", "other jobs may run there, and the MOM makes no cpusets"
+    what, why = (
+        f"the cores of job {job.job_id} on {node}",
+        "other jobs may run there, and the batch system gives it no cores",
+    )
     if policy.pbs_exclusive_node_alloc:
         raise UserFault(what, why, "submit the job with vsub, which asks for whole nodes")
-    raise SiteFault(what, why, "use a MOM that makes cpusets (--enable-cgroups), or pbs_exclusive_node_alloc: true")
+    raise SiteFault(what, why, f"{open_terms(policy.batch_system).OWN_CORES}, or set pbs_exclusive_node_alloc: true")
