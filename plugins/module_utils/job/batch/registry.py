@@ -168,75 +168,30 @@ def open_commands(
     return batch
 
 
-@leaves_nothing
-def open_hooks(system: str) -> HookAdapter:
-    """How a system calls hooks.
+def _opener(part: str) -> t.Callable[[str], t.Any]:
+    """Return the function that opens a part of the contract of a system, one of `SYSTEMS`, as all of them do."""
 
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: HookAdapter = _open(system, "hooks")
-    return opened
+    def open_part(system: str) -> t.Any:
+        return _open(system, part)
 
-
-def open_shell(system: str) -> ShellAdapter:
-    """How a system starts the job's shell, and which variables of the job are its own.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: ShellAdapter = _open(system, "shell")
-    return opened
+    open_part.__name__ = open_part.__qualname__ = f"open_{part}"
+    return open_part
 
 
-def open_node(system: str) -> NodeAdapter:
-    """What a system has on a node, whatever its server says.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: NodeAdapter = _open(system, "node")
-    return opened
-
-
-def open_doctor(system: str) -> DoctorAdapter:
-    """What of a system the doctor checks.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: DoctorAdapter = _open(system, "doctor")
-    return opened
-
-
-def open_trial(system: str) -> TrialAdapter:
-    """How a job of `vmgr selftest` is submitted.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: TrialAdapter = _open(system, "trial")
-    return opened
-
-
-def open_terms(system: str) -> Terms:
-    """What users of a system type.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: Terms = _open(system, "terms")
-    return opened
-
-
-def open_guest(system: str) -> GuestTable:
-    """What guests of a system's jobs have of it.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: GuestTable = _open(system, "guest")
-    return opened
+open_hooks: t.Callable[[str], HookAdapter] = leaves_nothing(_opener("hooks"))
+"""How a system calls hooks."""
+open_shell: t.Callable[[str], ShellAdapter] = _opener("shell")
+"""How a system starts the job's shell, and which variables of the job are its own."""
+open_node: t.Callable[[str], NodeAdapter] = _opener("node")
+"""What a system has on a node, whatever its server says."""
+open_doctor: t.Callable[[str], DoctorAdapter] = _opener("doctor")
+"""What of a system the doctor checks."""
+open_trial: t.Callable[[str], TrialAdapter] = _opener("trial")
+"""How a job of `vmgr selftest` is submitted."""
+open_terms: t.Callable[[str], Terms] = _opener("terms")
+"""What users of a system type."""
+open_guest: t.Callable[[str], GuestTable] = _opener("guest")
+"""What guests of a system's jobs have of it."""
 
 
 def submit_command(policy: Policy, *, front_end: bool, front: FrontAdapter | None = None) -> str:

@@ -191,6 +191,42 @@ def make_plan(
         UserFault: the job cannot have what it asks for, or tries what a VM job must not.
         SiteFault: the batch server's word has a gap, or the owner is not known on this node.
     """
+    decided = _decide(job, policy, offers, node_file, find_owner or owner_of)
+    key = make_key(_comment("job", job))
+    plan = JobPlan(
+        version=VERSION,
+        job_id=job.job_id,
+        start=job.start_count,
+        mother_superior=decided.nodes[0],
+        owner=decided.owner,
+        user_shell=decided.resolved.shell,
+        job_key=key,
+        additions=additions,
+        inputs=inputs,
+        node_parts=tuple(_node_part(job, decided, rank, timeout_s, key.public) for rank in range(len(decided.nodes))),
+    )
+    # dataclasses take anything: what the nodes would refuse to read is found here, before anything is made
+    return JobPlan.from_json(plan.to_json())
+
+
+class _Decided(t.NamedTuple):
+    """What a job gets, on which of its nodes, for whom."""
+
+    request: Request
+    resolved: Resolved
+    nodes: tuple[str, ...]
+    vm_nodes: tuple[str, ...]
+    owner: Owner
+
+
+def _decide(
+    job: BatchJob,
+    policy: Policy,
+    offers: Offers,
+    node_file: str | None,
+    find_owner: t.Callable[[str, str], Owner],
+) -> _Decided:
+    """Read the request afresh, and compare it with what the batch server gave; see `make_plan`."""
     terms = open_terms(policy.batch_system)
     _check_job_type(job, terms)
     request = _vm_job(job, terms).request
@@ -200,36 +236,26 @@ def make_plan(
         open_node(policy.batch_system).check_node_file(node_file, job.slot_hosts)
     vm_nodes = _vm_nodes(job, resolved, nodes, terms)
     _check_resources(job, vm_nodes, resolved, policy, terms)
-    owner = (find_owner or owner_of)(_owner_name(job, terms), job.egroup)
+    owner = find_owner(_owner_name(job, terms), job.egroup)
     _check_start_directory(job, owner, policy, terms)
-    key = make_key(_comment("job", job))
-    plan = JobPlan(
-        version=VERSION,
+    return _Decided(request, resolved, nodes, vm_nodes, owner)
+
+
+def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
+    """What a node gets: guests, or a bare host."""
+    node = decided.nodes[rank]
+    has_guests = node in decided.vm_nodes
+    return NodePart(
+        version=NODE_PART_VERSION,
+        do="present",
         job_id=job.job_id,
         start=job.start_count,
-        mother_superior=nodes[0],
-        owner=owner,
-        user_shell=resolved.shell,
-        job_key=key,
-        additions=additions,
-        inputs=inputs,
-        node_parts=tuple(
-            NodePart(
-                version=NODE_PART_VERSION,
-                do="present",
-                job_id=job.job_id,
-                start=job.start_count,
-                node=node,
-                timeout_s=timeout_s,
-                owner=owner,
-                guests=_guests(job, request, resolved, rank, key.public) if node in vm_nodes else (),
-                bare_slots=0 if node in vm_nodes else job.slot_hosts.count(node),
-            )
-            for rank, node in enumerate(nodes)
-        ),
+        node=node,
+        timeout_s=timeout_s,
+        owner=decided.owner,
+        guests=_guests(job, decided.request, decided.resolved, rank, authorized_key) if has_guests else (),
+        bare_slots=0 if has_guests else job.slot_hosts.count(node),
     )
-    # dataclasses take anything: what the nodes would refuse to read is found here, before anything is made
-    return JobPlan.from_json(plan.to_json())
 
 
 def _check_job_type(job: BatchJob, terms: Terms) -> None:
