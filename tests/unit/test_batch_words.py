@@ -9,6 +9,7 @@ table of names; `TO_MOVE` lists what has not moved yet, word by word, and may on
 
 from __future__ import annotations
 
+import ast
 import fnmatch
 import pathlib
 import re
@@ -36,6 +37,21 @@ TABLES = {
     "plugins/module_utils/time_budget.py": "says where Torque's own number is from",
 }
 """Files that name words for good, and why."""
+
+FOR_USERS = re.compile(r"\b(qsub|sbatch|MOM|ppn|pbsdsh|qdel|qrls|scancel|Torque|Slurm)\b|\$prologalarm|-W x=|-l nodes")
+"""What users of one batch system read: in a message for all of them it comes from the adapter (`open_terms`)."""
+MESSAGES = ("plugins/module_utils", "plugins/plugin_utils", "plugins/action")
+SPEAKS_TO_ONE = {
+    "plugins/module_utils/job/batch/registry.py": "names of modules",
+    "plugins/module_utils/job/batch/shared/mom_traces.py": "of Torque and OpenPBS",
+    "plugins/module_utils/job/batch/shared/pbs_server.py": "of Torque and OpenPBS",
+    "plugins/module_utils/job/batch/shared/tm_launchers.py": "why a variable is there: nobody is shown it",
+    "plugins/module_utils/job/config/batch_systems.py": "a table by system",
+    "plugins/module_utils/job/config/legacy.py": "what the original had, which knew Torque alone",
+    "plugins/module_utils/job/config/parameters.py": "parameters that name a command, and options of each system",
+    "plugins/plugin_utils/cli/vmgr/job.py": "help that names each system's own form",
+}
+"""Files whose texts may name one batch system, and why."""
 
 TO_MOVE: dict[str, str] = {}
 """Files that are still to move, and the words that each of them names."""
@@ -73,6 +89,50 @@ def test_only_a_batch_system_names_its_words() -> None:
     assert {path: words for path, words in new.items() if words} == {}, (
         "what speaks a batch system's language belongs into job/batch/<system> (docs/adr/0028)"
     )
+
+
+def messages_of(text: str) -> list[str]:
+    """The texts of a program that are no docstrings, and speak one batch system's language."""
+    tree = ast.parse(text)
+    documentation = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
+        if FOR_USERS.search(node.value)
+    ]
+
+
+def messages_below(place: pathlib.Path) -> dict[str, list[str]]:
+    """The same of all files that speak to users of every batch system."""
+    own = [pattern.format(system) for pattern in OF_A_SYSTEM for system in SYSTEMS]
+    files = {file.relative_to(place).as_posix(): file for top in MESSAGES for file in (place / top).rglob("*.py")}
+    texts = {
+        path: messages_of(file.read_text(encoding="utf-8"))
+        for path, file in sorted(files.items())
+        if not any(fnmatch.fnmatchcase(path, pattern) for pattern in own)
+    }
+    return {path: messages for path, messages in texts.items() if messages}
+
+
+def test_message_for_users_of_all_systems_names_none() -> None:
+    named = messages_below(ROOT)
+    assert {path: messages for path, messages in named.items() if path not in SPEAKS_TO_ONE} == {}
+    assert not set(SPEAKS_TO_ONE) - set(named), "take these out of SPEAKS_TO_ONE"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'f"ask by -l nodes={wanted}:ppn=N"', "'leave its -W x= as it is'", '"for the MOM"', '"for $prologalarm"',
+        '"a job type makes Torque run other hooks"', "('see', 'pbsdsh')", '"Slurm has none"',
+    ],
+)  # fmt: skip
+def test_message_that_speaks_to_one_system_would_be_found(message: str) -> None:
+    assert messages_of(f'"""For qsub."""\nWHY = {message}\n\ndef see() -> None:\n    """Of the MOM."""\n')
+    assert not messages_of(f'"""{"For qsub."}"""\nWHY = "vsub asks for enough"  # Torque\n')
 
 
 def test_list_of_files_to_move_holds_no_word_that_has_moved() -> None:

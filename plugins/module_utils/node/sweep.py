@@ -263,7 +263,7 @@ def _judge(
         if shell is not None:
             return _Judged(start, Standing.LIVING, f"its job's shell lives, process {shell.pid}")
         if has_files(start.job_id):
-            return _Judged(start, Standing.LIVING, "the MOM here has files of its job")
+            return _Judged(start, Standing.LIVING, "the batch system has something of its job here")
         if is_alive(start.job_id, start.number):
             return _Judged(start, Standing.LIVING, "the batch server says so")
     except (VTorqueError, OSError) as error:

@@ -14,7 +14,7 @@ from ...module_utils.errors import SiteFault, UserFault
 from ...module_utils.job.batch import exclusive
 from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.host_match import same_host
-from ...module_utils.job.batch.registry import open_batch, open_node
+from ...module_utils.job.batch.registry import open_batch, open_node, open_terms
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.node.system import cpus
 from ...module_utils.system.clock import Deadline
@@ -44,10 +44,13 @@ def cores_of(job: BatchJob, policy: Policy, node: str) -> cpus.Cores:
     if others := open_node(policy.batch_system).cpusets("*"):
         mine = sum(same_host(node, host) for host in job.slot_hosts)
         return cpus.not_given(others, policy.host_os_core_count, mine)
-    what, why = f"the cores of job {job.job_id} on {node}", "other jobs may run there, and the MOM makes no cpusets"
+    what, why = (
+        f"the cores of job {job.job_id} on {node}",
+        "other jobs may run there, and the batch system gives it no cores",
+    )
     if policy.pbs_exclusive_node_alloc:
         raise UserFault(what, why, "submit the job with vsub, which asks for whole nodes")
-    raise SiteFault(what, why, "use a MOM that makes cpusets (--enable-cgroups), or pbs_exclusive_node_alloc: true")
+    raise SiteFault(what, why, f"{open_terms(policy.batch_system).OWN_CORES}, or set pbs_exclusive_node_alloc: true")
 
 
 def cpusets_of(job_id: str, policy: Policy) -> tuple[str, ...]:

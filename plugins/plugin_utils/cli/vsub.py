@@ -17,6 +17,7 @@ from ...module_utils.guest_kinds import DISTROS
 from ...module_utils.job.admission.resolve import USELESS_YET, host_matches
 from ...module_utils.job.admission.submission import Site, Submission, prepare
 from ...module_utils.job.batch.registry import VARIABLE, open_batch, open_front, submit_command
+from ...module_utils.job.config.batch_systems import commands_parameter
 from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.request import log_wishes
@@ -255,7 +256,7 @@ def _run_over_copy(call: Call, handover: Handover) -> int:
 
 
 def _no_command(call: Call, error: OSError) -> SiteFault:
-    parameter = "pbs_qsub_on_fe" if call.front_end else "pbs_qsub_on_nodes"
+    parameter = commands_parameter(call.policy.batch_system, front_end=call.front_end)
     return SiteFault(call.command, f"cannot be run: {error.strerror}", f"see {parameter}")
 
 

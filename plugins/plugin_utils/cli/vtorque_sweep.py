@@ -32,9 +32,10 @@ MANY = 8
 
 EPILOG = f"""\
 What is taken away: virtual machines, their directories, slots and processes, and run directories, of starts of jobs
-that are over.  A start stays when somebody is making its machines, its job's shell lives, or the MOM on this node has
-files of its job.  Of the others the batch server is asked, and only what it calls over at two looks that are
-{sweep.TWICE_S:.0f} s apart goes: call it again after a minute.  What is of an earlier boot of the node goes at once.
+that are over.  A start stays when somebody is making its machines, its job's shell lives, or the batch system has
+something of its job on this node.  Of the others the batch server is asked, and only what it calls over at two looks
+that are {sweep.TWICE_S:.0f} s apart goes: call it again after a minute.  What is of an earlier boot of the node goes at
+once.
 
 Records of jobs that the front end has not got yet are handed over, the oldest first, until it turns out to be away.
 That they wait changes no exit status: vmgr doctor tells of it.
@@ -46,7 +47,7 @@ exit status:
 
 examples:
   vtorque-sweep            what the timer does every two minutes
-  vtorque-sweep --boot     at boot, before the MOM starts
+  vtorque-sweep --boot     at boot, before the batch system starts
   vtorque-sweep --all      more than {sweep.MASS} starts at once, after you have looked at them
 """
 

@@ -8,7 +8,12 @@ vsub and root ask the same two questions: of how many hosts, and are there so ma
 
 from __future__ import annotations
 
+import typing as t
+
 from .resolve import SITE_DEFAULT, Resolved
+
+if t.TYPE_CHECKING:
+    from ..batch.contract import Terms
 
 KEY = "nodes"
 
@@ -31,10 +36,10 @@ def vm_hosts(resolved: Resolved, hosts: int) -> int:
     return wanted
 
 
-def objection(resolved: Resolved, hosts: int) -> str:
-    """Why a job of so many hosts cannot have so many VM nodes, or ""."""
+def objection(resolved: Resolved, hosts: int, terms: Terms) -> str:
+    """Why a job of so many hosts cannot have so many VM nodes, or ""; in the terms of its batch system."""
     wanted = vm_hosts(resolved, hosts)
     if wanted <= hosts:
         return ""
     have = "1 host" if hosts == 1 else f"{hosts} hosts"
-    return f"more VM nodes than the job has hosts ({have}); ask by -l nodes={wanted}:ppn=N"
+    return f"more VM nodes than the job has hosts ({have}); ask by {terms.ASK_FOR_HOSTS.format(hosts=wanted)}"

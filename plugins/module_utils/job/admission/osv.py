@@ -8,12 +8,17 @@ vsub and root ask the same; only vsub sees the script.
 
 from __future__ import annotations
 
+import typing as t
+
 from ...errors import UserFault
 from ...guest_kinds import OSV, kind_of
 from ..request import osv_script
 from ..request.keys import ADDITIONS, DISK, SCRIPTS
 from ..request.value_types import KeyFault, format_value
 from .resolve import Resolved
+
+if t.TYPE_CHECKING:
+    from ..batch.contract import Terms
 
 _ONE = "OSv is one process in one guest: there is no MPI for several, and no ssh between them"
 _NOT_IN_OSV = {
@@ -28,12 +33,13 @@ def is_osv(resolved: Resolved) -> bool:
     return kind_of(resolved.word("distro")) is OSV
 
 
-def objections(resolved: Resolved, hosts: int) -> tuple[KeyFault, ...]:
+def objections(resolved: Resolved, hosts: int, terms: Terms) -> tuple[KeyFault, ...]:
     """What of the request cannot be had in OSv; () for other guests.
 
     Args:
         resolved: the request.
         hosts: how many distinct hosts the job has.
+        terms: of its batch system.
     """
     if not is_osv(resolved):
         return ()
@@ -43,31 +49,34 @@ def objections(resolved: Resolved, hosts: int) -> tuple[KeyFault, ...]:
     faults += [(key, why) for key, why in _NOT_IN_OSV.items() if resolved.word(key)]
     found = [KeyFault(key, format_value(resolved.word(key)), why, resolved.origins[key]) for key, why in faults]
     if hosts > 1:
-        found.append(KeyFault("-l nodes", str(hosts), f"{_ONE}; ask by -l nodes=1:ppn=N"))
+        found.append(KeyFault(terms.HOSTS, str(hosts), f"{_ONE}; ask by {terms.ASK_FOR_HOSTS.format(hosts=1)}"))
     return tuple(found)
 
 
 def refused_options(
-    resolved: Resolved, *, interactive: bool, directory: tuple[str, str] | None = None
+    resolved: Resolved, terms: Terms, *, interactive: bool, directory: tuple[str, str] | None = None
 ) -> tuple[KeyFault, ...]:
-    """Options of qsub that a job in OSv cannot have; () for other guests.
+    """What may be asked of the batch system and a job in OSv cannot have; () for other guests.
 
     Args:
         resolved: the request.
-        interactive: `-I`.
-        directory: `-d`, and where it stands.
+        terms: of its batch system.
+        interactive: is it a job with a terminal?
+        directory: in which it is to start, and where that stands.
     """
     if not is_osv(resolved):
         return ()
     faults = []
     if interactive:
-        faults.append(KeyFault("-I", "", "OSv has no shell and no terminal: submit a batch job"))
+        faults.append(KeyFault(terms.TERMINAL, "", "OSv has no shell and no terminal: submit a batch job"))
     if resolved.shell:
         faults.append(
-            KeyFault("-S", format_value(resolved.shell), "OSv has no shell: the script names the one program")
+            KeyFault(terms.SHELL, format_value(resolved.shell), "OSv has no shell: the script names the one program")
         )
     if directory is not None:
-        faults.append(KeyFault("-d", format_value(directory[0]), "a program in OSv starts in /", directory[1]))
+        faults.append(
+            KeyFault(terms.DIRECTORY, format_value(directory[0]), "a program in OSv starts in /", directory[1])
+        )
     return tuple(faults)
 
 

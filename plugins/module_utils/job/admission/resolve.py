@@ -9,7 +9,8 @@ import re
 import typing as t
 
 from ...frozen import frozen
-from ..config.consistency import DATA, HOOK_SCRIPTS, NO_HOOK_SCRIPTS, as_asked, is_taken, out_of_bounds
+from ..config.batch_systems import facts_of
+from ..config.consistency import DATA, HOOK_SCRIPTS, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import IMAGE, KEYS
 from ..request.request import Request, RequestErrors, is_path
@@ -146,8 +147,8 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return ""
     if asked and key in _NOT_YET and _NOT_YET[key](value):
         return NOT_AVAILABLE_YET
-    if key in HOOK_SCRIPTS and policy.batch_system in NO_HOOK_SCRIPTS:
-        return NO_HOOK_SCRIPTS[policy.batch_system]
+    if key in HOOK_SCRIPTS and (why := facts_of(policy.batch_system).no_hook_scripts):
+        return why
     if key == IMAGE and is_path(value) and not policy.allow_user_images:
         return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
     if key == "disk" and is_taken(DATA, policy):

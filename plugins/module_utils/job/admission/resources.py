@@ -13,6 +13,9 @@ from ..request.sizes import Demand, NodeSize
 from ..request.value_types import KeyFault
 from .resolve import Resolved
 
+if t.TYPE_CHECKING:
+    from ..batch.contract import Terms
+
 
 def demand(resolved: Resolved, policy: Policy) -> Demand:
     """The sum over one node: its guests, the host's share, the cores for virtual I/O.
@@ -39,15 +42,16 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def too_big(need: Demand, sizes: t.Sequence[NodeSize]) -> tuple[KeyFault, ...]:
+def too_big(need: Demand, sizes: t.Sequence[NodeSize], terms: Terms) -> tuple[KeyFault, ...]:
     """What no node of the site can give, with the sum; empty when some node can, or when nothing is known of any.
 
     Args:
         need: what is needed on each node.
         sizes: of all nodes.
+        terms: of the batch system.
 
     Returns:
-        One objection for `ppn`, one for `mem`.
+        One objection for processors, one for memory.
     """
     if not sizes or any(size.cores >= need.cores and _mem_fits(need, size) for size in sizes):
         return ()
@@ -56,13 +60,13 @@ def too_big(need: Demand, sizes: t.Sequence[NodeSize]) -> tuple[KeyFault, ...]:
     faults = []
     if most_cores < need.cores:
         message = f"{need.cores_sum}: more than any node of this site has ({most_cores})"
-        faults.append(KeyFault("ppn", str(need.cores), message))
+        faults.append(KeyFault(terms.SLOTS, str(need.cores), message))
     if not any(_mem_fits(need, size) for size in sizes):
         message = f"{need.mem_sum}: more than any node of this site has ({format_mib(most_mem)})"
-        faults.append(KeyFault("mem", format_mib(need.mem_mib), message))
+        faults.append(KeyFault(terms.MEMORY, format_mib(need.mem_mib), message))
     if not faults:
         message = f"{need.cores_sum}, with {need.mem_sum}: no node of this site has both"
-        faults.append(KeyFault("ppn", str(need.cores), message))
+        faults.append(KeyFault(terms.SLOTS, str(need.cores), message))
     return tuple(faults)
 
 

@@ -12,6 +12,7 @@ import typing as t
 
 from ...errors import UserFault
 from ...frozen import frozen
+from ..batch.registry import open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
 from ..request.handover import Handover
@@ -25,7 +26,7 @@ from .resources import demand, too_big
 from .start_directory import GuestPlaces
 
 if t.TYPE_CHECKING:
-    from ..batch.contract import Asked
+    from ..batch.contract import Asked, Terms
 
 
 @frozen
@@ -105,17 +106,17 @@ def prepare(
     request, added, wrong = complete(request, policy, site, home)
     faults += wrong
     faults += asked.objections(GuestPlaces(policy, home))
-    known = tuple(site.sizes())
+    known, terms = tuple(site.sizes()), open_terms(policy.batch_system)
     faults += asked.object_to_sizes(known)
     hosts = asked.hosts
     spoilt = {fault.key for fault in faults}
     try:
         resolved = resolve(request, policy, site.offers)
         need = demand(resolved, policy)
-        faults += [fault for fault in too_big(need, known) if fault.key not in spoilt]
-        if hosts is not None and mixed.KEY not in spoilt and (why := mixed.objection(resolved, hosts)):
+        faults += [fault for fault in too_big(need, known, terms) if fault.key not in spoilt]
+        if hosts is not None and mixed.KEY not in spoilt and (why := mixed.objection(resolved, hosts, terms)):
             faults.append(KeyFault(mixed.KEY, resolved.word(mixed.KEY), why, resolved.origins[mixed.KEY]))
-        faults += [fault for fault in _refused_in_osv(asked, resolved) if fault.key not in spoilt]
+        faults += [fault for fault in _refused_in_osv(asked, resolved, terms) if fault.key not in spoilt]
     except RequestErrors as errors:
         faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
     if faults:
@@ -250,11 +251,11 @@ def _too_long(request: Request) -> t.Iterator[KeyFault]:
         yield KeyFault("-vm", "", f"{fault.what}: {fault.why}; {fault.hint}")
 
 
-def _refused_in_osv(asked: Asked, resolved: Resolved) -> t.Iterator[KeyFault]:
+def _refused_in_osv(asked: Asked, resolved: Resolved, terms: Terms) -> t.Iterator[KeyFault]:
     """What a job cannot have whose guest is one process, where it is to be one."""
     if not osv.is_osv(resolved):
         return
-    yield from osv.objections(resolved, asked.hosts or 1)
-    yield from osv.refused_options(resolved, interactive=asked.interactive, directory=asked.directory)
+    yield from osv.objections(resolved, asked.hosts or 1, terms)
+    yield from osv.refused_options(resolved, terms, interactive=asked.interactive, directory=asked.directory)
     if not asked.interactive:
         yield from osv.script_objections(*asked.source)

@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
         HookAdapter,
         NodeAdapter,
         ShellAdapter,
+        Terms,
         TrialAdapter,
     )
     from .openpbs import adapter as openpbs_adapter
@@ -37,6 +38,7 @@ if t.TYPE_CHECKING:
     from .openpbs import hook_calls as openpbs_hooks
     from .openpbs import job_shell as openpbs_shell
     from .openpbs import mom_files as openpbs_node
+    from .openpbs import terms as openpbs_terms
     from .openpbs import trial_job as openpbs_trial
     from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
@@ -46,6 +48,7 @@ if t.TYPE_CHECKING:
     from .slurm import node_traces as slurm_node
     from .slurm.sbatch import front as slurm_front
     from .slurm.sbatch import session_front as slurm_session
+    from .slurm.sbatch import terms as slurm_terms
     from .slurm.sbatch import trial_job as slurm_trial
     from .torque import accounting as torque_history
     from .torque import doctor_checks as torque_doctor
@@ -55,6 +58,7 @@ if t.TYPE_CHECKING:
     from .torque import mom_files as torque_node
     from .torque import trial_job as torque_trial
     from .torque.qsub import front as torque_front
+    from .torque.qsub import terms as torque_terms
 
     # a type checker compares the modules with the contract here: at work they are opened by name
     _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front, slurm_session, openpbs_front)
@@ -64,6 +68,7 @@ if t.TYPE_CHECKING:
     _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell, openpbs_shell)
     _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node, openpbs_node)
     _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor, openpbs_doctor)
+    _TERMS: tuple[Terms, ...] = (torque_terms, slurm_terms, openpbs_terms)
     _TRIAL: tuple[TrialAdapter, ...] = (torque_trial, slurm_trial, openpbs_trial)
 
 PARTS: t.Final[dict[str, dict[str, str]]] = {
@@ -76,6 +81,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "trial": "trial_job",
         "history": "accounting",
         "front": "qsub.front",
+        "terms": "qsub.terms",
         "guest": "guest_table",
     },
     "slurm": {
@@ -87,6 +93,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "trial": "sbatch.trial_job",
         "history": "adapter",
         "front": "sbatch.front",
+        "terms": "sbatch.terms",
         "session": "sbatch.session_front",
         "completion": "sbatch.options",
         "guest": "guest_variables",
@@ -100,6 +107,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "trial": "trial_job",
         "history": "adapter",
         "front": "front",
+        "terms": "terms",
         "guest": "guest_table",
     },
 }
@@ -160,65 +168,30 @@ def open_commands(
     return batch
 
 
-@leaves_nothing
-def open_hooks(system: str) -> HookAdapter:
-    """How a system calls hooks.
+def _opener(part: str) -> t.Callable[[str], t.Any]:
+    """Return the function that opens a part of the contract of a system, one of `SYSTEMS`, as all of them do."""
 
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: HookAdapter = _open(system, "hooks")
-    return opened
+    def open_part(system: str) -> t.Any:
+        return _open(system, part)
 
-
-def open_shell(system: str) -> ShellAdapter:
-    """How a system starts the job's shell, and which variables of the job are its own.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: ShellAdapter = _open(system, "shell")
-    return opened
+    open_part.__name__ = open_part.__qualname__ = f"open_{part}"
+    return open_part
 
 
-def open_node(system: str) -> NodeAdapter:
-    """What a system has on a node, whatever its server says.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: NodeAdapter = _open(system, "node")
-    return opened
-
-
-def open_doctor(system: str) -> DoctorAdapter:
-    """What of a system the doctor checks.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: DoctorAdapter = _open(system, "doctor")
-    return opened
-
-
-def open_trial(system: str) -> TrialAdapter:
-    """How a job of `vmgr selftest` is submitted.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: TrialAdapter = _open(system, "trial")
-    return opened
-
-
-def open_guest(system: str) -> GuestTable:
-    """What guests of a system's jobs have of it.
-
-    Args:
-        system: one of `SYSTEMS`.
-    """
-    opened: GuestTable = _open(system, "guest")
-    return opened
+open_hooks: t.Callable[[str], HookAdapter] = leaves_nothing(_opener("hooks"))
+"""How a system calls hooks."""
+open_shell: t.Callable[[str], ShellAdapter] = _opener("shell")
+"""How a system starts the job's shell, and which variables of the job are its own."""
+open_node: t.Callable[[str], NodeAdapter] = _opener("node")
+"""What a system has on a node, whatever its server says."""
+open_doctor: t.Callable[[str], DoctorAdapter] = _opener("doctor")
+"""What of a system the doctor checks."""
+open_trial: t.Callable[[str], TrialAdapter] = _opener("trial")
+"""How a job of `vmgr selftest` is submitted."""
+open_terms: t.Callable[[str], Terms] = _opener("terms")
+"""What users of a system type."""
+open_guest: t.Callable[[str], GuestTable] = _opener("guest")
+"""What guests of a system's jobs have of it."""
 
 
 def submit_command(policy: Policy, *, front_end: bool, front: FrontAdapter | None = None) -> str:

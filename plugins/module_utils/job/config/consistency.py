@@ -11,6 +11,7 @@ from ...mounts import read_line
 from ...text import format_mib
 from ..request.request import is_path
 from ..request.value_types import Value, format_value, written
+from .batch_systems import facts_of
 from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
 
 GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in ("vrdma", "iocm", "unclot")}
@@ -20,11 +21,6 @@ DATA = "/data"
 NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
 """Single values of parameters that have no effect yet, and what they belong to."""
 
-NO_HOOK_SCRIPTS = {
-    "slurm": "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output",
-    "openpbs": "not available with OpenPBS yet, which gives the hooks of a job no output but its error file",
-}
-"""Batch systems on whose jobs no hook can run a script of the user's, and why."""
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
 
 
@@ -87,8 +83,9 @@ def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
         if getattr(policy, name) == value:
             yield name, f"{value} belongs to {later}, which is not available yet"
     for key in HOOK_SCRIPTS:
-        if policy.batch_system in NO_HOOK_SCRIPTS and getattr(policy, DEFAULT_OF[key]) is not None:
-            yield DEFAULT_OF[key], NO_HOOK_SCRIPTS[policy.batch_system]
+        why = facts_of(policy.batch_system).no_hook_scripts
+        if why and getattr(policy, DEFAULT_OF[key]) is not None:
+            yield DEFAULT_OF[key], why
     for default, gate in GATES.items():
         if getattr(policy, default) and not getattr(policy, gate):
             yield default, f"needs {gate}: who asks for nothing cannot get what the site has not"

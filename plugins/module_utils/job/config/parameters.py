@@ -31,6 +31,7 @@ from ..request.value_types import (
     size_mib,
     text,
 )
+from .batch_systems import BATCH_SYSTEMS
 from .disk_share import room_on_disk
 
 
@@ -148,12 +149,14 @@ class Policy:
         section="where things are",
     )
     prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")
-    batch_system: str = _parameter(choice("torque", "slurm", "openpbs"), "torque", "the batch system of the site")
-    torque_home: str = _parameter(_PATH, "/var/spool/torque", "Torque's home directory")
+    batch_system: str = _parameter(choice(*BATCH_SYSTEMS), "torque", "the batch system of the site")
+    torque_home: str = _parameter(_PATH, "/var/spool/torque", "home directory of Torque or OpenPBS")
     pbs_qsub_on_fe: str = _parameter(
-        _PATH, "/usr/bin/qsub", "Torque's qsub on front ends", old=("REAL_QSUB_ON_SERVER", "REAL_QSUB_ON_FE")
+        _PATH, "/usr/bin/qsub", "the batch system's qsub on front ends", old=("REAL_QSUB_ON_SERVER", "REAL_QSUB_ON_FE")
     )
-    pbs_qsub_on_nodes: str = _parameter(_PATH, "/usr/bin/qsub", "Torque's qsub on nodes", old=("REAL_QSUB_ON_NODES",))
+    pbs_qsub_on_nodes: str = _parameter(
+        _PATH, "/usr/bin/qsub", "the batch system's qsub on nodes", old=("REAL_QSUB_ON_NODES",)
+    )
     slurm_bin: str | None = _parameter(
         _PATH, None, "directory of Slurm's commands on all hosts; else that of pbs_qsub_on_fe and pbs_qsub_on_nodes"
     )
@@ -174,7 +177,7 @@ class Policy:
     disable_mikelangelo_hpc_stack: bool = _parameter(
         _FLAG,
         False,
-        "vsub passes jobs without a VM request to qsub and refuses the others",
+        "vsub passes jobs without a VM request to the batch system and refuses the others",
         section="who may submit VM jobs, and where they run",
     )
     disabled_hosts_list: str | None = _parameter(_HOSTS, None, "the hosts on which vsub refuses VM jobs")
@@ -278,7 +281,9 @@ class Policy:
 
     ssh_timeout: int = _parameter(_SECONDS, 5, "seconds for a connection by ssh", section="time, faults, records")
     timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
-    prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; below Torque's $prologalarm less 10")
+    prologue_timeout: int = _parameter(
+        _SECONDS, 270, "seconds for the prologue; the batch system must wait 10 s longer"
+    )
     vm_epilogue_timeout: int = _parameter(_SECONDS, 30, "seconds for a user's vm_epilogue in the guest")
     nfs_timeout: int = _parameter(
         _SECONDS, 3, "seconds in which a guest tries each mount; a try that has begun takes 10 at most"

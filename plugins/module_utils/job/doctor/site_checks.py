@@ -15,6 +15,7 @@ from ..admission.resolve import host_matches
 from ..batch.api import NOTE_PREFIX, BatchNode
 from ..batch.host_match import same_host
 from ..batch.registry import submit_command
+from ..config.batch_systems import commands_parameter
 from ..config.comparison import differing
 from ..config.parameters import Policy
 from ..verdict.decide import OUT_OF_USE
@@ -31,9 +32,7 @@ def look_at_qsub(policy: Policy, here: str) -> Finding:
         here: this host.
     """
     front_end = host_matches(policy.regex_fe, here)
-    name = "pbs_qsub_on_fe" if front_end else "pbs_qsub_on_nodes"
-    if policy.batch_system == "slurm":
-        name = "slurm_bin"
+    name = commands_parameter(policy.batch_system, front_end=front_end)
     qsub = submit_command(policy, front_end=front_end)
     if os.access(qsub, os.X_OK):
         return Finding("programs")

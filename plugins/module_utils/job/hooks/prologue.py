@@ -223,13 +223,13 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
 
 
 def _users_differ(case: _Case) -> VTorqueError | None:
-    """Return what is wrong where the MOM runs this job as somebody else than the server says; None: nothing.
+    """Return what is wrong where this node runs the job as somebody else than the server says; None: nothing.
 
     Their home would be in the other's guest.
     """
     if case.job is None or case.job.euser in ("", case.call.user):
         return None
-    what = f"job {case.call.job_id} is {case.call.user}'s for the MOM"
+    what = f"job {case.call.job_id} is {case.call.user}'s for the batch system on this node"
     return VTorqueError(what, f"and {printable(case.job.euser)}'s for the batch server")
 
 

@@ -26,7 +26,7 @@ from ...system.environment import TOOL_ENVIRONMENT
 from ...text import printable
 from ...time_budget import USER_SCRIPT_LEAST_S
 from ..batch.api import BatchJob
-from ..batch.registry import open_shell
+from ..batch.registry import open_hooks, open_shell
 from ..batch.shared.commands_directory import commands_directory
 from ..batch.vm_job import vm_job_of
 from ..config.parameters import Policy
@@ -111,7 +111,8 @@ def run(
     began = time.monotonic()
     try:
         if timeout_s < USER_SCRIPT_LEAST_S:
-            raise VTorqueError("no time is left for it", "prologue_timeout, or Torque's $prologalarm, is too short")
+            limit = open_hooks(policy.batch_system).hook_limits(policy).setting
+            raise VTorqueError("no time is left for it", f"prologue_timeout, or {limit}, is too short")
         playbook.note(log, f"{script.key} {printable(script.path)}: begins, for {timeout_s:.0f} s at most")
         code, word = _ask(script, job, start, policy, timeout_s)
         reason, fault = _judge(script, code, word, timeout_s)

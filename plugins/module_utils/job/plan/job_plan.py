@@ -37,7 +37,7 @@ from ..admission import mixed, osv, start_directory
 from ..admission.resolve import Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
-from ..batch.registry import open_node
+from ..batch.registry import open_node, open_terms
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.parameters import Policy
 from ..request.keys import IMAGE
@@ -46,6 +46,9 @@ from ..request.sizes import mem_mib
 from ..request.value_types import format_value
 from .owner import owner_of
 from .ssh_keys import make_key
+
+if t.TYPE_CHECKING:
+    from ..batch.contract import Terms
 
 VERSION = 1
 MAX_JSON = 1 << 22
@@ -188,46 +191,79 @@ def make_plan(
         UserFault: the job cannot have what it asks for, or tries what a VM job must not.
         SiteFault: the batch server's word has a gap, or the owner is not known on this node.
     """
-    if job.jobtype:
-        why = "a job type makes Torque run other hooks than those that look after the guests"
-        raise UserFault(f"-T {format_value(job.jobtype)}", why, "submit the job without -T")
-    request = _vm_job(job).request
-    resolved = resolve(request, policy, offers)
-    nodes = _nodes(job)
-    if node_file is not None:
-        open_node(policy.batch_system).check_node_file(node_file, job.slot_hosts)
-    vm_nodes = _vm_nodes(job, resolved, nodes)
-    _check_resources(job, vm_nodes, resolved, policy)
-    owner = (find_owner or owner_of)(_owner_name(job), job.egroup)
-    _check_start_directory(job, owner, policy)
+    decided = _decide(job, policy, offers, node_file, find_owner or owner_of)
     key = make_key(_comment("job", job))
     plan = JobPlan(
         version=VERSION,
         job_id=job.job_id,
         start=job.start_count,
-        mother_superior=nodes[0],
-        owner=owner,
-        user_shell=resolved.shell,
+        mother_superior=decided.nodes[0],
+        owner=decided.owner,
+        user_shell=decided.resolved.shell,
         job_key=key,
         additions=additions,
         inputs=inputs,
-        node_parts=tuple(
-            NodePart(
-                version=NODE_PART_VERSION,
-                do="present",
-                job_id=job.job_id,
-                start=job.start_count,
-                node=node,
-                timeout_s=timeout_s,
-                owner=owner,
-                guests=_guests(job, request, resolved, node_rank, key.public) if node in vm_nodes else (),
-                bare_slots=0 if node in vm_nodes else job.slot_hosts.count(node),
-            )
-            for node_rank, node in enumerate(nodes)
-        ),
+        node_parts=tuple(_node_part(job, decided, rank, timeout_s, key.public) for rank in range(len(decided.nodes))),
     )
     # dataclasses take anything: what the nodes would refuse to read is found here, before anything is made
     return JobPlan.from_json(plan.to_json())
+
+
+class _Decided(t.NamedTuple):
+    """What a job gets, on which of its nodes, for whom."""
+
+    request: Request
+    resolved: Resolved
+    nodes: tuple[str, ...]
+    vm_nodes: tuple[str, ...]
+    owner: Owner
+
+
+def _decide(
+    job: BatchJob,
+    policy: Policy,
+    offers: Offers,
+    node_file: str | None,
+    find_owner: t.Callable[[str, str], Owner],
+) -> _Decided:
+    """Read the request afresh, and compare it with what the batch server gave; see `make_plan`."""
+    terms = open_terms(policy.batch_system)
+    _check_job_type(job, terms)
+    request = _vm_job(job, terms).request
+    resolved = resolve(request, policy, offers)
+    nodes = _nodes(job)
+    if node_file is not None:
+        open_node(policy.batch_system).check_node_file(node_file, job.slot_hosts)
+    vm_nodes = _vm_nodes(job, resolved, nodes, terms)
+    _check_resources(job, vm_nodes, resolved, policy, terms)
+    owner = find_owner(_owner_name(job, terms), job.egroup)
+    _check_start_directory(job, owner, policy, terms)
+    return _Decided(request, resolved, nodes, vm_nodes, owner)
+
+
+def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
+    """What a node gets: guests, or a bare host."""
+    node = decided.nodes[rank]
+    has_guests = node in decided.vm_nodes
+    return NodePart(
+        version=NODE_PART_VERSION,
+        do="present",
+        job_id=job.job_id,
+        start=job.start_count,
+        node=node,
+        timeout_s=timeout_s,
+        owner=decided.owner,
+        guests=_guests(job, decided.request, decided.resolved, rank, authorized_key) if has_guests else (),
+        bare_slots=0 if has_guests else job.slot_hosts.count(node),
+    )
+
+
+def _check_job_type(job: BatchJob, terms: Terms) -> None:
+    if job.jobtype:
+        why = "a job type makes the batch system run other hooks than those that look after the guests"
+        raise UserFault(
+            f"{terms.JOB_TYPE} {format_value(job.jobtype)}", why, f"submit the job without {terms.JOB_TYPE}"
+        )
 
 
 def _guests(
@@ -258,13 +294,12 @@ def _comment(what: str, job: BatchJob) -> str:
     return f"{what}@{job_key(job.job_id, job.start_count)}"[:100]
 
 
-def _vm_job(job: BatchJob) -> VmJob:
+def _vm_job(job: BatchJob, terms: Terms) -> VmJob:
     vm_job = vm_job_of(job)
     if vm_job is None:
-        why = "it is marked as a VM job, and its attribute x holds no request"
-        raise UserFault(
-            f"job {format_value(job.job_id)}", why, "submit the job with vsub, and leave its -W x= as it is"
-        )
+        why = "it is marked as a VM job, and holds no request"
+        remedy = f"submit the job with vsub, and leave {terms.REQUEST} as it is"
+        raise UserFault(f"job {format_value(job.job_id)}", why, remedy)
     return vm_job
 
 
@@ -277,7 +312,9 @@ def _nodes(job: BatchJob) -> tuple[str, ...]:
     return job.nodes
 
 
-def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy) -> None:
+def _check_resources(
+    job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy, terms: Terms
+) -> None:
     if devices := job.resource_list.get("devices"):
         why = "devices that the batch system gives to a job are not handed to guests yet"
         raise UserFault(format_value(devices), why, "submit the job without them, or without a virtual machine")
@@ -286,22 +323,22 @@ def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolve
         slots = job.slot_hosts.count(node)
         if slots < need.cores:
             why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"
-            raise UserFault(f"ppn={slots}", why, ASKS_BY_ITSELF)
+            raise UserFault(f"{terms.SLOTS}={slots}", why, ASKS_BY_ITSELF)
     asked = job.resource_list.get("mem", "")
-    # Torque's is that of the whole job; without any the scheduler would give the same memory to another job as well
+    # that of the whole job; without any the scheduler would give the same memory to another job as well
     if (mem_mib(asked) or 0) < need.mem_mib * len(vm_nodes):
         each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""
         why = f"its guests need {format_mib(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
-        raise UserFault(f"mem={format_value(asked)}" if asked else "no mem", why, ASKS_BY_ITSELF)
+        raise UserFault(f"{terms.MEMORY}={format_value(asked)}" if asked else f"no {terms.MEMORY}", why, ASKS_BY_ITSELF)
 
 
-def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...]) -> tuple[str, ...]:
+def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...], terms: Terms) -> tuple[str, ...]:
     """Those of a job's nodes that have guests."""
-    if why := mixed.objection(resolved, len(nodes)):
+    if why := mixed.objection(resolved, len(nodes), terms):
         raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
     faults = (
-        *osv.objections(resolved, len(nodes)),
-        *osv.refused_options(resolved, interactive=job.interactive),
+        *osv.objections(resolved, len(nodes), terms),
+        *osv.refused_options(resolved, terms, interactive=job.interactive),
     )
     if faults:
         first = faults[0]
@@ -310,19 +347,17 @@ def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...]) -> tupl
     return nodes[: mixed.vm_hosts(resolved, len(nodes))]
 
 
-def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy) -> None:
+def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy, terms: Terms) -> None:
     """Where the server shows the job's variables; else the guest itself says that there is no such directory."""
     directory = open_node(policy.batch_system).start_directory(job)
     if directory and (why := start_directory.objection(directory, policy, owner.home)):
-        raise UserFault(
-            f"the start directory {format_value(directory)}", why, "submit the job with another -d, or none"
-        )
+        raise UserFault(f"the start directory {format_value(directory)}", why, terms.OTHER_DIRECTORY)
 
 
-def _owner_name(job: BatchJob) -> str:
+def _owner_name(job: BatchJob, terms: Terms) -> str:
     if not job.euser:
         raise SiteFault(f"job {format_value(job.job_id)}", "the batch server does not say as whom it runs")
     if job.euser != job.owner_user:
         why = f"it would run as {format_value(job.euser)}, and its owner is {format_value(job.owner_user)}"
-        raise UserFault(f"job {format_value(job.job_id)}", why, "submit VM jobs as yourself, without -u or -P")
+        raise UserFault(f"job {format_value(job.job_id)}", why, terms.AS_OWNER)
     return job.euser

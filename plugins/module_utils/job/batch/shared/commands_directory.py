@@ -8,6 +8,8 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
+from ...config.batch_systems import facts_of
+
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
 
@@ -19,6 +21,6 @@ def commands_directory(policy: Policy, *, front_end: bool = False) -> pathlib.Pa
         policy: the site's.
         front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
     """
-    if policy.batch_system == "slurm" and policy.slurm_bin is not None:
-        return pathlib.Path(policy.slurm_bin)
+    if (directory := facts_of(policy.batch_system).commands_of(policy)) is not None:
+        return pathlib.Path(directory)
     return pathlib.Path(policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes).parent

@@ -38,7 +38,13 @@ class Answer(t.NamedTuple):
 
 
 def run_command(
-    tools: pathlib.Path, command: t.Sequence[str], *, server: str, timeout_s: float, deadline: Deadline | None = None
+    tools: pathlib.Path,
+    command: t.Sequence[str],
+    *,
+    server: str,
+    timeout_s: float,
+    deadline: Deadline | None = None,
+    parameter: str = "pbs_qsub_on_nodes",
 ) -> Answer:
     """Run a command to its end.
 
@@ -48,6 +54,7 @@ def run_command(
         server: what it asks, for messages.
         timeout_s: seconds that it may take.
         deadline: when all commands must be done, if there is such a moment.
+        parameter: that says where it is, for who has to mend that.
 
     Returns:
         What it left; a status other than 0 is for the caller to read.
@@ -73,7 +80,7 @@ def run_command(
             stderr=subprocess.PIPE,
         )
     except OSError as error:
-        raise SiteFault(str(tools / tool), f"cannot be run: {error.strerror}", "see pbs_qsub_on_nodes") from error
+        raise SiteFault(str(tools / tool), f"cannot be run: {error.strerror}", f"see {parameter}") from error
     with process:
         try:
             out, err = process.communicate(timeout=timeout_s)

@@ -11,6 +11,7 @@ import typing as t
 
 from ....errors import SiteFault
 from ....text import printable
+from ...config.batch_systems import BATCH_SYSTEMS
 from ..api import UnknownJob
 from ..shared.server_command import Refused, first_line, run_command
 
@@ -22,6 +23,7 @@ GONE = re.compile(r"Unable to contact|timed out|connect failure|Connection refus
 
 
 SERVER = "Slurm's controller"
+PARAMETER = BATCH_SYSTEMS["slurm"].commands_parameter
 
 
 def run(
@@ -44,7 +46,7 @@ def run(
         Refused: it answered, and did not do it.
         SiteFault: it did not answer.
     """
-    answer = run_command(tools, command, server=SERVER, timeout_s=timeout_s, deadline=deadline)
+    answer = run_command(tools, command, server=SERVER, timeout_s=timeout_s, deadline=deadline, parameter=PARAMETER)
     if answer.status == 0:
         return answer.out
     if UNKNOWN_JOB in answer.err:

@@ -230,7 +230,7 @@ def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -
     assert node.things == {"1.head.1", "2.head.1", "3.head.1", "vcn1-1", "vcn1-2", "vcn1-3"}
     assert {said.key: said.why for said in swept.living} == {
         "1.head.1": f"process {os.getpid()} is at work for it",
-        "2.head.1": "the MOM here has files of its job",
+        "2.head.1": "the batch system has something of its job here",
         "3.head.1": f"its job's shell lives, process {os.getpid()}",
     }
     assert not start_lock.tombstone(node.settings, "1.head.1").exists()

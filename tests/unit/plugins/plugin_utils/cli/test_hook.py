@@ -211,7 +211,7 @@ def test_no_guest_is_made_for_another_user_than_the_moms(site: Site) -> None:
     assert site.prologue().returncode == REQUEUE
     refusal = site.refusal()
     assert (refusal["what"], refusal["why"]) == (
-        f"job {JOB_ID} is {USER}'s for the MOM", "and daemon's for the batch server"
+        f"job {JOB_ID} is {USER}'s for the batch system on this node", "and daemon's for the batch server"
     )  # fmt: skip
     assert site.played() == []
 

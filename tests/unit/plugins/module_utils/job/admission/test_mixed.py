@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     Resolved,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_terms
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import job_shell
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan, make_plan
@@ -108,7 +109,7 @@ def test_the_number_and_what_speaks_against_it(
     wanted: int | None, origin: str, hosts: int, vm: int, words: str
 ) -> None:  # fmt: skip
     resolved = Resolved({"nodes": wanted}, {"nodes": origin}, "")
-    assert (mixed.vm_hosts(resolved, hosts), mixed.objection(resolved, hosts)) == (vm, words)
+    assert (mixed.vm_hosts(resolved, hosts), mixed.objection(resolved, hosts, open_terms("torque"))) == (vm, words)
 
 
 def test_counts_describe_the_node_file() -> None:

@@ -23,6 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     demand,
     too_big,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_terms
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import consistency
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import (
     BOUNDS_OF,
@@ -425,7 +426,7 @@ def test_sum_counts_several_guests_and_cores_for_virtual_io() -> None:
 )
 def test_what_no_node_can_give_is_told_with_the_sum(sizes: list[tuple[str, int, int]], words: list[str]) -> None:
     need = Demand(8, 8192, "7 vcpus + 1 core for the host", "6G of ram + 2G for the host")
-    faults = too_big(need, [NodeSize(*size) for size in sizes])
+    faults = too_big(need, [NodeSize(*size) for size in sizes], open_terms("torque"))
     assert [
         (" for the host" in fault.message, word in fault.message) for fault, word in zip(faults, words, strict=True)
     ] == [(True, True)] * len(words)

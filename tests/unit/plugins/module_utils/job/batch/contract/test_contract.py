@@ -27,6 +27,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api 
     UnknownJob,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookEnd, Role
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.batch_systems import (
+    BATCH_SYSTEMS,
+    commands_parameter,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import guest_variables
@@ -52,6 +56,7 @@ def test_systems_of_the_registry_are_those_of_the_parameter() -> None:
     parameter = PARAMETERS["batch_system"]
     assert [parameter.kind.read(system) for system in registry.SYSTEMS] == list(registry.SYSTEMS)
     assert Policy().batch_system in registry.SYSTEMS
+    assert list(BATCH_SYSTEMS) == list(registry.SYSTEMS), "the configuration knows each"
     for open_part in (
         registry.open_hooks,
         registry.open_node,
@@ -362,7 +367,7 @@ def test_command_that_is_not_there_is_a_fault_with_the_parameter_to_mend(materia
     tools = pathlib.Path("/nowhere")
     with pytest.raises(SiteFault, match="cannot be run") as raised:
         registry.open_commands(material.system, tools).job(material.job_id)
-    assert "pbs_qsub_on_nodes" in raised.value.hint
+    assert commands_parameter(material.system) in raised.value.hint
 
 
 POLICY = Policy(img_default="tiny", distro_default="debian", vcpus_default=2, ram_default=512)
@@ -441,6 +446,16 @@ def test_request_that_is_wrong_is_told_with_its_place(material: Material, tmp_pa
     places = {fault.key: fault.origin for fault in caught.value.faults}
     assert places["vcpus"].endswith("job.sh, line 2")
     assert places["ram"] == "command line"
+
+
+def test_terms_are_the_systems_own_and_not_anothers(material: Material) -> None:
+    terms = registry.open_terms(material.system)
+    names = [name for name in vars(terms) if name.isupper()]
+    assert all(getattr(terms, name) for name in names)
+    assert "3" in terms.ASK_FOR_HOSTS.format(hosts=3)
+    assert terms.ASK_FOR_HOSTS.startswith(terms.HOSTS)
+    torques = registry.open_terms("torque")
+    assert (terms.ASK_FOR_HOSTS == torques.ASK_FOR_HOSTS) == (material.system == "torque")
 
 
 def test_table_of_a_guest_names_what_a_job_finds_there(material: Material) -> None:

@@ -300,7 +300,7 @@ def test_refusal_of_our_program_is_for_the_shell_to_tell(mom: Mom, material: Ope
 def test_job_of_somebody_else_is_tried_again_and_gets_no_guest(mom: Mom, material: OpenPbsMaterial) -> None:
     outcome = RealSite(mom, material).begin(euser="alice", Job_Owner="alice@p0")
     assert (outcome.accepted, outcome.calls, outcome.set) == (False, ("rerun",), {})
-    assert "root's for the MOM" in outcome.errors
+    assert "root's for the batch system on this node" in outcome.errors
 
 
 def test_hook_is_short_and_needs_nothing_but_python_and_pbs() -> None:

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the site's configuration has to know of each batch system: its name, its own parameters, what it cannot give.
+
+All else of a system is `job/batch/<system>`, which stands above the configuration.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...frozen import frozen
+
+
+def _beside_qsub(_policy: t.Any) -> str | None:
+    return None
+
+
+def _slurm_bin(policy: t.Any) -> str | None:
+    directory: str | None = policy.slurm_bin
+    return directory
+
+
+@frozen
+class SystemFacts:
+    """One batch system.
+
+    Attributes:
+        commands_parameter: names the directory of its commands on all hosts, where the site says it; "": they are
+            beside the site's qsub.
+        commands_of: the value of that parameter in a site's policy; None: they are beside the site's qsub.
+        no_hook_scripts: why no hook of its jobs can run a script of the user's; "": hooks can.
+    """
+
+    commands_parameter: str = ""
+    commands_of: t.Callable[[t.Any], str | None] = _beside_qsub
+    no_hook_scripts: str = ""
+
+
+BATCH_SYSTEMS = {
+    "torque": SystemFacts(),
+    "slurm": SystemFacts(
+        commands_parameter="slurm_bin",
+        commands_of=_slurm_bin,
+        no_hook_scripts=(
+            "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output"
+        ),
+    ),
+    "openpbs": SystemFacts(
+        no_hook_scripts="not available with OpenPBS yet, which gives the hooks of a job no output but its error file"
+    ),
+}
+"""By what `batch_system` says."""
+
+
+def facts_of(system: str) -> SystemFacts:
+    """Return the facts of a batch system; none of one that nobody knows: who opens it refuses it.
+
+    Args:
+        system: what `batch_system` says.
+    """
+    return BATCH_SYSTEMS.get(system, SystemFacts())
+
+
+def commands_parameter(system: str, *, front_end: bool = False) -> str:
+    """Return the parameter that says where the batch system's commands are.
+
+    Args:
+        system: what `batch_system` says.
+        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+    """
+    return facts_of(system).commands_parameter or ("pbs_qsub_on_fe" if front_end else "pbs_qsub_on_nodes")
