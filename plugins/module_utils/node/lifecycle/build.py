@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -13,15 +12,15 @@ import pathlib
 import secrets
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...guest_kinds import kind_of
+from ...slow_libraries import load_library
 from ...state.layout import job_key
 from ...system import files, process_id
 from ...system.clock import Deadline, Timings
 from ...system.files import make_directory
 from ...time_budget import GUESTS_RESERVE_S
-from ...wire.form import from_dict, to_dict
+from ...wire.form import to_dict
 from ...wire.messages import GuestFacts, GuestSpec, NodePart
 from ..cache import disk_space, wait_for_copy
 from ..domain.connection import Domains
@@ -34,7 +33,7 @@ from ..network import addresses, nft_rules, reachable
 from ..pool import images
 from ..seed import seed
 from ..state import slots
-from ..state.guest_file import GuestFile, digest_of, read_guest_file, write_guest_file
+from ..state.guest_file import GuestFile, digest_of, write_guest_file
 from ..state.settings import NodeSettings
 from ..storage import overlay as overlays
 from ..storage import shares as sharing
@@ -62,32 +61,6 @@ class _Guest:
     virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
     data: pathlib.Path | None = None
     served: tuple[pathlib.Path, int] | None = None
-
-
-@leaves_nothing
-def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
-    """The guests of this start, when all of them run, are ready, and are what is asked for; else ().
-
-    Args:
-        part: what is asked; its guests.
-        settings: this node's own word.
-        domains: a connection to libvirt.
-
-    Raises:
-        NodeFault: libvirt does not answer.
-    """
-    directory = settings.start_dir(part.job_id, part.start)
-    found = {}
-    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
-        guest_file = read_guest_file(path)
-        facts = domains.facts(path.name)
-        if guest_file is None or facts is None or facts.state != "running" or facts.uuid != guest_file.uuid:
-            return ()
-        with contextlib.suppress(FileNotFoundError):
-            ready = from_dict(GuestFacts, files.read_json(path / "facts.json"))
-            found[(guest_file.rank, guest_file.spec_digest)] = ready
-    wanted = {(spec.rank, digest_of(spec, part)) for spec in part.guests}
-    return tuple(found[key] for key in sorted(found)) if set(found) == wanted else ()
 
 
 def make(
@@ -216,9 +189,7 @@ def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
     if len(works) == 1:
         works[0]()
         return
-    import concurrent.futures  # 10 ms that a single guest does not pay
-
-    with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
+    with load_library("concurrent.futures").ThreadPoolExecutor(CALLS) as pool:
         for future in [pool.submit(work) for work in works]:
             future.result()
 
