@@ -18,6 +18,7 @@ import typing as t
 import urllib.parse
 
 from .errors import VTorqueError
+from .slow_libraries import load_library
 from .text import printable
 
 PORT = 8000
@@ -92,10 +93,9 @@ class Rest:
         return answer
 
     def _call(self, method: str, path: str) -> tuple[int, bytes]:
-        import http.client  # only jobs in OSv pay for it
-
+        http_client = load_library("http.client")
         what = f"{method} {path.partition('?')[0][:SHOWN]} at {self.address}"
-        connection = http.client.HTTPConnection(self.address, self._port, timeout=self._call_s)
+        connection = http_client.HTTPConnection(self.address, self._port, timeout=self._call_s)
         # a peer that sends a byte now and then would never meet the timeout of a single read
         over = threading.Timer(self._call_s, _break_off, [connection])
         over.daemon = True
@@ -105,8 +105,8 @@ class Rest:
             answer = connection.getresponse()
             body = answer.read(ANSWER + 1)
             if len(body) <= ANSWER and answer.length:
-                raise http.client.IncompleteRead(b"", answer.length)
-        except (OSError, ValueError, http.client.HTTPException) as error:
+                raise http_client.IncompleteRead(b"", answer.length)
+        except (OSError, ValueError, http_client.HTTPException) as error:
             raise OsvFault(what, f"no answer: {printable(str(error))[:SHOWN] or type(error).__name__}") from None
         finally:
             over.cancel()

@@ -31,6 +31,7 @@ from ansible_collections.mikelangelo.vtorque.plugins import module_utils
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import effects
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.frozen import frozen
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import iproute, nft_rules, rtnetlink
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import bytecode_cache
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import fileserver_probe
 
 from tests.bench.inside import stand_in
@@ -222,8 +223,16 @@ def marked() -> dict[str, t.Any]:
     return found
 
 
-ASKING = (fileserver_probe.answers, iproute._read_rows, nft_rules._elements, rtnetlink._open)
-"""A probe, a list of nft's, a question to the kernel: what these open or start ends with them."""
+ASKING = (
+    bytecode_cache.kept_in,
+    fileserver_probe.answers,
+    iproute._read_rows,
+    nft_rules._elements,
+    rtnetlink._open,
+)
+"""A probe, a list of nft's, a question to the kernel: what these open or start ends with them.
+
+What jinja2 compiled may be there or not: without it a template takes longer."""
 
 
 def effects_in(function: types.FunctionType, above: tuple[str, ...] = ()) -> set[str]:

@@ -12,7 +12,7 @@ import pathlib
 import stat
 import typing as t
 
-from ..slow_libraries import load_jinja
+from ..slow_libraries import load_library
 
 NAME = "__jinja2_"
 
@@ -42,7 +42,7 @@ def kept_in(directory: pathlib.Path, compiler: pathlib.Path) -> t.Any:
 
 
 def _cache(directory: pathlib.Path, made_by: bytes) -> t.Any:
-    jinja2 = load_jinja()
+    jinja2 = load_library("jinja2")
     ours = f"{NAME}{hashlib.sha256(_version(jinja2).encode() + made_by).hexdigest()[:16]}_"
 
     class GuestFile(jinja2.FileSystemBytecodeCache):  # type: ignore[name-defined]  # known when it is loaded
@@ -65,6 +65,4 @@ def _cache(directory: pathlib.Path, made_by: bytes) -> t.Any:
 def _version(package: t.Any) -> str:
     if word := getattr(package, "__version__", ""):  # the next costs as much as compiling
         return str(word)
-    import importlib.metadata  # 15 ms that are paid only where a package does not say its version
-
-    return importlib.metadata.version(package.__name__)
+    return str(load_library("importlib.metadata").version(package.__name__))

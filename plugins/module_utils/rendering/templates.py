@@ -14,7 +14,8 @@ import typing as t
 
 from ..effects import leaves_nothing
 from ..errors import SiteFault
-from ..slow_libraries import load_jinja
+from ..slow_libraries import load_library
+from .bytecode_cache import kept_in
 
 SITE_DIR = pathlib.Path("/etc/vtorque/templates")
 COLLECTION_DIR = pathlib.Path(__file__).resolve().parents[3] / "templates"
@@ -39,9 +40,7 @@ def render(
     Raises:
         SiteFault: the template is missing, has a syntax error or uses an undefined value; says where.
     """
-    from .bytecode_cache import kept_in  # only who renders pays
-
-    jinja2 = load_jinja()
+    jinja2 = load_library("jinja2")
     directories = [str(d) for d in (site_dir, COLLECTION_DIR) if d is not None]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(directories),

@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import os
-import types
 import typing as t
+
+from ..slow_libraries import load_library
 
 # linux/prctl.h, linux/seccomp.h
 _SET_PDEATHSIG, _GET_PDEATHSIG = 1, 2
@@ -20,14 +21,8 @@ _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 _CAP_AMBIENT, _CAP_AMBIENT_RAISE = 47, 2
 
 
-def _ctypes() -> types.ModuleType:
-    import ctypes  # 1.6 ms that most programs with this module never come to pay
-
-    return ctypes
-
-
 def _call(option: int, *arguments: t.Any) -> None:
-    ctypes = _ctypes()
+    ctypes = load_library("ctypes")
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, *arguments, *(0,) * (4 - len(arguments))) < 0:
         number = ctypes.get_errno()
@@ -35,7 +30,7 @@ def _call(option: int, *arguments: t.Any) -> None:
 
 
 def _read(option: int) -> int:
-    ctypes = _ctypes()
+    ctypes = load_library("ctypes")
     number = ctypes.c_int()
     _call(option, ctypes.byref(number))
     return int(number.value)

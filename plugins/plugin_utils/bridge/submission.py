@@ -11,6 +11,7 @@ import pathlib
 from ...module_utils.errors import SiteFault, VTorqueError
 from ...module_utils.job.admission.resolve import ImageFacts, Offers
 from ...module_utils.job.config.parameters import Policy
+from ...module_utils.node.pool import images
 
 
 def pool_offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
@@ -19,8 +20,6 @@ def pool_offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
     Args:
         policy: says where the pool is.
     """
-    from ...module_utils.node.pool import images  # who only asks for help, or for no guest, pays nothing
-
     arch = (os.uname().machine,)
     try:
         found = dict(images.list_images(pathlib.Path(policy.vm_img_dir)))

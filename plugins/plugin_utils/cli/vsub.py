@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import pwd
 import shlex
 import sys
+import types
 import typing as t
 
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.guest_kinds import DISTROS
-from ...module_utils.job.admission.resolve import USELESS_YET, host_matches
+from ...module_utils.job.admission.resolve import host_matches
 from ...module_utils.job.admission.submission import Site, Submission, prepare
 from ...module_utils.job.batch.registry import VARIABLE, open_batch, open_front, submit_command
 from ...module_utils.job.config.batch_systems import commands_parameter
@@ -42,30 +44,6 @@ SIZES = ("ram", "unclot_shmem")
 NOTHING_SUBMITTED = "nothing was submitted"
 BATCH_TIMEOUT_S = 5.0
 """For the sizes of nodes, which are only there to refuse early: the command will say whether the server is well."""
-
-
-HELP = """\
-{usage}
-keys of -vm, and what they take:
-{keys}
-known, and refused because they are not available yet:
-{later}
-
-in the environment:
-  SHOW_LOG=true   what vTorque does for the job, until its script begins, in the job's error file
-  DEBUG=true      the same in more detail, and in the job's log (vmgr job log)
-
-  --dry-run   show the request, where each value came from, and the {command} command; submit nothing
-  --json      with --dry-run: the same for programs
-  --query EXPRESSION
-              with --dry-run: what this JMESPath expression finds in that, as --query 'request.ram.value'
-  --help      this text
-  --version   {program}'s version
-
-Exit status: {command}'s; 2 when the request is refused, 3 when the site's configuration or batch system is at fault,
-1 when something else failed.
-See also: vmgr image list, vsub(1), {command}(1)
-"""
 
 
 class Call(t.NamedTuple):
@@ -120,13 +98,10 @@ def submit(
     front = open_front(launcher or (policy.batch_system if policy else USUAL), session=session)
     try:
         typed = front.read_call(argv, _texts(caller))
-        if "--help" in typed.own:
-            print(help_text(front), end="")
-            return 0
-        if "--version" in typed.own:
-            from ...module_utils.installed import version  # for who asks alone
+        if "--help" in typed.own or "--version" in typed.own:
+            from . import vsub_help  # no job waits for it
 
-            print(f"{front.PROGRAM} {version()}")
+            print((vsub_help.help_text if "--help" in typed.own else vsub_help.version_text)(front), end="")
             return 0
         for_programs = sorted(set(typed.own) & {"--json", "--query"})
         query = _query(typed)
@@ -162,9 +137,13 @@ def _query(typed: SubmitCall) -> Query | None:
     expression = typed.own["--query"]
     if expression is None:
         raise UserFault("--query", "the expression is missing", "it is a JMESPath expression, as request.ram.value")
-    from .output.json_output import Query  # as for `tell`
+    return _json_output().Query(expression)
 
-    return Query(expression)
+
+def _json_output() -> types.ModuleType:
+    from .output import json_output  # 8 ms, with argparse and json, that a job which is submitted does not wait for
+
+    return json_output
 
 
 def _submit(call: Call) -> int:
@@ -194,8 +173,6 @@ def _submit(call: Call) -> int:
 
 
 def _home() -> str:
-    import pwd  # a job that the command gets as it is needs no home
-
     return pwd.getpwuid(os.getuid()).pw_dir
 
 
@@ -220,7 +197,7 @@ def _hand_over(call: Call, handover: Handover) -> int:
         os.lseek(fd, 0, os.SEEK_SET)
         os.dup2(fd, 0)
     elif handover.text is not None or handover.refusal:
-        status = _run_over_copy(call, handover)
+        status = _run(call, handover.words, handover)
         if status and handover.refusal:
             print(f"{call.front.PROGRAM}: {handover.refusal}", file=sys.stderr)
         return status
@@ -232,50 +209,24 @@ def _hand_over(call: Call, handover: Handover) -> int:
         raise _no_command(call, error) from error
 
 
-def _run(call: Call, words: t.Sequence[str]) -> int:
-    """Run the command to its end; return its exit status."""
+def _run(call: Call, words: t.Sequence[str], copied: Handover | None = None) -> int:
+    """Run the command to its end, over a copy of the script where it is to read another; return its exit status."""
     from . import command_child  # 10 ms that only those pay who do not become the command
 
-    try:
-        return command_child.run([call.command, *words], call.environment)
-    except OSError as error:
-        raise _no_command(call, error) from error
-
-
-def _run_over_copy(call: Call, handover: Handover) -> int:
-    """The same, over a copy of the script where the command is to read another text."""
-    if handover.text is None:
-        return _run(call, handover.words)
-    from . import command_child  # as above
-
+    arguments = list(words)
     with contextlib.ExitStack() as stack:
-        words = list(handover.words)
-        copy = stack.enter_context(command_child.copied(call.front.PROGRAM, handover.name, handover.text))
-        words[handover.at] = str(copy)
-        return _run(call, words)
+        if copied is not None and copied.text is not None:
+            copy = stack.enter_context(command_child.copied(call.front.PROGRAM, copied.name, copied.text))
+            arguments[copied.at] = str(copy)
+        try:
+            return command_child.run([call.command, *arguments], call.environment)
+        except OSError as error:
+            raise _no_command(call, error) from error
 
 
 def _no_command(call: Call, error: OSError) -> SiteFault:
     parameter = commands_parameter(call.policy.batch_system, front_end=call.front_end)
     return SiteFault(call.command, f"cannot be run: {error.strerror}", f"see {parameter}")
-
-
-def help_text(front: FrontAdapter) -> str:
-    """What `--help` prints.
-
-    Args:
-        front: of the site's batch system.
-    """
-    import textwrap  # for who asks alone
-
-    usable = [
-        f"  {name:<13} {key.meaning}\n{'':<18}{key.kind.allowed}"
-        for name, key in KEYS.items()
-        if name not in USELESS_YET
-    ]
-    later = textwrap.fill(", ".join(name for name in KEYS if name in USELESS_YET), 100)
-    names = {"usage": front.USAGE, "program": front.PROGRAM, "command": front.COMMAND}
-    return HELP.format(keys="\n".join(usable), later=textwrap.indent(later, "  "), **names)
 
 
 def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
@@ -300,7 +251,7 @@ def _show(call: Call, submission: Submission, asked: Asked) -> int:
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document = {"request": request, "shell": resolved.shell, call.front.COMMAND: command}
         document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
-        _tell(call, {**document, "adds": submission.added, "neutral_lines": asked.vm_lines})
+        _json_output().tell(call, {**document, "adds": submission.added, "neutral_lines": asked.vm_lines})
         return 0
     table = [("request", "value", "from")]
     for key, value in rows:
@@ -321,12 +272,6 @@ def _show(call: Call, submission: Submission, asked: Asked) -> int:
     return 0
 
 
-def _tell(call: Call, document: dict[str, t.Any]) -> None:
-    from .output.json_output import tell  # what argparse and json take is for who asks for it
-
-    tell(call, document)
-
-
 def _dry_run_bare(call: Call, asked: Asked) -> int:
     name = call.front.COMMAND
     print(
@@ -334,7 +279,7 @@ def _dry_run_bare(call: Call, asked: Asked) -> int:
     )
     command = [call.command, *asked.as_it_is().words]
     if call.as_json:
-        _tell(call, {"request": {}, name: command})
+        _json_output().tell(call, {"request": {}, name: command})
     else:
         print(shlex.join(command))
     return 0

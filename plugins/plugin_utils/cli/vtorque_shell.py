@@ -120,13 +120,12 @@ def _in_osv(
     job: dict[bytes, bytes],
     variables: dict[bytes, bytes],
 ) -> session.End:
-    from ...module_utils.job.request import osv_script  # as below
     from ...module_utils.job.shell import osv_session  # 3 ms (6 % of what the shell loads) that other jobs do not pay
 
     if os.isatty(0):
         raise VTorqueError("nothing was run", "OSv has no shell and no terminal: submit a batch job")
     script = system.read_script(arguments)
-    argv = osv_script.read(script.content, script.line.partition(b"\n")[0][len(script.path) :])
+    argv = osv_session.read_program(script)
     given = osv_session.variables_for(variables, record.user)
     if words_of := "; ".join(filter(None, (changes(system, job, variables), osv_session.dropped(variables, given)))):
         shell_message.say(directory, f"of the job's variables {words_of}")

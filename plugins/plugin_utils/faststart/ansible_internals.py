@@ -75,9 +75,7 @@ def playbook_program() -> t.Callable[[t.Sequence[str]], int]:
         AnsibleChanged: there is no such class or method.
     """
     with _reach("ansible.cli.playbook.PlaybookCLI.cli_executor"):
-        from ansible.cli.playbook import PlaybookCLI  # that it is not there is an error with a name
-
-        execute = t.cast(t.Any, PlaybookCLI).cli_executor
+        execute = importlib.import_module("ansible.cli.playbook").PlaybookCLI.cli_executor
         if not callable(execute):
             raise AnsibleChanged("ansible.cli.playbook.PlaybookCLI.cli_executor is no method")
 
@@ -116,8 +114,7 @@ def list_no_plugins() -> None:
         AnsibleChanged: there is no such loader or method.
     """
     with _reach("ansible.plugins.loader"):
-        from ansible.plugins import loader  # as above
-
+        loader = importlib.import_module("ansible.plugins.loader")
         found = {name: getattr(loader, name).all for name in LOADERS}
     for name, plugins in found.items():
 
@@ -151,6 +148,4 @@ def setting(name: str) -> t.Any:
         AnsibleChanged: it has none of that name.
     """
     with _reach(f"ansible.constants.{name}"):
-        from ansible import constants  # as above
-
-        return getattr(constants, name)
+        return getattr(importlib.import_module("ansible.constants"), name)

@@ -21,7 +21,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...frozen import frozen
-from ...slow_libraries import load_yaml
+from ...slow_libraries import load_library
 from ...system import files
 from ..request.value_types import format_value
 
@@ -60,7 +60,7 @@ def read_entries(text: str) -> list[Entry]:
     Raises:
         NotEntries: it is none, or something else than a mapping.
     """
-    yaml = load_yaml()
+    yaml = load_library("yaml")
 
     try:
         _check_depth(text)
@@ -110,7 +110,7 @@ def _plain(raw: object) -> bool:
 
 def _check_depth(text: str) -> None:
     """Composing goes down with the text, and ends the process where that is deeper than its stack."""
-    yaml = load_yaml()
+    yaml = load_library("yaml")
 
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
@@ -121,7 +121,7 @@ def _check_depth(text: str) -> None:
 
 
 def _entry(key: t.Any, value: t.Any, loader: t.Any) -> Entry:
-    yaml = load_yaml()
+    yaml = load_library("yaml")
 
     line = key.start_mark.line + 1
     if not isinstance(key, yaml.ScalarNode):

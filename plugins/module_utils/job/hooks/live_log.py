@@ -13,7 +13,7 @@ import typing as t
 
 from ...effects import leaves_nothing
 from ...errors import VTorqueError
-from ...slow_libraries import load_inotify
+from ...slow_libraries import load_library
 from ...text import printable
 from ...time_budget import LIVE_LOG_END_S
 from ...wire.lines import LineReader, write_all
@@ -70,7 +70,7 @@ class ShownLog:
     """
 
     def __init__(self, log: t.IO[bytes], target: int = 2) -> None:
-        inotify_simple = load_inotify()
+        inotify_simple = load_library("inotify_simple")
 
         self._path = f"/proc/self/fd/{log.fileno()}"
         self._target = target

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...frozen import frozen
-from ...slow_libraries import load_yaml
+from ...slow_libraries import load_library
 from .value_types import format_value
 
 MAX_DEPTH = 8
@@ -82,7 +82,7 @@ def read(content: bytes) -> Plain | None:
     Raises:
         NotPlain: it is no YAML, or not such YAML.
     """
-    yaml = load_yaml()
+    yaml = load_library("yaml")
 
     try:
         text = content.decode()
@@ -118,7 +118,7 @@ def _unread(text: str, error: t.Any) -> tuple[int, str]:
 
 def _look_through(text: str) -> None:
     """Composing goes down with the text; and what refers to itself can be larger than any memory."""
-    yaml = load_yaml()
+    yaml = load_library("yaml")
 
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
@@ -131,7 +131,7 @@ def _look_through(text: str) -> None:
 
 
 def _plain(node: t.Any) -> Plain:
-    yaml = load_yaml()
+    yaml = load_library("yaml")
 
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode):

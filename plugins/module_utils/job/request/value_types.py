@@ -9,6 +9,7 @@ words that say what is allowed.  `written` gives the text that every kind reads 
 
 from __future__ import annotations
 
+import difflib
 import re
 import typing as t
 
@@ -89,8 +90,6 @@ def nearest(word: str, candidates: t.Iterable[str]) -> str:
     Returns:
         `; did you mean x?`, or "".
     """
-    import difflib  # only wanted when something is wrong
-
     found = difflib.get_close_matches(word[:64].lower(), list(candidates), n=1, cutoff=0.6)
     return f"; did you mean {found[0]}?" if found else ""
 

@@ -11,7 +11,7 @@ import select
 import typing as t
 
 from ...errors import VTorqueError
-from ...slow_libraries import load_inotify
+from ...slow_libraries import load_library
 from ...state import layout
 from ...state.records import LostRecord
 from ...system import files
@@ -49,7 +49,7 @@ class LostWatch:
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        inotify_simple = load_inotify()  # while ssh begins
+        inotify_simple = load_library("inotify_simple")  # while ssh begins
 
         self._directory = directory
         self._kept = layout.STATE_DIR / "records" / directory.name

@@ -23,8 +23,12 @@ from ...guest_kinds import OSV_LAUNCHER
 from ...osv_rest import OsvFault, Rest
 from ...state.layout import CONSOLE
 from ...state.records import ReadyRecord
+from ..request import osv_script
 from .lost_guest import LostWatch
 from .session import WORD_S, ConnectionLost, End, Marks, caught, write_all
+
+if t.TYPE_CHECKING:
+    from ..batch.own_job import JobScript
 
 ASK_S = 5.0
 """Between two questions whether the program is over: the console says it sooner, unless it never will."""
@@ -42,6 +46,18 @@ HARMLESS = frozenset(
 )
 """What does not end a process by itself; a guest of OSv hears of no signal."""
 NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_program(script: JobScript) -> tuple[str, ...]:
+    """Return the one program that a job in OSv is, with its arguments.
+
+    Args:
+        script: of the job; its first line ends with what the user adds to the program's arguments.
+
+    Raises:
+        UserFault: it is none that can be run without a shell.
+    """
+    return osv_script.read(script.content, script.line.partition(b"\n")[0][len(script.path) :])
 
 
 def variables_for(variables: t.Mapping[bytes, bytes], user: str) -> dict[bytes, bytes]:

@@ -26,7 +26,7 @@ import typing as t
 
 from ...errors import ImageFault, SiteFault, VTorqueError, error_from_dict
 from ...frozen import frozen
-from ...slow_libraries import load_inotify
+from ...slow_libraries import load_library
 from ...system import files
 from ...system.clock import Deadline
 from ...system.environment import ROOT_ENVIRONMENT
@@ -257,7 +257,7 @@ def wait(
         StillArriving: there was not time enough; says how far it is.
         VTorqueError: it cannot be done; says why.
     """
-    inotify_simple = load_inotify()
+    inotify_simple = load_library("inotify_simple")
 
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as heard:

@@ -26,7 +26,7 @@ import time
 import typing as t
 
 from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
-from ...slow_libraries import load_inotify
+from ...slow_libraries import load_library
 from ...system.clock import Deadline, Timings
 from ...system.environment import TOOL_ENVIRONMENT
 from ...wire.ssh_options import GUEST_PROBE, option_arguments
@@ -344,7 +344,7 @@ def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Dead
 
 @contextlib.contextmanager
 def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
-    inotify_simple = load_inotify()
+    inotify_simple = load_library("inotify_simple")
 
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:

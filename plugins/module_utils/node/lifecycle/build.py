@@ -5,23 +5,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import pathlib
 import secrets
-import types
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...guest_kinds import kind_of
+from ...slow_libraries import load_library
 from ...state.layout import job_key
 from ...system import files, process_id
 from ...system.clock import Deadline, Timings
 from ...system.files import make_directory
 from ...time_budget import GUESTS_RESERVE_S
-from ...wire.form import from_dict, to_dict
+from ...wire.form import to_dict
 from ...wire.messages import GuestFacts, GuestSpec, NodePart
 from ..cache import disk_space, wait_for_copy
 from ..domain.connection import Domains
@@ -34,7 +32,7 @@ from ..network import addresses, nft_rules, reachable
 from ..pool import images
 from ..seed import seed
 from ..state import slots
-from ..state.guest_file import GuestFile, digest_of, read_guest_file, write_guest_file
+from ..state.guest_file import GuestFile, digest_of, write_guest_file
 from ..state.settings import NodeSettings
 from ..storage import overlay as overlays
 from ..storage import shares as sharing
@@ -42,6 +40,7 @@ from ..storage import user_disk, virtiofsd
 from ..storage.serving import Serving
 from ..system import memory
 from ..system.cpus import Cores, written
+from . import pinning
 from .guest_inputs import Guest, domain_of, seed_of
 
 CALLS = 4
@@ -50,32 +49,6 @@ NEW_UUID = pathlib.Path("/proc/sys/kernel/random/uuid")
 """Another of version 4 at each reading (random(4)); Python's `uuid` would be loaded by each node for nothing else."""
 Step = t.Callable[[str], None]
 """Called before and after all that leaves something behind, with what comes next; it raises to end the making."""
-
-
-@leaves_nothing
-def living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
-    """The guests of this start, when all of them run, are ready, and are what is asked for; else ().
-
-    Args:
-        part: what is asked; its guests.
-        settings: this node's own word.
-        domains: a connection to libvirt.
-
-    Raises:
-        NodeFault: libvirt does not answer.
-    """
-    directory = settings.start_dir(part.job_id, part.start)
-    found = {}
-    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
-        guest_file = read_guest_file(path)
-        facts = domains.facts(path.name)
-        if guest_file is None or facts is None or facts.state != "running" or facts.uuid != guest_file.uuid:
-            return ()
-        with contextlib.suppress(FileNotFoundError):
-            ready = from_dict(GuestFacts, files.read_json(path / "facts.json"))
-            found[(guest_file.rank, guest_file.spec_digest)] = ready
-    wanted = {(spec.rank, digest_of(spec, part)) for spec in part.guests}
-    return tuple(found[key] for key in sorted(found)) if set(found) == wanted else ()
 
 
 def make(
@@ -133,7 +106,7 @@ def make(
         nft_rules.bind([_on_bridge(guest, settings, proven[guest.guest_file.name]) for guest in guests], settings)
     if any(guest.pins for guest in guests):
         step("the threads of the guests")
-        _load_pinning().prove(guests, job_key(part.job_id, part.start), settings)
+        pinning.prove(guests, job_key(part.job_id, part.start), settings)
     step("the facts of the guests")
     facts = []
     for guest in guests:
@@ -206,14 +179,6 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
     return guests
 
 
-@leaves_nothing
-def _load_pinning() -> types.ModuleType:
-    """Return `pinning`."""
-    from . import pinning  # 5 ms that only jobs pay that pin vCPUs
-
-    return pinning
-
-
 def _pin(
     guests: t.Sequence[Guest],
     part: NodePart,
@@ -225,7 +190,7 @@ def _pin(
 ) -> None:
     """Give each guest cores of its own, which no other start gets."""
     step("the cores of the guests")
-    found = _load_pinning().claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
+    found = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
     for guest, pins in zip(guests, found, strict=True):
         guest.pins = pins
 
@@ -242,9 +207,7 @@ def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
     if len(works) == 1:
         works[0]()
         return
-    import concurrent.futures  # 10 ms that a single guest does not pay
-
-    with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
+    with load_library("concurrent.futures").ThreadPoolExecutor(CALLS) as pool:
         for future in [pool.submit(work) for work in works]:
             future.result()
 

@@ -13,8 +13,10 @@ from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError, broken_disk, files_of, unjudged
 from ...state import layout
 from ...state.layout import job_key
+from ...system import files
 from ...system.clock import Deadline
 from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S
+from ...wire.form import from_dict
 from ...wire.messages import GuestFacts, NodePart
 from ..bare.loading import load_bare_host
 from ..domain.connection import Domains
@@ -22,19 +24,12 @@ from ..removal.inventory import Remain, remains, remains_without_libvirt
 from ..removal.remove import remove
 from ..state import qemu_user, start_lock
 from ..state.end_start import end_start
+from ..state.guest_file import digest_of, read_guest_file
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 
 if t.TYPE_CHECKING:
     from .build import Step  # as build: only those pay who ask for guests
-
-
-@leaves_nothing
-def _load_making() -> tuple[t.Any, t.Any]:
-    """Return `build` and `preflight`."""
-    from . import build, preflight  # 20 ms that only those pay who make guests
-
-    return build, preflight
 
 
 def present(
@@ -58,7 +53,8 @@ def present(
     Raises:
         VTorqueError: they are not; the class says whose fault it is.
     """
-    build, preflight = _load_making()
+    from . import build, preflight  # 20 ms that only those pay who make guests
+
     key = job_key(part.job_id, part.start)
     if not part.guests:
         raise VTorqueError(f"present for {key}", "no guest is asked for")
@@ -73,14 +69,14 @@ def present(
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
             domains.listen()
             checked("what is there already")
-            found: tuple[GuestFacts, ...] = build.living(part, settings, domains)
+            found = _living(part, settings, domains)
             if found:
                 return found
             offered = domains.capabilities()
             preflight.preflight(part, settings, offered)
             qemu_user.remember(offered.qemu_ids[0], settings)
             remove(part.job_id, part.start, settings, domains)
-            return t.cast("tuple[GuestFacts, ...]", build.make(part, settings, domains, deadline, checked, cores))
+            return build.make(part, settings, domains, deadline, checked, cores)
 
 
 def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
@@ -110,10 +106,34 @@ def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[Gu
     Raises:
         NodeFault: libvirt does not answer.
     """
-    build, _preflight = _load_making()
     with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
-        found: tuple[GuestFacts, ...] = build.living(part, settings, domains)
-        return found
+        return _living(part, settings, domains)
+
+
+@leaves_nothing
+def _living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[GuestFacts, ...]:
+    """The guests of this start, when all of them run, are ready, and are what is asked for; else ().
+
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own word.
+        domains: a connection to libvirt.
+
+    Raises:
+        NodeFault: libvirt does not answer.
+    """
+    directory = settings.start_dir(part.job_id, part.start)
+    found = {}
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        guest_file = read_guest_file(path)
+        facts = domains.facts(path.name)
+        if guest_file is None or facts is None or facts.state != "running" or facts.uuid != guest_file.uuid:
+            return ()
+        with contextlib.suppress(FileNotFoundError):
+            ready = from_dict(GuestFacts, files.read_json(path / "facts.json"))
+            found[(guest_file.rank, guest_file.spec_digest)] = ready
+    wanted = {(spec.rank, digest_of(spec, part)) for spec in part.guests}
+    return tuple(found[key] for key in sorted(found)) if set(found) == wanted else ()
 
 
 def absent(

@@ -24,7 +24,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
-from ...slow_libraries import load_inotify
+from ...slow_libraries import load_library
 from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import STATIC_MAP_S
@@ -54,8 +54,7 @@ def normal_mac(mac: str) -> str:
         return mac
     if number := number_for_mac(mac):
         raise VTorqueError(f"MAC address {mac[:40]}", number, QUOTE_MAC)
-    import netaddr  # 7 ms that only those pay who write it in another form
-
+    netaddr = load_library("netaddr")
     try:
         text = str(netaddr.EUI(mac, version=48, dialect=netaddr.mac_unix_expanded))
     except (netaddr.AddrFormatError, ValueError, TypeError):
@@ -191,7 +190,7 @@ class Neighbours:
 
 def _watch(leases: t.Sequence[pathlib.Path]) -> t.Any:
     """Watch the directories of lease files: libvirt's helper replaces the file, which a watch on it would not see."""
-    inotify_simple = load_inotify()
+    inotify_simple = load_library("inotify_simple")
 
     directories = {file.parent for file in leases if file.parent.is_dir()}
     if not directories:

@@ -20,6 +20,7 @@ from ...guest_kinds import OSV_LAUNCHER, SLG, kind_of
 from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
 from ...rendering.templates import render as render_template
+from ...slow_libraries import load_library
 from ...wire.messages import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, Additions, KeyPair, Owner
 from .user_data import check_header
 
@@ -198,14 +199,8 @@ def write_iso(files: t.Mapping[str, str], path: pathlib.Path, mode: int = 0o400)
         raise VTorqueError(f"seed {path}", f"it cannot be written: {error.strerror}") from error
 
 
-def _load_pycdlib() -> t.Any:
-    import pycdlib.pycdlibexception  # 60 ms that only those pay who write or read a seed
-
-    return pycdlib
-
-
 def _iso(files: t.Mapping[str, str]) -> bytes:
-    pycdlib = _load_pycdlib()
+    pycdlib = load_library("pycdlib")
     iso = pycdlib.PyCdlib()
     iso.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident=LABEL)
     for number, (name, text) in enumerate(files.items()):
@@ -225,7 +220,7 @@ def read_iso(path: pathlib.Path) -> dict[str, str] | None:
     Raises:
         VTorqueError: it cannot be read, or is no seed.
     """
-    pycdlib = _load_pycdlib()
+    pycdlib = load_library("pycdlib")
     iso = pycdlib.PyCdlib()
     try:
         with path.open("rb") as file:

@@ -16,7 +16,7 @@ import typing as t
 
 from ...effects import leaves_nothing
 from ...errors import VTorqueError
-from ...slow_libraries import load_inotify
+from ...slow_libraries import load_library
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
 from ...system.processes import is_process, open_process
@@ -252,7 +252,7 @@ class OverWatch:
     """
 
     def __init__(self, settings: NodeSettings, key: str) -> None:
-        inotify_simple = load_inotify()
+        inotify_simple = load_library("inotify_simple")
 
         self._stone = tombstone(settings, key)
         self._stone.parent.mkdir(mode=0o711, parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ import json
 import typing as t
 
 from ....module_utils.errors import UserFault
+from ....module_utils.slow_libraries import load_library
 
 FLAG = "--query"
 SHOWN = 120
@@ -26,8 +27,7 @@ class Query:
     """
 
     def __init__(self, text: str) -> None:
-        import jmespath.exceptions  # 20 ms that only who asks for it pays
-
+        jmespath = load_library("jmespath")
         self.text = text
         self._wrong: type[Exception] = jmespath.exceptions.JMESPathError
         try:

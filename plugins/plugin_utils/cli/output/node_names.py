@@ -8,12 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ....module_utils.errors import UserFault
-
-
-def _load_node_sets() -> t.Any:
-    from ClusterShell import NodeSet  # 20 ms that one node does not pay
-
-    return NodeSet
+from ....module_utils.slow_libraries import load_library
 
 
 def folded(names: t.Sequence[str]) -> str:
@@ -24,7 +19,7 @@ def folded(names: t.Sequence[str]) -> str:
     """
     if len(names) < 2:
         return "".join(names)
-    sets = _load_node_sets()
+    sets = load_library("ClusterShell.NodeSet")
     return str(sets.NodeSet.fromlist(list(names), resolver=sets.RESOLVER_NOGROUP))
 
 
@@ -37,7 +32,7 @@ def expanded(names: t.Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserFault: one is no set of nodes, or there is none.
     """
-    sets = _load_node_sets()
+    sets = load_library("ClusterShell.NodeSet")
     found: dict[str, None] = {}
     for word in names:
         for part in word.split():

@@ -156,6 +156,8 @@ def imports(path: pathlib.Path) -> t.Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             whole = node.module == "ansible"
             names = [f"ansible.{alias.name}" for alias in node.names] if whole else [node.module]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = [one.value for one in node.args if isinstance(one, ast.Constant)]
         yield from (name for name in names if name.partition(".")[0] == "ansible")
 
 
