@@ -42,6 +42,7 @@ WORDS = {
 """Words of a private dialect, and what to write."""
 
 TO_DO: tuple[str, ...] = (
+    "docs/admin/devices.md",
     "docs/admin/openpbs.md",
     "docs/admin/slurm.md",
 )
