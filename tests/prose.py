@@ -42,7 +42,6 @@ WORDS = {
 """Words of a private dialect, and what to write."""
 
 TO_DO: tuple[str, ...] = (
-    "docs/admin/devices.md",
     "docs/admin/openpbs.md",
     "docs/admin/slurm.md",
 )
