@@ -22,20 +22,20 @@ ALARM_MARGIN_S = 10
 Waits: the MOM.
 Why: recorded on TORQUE 6.1.3."""
 LONGEST_START_S = 600.0
-"""Bounds: the age of a node file that is believed to tell when the job arrived at the MOM.
+"""Bounds: the age of a node file that is trusted for the time when the job arrived at the MOM.
 Waits: nobody.
-Why: an older one is of something else than this start."""
+Why: an older one belongs to another start."""
 
 # A hook
 
 HOOK_RESERVE_S = 20.0
-"""Bounds: what a hook does after its deadline: verdict, removal, last words.
+"""Bounds: what a hook does after its deadline: verdict, removal, messages.
 Waits: the MOM.
-Why: it is kept of Torque's time, and the sum of what follows a playbook that was ended by force fits in it."""
+Why: it is reserved of Torque's time; the sum of what follows a killed playbook fits in it."""
 EPILOGUE_REMOVAL_S = 30.0
-"""Bounds: the playbook that ends the guests of all nodes, in an epilogue whose user's own one was late.
+"""Bounds: the playbook that ends the guests of all nodes, in an epilogue whose vm_epilogue was late.
 Waits: the epilogue.
-Why: it is kept of an epilogue's time, whatever a user's own is given; the reserve is for those of this node alone."""
+Why: it is reserved of an epilogue's time; HOOK_RESERVE_S is for guests of this node alone."""
 SYSLOG_S = 0.5
 """Bounds: the line for the administrator in the system log.
 Waits: the hook.
@@ -45,26 +45,26 @@ HOOK_WRITING_S = 1.0
 Waits: the hook.
 Why: a few small files."""
 EARLY_NODE_END_S = 0.5
-"""Bounds: the end of a `vtorque-node` that is not wanted.
+"""Bounds: the end of a `vtorque-node` that is not needed.
 Waits: the prologue.
-Why: it hears the end of its standard input at once."""
+Why: it notices the end of its standard input at once."""
 HOOK_END_S = EARLY_NODE_END_S + SYSLOG_S + HOOK_WRITING_S
 """Bounds: what a hook does after the removal.
 Waits: the MOM.
-Why: the sum of the three before; a prologue that is killed there has its verdict lost."""
+Why: the sum of the three before; a prologue that is killed there loses its verdict."""
 
 SERVER_PATIENCE_S = 30.0
 """Bounds: how long a server that does not answer is asked again.
-Waits: the prologue of a job that bears our marker.
+Waits: the prologue of a job with the marker.
 Why: it may be busy, and without it a VM job can only end."""
 SERVER_UNMARKED_S = 3.0
-"""Bounds: the same for a job that is most probably none of ours.
-Waits: the prologue of a job without our marker.
-Why: our trouble must not hold up what does not concern us."""
+"""Bounds: the same for a job that most probably has no guests.
+Waits: the prologue of a job without the marker.
+Why: a fault of vTorque must not delay bare jobs."""
 SERVER_LEAST_S = 2.0
 """Bounds: the same where no time is left.
 Waits: the prologue.
-Why: one call must have been tried before anything is said of the server."""
+Why: one call must have been tried before the server is blamed."""
 SERVER_CALL_S = 10.0
 """Bounds: one call of the batch system before there is a verdict.
 Waits: the prologue.
@@ -73,13 +73,13 @@ Why: a busy server answers later than an idle one, which takes 15 ms."""
 PLAYBOOK_SLACK_S = 3.0
 """Bounds: a playbook after its deadline, until it is ended.
 Waits: the hook.
-Why: the nodes end their work at the deadline by themselves, and what they say must still be written down."""
+Why: the nodes end their work at the deadline themselves, and their answers must still be recorded."""
 PROGRAM_GRACE_S = 3.0
 """Bounds: a program of a hook between the request to end and the end by force.
 Waits: the hook.
 Why: Ansible ends its workers and their ssh meanwhile."""
 PROGRAM_ORPHANS_S = 1.0
-"""Bounds: the end of what a program left behind.
+"""Bounds: the end of orphans of a program.
 Waits: the hook.
 Why: they are killed; the kernel needs milliseconds."""
 PROGRAM_ENDING_S = PROGRAM_GRACE_S + PROGRAM_ORPHANS_S
@@ -91,11 +91,11 @@ UNWANTED_ASK_S = 2.0
 Waits: nobody.
 Why: guests of a job that was cancelled while they boot are gone within ten seconds."""
 POOL_PROBE_S = 1.0
-"""Bounds: the question whether the pool of images answers, after something was late.
+"""Bounds: the probe whether the pool of images answers, after a delay.
 Waits: the hook, and a worker.
-Why: it was waited for already."""
+Why: the wait is over already."""
 LIVE_LOG_END_S = 1.0
-"""Bounds: the last lines of a log that is shown in the job's error file.
+"""Bounds: the last lines of a log that is printed in the job's error file.
 Waits: the prologue.
 Why: that file may be a pipe of its owner's, who need not read it."""
 
@@ -114,42 +114,42 @@ Why: a guest that is ended by force takes a second."""
 HOOK_REMOVAL_LEAST_S = 2.0
 """Bounds: what a verdict leaves for this removal.
 Waits: the hook.
-Why: the node needs a second to find and end its guests, and one for its answer; the epilogue does what is left."""
+Why: the node needs a second to find and end its guests, and one for its answer; the epilogue does the rest."""
 REMOVAL_ANSWER_S = 1.0
-"""Bounds: what the node answers on its way: so much sooner than this removal is ended it must be done.
+"""Bounds: the transport of the node's answer: the node must be done so much sooner.
 Waits: the hook.
-Why: the program ends by itself, and what it says is read."""
+Why: the program ends by itself, and its answer is read."""
 SISTER_REMOVAL_S = 60.0
 """Bounds: the removal on a sister.
-Waits: nobody: it goes on in a session of its own.
+Waits: no process: it runs in its own session.
 Why: the sister's MOM is blocked while its hook runs."""
 
 USER_SCRIPT_LEAST_S = 1.0
-"""Bounds: a user's own prologue or epilogue from below.
+"""Bounds: the least time for vm_prologue or vm_epilogue.
 Waits: the hook.
-Why: a script that is given less would be ended, and be said to have been slow."""
+Why: a script with less would be ended and blamed as slow."""
 USER_FILE_READ_S = 4.0
 """Bounds: the reading of a file of the user's, as the user.
 Waits: root's plan.
-Why: the home may be on a file server that is away."""
+Why: the home may be on a file server that is down."""
 EARLY_SSH_END_S = 1.0
 """Bounds: the end of the ssh that was begun for the job's shell, once it was killed.
 Waits: the hook.
 Why: only a process that hangs in the kernel takes longer."""
 LEFT_PROCESSES_END_S = 6.0
-"""Bounds: the end of what a job left on a node itself.
+"""Bounds: the end of leftover processes of a job on the node itself.
 Waits: the epilogue.
 Why: they are asked to end, then killed, in a few rounds."""
 LEFT_PROCESSES_GRACE_S = 1.0
 """Bounds: those processes between the request to end and the end by force, within this.
 Waits: the epilogue.
-Why: the batch system has told the job to end before."""
+Why: the batch system has signalled the job before."""
 LEFT_PROCESSES_ROUND_S = 0.5
-"""Bounds: the end of those that were killed, before it is looked for what they started meanwhile, within this.
+"""Bounds: the end of those that were killed, before the search for what they started meanwhile, within this.
 Waits: the epilogue.
 Why: the kernel needs milliseconds."""
 EXCLUSIVE_ASK_S = 10.0
-"""Bounds: the question to the batch system whether a job has a node for itself.
+"""Bounds: the query whether a job has a node alone.
 Waits: the epilogue, and `vtorque-node`.
 Why: as one call of the batch system."""
 
@@ -167,15 +167,15 @@ Why: it loads meanwhile, and writes down the answer."""
 # Ansible and the nodes
 
 NODE_ANSWER_MARGIN_S = 2.0
-"""Bounds: what a node answers on its way: so much sooner than the playbook it must be done.
+"""Bounds: the transport of a node's answer: the node must be done so much sooner.
 Waits: `job_guests`.
 Why: it must cross the connection and be recorded."""
 OTHER_NODES_S = 10.0
 """Bounds: the other nodes once one has failed.
 Waits: `job_guests`.
-Why: that all fail alike tells of an image, not of a node."""
+Why: if all fail alike, the image is at fault and not a node."""
 NODE_CALL_END_S = 2.0
-"""Bounds: the end of a program that speaks with a node and is not wanted any more.
+"""Bounds: the end of a program that speaks with a node and is not needed any more.
 Waits: `job_guests`.
 Why: ssh ends when its connection does."""
 
@@ -186,8 +186,8 @@ WORKER_ANSWER_S = 2.0
 Waits: `vtorque-node`.
 Why: the worker ends its work at the deadline by itself."""
 CANCEL_UNDO_S = 10.0
-"""Bounds: the undoing of what was cancelled.
-Waits: `vtorque-node`; whoever asked it has gone.
+"""Bounds: the removal of what was cancelled.
+Waits: `vtorque-node`; its caller has gone.
 Why: guests are ended by force, their disks removed."""
 BUILDER_LATE_S = 5.0
 """Bounds: nothing; so long before its deadline a builder that has not ended is ended from outside.
@@ -200,17 +200,17 @@ Why: a call of libvirt's returns meanwhile, or does not."""
 GUESTS_RESERVE_S = 8.0
 """Bounds: nothing; so long before the deadline guests that are not ready have failed.
 Waits: the builder.
-Why: what was begun is undone, and what was seen is told, before the worker ends it."""
+Why: what was begun is removed, and what was seen is reported, before the worker ends it."""
 LOCK_SHARE_S = 5.0
 """Bounds: the wait for the lock of a start, shared, once its guests are ready.
 Waits: the worker.
-Why: whoever looks at the guests holds it for milliseconds."""
+Why: a reader of the guests owns it for milliseconds."""
 EARLIER_START_S = 30.0
 """Bounds: the removal of what is left of an earlier start of the job, within the deadline.
 Waits: `vtorque-node`.
 Why: the guests of the new start need the rest."""
 LIBVIRT_CONNECT_S = 10.0
-"""Bounds: a connection to libvirt, within the deadline of whoever opens it.
+"""Bounds: a connection to libvirt, within the deadline of the caller.
 Waits: the builder, and a removal.
 Why: a daemon that is started on demand takes a second."""
 DISK_SERVER_START_S = 20.0
@@ -222,7 +222,7 @@ VIRTIOFSD_START_S = 20.0
 Waits: the builder.
 Why: a home server that is silent must not use up the time of the start."""
 ADDRESSES_ANSWER_S = 5.0
-"""Bounds: what `ip` says of a bridge's addresses and neighbours, within the deadline of whoever asks.
+"""Bounds: the answer of `ip` about a bridge's addresses and neighbours, within the deadline of the caller.
 Waits: the builder, and a removal.
 Why: the kernel answers at once; this is for one that does not."""
 PACKET_FILTER_S = 10.0
@@ -230,7 +230,7 @@ PACKET_FILTER_S = 10.0
 Waits: the builder, and a removal.
 Why: the kernel answers at once, but for another program that changes its own rules meanwhile."""
 STATIC_MAP_S = 10.0
-"""Bounds: the site's script that tells the address of a guest, within the deadline.
+"""Bounds: the site's script that prints the address of a guest, within the deadline.
 Waits: the builder.
 Why: it may ask a database."""
 SERVER_NAMES_S = 5.0
@@ -240,48 +240,48 @@ Why: a resolver tries several servers."""
 BARE_KEYS_S = 10.0
 """Bounds: the wait for the lock on the files that sshd of a bare host reads.
 Waits: `vtorque-node`.
-Why: it is held for milliseconds."""
+Why: it is locked for milliseconds."""
 CONNECTION_S = 10
-"""Bounds: the opening of an ssh connection to a node, where Ansible does not say it.
+"""Bounds: the opening of an ssh connection to a node, where Ansible does not set it.
 Waits: the playbook.
-Why: `templates/ansible.cfg.j2` says it, of the site's `ssh_timeout`; this is Ansible's own default."""
+Why: `templates/ansible.cfg.j2` sets it, from the site's `ssh_timeout`; this is Ansible's own default."""
 SSHD_SETTINGS_S = 10.0
-"""Bounds: `sshd -T`, which tells the settings of a bare host, within the deadline.
+"""Bounds: `sshd -T`, which prints the settings of a bare host, within the deadline.
 Waits: `vtorque-node`.
-Why: it asks the site's directory of users."""
+Why: it queries the site's directory of users."""
 SSHD_GREETING_S = 5.0
 """Bounds: the greeting of a bare host's sshd, within the deadline.
 Waits: `vtorque-node`.
 Why: a busy host forks late."""
 
-# A node that tells its guests of their job
+# A node that informs its guests of their job
 
 JOB_MAP_S = 300.0
-"""Bounds: the wait for the word about the whole job, after the deadline of the guests themselves.
+"""Bounds: the wait for the JobMap of the whole job, after the deadline of the guests themselves.
 Waits: `vtorque-node`.
 Why: other nodes of the job may be asked after this one."""
 JOIN_S = 60.0
-"""Bounds: the word about the whole job on all nodes, where no hook says how much time there is.
-Waits: `job_guests` in a playbook that somebody runs by hand.
+"""Bounds: the JobMap on all nodes, where no hook sets a deadline.
+Waits: `job_guests` in a playbook that runs by hand.
 Why: a guest takes a second, and no alarm is near."""
 UPDATES_RESERVE_S = 20
-"""Bounds: nothing; so much of a prologue is not given to updates.
+"""Bounds: nothing; so much of a prologue is reserved after updates.
 Waits: `vtorque-node`.
 Why: what comes after them needs it: the user's additions, the login, the user's own prologue."""
 UPDATES_ANSWER_S = 5
-"""Bounds: a guest that says what became of its updates.
+"""Bounds: the report of a guest on its updates.
 Waits: `vtorque-node`.
-Why: it ends what is late by itself."""
+Why: it ends late steps itself."""
 UPDATES_LEAST_S = 5
-"""Bounds: updates from below.
+"""Bounds: the least time for updates.
 Waits: `vtorque-node`.
-Why: with less time they are not begun."""
+Why: with less they are not begun."""
 ADDITIONS_RESERVE_S = 5
-"""Bounds: a guest that says what became of the user's additions.
+"""Bounds: the report of a guest on the user's additions.
 Waits: `vtorque-node`.
-Why: it ends what is late by itself."""
+Why: it ends late steps itself."""
 
-# A node that takes guests away
+# A node that removes guests
 
 LEFT_LOOK_S = 2.0
 """Bounds: the connection to libvirt that tells what is left.

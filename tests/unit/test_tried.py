@@ -49,3 +49,13 @@ def test_the_tests_that_a_page_names(tried: t.Any) -> None:
     page = "| a | b | `tests/unit/a.py::test_a`, `tests/e2e/b.py::test_b` |\n| c | d | `tests/unit/a.py::test_a` |\n"
     assert tried.names(page, "tests/unit") == ["tests/unit/a.py::test_a"]
     assert tried.names(page, "lab") == []
+
+
+def test_names_of_all_pages_of_a_directory_are_printed_once(
+    tried: t.Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.md").write_text("1. `tests/unit/a.py::test_a`, `tests/e2e/b.py::test_b`\n", encoding="utf-8")
+    (tmp_path / "b.md").write_text("1. `tests/unit/a.py::test_a`\n2. `tests/unit/c.py::test_c`\n", encoding="utf-8")
+    assert tried.main(["names", str(tmp_path), "tests/unit"]) == 0
+    assert capsys.readouterr().out == "tests/unit/a.py::test_a\ntests/unit/c.py::test_c\n"
+    assert tried.main(["names", str(tmp_path), "lab"]) == 1
