@@ -12,10 +12,11 @@ from ...errors import SiteFault, UserFault
 from ...system import supervised
 from ...time_budget import USER_FILE_READ_S
 from ...wire.messages import Owner
+from ..batch.shared import owner_process
 from ..request import attached_file
 from ..request.value_types import format_value
 
-SETPRIV, DD = "/usr/bin/setpriv", "/bin/dd"
+DD = "/bin/dd"
 WORDS = 300
 
 
@@ -36,7 +37,7 @@ def read(key: str, path: str, digest: str, owner: Owner, *, limit: int, become: 
     """
     what = f"{key} {format_value(path)}"
     command = [
-        *(_become(owner) if become is None else become),
+        *(become or owner_process.become(owner.uid, owner.gid, (group.gid for group in owner.groups))),
         DD,
         f"if={path}",
         "iflag=nonblock,fullblock",
@@ -57,16 +58,3 @@ def read(key: str, path: str, digest: str, owner: Owner, *, limit: int, become: 
     if attached_file.digest(content) != digest:
         raise UserFault(what, "was changed after the job was submitted", "submit it again")
     return content
-
-
-def _become(owner: Owner) -> list[str]:
-    groups = ",".join(str(gid) for gid in (owner.gid, *(group.gid for group in owner.groups)))
-    return [
-        SETPRIV,
-        f"--reuid={owner.uid}",
-        f"--regid={owner.gid}",
-        f"--groups={groups}",
-        "--inh-caps=-all",
-        "--no-new-privs",
-        "--pdeathsig=KILL",
-    ]

@@ -27,6 +27,7 @@ from ...text import printable
 from ...time_budget import USER_SCRIPT_LEAST_S
 from ..batch.api import BatchJob
 from ..batch.registry import open_hooks, open_shell
+from ..batch.shared import owner_process
 from ..batch.shared.commands_directory import commands_directory
 from ..batch.vm_job import vm_job_of
 from ..config.parameters import Policy
@@ -34,7 +35,6 @@ from ..plan.owner import owner_of
 from . import playbook
 from .start import Start
 
-SETPRIV = "/usr/bin/setpriv"
 PROLOGUE, EPILOGUE = "vm_prologue", "vm_epilogue"
 WORD_LIMIT = 1 << 14
 """Bytes of what the child says about the end; less than a pipe holds, so that it never waits for us."""
@@ -166,15 +166,7 @@ def _ask(
 def _become(job: BatchJob) -> list[str]:
     """The call that becomes the job's user, with their groups, and with the job's own group first."""
     owner = owner_of(job.euser, job.egroup)
-    return [
-        SETPRIV,
-        f"--reuid={owner.uid}",
-        f"--regid={owner.gid}",
-        "--init-groups",
-        "--inh-caps=-all",
-        "--no-new-privs",
-        "--pdeathsig=KILL",
-    ]
+    return list(owner_process.become(owner.uid, owner.gid, (group.gid for group in owner.groups)))
 
 
 def _environment(job: BatchJob) -> dict[str, str]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import pathlib
-import pwd
 import re
 import typing as t
 
 from ....system import supervised
+from ..shared import owner_process
 
 if t.TYPE_CHECKING:
     from ..api import BatchJob
@@ -25,7 +25,7 @@ MOST_BYTES = 4096
 PATH_BYTES = 4096
 NOTIFIED = 400
 """Characters that a terminal is told."""
-SETPRIV, SHELL, DD = "/usr/bin/setpriv", "/bin/sh", "/bin/dd"
+SHELL, DD = "/bin/sh", "/bin/dd"
 PRIVATE = 'umask 077 && exec "$@"'
 """The owner's own umask is not known here; the lines are theirs alone."""
 DEFAULT, OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
@@ -78,15 +78,12 @@ def append(job: BatchJob, path: str, lines: t.Sequence[str], *, timeout_s: float
     Returns:
         Whether they were written.
     """
-    try:
-        owner = pwd.getpwnam(job.euser)
-    except KeyError:
-        return False
-    if not path or owner.pw_uid == 0:
+    owner = owner_process.become_owner(job.euser, job.egroup) if path else None
+    if owner is None:
         return False
     # a pipe without a reader is not waited for, and what is there is not truncated
     command = (
-        *become(owner.pw_uid, owner.pw_gid),
+        *owner,
         SHELL,
         "-c",
         PRIVATE,
@@ -103,22 +100,3 @@ def append(job: BatchJob, path: str, lines: t.Sequence[str], *, timeout_s: float
             return supervised.run(command, timeout_s=min(timeout_s, WRITE_S), log=nowhere, stdin=data)[0] == 0
         except OSError:
             return False
-
-
-def become(uid: int, gid: int) -> tuple[str, ...]:
-    """Return the call that becomes a user for good, with all of their groups and no way back.
-
-    Args:
-        uid: of the user, whom this host knows.
-        gid: of their group.
-    """
-    return (
-        SETPRIV,
-        f"--reuid={uid}",
-        f"--regid={gid}",
-        "--init-groups",
-        "--inh-caps=-all",
-        "--bounding-set=-all",
-        "--no-new-privs",
-        "--pdeathsig=KILL",
-    )

@@ -27,8 +27,8 @@ def form_of(**facts: t.Any) -> dict[str, t.Any]:
     return {**form, "current_working_directory": "/home/alice", **facts}
 
 
-def job_of(user: str) -> BatchJob:
-    return answers._job(form_of(user_name=user), "4.lab")
+def job_of(user: str, group: str) -> BatchJob:
+    return answers._job(form_of(user_name=user, group_name=group), "4.lab")
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def place(tmp_path: pathlib.Path) -> pathlib.Path:
     return home
 
 
-def append(path: pathlib.Path | str, user: str = "nobody") -> bool:
-    return output_file.append(job_of(user), str(path), LINES, timeout_s=60)
+def append(path: pathlib.Path | str, user: str = "nobody", group: str = "") -> bool:
+    return output_file.append(job_of(user, group), str(path), LINES, timeout_s=60)
 
 
 def test_words_are_appended_by_the_owner_for_the_owner_alone(place: pathlib.Path) -> None:
@@ -100,7 +100,7 @@ def test_nothing_is_written_as_root_or_as_nobody_known(place: pathlib.Path, user
     assert not (place / "x").exists()
 
 
-def test_child_that_writes_has_no_right_of_roots() -> None:
-    assert {"--init-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"} <= set(
-        output_file.become(NOBODY.pw_uid, NOBODY.pw_gid)
-    )
+@pytest.mark.parametrize("group", ["root", "games", "no-such-group"])
+def test_nothing_is_written_for_a_group_that_is_not_the_owners(place: pathlib.Path, group: str) -> None:
+    assert not append(place / "x", group=group)
+    assert not (place / "x").exists()
