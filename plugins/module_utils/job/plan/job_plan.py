@@ -24,6 +24,7 @@ from ...text import format_mib
 from ...wire.form import FormError, from_dict, to_dict
 from ...wire.messages import (
     ABSOLUTE_PATH,
+    AUTO_CORES,
     HOST_NAME,
     JOB_ID,
     Additions,
@@ -33,16 +34,16 @@ from ...wire.messages import (
     Owner,
 )
 from ...wire.messages import VERSION as NODE_PART_VERSION
-from ..admission import mixed, osv, start_directory
+from ..admission import mixed, osv, start_directory, vcpu_map
 from ..admission.resolve import Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.registry import open_node
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.parameters import Policy
-from ..request.keys import IMAGE
+from ..request.keys import IMAGE, PINNING
 from ..request.request import Request
-from ..request.sizes import mem_mib
+from ..request.sizes import Demand, mem_mib
 from ..request.value_types import format_value
 from .owner import owner_of
 from .ssh_keys import make_key
@@ -167,6 +168,7 @@ def make_plan(
     timeout_s: float,
     find_owner: t.Callable[[str, str], Owner] | None = None,
     additions: Additions = NO_ADDITIONS,
+    pinning: vcpu_map.VcpuMap | None = None,
     inputs: str = "",
 ) -> JobPlan:
     """Decide what a job that was just started gets.
@@ -179,6 +181,7 @@ def make_plan(
         timeout_s: seconds that a node has to answer, from the reading of its part.
         find_owner: from the names of user and group to the owner; `owner_of` unless they were looked up already.
         additions: the user's own to their guests, checked against the policy (`metadata.py`).
+        pinning: the user's map of vCPUs; None: they have none.
         inputs: the digest of all that it is made of, by which it is taken over; "": nobody will.
 
     Returns:
@@ -197,7 +200,10 @@ def make_plan(
     if node_file is not None:
         open_node(policy.batch_system).check_node_file(node_file, job.slot_hosts)
     vm_nodes = _vm_nodes(job, resolved, nodes)
-    _check_resources(job, vm_nodes, resolved, policy)
+    if pinning:
+        figures = resolved.figure("vms_per_node"), resolved.figure("vcpus")
+        vcpu_map.check(pinning, resolved.word(PINNING), *figures)
+    _check_resources(job, vm_nodes, demand(resolved, policy, pinning))
     owner = (find_owner or owner_of)(_owner_name(job), job.egroup)
     _check_start_directory(job, owner, policy)
     key = make_key(_comment("job", job))
@@ -220,7 +226,7 @@ def make_plan(
                 node=node,
                 timeout_s=timeout_s,
                 owner=owner,
-                guests=_guests(job, request, resolved, node_rank, key.public) if node in vm_nodes else (),
+                guests=_guests(job, request, resolved, node_rank, key.public, pinning) if node in vm_nodes else (),
                 bare_slots=0 if node in vm_nodes else job.slot_hosts.count(node),
             )
             for node_rank, node in enumerate(nodes)
@@ -231,8 +237,14 @@ def make_plan(
 
 
 def _guests(
-    job: BatchJob, request: Request, resolved: Resolved, node_rank: int, authorized_key: str
+    job: BatchJob,
+    request: Request,
+    resolved: Resolved,
+    node_rank: int,
+    authorized_key: str,
+    pinning: vcpu_map.VcpuMap | None,
 ) -> tuple[GuestSpec, ...]:
+    chosen = AUTO_CORES if resolved.values[PINNING] is True else ""
     per_node = resolved.figure("vms_per_node")
     return tuple(
         GuestSpec(
@@ -249,6 +261,8 @@ def _guests(
             authorized_key=authorized_key,
             data_disk=resolved.word("disk") if node_rank == index == 0 else "",
             image_digest=request.digests.get(IMAGE, ""),
+            vcpu_cores=pinning.cores_of(index, resolved.figure("vcpus")) if pinning else chosen,
+            other_cores=pinning.other_cores if pinning else "",
         )
         for index in range(per_node)
     )
@@ -277,8 +291,7 @@ def _nodes(job: BatchJob) -> tuple[str, ...]:
     return job.nodes
 
 
-def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy) -> None:
-    need = demand(resolved, policy)
+def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], need: Demand) -> None:
     for node in vm_nodes:
         slots = job.slot_hosts.count(node)
         if slots < need.cores:
