@@ -27,6 +27,8 @@ SETTINGS = {
     "img_default": "tiny",
     "distro_default": "debian",
     "vcpus_default": 1,
+    # all nodes of a lab share the machine's few processors
+    "vcpu_pinning_default": False,
     "ram_default": 192,
     "host_os_core_count": 1,
     "host_os_ram_mb": 512,

@@ -27,7 +27,8 @@ REFUSED = {
     "-vm iocm=true": ["iocm", "not available on this site yet"],
     "-vm disk=/home/alice/d.img": ["disk=/home/alice/d.img", "cannot be opened to read and write"],
     "-vm fs_type=nfs": ["fs_type=nfs", "sharedfs, local or ramdisk"],
-    "-vm vcpu_pinning=true": ["vcpu_pinning", "not available on this site yet"],
+    "-vm vcpu_pinning=all": ["vcpu_pinning=all", "the path of a mapping file"],
+    "-vm vcpu_pinning=/home/alice/none": ["vcpu_pinning=/home/alice/none", "cannot be read"],
     "-vm nodes=two": ["nodes=two", "number"],
 }
 """What is typed of any batch system, and what is said of it."""

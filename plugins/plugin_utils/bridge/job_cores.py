@@ -21,13 +21,15 @@ from ...module_utils.system.clock import Deadline
 from ...module_utils.time_budget import EXCLUSIVE_ASK_S
 
 
-def cores_of(job: BatchJob, policy: Policy, node: str) -> cpus.Cores:
+def cores_of(job: BatchJob, policy: Policy, node: str, *, with_host: bool = False) -> cpus.Cores:
     """The cores of this node on which the guests of a job may run.
 
     Args:
         job: the batch server's word.
         policy: the site's.
         node: this node.
+        with_host: also those that are kept for the host, where no cpuset of the MOM's says which are the job's: guests
+            with cores of their own need the host's for qemu's other threads.
 
     Returns:
         The cpuset of the job; else, where the node is the job's alone, the node's cores but for the host's; else, where
@@ -40,7 +42,7 @@ def cores_of(job: BatchJob, policy: Policy, node: str) -> cpus.Cores:
     if given := cpus.of_mom(job.job_id) or cpus.of_groups(cpusets_of(job.job_id, policy)):
         return given
     if exclusive.is_exclusive(job, node, lambda: open_batch(policy, deadline=Deadline.after(EXCLUSIVE_ASK_S))):
-        return cpus.of_node(policy.host_os_core_count)
+        return cpus.of_node(0 if with_host else policy.host_os_core_count)
     if others := open_node(policy.batch_system).cpusets("*"):
         mine = sum(same_host(node, host) for host in job.slot_hosts)
         return cpus.not_given(others, policy.host_os_core_count, mine)

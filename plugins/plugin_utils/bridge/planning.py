@@ -14,6 +14,7 @@ import hashlib
 import json
 import pathlib
 import platform
+import types
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
@@ -25,10 +26,13 @@ from ...module_utils.job.batch.vm_job import vm_job_of
 from ...module_utils.job.config import parameters
 from ...module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan, make_plan
 from ...module_utils.job.plan.owner import owner_of
-from ...module_utils.job.request.keys import ADDITIONS
+from ...module_utils.job.request.keys import ADDITIONS, PINNING
 from ...module_utils.job.request.request import is_path
 from ...module_utils.node.pool.images import Image, find
 from ...module_utils.wire.messages import Additions, Owner
+
+if t.TYPE_CHECKING:
+    from ...module_utils.job.admission.vcpu_map import VcpuMap
 
 
 @frozen
@@ -113,6 +117,7 @@ def plan_of(inputs: PlanInputs) -> JobPlan:
         timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
         find_owner=inputs.find_owner,
         additions=additions_of(job, policy, inputs.find_owner),
+        pinning=map_of(job, inputs.find_owner),
         inputs=inputs.digest,
     )
 
@@ -147,9 +152,33 @@ def additions_of(
     vm_job = vm_job_of(job)
     if vm_job is None or ADDITIONS not in vm_job.request.values or job.euser != job.owner_user:
         return NO_ADDITIONS  # the plan says why another user's job is none
+    found: Additions = _load_user_files().read(vm_job, policy, find_owner(job.euser, job.egroup))
+    return found
+
+
+def map_of(job: BatchJob, find_owner: t.Callable[[str, str], Owner] = owner_of) -> VcpuMap | None:
+    """Return the user's map of vCPUs to cores, read again as themselves; None: they have none.
+
+    Args:
+        job: the batch server's word.
+        find_owner: from the names of user and group to the owner.
+
+    Raises:
+        UserFault: the request cannot be read; the file is not what was submitted, or no map.
+        SiteFault: the file is out of reach.
+    """
+    vm_job = vm_job_of(job)
+    if vm_job is None or not is_path(vm_job.request.values.get(PINNING)) or job.euser != job.owner_user:
+        return None  # as for additions
+    found: VcpuMap = _load_user_files().read_map(vm_job, find_owner(job.euser, job.egroup))
+    return found
+
+
+def _load_user_files() -> types.ModuleType:
+    """Return `user_additions`."""
     from . import user_additions  # 5 ms that only those pay who have such a file
 
-    return user_additions.read(vm_job, policy, find_owner(job.euser, job.egroup))
+    return user_additions
 
 
 def image_of(job: BatchJob, policy: parameters.Policy) -> Image | None:

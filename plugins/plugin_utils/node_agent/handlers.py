@@ -141,7 +141,10 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
         if call.hold is not None:  # nothing to give up, but the word about the job may come as late
             call.hold.take(-1, deadline)
         return make_answer(bare=[to_dict(host)], of=[layout.job_key(part.job_id, part.start)])
-    cores = cores_of(checked.job, site.configuration.policy, settings.node_name) if checked.job else ()
+    cores: tuple[int, ...] = ()
+    if checked.job:
+        pinned = any(spec.vcpu_cores for spec in part.guests)
+        cores = cores_of(checked.job, site.configuration.policy, settings.node_name, with_host=pinned)
     load_needed()
     found = client.present(
         part,

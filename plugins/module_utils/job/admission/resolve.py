@@ -12,7 +12,7 @@ from ...frozen import frozen
 from ..config.batch_systems import facts_of
 from ..config.consistency import DATA, HOOK_SCRIPTS, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
-from ..request.keys import IMAGE, KEYS
+from ..request.keys import IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, format_value, nearest, written
 
@@ -86,7 +86,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "vrdma": lambda value: value is True,
     "iocm": lambda value: value is True,
     "unclot": lambda value: value is True,
-    "vcpu_pinning": lambda value: value is not False,
     "hypervisor": lambda value: value == "skvm",
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
@@ -138,7 +137,8 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
 
 def _default(key: str, policy: Policy) -> Value | None:
     """What a request gets that does not say it; a file is the user's to read, so vsub has put it into their request."""
-    return None if key in SITE_FILES else t.cast("Value | None", getattr(policy, DEFAULT_OF[key]))
+    value = t.cast("Value | None", getattr(policy, DEFAULT_OF[key]))
+    return None if key in SITE_FILES or (key == PINNING and is_path(value)) else value
 
 
 def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) -> str:

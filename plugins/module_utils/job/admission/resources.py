@@ -12,17 +12,19 @@ from ..config.parameters import Policy
 from ..request.sizes import Demand, NodeSize
 from ..request.value_types import KeyFault
 from .resolve import Resolved
+from .vcpu_map import VcpuMap
 
 if t.TYPE_CHECKING:
     from ..batch.contract import Terms
 
 
-def demand(resolved: Resolved, policy: Policy) -> Demand:
+def demand(resolved: Resolved, policy: Policy, pinning: VcpuMap | None = None) -> Demand:
     """The sum over one node: its guests, the host's share, the cores for virtual I/O.
 
     Args:
         resolved: the request.
         policy: holds the host's share.
+        pinning: the user's map, whose cores must be there besides the host's.
 
     Returns:
         Cores and MiB of memory, and how they come about.
@@ -31,14 +33,23 @@ def demand(resolved: Resolved, policy: Policy) -> Demand:
     host_cores, host_mib = policy.host_os_core_count, policy.host_os_ram_mb
     iocm = resolved.figure("iocm_min_cores") if resolved.values["iocm"] is True else 0
     times = f"{guests} x " if guests > 1 else ""
-    cores_sum = f"{times}{_count(vcpus, 'vcpu')} + {_count(host_cores, 'core')} for the host"
+    cores_sum = f"{times}{count_of(vcpus, 'vcpu')} + {count_of(host_cores, 'core')} for the host"
     if iocm:
-        cores_sum += f" + {_count(iocm, 'core')} for virtual I/O"
+        cores_sum += f" + {count_of(iocm, 'core')} for virtual I/O"
+    cores = guests * vcpus + host_cores + iocm
+    if pinning and (mapped := max(pinning.highest + 1, pinning.used + host_cores)) > cores:
+        cores, cores_sum = mapped, f"{count_of(mapped, 'core')} for the map of vcpu_pinning and the host"
     mem_sum = f"{times}{format_mib(ram)} of ram + {format_mib(host_mib)} for the host"
-    return Demand(guests * vcpus + host_cores + iocm, guests * ram + host_mib, cores_sum, mem_sum)
+    return Demand(cores, guests * ram + host_mib, cores_sum, mem_sum)
 
 
-def _count(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
+    """Return a number of things, for people.
+
+    Args:
+        number: how many.
+        what: one of them.
+    """
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

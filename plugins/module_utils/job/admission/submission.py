@@ -16,13 +16,13 @@ from ..batch.registry import open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
 from ..request.handover import Handover
-from ..request.keys import ADDITIONS, DISK, FILES, IMAGE, SCRIPTS
-from ..request.request import Request, RequestErrors, is_path, parse
+from ..request.keys import ADDITIONS, DISK, IMAGE, KEYS, PINNING, SCRIPTS
+from ..request.request import Request, RequestErrors, files_of, is_path, parse
 from ..request.sizes import NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
-from . import metadata, mixed, osv
+from . import metadata, mixed, osv, vcpu_map
 from .resolve import SITE_DEFAULT, Offers, Resolved, resolve
-from .resources import demand, too_big
+from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
 
 if t.TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Submission:
         notices: what was raised, and why, one line each.
         hosts: how many hosts the job asks for; None: the batch system decides.
         added: what the user adds to each guest, in a few words; "": nothing.
+        pinned: which cores the threads of guests get, in words; "": vCPUs share the job's.
     """
 
     handover: Handover
@@ -72,6 +73,7 @@ class Submission:
     notices: tuple[str, ...]
     hosts: int | None = 1
     added: str = ""
+    pinned: str = ""
 
     @property
     def vm_hosts(self) -> int | None:
@@ -103,7 +105,7 @@ def prepare(
         UserFault: the request is longer than what takes it along.
     """
     request, faults = _request(asked)
-    request, added, wrong = complete(request, policy, site, home)
+    request, added, pinning, wrong = complete(request, policy, site, home)
     faults += wrong
     faults += asked.objections(GuestPlaces(policy, home))
     known, terms = tuple(site.sizes()), open_terms(policy.batch_system)
@@ -112,7 +114,8 @@ def prepare(
     spoilt = {fault.key for fault in faults}
     try:
         resolved = resolve(request, policy, site.offers)
-        need = demand(resolved, policy)
+        need = demand(resolved, policy, pinning)
+        faults += _misfits(pinning, resolved)
         faults += [fault for fault in too_big(need, known, terms) if fault.key not in spoilt]
         if hosts is not None and mixed.KEY not in spoilt and (why := mixed.objection(resolved, hosts, terms)):
             faults.append(KeyFault(mixed.KEY, resolved.word(mixed.KEY), why, resolved.origins[mixed.KEY]))
@@ -122,10 +125,12 @@ def prepare(
     if faults:
         raise RequestErrors(faults, request)
     handover, notices = asked.submission(request.with_log(log), need, policy)
-    return Submission(handover, resolved, notices, hosts, added)
+    return Submission(handover, resolved, notices, hosts, added, _describe_pinning(pinning, resolved, policy))
 
 
-def complete(request: Request, policy: Policy, site: Site, home: str) -> tuple[Request, str, list[KeyFault]]:
+def complete(
+    request: Request, policy: Policy, site: Site, home: str
+) -> tuple[Request, str, vcpu_map.VcpuMap | None, list[KeyFault]]:
     """Add to a request what the site has for who does not say, and what the user's own files hold now.
 
     Args:
@@ -135,14 +140,15 @@ def complete(request: Request, policy: Policy, site: Site, home: str) -> tuple[R
         home: the user's home directory.
 
     Returns:
-        The request; what it adds to guests, in words; what is wrong with it.
+        The request; what it adds to guests, in words; its map of vCPUs; what is wrong with it.
     """
     request = _with_files_of_the_site(request, policy, home)
     request, contents, unread = _with_digests(request, site)
     added, wrong = _additions(request, contents, policy, home)
+    pinning, bad_map = _pinning(request, contents)
     request, bad_disk = _with_disk(request, site)
     request, bad_image = _with_image(request, policy, site)
-    return request, added, [*unread, *wrong, *bad_disk, *bad_image, *_too_long(request)]
+    return request, added, pinning, [*unread, *wrong, *bad_map, *bad_disk, *bad_image, *_too_long(request)]
 
 
 def _explained(fault: KeyFault, site: Site) -> KeyFault:
@@ -174,12 +180,11 @@ def _with_digests(request: Request, site: Site) -> tuple[Request, dict[str, byte
     """The request with the files that go to the guest as they are now, what they hold, and what is wrong with them."""
     values, contents = dict(request.values), {}
     faults = []
-    for key in FILES:
-        if key in values:
-            try:
-                values[key], contents[key] = site.look(str(values[key]), key in SCRIPTS)
-            except BadValue as error:
-                faults.append(KeyFault(key, format_value(values[key]), str(error), request.origins[key]))
+    for key in filter(files_of(values).__contains__, KEYS):
+        try:
+            values[key], contents[key] = site.look(str(values[key]), key in SCRIPTS)
+        except BadValue as error:
+            faults.append(KeyFault(key, format_value(values[key]), str(error), request.origins[key]))
     digests = {key: attached_file.digest(content) for key, content in contents.items()}
     return dataclasses.replace(request, values=values, digests=digests), contents, faults
 
@@ -195,9 +200,46 @@ def _additions(
     try:
         return metadata.describe(metadata.read(content, path, policy, home)), []
     except metadata.AdditionsErrors as errors:
-        name = format_value(os.path.basename(path))  # noqa: PTH119
-        places = [f"{name}:{fault.line}" if fault.line else name for fault in errors.faults]
-        return "", [KeyFault(place, "", one.message) for place, one in zip(places, errors.faults, strict=True)]
+        return "", _in_file(path, errors.faults)
+
+
+def _in_file(path: str, faults: t.Sequence[metadata.Fault | vcpu_map.MapFault]) -> list[KeyFault]:
+    """What is wrong in a file of the user's, each with its line."""
+    name = format_value(os.path.basename(path))  # noqa: PTH119
+    return [KeyFault(f"{name}:{fault.line}" if fault.line else name, "", fault.message) for fault in faults]
+
+
+def _pinning(request: Request, contents: t.Mapping[str, bytes]) -> tuple[vcpu_map.VcpuMap | None, list[KeyFault]]:
+    """The user's map of vCPUs, and what is wrong with it."""
+    if PINNING not in contents:
+        return None, []
+    path = str(request.values[PINNING])
+    try:
+        return vcpu_map.read(contents[PINNING], path), []
+    except vcpu_map.MapErrors as errors:
+        return None, _in_file(path, errors.faults)
+
+
+def _describe_pinning(pinning: vcpu_map.VcpuMap | None, resolved: Resolved, policy: Policy) -> str:
+    """Which cores the threads of guests get, in words; "": vCPUs share the job's."""
+    if pinning:
+        return vcpu_map.describe(pinning)
+    if resolved.values[PINNING] is not True:
+        return ""
+    each = resolved.figure("vms_per_node") * resolved.figure("vcpus")
+    others = f"{policy.host_os_core_count} for all other threads" if policy.host_os_core_count else "what is left"
+    return f"{count_of(each, 'core')} for vCPUs, one each; {others}"
+
+
+def _misfits(pinning: vcpu_map.VcpuMap | None, resolved: Resolved) -> list[KeyFault]:
+    """What of a map is not about the guests that there will be."""
+    path = resolved.word(PINNING)
+    try:
+        if pinning:
+            vcpu_map.check(pinning, path, resolved.figure("vms_per_node"), resolved.figure("vcpus"))
+    except vcpu_map.MapErrors as errors:
+        return _in_file(path, errors.faults)
+    return []
 
 
 def _with_disk(request: Request, site: Site) -> tuple[Request, list[KeyFault]]:
@@ -233,7 +275,7 @@ def _of_file(key: str, word: str, fault: UserFault, request: Request) -> KeyFaul
 def _with_files_of_the_site(request: Request, policy: Policy, home: str) -> Request:
     """The request with the files that the site has for who names none; those of a home only where they are."""
     values, origins = dict(request.values), dict(request.origins)
-    files = [*SITE_FILES, *([IMAGE] if is_path(policy.img_default) else [])]
+    files = [*SITE_FILES, *(key for key in (IMAGE, PINNING) if is_path(getattr(policy, DEFAULT_OF[key])))]
     for key in files:
         word = getattr(policy, DEFAULT_OF[key])
         if key in values or word is None:

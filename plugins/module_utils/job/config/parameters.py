@@ -311,7 +311,7 @@ class Policy:
     ram_default: int = _default_of("ram", 24576)
     vcpus_default: int = _default_of("vcpus", 7)
     vms_per_node_default: int = _default_of("vms_per_node", 1)
-    vcpu_pinning_default: bool | str = _default_of("vcpu_pinning", False, later="pinning")
+    vcpu_pinning_default: bool | str = _default_of("vcpu_pinning", True)
     filesystem_type_default: str = _default_of("fs_type", "sharedfs")
     disk_default: str | None = _default_of("disk", None, kind=_HOME_FILE)
     metadata_default: str | None = _default_of("metadata", None, kind=_SITE_FILE)

@@ -24,6 +24,7 @@ from ...text import format_mib
 from ...wire.form import FormError, from_dict, to_dict
 from ...wire.messages import (
     ABSOLUTE_PATH,
+    AUTO_CORES,
     HOST_NAME,
     JOB_ID,
     Additions,
@@ -33,16 +34,16 @@ from ...wire.messages import (
     Owner,
 )
 from ...wire.messages import VERSION as NODE_PART_VERSION
-from ..admission import mixed, osv, start_directory
+from ..admission import mixed, osv, start_directory, vcpu_map
 from ..admission.resolve import Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.registry import open_node, open_terms
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.parameters import Policy
-from ..request.keys import IMAGE
+from ..request.keys import IMAGE, PINNING
 from ..request.request import Request
-from ..request.sizes import mem_mib
+from ..request.sizes import Demand, mem_mib
 from ..request.value_types import format_value
 from .owner import owner_of
 from .ssh_keys import make_key
@@ -170,6 +171,7 @@ def make_plan(
     timeout_s: float,
     find_owner: t.Callable[[str, str], Owner] | None = None,
     additions: Additions = NO_ADDITIONS,
+    pinning: vcpu_map.VcpuMap | None = None,
     inputs: str = "",
 ) -> JobPlan:
     """Decide what a job that was just started gets.
@@ -182,6 +184,7 @@ def make_plan(
         timeout_s: seconds that a node has to answer, from the reading of its part.
         find_owner: from the names of user and group to the owner; `owner_of` unless they were looked up already.
         additions: the user's own to their guests, checked against the policy (`metadata.py`).
+        pinning: the user's map of vCPUs; None: they have none.
         inputs: the digest of all that it is made of, by which it is taken over; "": nobody will.
 
     Returns:
@@ -191,7 +194,7 @@ def make_plan(
         UserFault: the job cannot have what it asks for, or tries what a VM job must not.
         SiteFault: the batch server's word has a gap, or the owner is not known on this node.
     """
-    decided = _decide(job, policy, offers, node_file, find_owner or owner_of)
+    decided = _decide(job, policy, offers, node_file, find_owner or owner_of, pinning)
     key = make_key(_comment("job", job))
     plan = JobPlan(
         version=VERSION,
@@ -217,6 +220,7 @@ class _Decided(t.NamedTuple):
     nodes: tuple[str, ...]
     vm_nodes: tuple[str, ...]
     owner: Owner
+    pinning: vcpu_map.VcpuMap | None
 
 
 def _decide(
@@ -225,6 +229,7 @@ def _decide(
     offers: Offers,
     node_file: str | None,
     find_owner: t.Callable[[str, str], Owner],
+    pinning: vcpu_map.VcpuMap | None,
 ) -> _Decided:
     """Read the request afresh, and compare it with what the batch server gave; see `make_plan`."""
     terms = open_terms(policy.batch_system)
@@ -235,10 +240,13 @@ def _decide(
     if node_file is not None:
         open_node(policy.batch_system).check_node_file(node_file, job.slot_hosts)
     vm_nodes = _vm_nodes(job, resolved, nodes, terms)
-    _check_resources(job, vm_nodes, resolved, policy, terms)
+    if pinning:
+        figures = resolved.figure("vms_per_node"), resolved.figure("vcpus")
+        vcpu_map.check(pinning, resolved.word(PINNING), *figures)
+    _check_resources(job, vm_nodes, demand(resolved, policy, pinning), terms)
     owner = find_owner(_owner_name(job, terms), job.egroup)
     _check_start_directory(job, owner, policy, terms)
-    return _Decided(request, resolved, nodes, vm_nodes, owner)
+    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning)
 
 
 def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
@@ -253,7 +261,7 @@ def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, au
         node=node,
         timeout_s=timeout_s,
         owner=decided.owner,
-        guests=_guests(job, decided.request, decided.resolved, rank, authorized_key) if has_guests else (),
+        guests=_guests(job, decided, rank, authorized_key) if has_guests else (),
         bare_slots=0 if has_guests else job.slot_hosts.count(node),
     )
 
@@ -266,9 +274,9 @@ def _check_job_type(job: BatchJob, terms: Terms) -> None:
         )
 
 
-def _guests(
-    job: BatchJob, request: Request, resolved: Resolved, node_rank: int, authorized_key: str
-) -> tuple[GuestSpec, ...]:
+def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
+    resolved, pinning = decided.resolved, decided.pinning
+    chosen = AUTO_CORES if resolved.values[PINNING] is True else ""
     per_node = resolved.figure("vms_per_node")
     return tuple(
         GuestSpec(
@@ -284,7 +292,9 @@ def _guests(
             host_key=make_key(_comment(f"guest-{node_rank * per_node + index}", job)),
             authorized_key=authorized_key,
             data_disk=resolved.word("disk") if node_rank == index == 0 else "",
-            image_digest=request.digests.get(IMAGE, ""),
+            image_digest=decided.request.digests.get(IMAGE, ""),
+            vcpu_cores=pinning.cores_of(index, resolved.figure("vcpus")) if pinning else chosen,
+            other_cores=pinning.other_cores if pinning else "",
         )
         for index in range(per_node)
     )
@@ -312,13 +322,10 @@ def _nodes(job: BatchJob) -> tuple[str, ...]:
     return job.nodes
 
 
-def _check_resources(
-    job: BatchJob, vm_nodes: t.Sequence[str], resolved: Resolved, policy: Policy, terms: Terms
-) -> None:
+def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], need: Demand, terms: Terms) -> None:
     if devices := job.resource_list.get("devices"):
         why = "devices that the batch system gives to a job are not handed to guests yet"
         raise UserFault(format_value(devices), why, "submit the job without them, or without a virtual machine")
-    need = demand(resolved, policy)
     for node in vm_nodes:
         slots = job.slot_hosts.count(node)
         if slots < need.cores:

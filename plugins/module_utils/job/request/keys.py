@@ -71,5 +71,9 @@ SCRIPTS = ("vm_prologue", "vm_epilogue")
 IMAGE = "img"
 ADDITIONS = "metadata"
 DISK = "disk"
+PINNING = "vcpu_pinning"
 FILES = (ADDITIONS, *SCRIPTS)
-"""Keys whose file is read again when the job starts: the request says by a digest what must be there then."""
+"""Keys whose file is read again when the job starts: the request says by a digest what must be there then.
+
+So is that of `PINNING`, where it is a path.
+"""

@@ -20,7 +20,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import UserFault
 from ...frozen import frozen
-from .keys import DISK, FILES, IMAGE, KEYS
+from .keys import DISK, FILES, IMAGE, KEYS, PINNING
 from .value_types import (
     BadValue,
     KeyFault,
@@ -73,7 +73,7 @@ class Request:
         values: typed values of the keys that were given; sizes are in MiB.
         origins: for each of them where it stood: "command line", "job.sh, line 4", "the job's request".
         shell: the user's own `-S`, or "" for the login shell of passwd.
-        digests: for each of `FILES` that is asked for what its file held at submission (SHA-256); then its path is
+        digests: for each of `files_of` that is asked for what its file held at submission (SHA-256); then its path is
             absolute.  Of an own image it says less (`user_image.py`).
         log: what the user wants of the job's log, by `LOG_WORDS`; what is not there the site decides.
     """
@@ -256,9 +256,14 @@ def _take(word: str, raw: str, origin: str, values: dict[str, Value], origins: d
     return None
 
 
-def is_path(image: object) -> bool:
-    """Is this, as a value of `img`, the path of an own image, and no name of the pool?"""
-    return isinstance(image, str) and image.startswith("/")
+def is_path(value: object) -> bool:
+    """Return whether this is a path, where a key takes other values too: `img` a name, `vcpu_pinning` true or false."""
+    return isinstance(value, str) and value.startswith("/")
+
+
+def files_of(values: t.Mapping[str, Value]) -> set[str]:
+    """Return the keys whose file is read again when the job starts."""
+    return {*values} & {*FILES} | ({PINNING} if is_path(values.get(PINNING)) else set())
 
 
 def log_wishes(environment: t.Mapping[str, str]) -> dict[str, bool]:
@@ -348,7 +353,7 @@ def _from_wire(wire: dict[str, t.Any]) -> Request:
 
 def _file_faults(values: t.Mapping[str, Value], digests: dict[str, t.Any]) -> t.Iterator[KeyFault]:
     """Every such file has a digest and an absolute path, and every digest a file; a disk has a path alone."""
-    files = {*values} & {*FILES} | ({IMAGE} if is_path(values.get(IMAGE)) else set())
+    files = files_of(values) | ({IMAGE} if is_path(values.get(IMAGE)) else set())
     for key in sorted({*digests} | files):
         path = str(values.get(key, ""))
         found = digests.get(key)

@@ -305,4 +305,4 @@ def _threads_per_core(cells: t.Sequence[Cell], taken: t.Sequence[cpus.Cores]) ->
 def _too_few(needed: int, left: int, rank: int | None = None) -> UserFault:
     who = "the guests of this job" if rank is None else f"guest {rank + 1} of the job"
     why = f"need {needed} processors of their own, and the job has {left} left for them on this node"
-    return UserFault(f"vcpu_pinning: {who}", why, "request more processors for each node, or fewer vCPUs")
+    return UserFault(f"vcpu_pinning: {who}", why, "ask for more processors, fewer vCPUs, or vcpu_pinning=false")

@@ -23,10 +23,13 @@ from .pins import Pins
 
 PROC = pathlib.Path("/proc")
 KTHREADD = 2
+EVERY = -1
 ROUNDS = 3
 """A thread that begins while the others are moved is found in the next round."""
 _VCPU = re.compile(r"CPU ([0-9]{1,5})/(KVM|TCG)")
 """As qemu calls its threads where libvirt starts it (debug-threads=on)."""
+_ALL_VCPUS = "ALL CPUs/TCG"
+"""One thread for all of them: emulation of a processor with a stricter order of memory than the host's."""
 _CUT_OFF = "kvm-nx-lpage-re"
 """Kernels before 5.17 cut off a name after 15 characters: then the control group must tell whose it is."""
 Move = t.Callable[[int, t.Iterable[int]], None]
@@ -39,7 +42,7 @@ class Thread:
     Attributes:
         number: of the thread, as the kernel counts it.
         name: as the kernel has it.
-        vcpu: which vCPU of the guest it is; None: none.
+        vcpu: which vCPU of the guest it is; EVERY: all of them; None: none.
         allowed: the cores on which it may run.
     """
 
@@ -79,9 +82,10 @@ def place_threads(
     for last in (False,) * (ROUNDS - 1) + (True,):
         found = read_threads(qemu, servers, proc)
         there = {thread.vcpu for thread in found}
-        if missing := [vcpu for vcpu in range(len(pins.vcpus)) if vcpu not in there]:
+        alone = any(thread.vcpu == EVERY for thread in found)
+        if missing := [vcpu for vcpu in range(len(pins.vcpus)) if vcpu not in there and not alone]:
             why = f"vCPU {missing[0]} has no thread of its own in process {qemu}"
-            raise NodeFault(f"the threads of guest {guest}", why, "is debug-threads switched off, or MTTCG?")
+            raise NodeFault(f"the threads of guest {guest}", why, "are its threads without names (debug-threads)?")
         astray = [(thread, wanted) for thread in found if not _is_within(thread, wanted := _place_of(thread, pins))]
         if not astray:
             return tuple(moved)
@@ -111,7 +115,8 @@ def _of_process(number: int, is_qemu: bool, proc: pathlib.Path) -> t.Iterator[Th
             if facts:
                 name, _parent, allowed = facts
                 vcpu = _VCPU.fullmatch(name) if is_qemu else None
-                yield Thread(int(task.name), name, int(vcpu[1]) if vcpu else None, allowed)
+                every = EVERY if is_qemu and name == _ALL_VCPUS else None
+                yield Thread(int(task.name), name, int(vcpu[1]) if vcpu else every, allowed)
 
 
 def _of_kernel(qemu: int, proc: pathlib.Path) -> t.Iterator[Thread]:
@@ -141,6 +146,8 @@ def _read_status(file: pathlib.Path) -> tuple[str, int, cpus.Cores] | None:
 
 
 def _place_of(thread: Thread, pins: Pins) -> cpus.Cores:
+    if thread.vcpu == EVERY:
+        return tuple(core for cores in pins.vcpus for core in cores)
     known = thread.vcpu is not None and thread.vcpu < len(pins.vcpus)
     return pins.vcpus[thread.vcpu] if known and thread.vcpu is not None else pins.others
 

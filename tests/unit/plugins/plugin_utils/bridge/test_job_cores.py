@@ -45,6 +45,7 @@ def test_an_exclusive_job_has_all_but_the_hosts(asked: list[str]) -> None:
     job = dataclasses.replace(JOB, node_exclusive=True)
     assert job_cores.cores_of(job, Policy(host_os_core_count=0), "cn1") == ALL
     assert job_cores.cores_of(job, Policy(host_os_core_count=1), "cn1") == ALL[1:]
+    assert job_cores.cores_of(job, Policy(host_os_core_count=1), "cn1", with_host=True) == ALL
     assert asked == []
 
 

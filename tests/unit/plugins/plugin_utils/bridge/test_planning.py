@@ -69,6 +69,38 @@ def test_who_goes_past_vsub_is_held_against_the_sites_word(path: pathlib.Path) -
         planning.additions_of(job_of(path, content), POLICY)
 
 
+def pinned(path: pathlib.Path, content: bytes) -> BatchJob:
+    """A job whose request says that this was there."""
+    request = parse([(f"img=tiny,vcpu_pinning={path}", "")])
+    digests = {"vcpu_pinning": hashlib.sha256(content).hexdigest()}
+    return dataclasses.replace(JOB, x=dataclasses.replace(request, digests=digests).encode())
+
+
+def test_map_that_was_submitted_is_the_one_that_is_planned_and_is_read_strictly_again(path: pathlib.Path) -> None:
+    content = b"0: 1\n1: 2,3\nemulator: 0\n"
+    path.write_bytes(content)
+    found = planning.map_of(pinned(path, content))
+    assert found is not None
+    assert (found.cores_of(0, 2), found.other_cores) == ("1;2,3", "0")
+    path.write_bytes(b"0: 1\n")
+    with pytest.raises(UserFault, match="was changed after the job was submitted"):
+        planning.map_of(pinned(path, content))
+    hostile = b"<vcpupin vcpu='0' cpuset='0-99'/>\n"
+    path.write_bytes(hostile)
+    with pytest.raises(UserFault, match=r"line 1: .*XML is not read here"):
+        planning.map_of(pinned(path, hostile))
+    large = b"0: 1\n" * (1 << 18)
+    path.write_bytes(large)
+    with pytest.raises(UserFault, match=r"was changed after|longer than 64 KiB"):
+        planning.map_of(pinned(path, large))
+
+
+@pytest.mark.parametrize("word", ["true", "false"])
+def test_job_without_a_map_opens_no_file(word: str) -> None:
+    x = parse([(f"img=tiny,vcpu_pinning={word}", "")]).encode()
+    assert planning.map_of(dataclasses.replace(JOB, x=x)) is None
+
+
 @pytest.mark.parametrize("x", ["", Request().encode(), parse([("img=tiny", "")]).encode()])
 def test_a_job_that_asks_for_none_opens_no_file(x: str) -> None:
     assert planning.additions_of(dataclasses.replace(JOB, x=x), POLICY) == Additions()

@@ -12,6 +12,7 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import resolve as policy_module
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import vcpu_map
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
     ImageFacts,
     Offers,
@@ -242,7 +243,7 @@ def test_silent_request_gets_the_sites_defaults() -> None:
     assert resolved.origins["img"] == "site default (debian12)"
     assert resolved.origins["vcpus"] == "site default"
     assert resolved.word("fs_type") == "sharedfs"
-    assert resolved.values["vcpu_pinning"] is False
+    assert resolved.values["vcpu_pinning"] is True
     assert resolved.word("disk") == ""
 
 
@@ -293,7 +294,7 @@ def test_what_cannot_be_had_is_said(text: str, key: str, words: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "vrdma=true", "iocm=0", "unclot=yes", "vcpu_pinning=true", "vcpu_pinning=/home/a/map",
+        "vrdma=true", "iocm=0", "unclot=yes",
         "hypervisor=skvm",
         "iocm_min_cores=1", "iocm_max_cores=2", "unclot_shmem=1G",
         "pci=gpu:1",
@@ -413,6 +414,20 @@ def test_sum_counts_several_guests_and_cores_for_virtual_io() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "cores", "how"),
+    [
+        (b"0: 1\n1: 2\n", 3, "2 vcpus + 1 core for the host"),
+        (b"0: 4\n1: 7\n", 8, "8 cores for the map of vcpu_pinning and the host"),
+        (b"0: 0-3\n1: 4-7\n", 9, "9 cores for the map of vcpu_pinning and the host"),
+        (b"0: 0\n1: 1\nemulator: 11", 12, "12 cores for the map of vcpu_pinning and the host"),
+    ],
+)
+def test_sum_covers_the_cores_of_a_map_and_the_hosts(text: bytes, cores: int, how: str) -> None:
+    need = demand(ask("img=debian12,vcpus=2"), Policy(), vcpu_map.read(text, "map"))
+    assert (need.cores, need.cores_sum) == (cores, how)
+
+
+@pytest.mark.parametrize(
     ("sizes", "words"),
     [
         ([], []),
@@ -470,7 +485,7 @@ def test_components_are_off_as_shipped() -> None:
     on = [policy.vrdma_enabled, policy.iocm_enabled, policy.unclot_enabled, policy.snap_monitoring_enabled]
     on += [policy.vrdma_enabled_default, policy.iocm_enabled_default, policy.unclot_enabled_default]
     assert on == [False] * 7
-    assert policy.vcpu_pinning_default is False
+    assert policy.vcpu_pinning_default is True  # as the original's
 
 
 @pytest.mark.parametrize(("system", "shown"), [("slurm", "Slurm"), ("openpbs", "OpenPBS")])

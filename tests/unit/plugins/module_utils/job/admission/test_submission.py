@@ -22,6 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.front import QsubJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.options import Options
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import attached_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request, RequestErrors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import NodeSize
 from hypothesis import given, settings
@@ -209,6 +210,47 @@ def test_a_file_of_the_site_that_is_bad_is_told_as_the_sites(tmp_path: pathlib.P
     with pytest.raises(RequestErrors) as caught:
         prepared([], SITE_FILES, str(tmp_path), disk=refuses)
     assert [str(fault) for fault in caught.value.faults] == [f"disk={tmp_path}/data.img: is no disk (site default)"]
+
+
+MAP = b"0: 1\n1: 2-4\n"
+
+
+def with_map(content: bytes, *words: str, policy: Policy = POLICY) -> Submission:
+    site = dataclasses.replace(SITE, look=lambda word, _runs: (word, content))
+    return prepare(asked(["-vm", "vcpu_pinning=/home/a/pins", *words]), policy, site, "/home/a")
+
+
+def test_map_of_vcpus_travels_by_its_digest_and_the_job_gets_the_cores_that_it_names() -> None:
+    done = with_map(MAP, "-l", "nodes=1:ppn=2")
+    assert sent(done).digests == {"vcpu_pinning": attached_file.digest(MAP)}
+    assert done.notices[0] == "ppn raised from 2 to 5 (5 cores for the map of vcpu_pinning and the host)"
+    assert done.pinned.startswith("vCPU 0 on 1, vCPU 1 on 2,3,4; other threads on what is left")
+    by_the_site = dataclasses.replace(POLICY, vcpu_pinning_default="/srv/pins")
+    site = dataclasses.replace(SITE, look=lambda word, _runs: (word, MAP))
+    done = prepare(asked([]), by_the_site, site, "/home/a")
+    assert sent(done).values == {"vcpu_pinning": "/srv/pins"}
+
+
+def test_pinning_is_described_with_its_sum() -> None:
+    assert submission([]).pinned == "2 cores for vCPUs, one each; 1 for all other threads"
+    assert submission(["-vm", "vcpu_pinning=no"]).pinned == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "faults"),
+    [
+        (b"", ["pins: holds no vCPU"]),
+        (b"0: 1\n", ["pins: vCPU 1 of guest 0 is missing"]),
+        (b"0: 1\n1: 1\n<x/>", ["pins:2: core 1 is given away in line 1 already", "pins:3: '<x/>': XML is not read"]),
+        (b"0: 1\n1: 16\n", ["ppn=17: 17 cores for the map of vcpu_pinning and the host: more than any node"]),
+        (b"x" * (1 << 20), ["pins: longer than 64 KiB"]),
+    ],
+)
+def test_map_that_is_none_or_leaves_the_job_is_refused_at_submission(content: bytes, faults: list[str]) -> None:
+    with pytest.raises(RequestErrors) as caught:
+        with_map(content)
+    found = [str(fault) for fault in caught.value.faults]
+    assert [text for text, begin in zip(found, faults, strict=True) if not text.startswith(begin)] == []
 
 
 ALLOWS = dataclasses.replace(POLICY, allow_user_images=True)

@@ -11,12 +11,14 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import vcpu_map
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import ImageFacts, Offers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.host_match import same_host
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.mom_files import check_node_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan, make_plan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import attached_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors, parse
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError
@@ -161,6 +163,31 @@ def variants(one: t.Any) -> t.Iterator[tuple[str, t.Any]]:
         else:
             another = f"{value}x" if isinstance(value, str) else value + 1
             yield field.name, dataclasses.replace(one, **{field.name: another})
+
+
+def test_plan_tells_nodes_how_vcpus_are_pinned() -> None:
+    """By the site's default, by the request, and by the user's map, which is no text of theirs any more."""
+
+    def cores(policy: Policy, text: str, content: bytes | None = None) -> list[tuple[str, str]]:
+        request = dataclasses.replace(parse([(f"img=debian12,vcpus=2,ram=1G{text}", "")]), digests={})
+        pinning = None if content is None else vcpu_map.read(content, "map")
+        if content is not None:
+            request = dataclasses.replace(request, digests={"vcpu_pinning": attached_file.digest(content)})
+        job = dataclasses.replace(JOB, x=request.encode(), slot_hosts=("n1",) * 5)
+        plan = make_plan(
+            job, policy, OFFERS, node_file=None, timeout_s=9.0, find_owner=lambda *_names: ALICE, pinning=pinning
+        )
+        return [(guest.vcpu_cores, guest.other_cores) for guest in plan.node_parts[0].guests]
+
+    off = dataclasses.replace(POLICY, vcpu_pinning_default=False)
+    assert cores(POLICY, "") == cores(off, ",vcpu_pinning=true") == [("auto", "")]
+    assert cores(off, "") == cores(POLICY, ",vcpu_pinning=false") == [("", "")]
+    by_map = ",vcpu_pinning=/home/alice/pins"
+    assert cores(off, by_map, b"1: 0\n0: 2-3\nemulator: 1") == [("2,3;0", "1")]
+    with pytest.raises(UserFault, match="vCPU 1 of guest 0 is missing"):
+        cores(off, by_map, b"0: 2-3")
+    with pytest.raises(UserFault, match="5 of the 8 that its guests need on n1: 8 cores for the map"):
+        cores(off, by_map, b"0: 2\n1: 7")
 
 
 def test_decision_is_all_of_a_plan_but_its_keys_and_the_time() -> None:

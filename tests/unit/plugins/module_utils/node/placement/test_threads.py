@@ -120,8 +120,16 @@ def test_thread_that_cannot_be_moved_is_the_nodes_fault_and_named(proc: Proc, nu
         proc.place()
 
 
+def test_one_thread_of_all_vcpus_may_run_on_the_cores_of_all(proc: Proc) -> None:
+    for number, name in ((101, "ALL CPUs/TCG"), (102, "worker")):
+        proc.put(number, name, "0", of=QEMU)
+    assert proc.place() == ("ALL CPUs/TCG",)
+    found = {thread.name: thread.allowed for thread in read_threads(QEMU, (), proc.root)}
+    assert found["ALL CPUs/TCG"] == (1, 2, 3)
+
+
 def test_vcpu_without_a_thread_is_the_nodes_fault(proc: Proc) -> None:
-    proc.put(102, "ALL CPUs/TCG", "2-3", of=QEMU)
+    proc.put(102, "CPU 1", "2-3", of=QEMU)
     with pytest.raises(NodeFault, match="vCPU 1 has no thread of its own"):
         proc.place()
 
