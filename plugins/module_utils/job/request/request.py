@@ -257,7 +257,7 @@ def _take(word: str, raw: str, origin: str, values: dict[str, Value], origins: d
 
 
 def is_path(image: object) -> bool:
-    """Is this, as a value of `img`, the path of an own image, and no name of the pool?"""
+    """Return whether a value of `img` is the path of an image of the user's, and no name of the pool."""
     return isinstance(image, str) and image.startswith("/")
 
 
@@ -314,7 +314,7 @@ def _wire(part: str) -> dict[str, t.Any]:
 def _without_twins(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key is given twice")
     return found
 
 
