@@ -26,7 +26,7 @@ PREFIX = "upper/opt/vtorque"
 
 
 def is_whole(kept: pathlib.Path) -> bool:
-    """Have the roles been through?"""
+    """Return whether the roles have been applied."""
     return (kept / "nodes").is_dir()
 
 
@@ -41,7 +41,7 @@ def prefix(kept: pathlib.Path, node: str) -> pathlib.Path | None:
 
 
 def is_used(kept: pathlib.Path) -> bool:
-    """Do nodes stand on it, of whatever lab?"""
+    """Return whether nodes of any lab use it."""
     layer = f"lowerdir={kept}/prefix/"
     for mounts in pathlib.Path("/proc").glob("[0-9]*/mounts"):
         # the process has ended meanwhile

@@ -119,7 +119,7 @@ def boot_time() -> float:
 
 
 def since(path: str, moment: float) -> bool:
-    """Is it of this boot?  libvirt leaves its own directories of a domain that ended with the power on the disk."""
+    """Return whether it is of this boot: libvirt leaves directories of a domain that a power cut ended on the disk."""
     with contextlib.suppress(FileNotFoundError):
         return not path.startswith("/var/lib/libvirt/") or os.lstat(path).st_ctime >= moment
     return False

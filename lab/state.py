@@ -66,7 +66,7 @@ class NodePlan:
 
     @property
     def is_front_end(self) -> bool:
-        """Does this node submit and serve, and run no jobs?"""
+        """Return whether this node submits and serves, and runs no jobs."""
         return self.number == 0
 
     @classmethod
@@ -106,7 +106,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Is it this very process that runs under its number?"""
+        """Return whether this very process runs under its number."""
         try:
             return Process.of(self.pid) == self
         except ProcessLookupError:
@@ -130,7 +130,7 @@ class State:
         return self.prefix + node
 
     def owns(self, name: str) -> bool:
-        """Is this the name of a namespace or cgroup of this lab?
+        """Return whether this is the name of a namespace or cgroup of this lab.
 
         The default lab's prefix begins the names of every lab: what follows must be one node's name, without a dash.
         """
@@ -189,7 +189,7 @@ class State:
 
     @property
     def is_ours(self) -> bool:
-        """Was the directory made by a lab?  Only then its content may be removed."""
+        """Return whether a lab made the directory: only then its content may be removed."""
         return (self.directory / MARK).exists()
 
     def claim(self) -> None:

@@ -109,7 +109,7 @@ def tell_session(console: Console, front: Front, title: str, line: str) -> None:
 
 
 def can_open(front: Front) -> bool:
-    """Does the front end have what gives a terminal in a virtual machine?"""
+    """Return whether the front end has what gives a terminal in a virtual machine."""
     command = front.interactive.replace("{", " ").split()[0]
     return on("fe", "/bin/sh", "-c", 'command -v "$1"', "sh", command).returncode == 0
 

@@ -41,7 +41,7 @@ def split_words(line: str) -> list[str]:
 
 
 def is_command(line: str) -> bool:
-    """Does the script's own text begin here, so that later directives are comments?"""
+    """Return whether the script's own text begins here, so that later directives are comments."""
     if line.startswith((":", "#!")):
         return False
     stripped = line.strip()

@@ -162,7 +162,7 @@ def _start_directory(plan: Launch) -> str:
 
 
 def _can_start_in(plan: Launch, err: int) -> bool:
-    """Can the user enter the directory in which the job is to start?  Asked before the MOM hears that it has started.
+    """Return whether the user can enter the directory in which the job is to start, before the MOM hears of its start.
 
     Else the job has exit_status -2 and no output, as after a prologue that says 1 (go_to_init_dir, JOB_EXEC_FAIL2).
     """

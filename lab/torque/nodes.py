@@ -38,7 +38,7 @@ class Node:
 
     @property
     def usable(self) -> bool:
-        """May a job start here?"""
+        """Return whether a job may start here."""
         return self.connected and not self.offline and not self.fault and not self.exclusive
 
     @property
@@ -131,7 +131,7 @@ class Nodes:
         return parse_nodes(spec, self.by_name, {word for node in self.by_name.values() for word in node.properties})
 
     def could_ever(self, spec: str) -> bool:
-        """Are there nodes enough when all of them are free?"""
+        """Return whether there are enough nodes when all of them are free."""
         empty = Nodes(Node(node.name, node.np, node.properties, connected=True) for node in self.by_name.values())
         return empty.place(spec, exclusive=False) is not None
 

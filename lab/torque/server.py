@@ -154,11 +154,11 @@ class Server:
         new.replace(self._state)
 
     def is_manager(self, asker: Asker) -> bool:
-        """May this one do everything?"""
+        """Return whether this user may do everything."""
         return any(fnmatch.fnmatchcase(asker.name, pattern) for pattern in self.managers)
 
     def is_operator(self, asker: Asker) -> bool:
-        """Operator or manager?"""
+        """Return whether this user is an operator or a manager."""
         return self.is_manager(asker) or any(fnmatch.fnmatchcase(asker.name, pattern) for pattern in self.operators)
 
     def is_owner(self, asker: Asker, job: Job) -> bool:

@@ -288,12 +288,12 @@ def _read_script(operands: list[str]) -> tuple[str, str]:
 
 
 def is_ascii_script(data: bytes) -> bool:
-    """Are the first bytes all ASCII that prints, or blanks?"""
+    """Return whether the first bytes are all ASCII that prints, or blanks."""
     return all(0x20 <= byte < 0x7F or byte in b"\t\n\v\f\r" for byte in data[:VERIFIED_BYTES])
 
 
 def is_windows_format(data: bytes) -> bool:
-    """Does any line have a carriage return for its last character but one?  A line is read in parts of 2047 bytes."""
+    """Return whether a line has a carriage return for its last character but one, read in parts of 2047 bytes."""
     *whole, rest = data.split(b"\n")
     for line in [*(line + b"\n" for line in whole), rest]:
         parts = [line[at : at + LINE_PART].partition(b"\0")[0] for at in range(0, len(line), LINE_PART)]

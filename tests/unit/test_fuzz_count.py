@@ -61,7 +61,7 @@ def test_each_test_has_its_share_and_only_what_came_to_its_end_counts(
         name: int(number) for number, name in re.findall(r"^ *(\d+)  test_suite\.py::(\w+)$", words, re.MULTILINE)
     }
     assert sum(by_test.values()) == tried
-    # a round is a hundred inputs: who has had his share begins no other
+    # a round is a hundred inputs: a process that has done its share begins no other
     assert {name: 450 <= number < 550 for name, number in by_test.items()} == {"test_every": True, "test_half": True}
 
 

@@ -45,9 +45,9 @@ REMOVAL_S = 60.0
 OF_THE_FILE_SYSTEM = "lost+found"
 
 IsAlive = t.Callable[[str, int], bool]
-"""Does this start of this job live?  It raises VTorqueError when that is not known: unknown is never "no"."""
+"""Return whether this start of this job lives; VTorqueError when that is not known: unknown is never "no"."""
 HasFiles = t.Callable[[str], bool]
-"""Does the MOM on this node have files of this job?  It raises VTorqueError when that is not known."""
+"""Return whether the MOM on this node has files of this job; VTorqueError when that is not known."""
 
 
 class Standing(enum.StrEnum):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Does the file server answer on which a directory lies?  Who reads there while it hangs waits in the kernel."""
+"""Whether the file server of a directory answers: a process that reads there while it hangs waits in the kernel."""
 
 from __future__ import annotations
 

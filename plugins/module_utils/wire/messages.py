@@ -113,7 +113,7 @@ class GuestSpec:
 
     @property
     def own_image(self) -> bool:
-        """Does it boot an image of the user's, and none of the pool?"""
+        """Return whether it boots an image of the user's, and none of the pool."""
         return self.image.startswith("/")
 
 
@@ -161,7 +161,7 @@ class Additions:
 
     @property
     def any(self) -> bool:
-        """Is there anything to do?"""
+        """Return whether there is anything to do."""
         return bool(self.packages or self.files or self.commands)
 
 

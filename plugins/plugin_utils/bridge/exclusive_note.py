@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Does a job have a node for itself?  Noted on each of its nodes when it begins, for what its end leaves there.
+"""A note on each node of a job whether the job has the node for itself; written when it begins, for its end.
 
 alone.json      in the record's directory of each node: was it alone, when the guests had been told of their job?
 """

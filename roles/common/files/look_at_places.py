@@ -100,7 +100,7 @@ def look(place: Place) -> dict[str, t.Any]:
     if said.f_flag & os.ST_RDONLY:
         faults.append(f"{path}: {target} is mounted read-only: mount it writable{', or ' + change if change else ''}")
     if place.get("trusted"):
-        # who may rename a directory above may put his own in its place; in one like /tmp he may not
+        # whoever may rename a directory above may put another in its place; in one like /tmp they may not
         chain = [(each, each.stat()) for each in (above, *above.parents)]
         bad = [could_change(each, facts) for each, facts in chain if each == above or not facts.st_mode & stat.S_ISVTX]
         words = "; ".join(filter(None, bad))

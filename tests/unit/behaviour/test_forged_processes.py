@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What any user of a node can make a process look like is never taken for a guest's: real processes, as nobody.
 
-In a mount namespace of his own he has any file open at any path, with any words; the kernel tells the path as it is
-there.
+In a mount namespace of their own they have any file open at any path, with any words; the kernel tells the path as it
+is there.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_a_path_in_a_users_own_mount_namespace_proves_nothing(node: Node) -> Non
 
 
 def test_a_disk_that_is_open_as_a_path_alone_proves_nothing(node: Node) -> None:
-    """Who may not read a file may have it open like that, where he can pass its directories."""
+    """A user who may not read a file may have it open like that, where they can pass its directories."""
     disk = node.guest(RUNNING)
     pose = "import os, sys; os.open(sys.argv[1], os.O_PATH); print('up', flush=True); sys.stdin.read()"
     node.wait_for(
@@ -180,19 +180,19 @@ def test_a_forged_process_is_no_guests_lifeline(node: Node) -> None:
 
 
 def test_a_user_is_believed_of_his_own_starts_alone(node: Node) -> None:
-    """A virtiofsd is the job's user: what else he does to it he does to his own job."""
+    """A virtiofsd is the job's user: what else they do to it they do to their own job."""
     node.guest(RUNNING, NOBODY)
     mine = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
     process = node.forge(RUNNING, "vtorque0.log", mine)
     assert node.processes() == ((process, RUNNING),)
-    node.forge(RUNNING)  # but no qemu is his
+    node.forge(RUNNING)  # but no qemu is theirs
     assert node.processes() == ((process, RUNNING),)
     shutil.rmtree(node.settings.guests_dir / RUNNING)
     assert node.processes() == ()
 
 
 def test_a_program_that_is_root_for_its_caller_is_no_qemu(node: Node) -> None:
-    """It keeps his words and descriptors, as sudo does while it asks for a password."""
+    """It keeps their words and descriptors, as sudo does while it asks for a password."""
     node.qemu(RUNNING, node.guest(RUNNING), executable="/bin/sh")
     assert node.processes() == ()
 
@@ -261,7 +261,7 @@ def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
 
 
 def test_a_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """He may have more than root may have descriptors."""
+    """They may have more than root may have descriptors."""
     disk = node.guest(RUNNING, NOBODY)
     words = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
     node.forge(RUNNING, "vtorque0.log", words)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever one node writes to another, or a guest's root to his node: it is of the form, or an error of ours.
+"""Whatever one node writes to another, or a guest's root to its node: it is of the form, or an error of ours.
 
 Seen to fail: with a reader of messages that demands no form of texts.
 """

@@ -25,7 +25,7 @@ PYTHON = '#!/bin/sh\nprintf "%s\\n" "$0" "$1" "$2" "$3"\nenv\n'
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_of_the_callers_changes_what_runs(name: str, tmp_path: pathlib.Path) -> None:
-    """Neither his libraries, nor his Python, nor his shell's start files, nor the directory he is in."""
+    """Neither their libraries, nor their Python, nor their shell's start files, nor the directory they are in."""
     evil = tmp_path / "evil"
     evil.mkdir()
     for program in ("env", "python", "python3", "base64"):

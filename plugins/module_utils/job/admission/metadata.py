@@ -174,7 +174,7 @@ class _Reader:
                 meant = nearest(name, self._policy.metadata_packages)
                 self._fault(item.line, f"{what}: {name} is {not_allowed(self._policy)}{meant}")
             elif name in seen:
-                self._fault(item.line, f"{what}: {name} stands there twice")
+                self._fault(item.line, f"{what}: {name} is given twice")
             else:
                 seen.add(name)
                 yield Package(name)
@@ -186,7 +186,7 @@ class _Reader:
             if file is None:
                 continue
             if file.path in seen:
-                self._fault(item.line, f"write_files[{number}]: {file.path} stands there twice")
+                self._fault(item.line, f"write_files[{number}]: {file.path} is given twice")
                 continue
             seen.add(file.path)
             yield file

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is the directory in which a job would start there in its guest?"""
+"""Whether the directory in which a job would start is there in its guest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is a host configured as another one?  Digests of parameters are compared, so that no value has to travel."""
+"""Whether a host is configured as another one: digests of parameters are compared, so that no value has to travel."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class _Reader(BashWords):
             return Assignment(name[1], None, line, str(error))
 
     def _ends_here(self) -> bool:
-        """Does the statement end where we are, and in this shell?  What has a pipe or a `&` behind it is a child's."""
+        """Return whether the statement ends here, in this shell: what has a pipe or a `&` behind it is a child's."""
         if self.text.startswith(("&&", "||"), self.place):
             return True
         return self.text[self.place] in ("\n;#)" if self.subshells else "\n;#")

@@ -213,7 +213,7 @@ def _take(entry: Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) ->
         return KeyFault(format_value(entry.name), format_value(entry.text), message, f"line {entry.line}")
 
     if entry.name in lines:
-        return fault(f"stands there twice, in line {lines[entry.name]} too")
+        return fault(f"is given twice, in line {lines[entry.name]} too")
     if entry.name not in PARAMETERS:
         return fault(entry.wrong if entry.name == "?" else f"no such parameter{meant(entry.name)}")
     parameter = PARAMETERS[entry.name]

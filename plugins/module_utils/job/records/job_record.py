@@ -335,7 +335,7 @@ def _may_list(path: pathlib.Path) -> bool:
 
 
 def _runs(job_id: str, start: int) -> bool:
-    """Is this start still there, on this host?"""
+    """Return whether this start is still there, on this host."""
     try:
         return layout.run_directory(job_id, start).exists()
     except (OSError, VTorqueError):

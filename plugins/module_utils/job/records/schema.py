@@ -66,7 +66,7 @@ def _refuse(word: str) -> t.NoReturn:
 def _once(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key is given twice")
     return found
 
 

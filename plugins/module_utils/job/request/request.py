@@ -319,7 +319,7 @@ def _wire(part: str) -> dict[str, t.Any]:
 def _without_twins(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key is given twice")
     return found
 
 

@@ -147,7 +147,7 @@ def _plain(node: t.Any) -> Plain:
         if not isinstance(key, Text) or key.taken_for:
             raise NotPlain(key.line, "a key is one word, in quotes where YAML takes it for something else")
         if (first := entries.get(key.value)) is not None:
-            raise NotPlain(key.line, f"{format_value(key.value, 40)} stands there twice, in line {first.key.line} too")
+            raise NotPlain(key.line, f"{format_value(key.value, 40)} is given twice, in line {first.key.line} too")
         entries[key.value] = Entry(key, _plain(value_node))
     return Mapping(line, tuple(entries.values()))
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""This node's own sshd: may a job's key open it, and what do others have to know of it?"""
+"""This node's own sshd: whether a job's key may open it, and what others have to know of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is it our guest of OSv that answers at an address?  It knows the token of its seed, and nobody else does."""
+"""A probe whether our guest of OSv answers at an address: it knows the token of its seed, and nobody else does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is a guest ready, and why not yet: one poll over its console, the neighbour table, libvirt and the clock.
+"""Whether a guest is ready, and why not yet: one poll over its console, the neighbour table, libvirt and the clock.
 
 Ready is a line with the guest's token on its console, and the expected host key answering at its address.  OpenSSH
 itself judges the key: it is asked to log in without any means to do so, and says whether it got as far as being

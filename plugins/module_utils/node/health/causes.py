@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is this node well: each cause for which a node goes offline (`errors.CAUSES`), tested here and now."""
+"""The health of this node: each cause for which a node goes offline (`errors.CAUSES`), tested here and now."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ class _Reader:
         for key_node, value in node.value:
             key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
             if key in found:
-                self.fault(key_node, key, "stands there twice")
+                self.fault(key_node, key, "is given twice")
             elif key in _ABOUT_USERS:
                 self.fault(key_node, key, NO_USERS)
             elif key not in keys:
@@ -278,7 +278,7 @@ class _Reader:
         paths = sorted(file.path for file in files)
         for one, count in collections.Counter(paths).items():
             if count > 1:
-                self.fault(t.cast("yaml.Node", node), one, "stands there twice")
+                self.fault(t.cast("yaml.Node", node), one, "is given twice")
             if inner := next((path for path in paths if path.startswith(f"{one}/")), ""):
                 self.fault(t.cast("yaml.Node", node), one, f"is a file and the directory of {inner}")
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Does cloud-init know what a text of user data is?  By its beginning, or by the headers of a MIME message.
+"""Whether cloud-init knows what a text of user data is: by its beginning, or by the headers of a MIME message.
 
 cloud-init takes what it does not know for nothing, and says so in its log alone (`walker_callback` in
 cloudinit/handlers/__init__.py, 18.5 to 26.2).

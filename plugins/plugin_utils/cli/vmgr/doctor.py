@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`vmgr doctor`: is this node, or the whole site, fit for virtual machines, and what is to be done where it is not?"""
+"""`vmgr doctor`: checks whether this node, or the whole site, is fit for virtual machines, and names the remedies."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def main() -> None:
     ready = records.ReadyRecord.from_dict(files_module.read_json(link / "ready.json"))
     assert (ready.user, ready.guests[0].address) == ("nobody", "192.0.2.17")
     reads = subprocess.run(["cat", link / "job_key"], user=pwd.getpwnam("nobody").pw_uid, check=False)
-    assert reads.returncode == 0, "the job's owner cannot read his key"
+    assert reads.returncode == 0, "the job's owner cannot read their key"
 
     assert "changed=0" in world.play("prologue"), "the second run of a prologue changed something"
     assert "changed=0" in world.play("prologue", "--check")

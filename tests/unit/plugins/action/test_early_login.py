@@ -115,7 +115,7 @@ def test_a_batch_job_is_reached_before_its_shell_is_there(
     [
         pytest.param(REQUEST, True, id="a terminal"),
         pytest.param(SCRIPTED, False, id="a script of the user's first"),
-        pytest.param(ADDING, False, id="his commands first"),
+        pytest.param(ADDING, False, id="commands of the user first"),
     ],
 )
 def test_others_wait_for_their_shell(

@@ -161,7 +161,7 @@ def test_a_plan_that_says_something_else_is_shown(run_dir: pathlib.Path, plannin
         pytest.param({"data_disk": "/home/alice/data"}, id="a disk"),
         pytest.param({"data_disk": "/home/alice/other"}, id="another disk"),
         pytest.param({"fs_type": "local"}, id="where the image is read"),
-        pytest.param({"image_digest": "a" * 64}, id="the content of an image of his own"),
+        pytest.param({"image_digest": "a" * 64}, id="the content of an image of the user"),
         pytest.param({"arch": "aarch64"}, id="the architecture"),
     ],
 )

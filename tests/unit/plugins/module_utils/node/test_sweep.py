@@ -246,7 +246,7 @@ def test_who_holds_a_lock_for_no_job_is_named_and_left(node: Node) -> None:
 
 
 def test_who_watches_guests_of_a_lost_job_hears_that_it_is_over(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """He holds the lock as long as the guests live, and nobody else would ever tell him."""
+    """It holds the lock as long as the guests live, and nobody else would ever end it."""
     node.start(7)
     lock = start_lock.start_lock(node.settings, "7.head.1")
     files.make_directory(lock.parent)

@@ -47,7 +47,7 @@ def test_who_leads_a_session_sends_it_back_behind_others() -> None:
 
 
 def test_who_does_not_lead_goes_back_alone() -> None:
-    """What else is in his session belongs to somebody: a login, or the run of these tests."""
+    """What else is in this session belongs to somebody: a login, or the run of these tests."""
     niceness, before, after = stepped_back("timeout", "60")
     assert niceness == str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 9))
     assert after == before

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job's user adds to his guests is read again as himself, and held against the site's word again."""
+"""What a job's user adds to their guests is read again as that user, and held against the site's word again."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class JobPlace:
     def _no_places(self) -> None:
         """What run.sh made for sessions that nobody ended: in a guest it goes with the guest."""
         for place in pathlib.Path("/tmp").glob("vtorque.??????"):
-            with contextlib.suppress(FileNotFoundError):  # another's, at the end of his job
+            with contextlib.suppress(FileNotFoundError):  # another's, at the end of their job
                 if place.stat().st_uid == self.uid:
                     take_away(place)
 
@@ -272,7 +272,7 @@ class JobPlace:
             os.utime(self.directory / "ready.json")
 
     def give(self, name: str) -> None:
-        """Put an empty file of the user's into his home, in one step: a script that waits for it may take it away."""
+        """Put an empty file of the user's into their home, in one step: a script that waits for it may take it away."""
         made = self.root / f".{name}"
         made.touch()
         os.chown(made, self.uid, self.uid)
@@ -304,7 +304,7 @@ class JobPlace:
         ready: t.Callable[[ProcessId], None] | None = None,
         **streams: t.Any,
     ) -> subprocess.Popen[bytes]:
-        """Start the job's shell as MOM does: in a session of its own, as the user, in his home."""
+        """Start the job's shell as MOM does: in a session of its own, as the user, in their home."""
         gate, opened = os.pipe()
         user = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--inh-caps=-all"]
         command = ["nsenter", f"--mount=/proc/{self.node.process.pid}/ns/mnt", f"--wd={self.root}/home", *user]

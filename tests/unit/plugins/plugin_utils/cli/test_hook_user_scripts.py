@@ -38,7 +38,7 @@ def make_ready(site: Site) -> None:
 
 
 def test_prologue_of_the_user_is_run_by_the_user(site: Site) -> None:
-    """With his groups and a clean environment, its output the job's; until its end the job's shell has no word."""
+    """With their groups and a clean environment, its output the job's; until its end the job's shell has no word."""
     ask(site, "vm_prologue")
     make_ready(site)
     done = site.prologue()

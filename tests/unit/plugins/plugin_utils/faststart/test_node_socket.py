@@ -164,7 +164,7 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
 def test_what_was_not_asked_is_not_said_to_be(
     begun: t.Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever believed it would wait for an answer until his time is up."""
+    """Whoever believed it would wait for an answer until their time is up."""
     monkeypatch.setattr(planning, "plan_start", lambda *_args: Plan(mother_superior="n1", parts={"n1": PART}))
     start, _node = begun("pass")
     process(start).wait(60)

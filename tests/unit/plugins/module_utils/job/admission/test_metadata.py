@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user may add to his guests: what is read, and what is refused, by line and all at once."""
+"""What a user may add to their guests: what is read, and what is refused, by line and all at once."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_is_allowed_is_read_in_its_order() -> None:
     [
         ("packages: [curl]", 1, "curl is not on the site's list: make, gfortran, libopenblas0"),
         ("packages:\n- make\n- gfortan", 3, "did you mean gfortran?"),
-        ("packages: [make, make]", 1, "make stands there twice"),
+        ("packages: [make, make]", 1, "make is given twice"),
         ("packages: ['--allow-downgrades']", 1, "not the name of a package"),
         ("packages: ['make=4.3']", 1, "without a version"),
         ("packages: ['/tmp/evil.deb']", 1, "not the name of a package"),
@@ -108,7 +108,7 @@ def test_what_is_allowed_is_read_in_its_order() -> None:
         ("write_files: [{path: /tmp/x, contents: y}]", 1, "did you mean content?"),
         ("write_files: [{path: /tmp/x, encoding: gzip, content: x}]", 1, "allowed: text/plain, b64, base64"),
         ("write_files: [{path: /tmp/x, encoding: b64, content: '*'}]", 1, "content is not in the encoding"),
-        ("write_files: [{path: /tmp/x}, {path: /tmp/x}]", 1, "/tmp/x stands there twice"),
+        ("write_files: [{path: /tmp/x}, {path: /tmp/x}]", 1, "/tmp/x is given twice"),
         ("write_files: [/tmp/x]", 1, "a mapping is due, with path, content, permissions, encoding"),
         ("runcmd: [~]", 1, "is no text to YAML (null)"),
         ("runcmd: ['']", 1, "runcmd[0]: an empty command"),
@@ -122,7 +122,7 @@ def test_what_is_allowed_is_read_in_its_order() -> None:
         ("just words", 1, "a mapping is due"),
         ("- a", 1, "a mapping is due"),
         ("a: &x [1]\nb: *x", 1, "references (& and *) are not read"),
-        ("runcmd: [id]\nruncmd: [id]", 2, "runcmd stands there twice, in line 1 too"),
+        ("runcmd: [id]\nruncmd: [id]", 2, "runcmd is given twice, in line 1 too"),
         ("? [a]\n: b", 1, "a key is one word"),
         ("1: b", 1, "a key is one word"),
         ("packages: !!python/object/apply:os.system ['id']", 1, "a tag"),

@@ -107,7 +107,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("vcpu_default", "line 1"): "did you mean vcpus_default?",
         ("mac_prefix", "line 2"): "in quotes",
         ("vrdma_enabled", "line 3"): "belongs to vRDMA, which is not available yet",
-        ("vcpus_default", "line 5"): "stands there twice, in line 4 too",
+        ("vcpus_default", "line 5"): "is given twice, in line 4 too",
         ("ram_default", "line 6"): "a number with K, M, G or T",
         ("custom_ip_mapping", "line 7"): "needs ip_to_mac_script",
         ("IMAGE_POOL", "line 8"): "it is called vm_img_dir",

@@ -199,7 +199,7 @@ def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, s
     ("node", "asked"), [("cn1", "[-x][cn1]"), ("CN1.site", "[-x][CN1.site][-x]")], ids=["its name", "another form"]
 )
 def test_trial_of_rights_changes_and_lists_nothing(tmp_path: pathlib.Path, node: str, asked: str) -> None:
-    """What anybody wrote about the node stays, whenever he did, and nobody asks for all jobs."""
+    """What anybody wrote about the node stays, whenever they did, and nobody asks for all jobs."""
     tools = tools_that(tmp_path)
     for name in ("pbsnodes", "qstat"):
         script = (tools / name).read_text()

@@ -223,7 +223,7 @@ GOOD = Request({"vcpus": 2}, {"vcpus": "command line"}).encode()
         ("vtorque:_____w", "garbage"),
         (part([]), "garbage: not a JSON object"),
         (PREFIX + base64.urlsafe_b64encode(b"[" * 3000).decode(), "garbage"),
-        (PREFIX + base64.urlsafe_b64encode(b'{"v":1,"v":1,"k":{},"s":""}').decode(), "stands there twice"),
+        (PREFIX + base64.urlsafe_b64encode(b'{"v":1,"v":1,"k":{},"s":""}').decode(), "is given twice"),
         (part({"v": 1}), "parts are not those of version 1"),
         (part({"v": 1, "k": {}, "s": "", "z": 1}), "parts are not those of version 1"),
         (part({"v": 1, "k": [], "s": ""}), "parts are not those of version 1"),

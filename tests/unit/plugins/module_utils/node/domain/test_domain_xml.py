@@ -242,7 +242,7 @@ def test_what_is_set_and_is_not_there_is_named(old: str, new: str, where: str) -
 
 
 def test_of_a_users_image_libvirt_knows_the_socket_alone() -> None:
-    """No file of his, which it could chown, relabel or probe."""
+    """No file of theirs, which it could chown, relabel or probe."""
     text = render(image=pathlib.Path("/home/alice/own.qcow2"), image_format="raw", served=GUEST / "image.sock")
     assert "/home/alice" not in text
     root = ET.fromstring(text)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user adds to his guests is ordered where there is some, and its end says whose fault it is."""
+"""What a user adds to their guests is ordered where there is some, and its end says whose fault it is."""
 
 from __future__ import annotations
 

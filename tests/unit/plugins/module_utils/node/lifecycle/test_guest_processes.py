@@ -75,7 +75,7 @@ def test_a_guest_that_ended_is_not_told_of_by_its_mount(sharing: Node) -> None:
 
 
 def own_image(node: Node) -> pathlib.Path:
-    """An image of the guests' owner, and a node on which he may boot it."""
+    """An image of the guests' owner, and a node on which they may boot it."""
     node.settings = dataclasses.replace(node.settings, own_images_mib=64)
     path = pathlib.Path(tempfile.mkdtemp(prefix="vtq", dir="/tmp"), "own.qcow2")
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "32M"], check=True, timeout=60)

@@ -315,7 +315,7 @@ def test_a_cancel_does_not_wait_for_a_call_that_never_returns(node: Node) -> Non
 
 
 def test_an_answer_that_nobody_reads_is_a_cancel(node: Node) -> None:
-    """Who asked is killed when the guests are ready, and before he is told."""
+    """The caller is killed when the guests are ready, before it hears of that."""
     share = worker._Worker._share
 
     def kill_who_asked(self: worker._Worker, lock: start_lock.Lock) -> bool:

@@ -92,7 +92,7 @@ def test_a_full_or_read_only_pool_is_as_it_was_and_says_why(tmp_path: pathlib.Pa
 
 
 def test_administrators_who_add_the_same_name_at_once_get_a_revision_each(tmp_path: pathlib.Path) -> None:
-    """Each in a process of his own, and each finds his own disk in it."""
+    """Each in a process of its own, and each finds its own disk in it."""
     (tmp_path / "pool").mkdir(mode=0o755)
     disks = [tmp_path / f"disk{number}" for number in range(4)]
     for disk in disks:

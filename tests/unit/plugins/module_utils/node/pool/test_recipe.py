@@ -71,7 +71,7 @@ def test_nothing_is_a_recipe_too(place: pathlib.Path, text: str) -> None:
     [
         ("pakages: []", "line 1: pakages: no such key; did you mean packages?"),
         ("runcmd: []", "line 1: runcmd: no such key; there are packages, files, commands"),
-        ("commands: []\n\ncommands: []", "line 3: commands: stands there twice"),
+        ("commands: []\n\ncommands: []", "line 3: commands: is given twice"),
         ("users: [joe]", "line 1: users: an image has no users: the job's own is made in the guest"),
         ("group: [joe]", "line 1: group: an image has no users"),
         ("- a", "line 1: the recipe: is a mapping of packages, files, commands"),
@@ -108,7 +108,7 @@ def test_nothing_is_a_recipe_too(place: pathlib.Path, text: str) -> None:
         ("files: [{path: /etc/ssh/ssh_host_rsa_key, content: x}]", "a host key is each guest's own"),
         ("files: [{path: /etc/cloud/cloud.cfg.d/1.cfg, content: x}]", "may not be brought: it is what makes"),
         ("files: [{path: /etc/sudoers.d/all, content: x}]", "may not be brought: nobody has root's power"),
-        ("files: [{path: /etc/x, content: x}, {path: /etc/x, content: y}]", "/etc/x: stands there twice"),
+        ("files: [{path: /etc/x, content: x}, {path: /etc/x, content: y}]", "/etc/x: is given twice"),
         ("files: [{path: /etc/x, content: x}, {path: /etc/x/y, content: y}]", "/etc/x: is a file and the directory of"),
     ],
 )

@@ -176,7 +176,7 @@ def test_an_image_whose_overlays_cannot_be_read_is_not_free(settings: NodeSettin
 def test_a_bare_host_whose_user_cannot_be_read_is_not_closed_by_half(
     settings: NodeSettings, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What his guests began there would go on, and nobody would know of it."""
+    """What their guests began there would go on, and nobody would know of it."""
     monkeypatch.setattr(ssh_sessions, "end", lambda *_words: pytest.fail("whose sessions?"))
     directory = settings.bare_dir / KEY
     files.make_directory(directory)

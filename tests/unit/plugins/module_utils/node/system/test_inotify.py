@@ -27,7 +27,7 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-"""In a namespace of its own a user's bound is his alone, the kernel's answer the same."""
+"""In a namespace of its own a user's bound is theirs alone, the kernel's answer the same."""
 
 
 def test_watches_that_are_used_up_blame_no_disk() -> None:
