@@ -127,6 +127,7 @@ def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> d
         "vcpus": spec.vcpus,
         "ram_mib": spec.ram_mib,
         "seconds": facts.timings_s,
+        **({"devices": facts.devices} if facts.devices else {}),
         **({"updates": updates.to_record()} if updates else {}),
     }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from .. import pci
 from ..effects import leaves_nothing
 from ..frozen import frozen
 from .form import number_field, part_field, text_field
@@ -73,6 +74,24 @@ class KeyPair:
 
 
 @frozen
+class DeviceWish:
+    """PCI devices of the host that a guest is to have.
+
+    Attributes:
+        what: a class of the site's, or an address.
+        count: how many of the class.
+        gpu: are they processors of graphics, which a job counts?
+    """
+
+    what: str = text_field(f"{pci.CLASS}|{pci.ADDRESS}")
+    count: int = number_field(1, pci.MOST, default=1)
+    gpu: bool = False
+
+    def __str__(self) -> str:
+        return self.what if ":" in self.what else f"{self.what}:{self.count}"
+
+
+@frozen
 class GuestSpec:
     """One guest of a job on one node.
 
@@ -85,6 +104,7 @@ class GuestSpec:
         authorized_key: public key of the job, with which its user enters the guest.
         data_disk: path of a disk of the user's own; "": none.
         image_digest: of the user's own image as it was submitted (`user_image.py`); "": whatever it is.
+        pci: devices of the host.
     """
 
     rank: int = number_field(0, 100_000)
@@ -100,6 +120,12 @@ class GuestSpec:
     authorized_key: str = text_field(PUBLIC_KEY)
     data_disk: str = text_field(f"({ABSOLUTE_PATH})?", default="")
     image_digest: str = text_field(r"([0-9a-f]{64})?", default="")
+    pci: tuple[DeviceWish, ...] = part_field(default=())
+
+    @property
+    def gpus(self) -> int:
+        """How many processors of graphics it has of its host."""
+        return sum(wish.count for wish in self.pci if wish.gpu)
 
     @property
     def own_image(self) -> bool:
@@ -208,6 +234,7 @@ class GuestFacts:
     Attributes:
         name: host name of the guest, `v<node>-<slot>`.
         timings_s: seconds that each phase took on the node (`disk`, `seed`, `start`, `address`, `ready`).
+        devices: addresses of the host's devices that it has.
     """
 
     rank: int = number_field(0, 100_000)
@@ -215,6 +242,7 @@ class GuestFacts:
     mac: str = text_field(MAC)
     address: str = text_field(ADDRESS)
     timings_s: dict[str, float] = part_field()
+    devices: str = text_field(f"({pci.ADDRESS}( {pci.ADDRESS})*)?", default="")
 
 
 NOT_KNOWN = -1
@@ -291,6 +319,7 @@ class JobHost:
         slots: how often the job's node file names it: vCPUs of a guest, slots of a bare host.
         host_key: the public ssh key that answers there.
         bare: is it a host of the cluster itself, and no guest?
+        gpus: how many processors of graphics a guest has of its host.
     """
 
     name: str = text_field(HOST_NAME)
@@ -298,6 +327,7 @@ class JobHost:
     slots: int = number_field(0, 100_000)
     host_key: str = text_field(PUBLIC_KEY)
     bare: bool = False
+    gpus: int = number_field(0, 1_000, default=0)
 
 
 @frozen

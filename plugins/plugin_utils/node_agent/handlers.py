@@ -20,6 +20,7 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.node.bare.loading import load_bare_host
+from ...module_utils.node.devices import host_devices
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent
@@ -33,6 +34,7 @@ from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart
 from ...module_utils.wire.node_command import ssh_command
 from ..bridge.job_cores import cores_of
+from ..bridge.job_devices import with_granted
 from ..bridge.node_settings import (
     Configuration,
     LoadPolicy,
@@ -134,6 +136,8 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
             call.hold.take(-1, deadline)
         return make_answer(bare=[to_dict(host)], of=[layout.job_key(part.job_id, part.start)])
     cores = cores_of(checked.job, site.configuration.policy, settings.node_name) if checked.job else ()
+    if host_devices.any_wanted(part.guests) and checked.job:
+        settings = with_granted(checked.job, settings)
     load_needed()
     found = client.present(part, settings, deadline, caller=call.caller, tell=report_lost, hold=call.hold, cores=cores)
     return make_answer(guests=[to_dict(guest) for guest in found])

@@ -95,6 +95,7 @@ class BatchJob:
         started_s: when it was started last, in seconds since the epoch; 0 before that.
         node_exclusive: does it have its nodes to itself?
         preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
+        granted: devices of hosts that the server gave to the job, `host/resource/index` each: `cn1/gpus/0`.
     """
 
     job_id: str
@@ -124,6 +125,7 @@ class BatchJob:
     started_s: int = 0
     node_exclusive: bool = False
     preface: str = ""
+    granted: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from ...wire.messages import (
 )
 from ...wire.messages import VERSION as NODE_PART_VERSION
 from ..admission import mixed, osv, start_directory
+from ..admission.host_devices import wishes_for_wire
 from ..admission.resolve import Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
@@ -220,7 +221,7 @@ def make_plan(
                 node=node,
                 timeout_s=timeout_s,
                 owner=owner,
-                guests=_guests(job, request, resolved, node_rank, key.public) if node in vm_nodes else (),
+                guests=_guests(job, request, resolved, policy, node_rank, key.public) if node in vm_nodes else (),
                 bare_slots=0 if node in vm_nodes else job.slot_hosts.count(node),
             )
             for node_rank, node in enumerate(nodes)
@@ -231,7 +232,7 @@ def make_plan(
 
 
 def _guests(
-    job: BatchJob, request: Request, resolved: Resolved, node_rank: int, authorized_key: str
+    job: BatchJob, request: Request, resolved: Resolved, policy: Policy, node_rank: int, authorized_key: str
 ) -> tuple[GuestSpec, ...]:
     per_node = resolved.figure("vms_per_node")
     return tuple(
@@ -249,6 +250,7 @@ def _guests(
             authorized_key=authorized_key,
             data_disk=resolved.word("disk") if node_rank == index == 0 else "",
             image_digest=request.digests.get(IMAGE, ""),
+            pci=wishes_for_wire(resolved.values["pci"], policy),
         )
         for index in range(per_node)
     )

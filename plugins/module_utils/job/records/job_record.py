@@ -54,6 +54,7 @@ class Guest:
         used: what it used, by the names of `guestspec.GuestUse`.
         updates: what became of its security updates, and how many packages that were; "": there were to be none.
         updates_words: why they did not all go well.
+        devices: addresses of the host's devices that it had.
     """
 
     rank: int | None
@@ -67,6 +68,7 @@ class Guest:
     used: dict[str, float]
     updates: str = ""
     updates_words: str = ""
+    devices: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -338,6 +340,7 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
             _text(updates.get("outcome")), _figure(updates.get("packages")), _figure(updates.get("seconds"))
         ),
         updates_words=_text(updates.get("words")),
+        devices=_text(one.get("devices")),
     )
 
 

@@ -24,6 +24,8 @@ from ...time_budget import GUESTS_RESERVE_S
 from ...wire.form import from_dict, to_dict
 from ...wire.messages import GuestFacts, GuestSpec, NodePart
 from ..cache import disk_space, wait_for_copy
+from ..devices import host_devices
+from ..devices.api import HostDevice, Taking
 from ..domain.connection import Domains
 from ..domain.domain_xml import DomainSpec, render_xml
 from ..guest import user_additions
@@ -62,6 +64,7 @@ class _Guest:
     virtiofs: tuple[tuple[str, pathlib.Path], ...] = ()
     data: pathlib.Path | None = None
     served: tuple[pathlib.Path, int] | None = None
+    devices: tuple[HostDevice, ...] = ()
 
 
 @leaves_nothing
@@ -115,6 +118,7 @@ def make(
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
     whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
+    devices = _take_devices(part, settings, domains, deadline, step, cores)
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     if whom:
@@ -132,6 +136,8 @@ def make(
         _furnish(guest, settings, deadline, step)
     _share(guests, shared, serving)
     _serve_disks(guests, serving)
+    if devices:
+        _attach_devices(guests, devices, deadline, step)
     starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
     _all_at_once(starts)
     step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
@@ -145,12 +151,34 @@ def make(
     for guest in guests:
         timings = {phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()}
         guest_file = guest.guest_file
-        one = GuestFacts(guest.spec.rank, guest_file.name, guest_file.mac, proven[guest_file.name], timings)
+        names = " ".join(device.name for device in guest.devices)
+        one = GuestFacts(guest.spec.rank, guest_file.name, guest_file.mac, proven[guest_file.name], timings, names)
         files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
         facts.append(one)
     wait_for_copy.look_again(part.guests, settings)
     step("the answer")
     return tuple(sorted(facts, key=lambda one: one.rank))
+
+
+def _take_devices(
+    part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, cores: Cores
+) -> dict[int, tuple[HostDevice, ...]]:
+    """Choose and lease devices of the host, before anything is made: with them a start is possible, or it is none."""
+    if not host_devices.any_wanted(part.guests):
+        return {}
+    step("devices of the host")
+    key = job_key(part.job_id, part.start)
+    return host_devices.take(Taking(key, part.guests, settings, domains.list(ours=False), cores, deadline))
+
+
+def _attach_devices(
+    guests: t.Sequence[_Guest], devices: t.Mapping[int, tuple[HostDevice, ...]], deadline: Deadline, step: Step
+) -> None:
+    """Take devices from their drivers; not in threads, which a fork does not survive."""
+    step("the drivers of the host's devices")
+    for guest in guests:
+        guest.devices = devices.get(guest.spec.index, ())
+    host_devices.attach([device for guest in guests for device in guest.devices], deadline)
 
 
 def _wait(guests: list[_Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:
@@ -350,6 +378,7 @@ def _domain_of(guest: _Guest, part: NodePart, settings: NodeSettings, shared: sh
         data=guest.data,
         served=guest.served and guest.served[0],
         template=kind_of(spec.distro).domain,
+        devices=guest.devices,
     )
 
 

@@ -199,13 +199,19 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
             [_guest_row(guest) for guest in record.guests],
             "LLLLRRRRRRRRL",
         )
-        for guest in record.guests:
-            if guest.updates_words:
-                print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
+        for line in filter(None, (line for guest in record.guests for line in _guest_lines(guest))):
+            print(f"  {line}")
     if record.phases:
         print()
         names, seconds = zip(*phase_figures(record), strict=True)
         _table(("phase", *names), [("seconds", *(f"{one:.1f}" for one in seconds))], "L" + "R" * len(names))
+
+
+def _guest_lines(guest: job_record.Guest) -> t.Iterator[str]:
+    """Yield what a table of guests has no column for."""
+    name = guest.name or "-"
+    yield f"devices of the host in {name}: {guest.devices}" if guest.devices else ""
+    yield f"security updates of {name}: {guest.updates_words}" if guest.updates_words else ""
 
 
 def headline(record: JobRecord) -> str:
