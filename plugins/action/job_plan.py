@@ -76,6 +76,7 @@ def plan_facts(plan: JobPlan | None, decision: str) -> dict[str, t.Any] | None:
                 "hypervisor": guest.hypervisor,
                 "fs_type": guest.fs_type,
                 "disk": "an own one" if guest.data_disk else "none",
+                **({"pci": "+".join(str(wish) for wish in guest.pci)} if guest.pci else {}),
                 "plan": decision,
             }
             for guest in part.guests

@@ -56,7 +56,7 @@ class ImageFault(VTorqueError):
     fault = "image"
 
 
-CAUSES = ("libvirt", "virtualisation", "bridge", "disk", "programs")
+CAUSES = ("libvirt", "virtualisation", "bridge", "disk", "programs", "devices")
 """What a node can have proved to be wrong with itself; each can be tested again (`node/health/causes.py`)."""
 
 

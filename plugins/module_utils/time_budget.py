@@ -221,6 +221,14 @@ VIRTIOFSD_START_S = 20.0
 """Bounds: the user's way to a shared directory, within the deadline.
 Waits: the builder.
 Why: a home server that is silent must not use up the time of the start."""
+DEVICE_ATTACH_S = 20.0
+"""Bounds: the change of drivers of all host devices of a start, within the deadline.
+Waits: the builder.
+Why: a driver may end its work first; one that hangs must not use up the time of the start."""
+DEVICE_RETURN_S = 10.0
+"""Bounds: reset and change of drivers of all host devices of a start, when its guests have ended.
+Waits: whoever removes the start; one without host devices does not.
+Why: a device is reset in a second or two; one that is not goes into quarantine."""
 ADDRESSES_ANSWER_S = 5.0
 """Bounds: the answer of `ip` about a bridge's addresses and neighbours, within the deadline of the caller.
 Waits: the builder, and a removal.

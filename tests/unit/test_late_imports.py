@@ -18,6 +18,7 @@ WITHOUT_REASON = {}
 """Files whose late imports still have to give their reason, and how many do not."""
 BY_NAME = {
     "plugins/module_utils/job/batch/registry.py": "the parts of the site's batch system",
+    "plugins/module_utils/node/devices/api.py": "kinds of host devices, by a table, for starts that have some",
     "plugins/module_utils/slow_libraries.py": "libraries, by a table of reasons",
     "plugins/plugin_utils/cli/vmgr/main.py": "the subject of a command, by a table",
     "plugins/plugin_utils/faststart/ansible_internals.py": "what Ansible may not have",

@@ -24,6 +24,7 @@ from ..wire.health_report import BAD, NONE, OK, WARN, Finding
 from . import sweep
 from .bare import sshd
 from .cache import copy_queue, locations
+from .devices import host_devices
 from .health import causes
 from .network import reachable
 from .pool import images
@@ -65,6 +66,7 @@ def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str
         "cache": look_at_cache,
         "disk": look_at_disk,
         "programs": look_at_programs,
+        "devices": check_devices,
         "time": look_at_clock,
         "sweep": look_at_sweep,
         "sharing": look_at_sharing,
@@ -158,6 +160,22 @@ def look_at_programs(settings: NodeSettings) -> Finding:
     """Check that the programs are there that guests are made with."""
     causes.check_programs(settings)
     return Finding("programs")
+
+
+def check_devices(settings: NodeSettings) -> Finding:
+    """Check that the host's devices which the site lists can be handed to guests."""
+    found = host_devices.examine(settings) if settings.pci_classes else ()
+    if not found:
+        return Finding("devices", NONE, "-")
+    usable = sum(one.is_usable for one in found)
+    quarantined = [f"{one.address} is in quarantine: {one.quarantined}" for one in found if one.quarantined]
+    faults = [f"{one.address}: {fault.why}" for one in found for fault in one.faults]
+    cell = f"{usable}/{len(found)}"
+    if problems := [*quarantined, *faults]:
+        state = BAD if quarantined or not usable else WARN
+        remedy = "vmgr node devices says more; vmgr node release ends a quarantine"
+        return Finding("devices", state, cell, "; ".join(problems[:SAID]), remedy)
+    return Finding("devices", shown=cell)
 
 
 def look_at_sharing(settings: NodeSettings) -> Finding:

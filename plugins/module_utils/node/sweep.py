@@ -23,6 +23,7 @@ from ..state import layout, shell_link
 from ..state.layout import start_of
 from ..system import files, process_id
 from ..system.clock import Deadline
+from .devices import leases
 from .domain.connection import Domains
 from .lifecycle import present_absent
 from .removal import run_files
@@ -382,5 +383,6 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
             keep_console(guest, record, settings, guest_file.owner_uid if guest_file else None)
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
+    things += [f"device {device}" for device in leases.free(settings, start.key)]
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]
     return (*things, *shell_link.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))

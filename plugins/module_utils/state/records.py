@@ -30,6 +30,7 @@ class ReadyGuest:
         vcpus: its virtual processors; 0: not told, and the job's own counts stay.
         port: where its sshd listens.
         kind: of `guest_kinds.KINDS`.
+        gpus: how many processors of graphics it has of its host.
     """
 
     rank: int
@@ -39,6 +40,7 @@ class ReadyGuest:
     vcpus: int = 0
     port: int = 22
     kind: str = SLG.name
+    gpus: int = 0
 
 
 @frozen

@@ -33,6 +33,7 @@ CHECKS = (
     "cache",
     "disk",
     "programs",
+    "devices",
     "sharing",
     "time",
     "alarm",

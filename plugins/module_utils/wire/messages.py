@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from .. import pci
 from ..effects import leaves_nothing
 from ..frozen import frozen
 from .form import number_field, part_field, text_field
@@ -78,6 +79,24 @@ class KeyPair:
 
 
 @frozen
+class DeviceWish:
+    """PCI devices of the host that a guest is to have.
+
+    Attributes:
+        what: a class of the site's, or an address.
+        count: how many of the class.
+        gpu: are they processors of graphics, which a job counts?
+    """
+
+    what: str = text_field(f"{pci.CLASS}|{pci.ADDRESS}")
+    count: int = number_field(1, pci.MOST, default=1)
+    gpu: bool = False
+
+    def __str__(self) -> str:
+        return self.what if ":" in self.what else f"{self.what}:{self.count}"
+
+
+@frozen
 class GuestSpec:
     """One guest of a job on one node.
 
@@ -93,6 +112,7 @@ class GuestSpec:
         vcpu_cores: which cores each vCPU has for itself, by positions in the list of the job's cores on the node, in
             the order of the vCPUs and parted by `;`; `auto`: the node chooses; "": all vCPUs share all of the job's.
         other_cores: the same for the threads of qemu that are no vCPU's; "": those that no vCPU has.
+        pci: devices of the host.
     """
 
     rank: int = number_field(0, 100_000)
@@ -110,6 +130,12 @@ class GuestSpec:
     image_digest: str = text_field(r"([0-9a-f]{64})?", default="")
     vcpu_cores: str = text_field(f"({AUTO_CORES}|{CORES}(;{CORES}){{0,4095}})?", default="")
     other_cores: str = text_field(f"({CORES})?", default="")
+    pci: tuple[DeviceWish, ...] = part_field(default=())
+
+    @property
+    def gpus(self) -> int:
+        """How many processors of graphics it has of its host."""
+        return sum(wish.count for wish in self.pci if wish.gpu)
 
     @property
     def own_image(self) -> bool:
@@ -221,6 +247,7 @@ class GuestFacts:
         vcpu_cores: the node's cores on which each vCPU runs, lists in their order, parted by `;`; "": on all of the
             job's.
         other_cores: the same for the threads of qemu that are no vCPU's.
+        devices: addresses of the host's devices that it has.
     """
 
     rank: int = number_field(0, 100_000)
@@ -230,6 +257,7 @@ class GuestFacts:
     timings_s: dict[str, float] = part_field()
     vcpu_cores: str = text_field(r"[0-9,;-]{0,65536}", default="")
     other_cores: str = text_field(r"[0-9,-]{0,8192}", default="")
+    devices: str = text_field(f"({pci.ADDRESS}( {pci.ADDRESS})*)?", default="")
 
 
 NOT_KNOWN = -1
@@ -306,6 +334,7 @@ class JobHost:
         slots: how often the job's node file names it: vCPUs of a guest, slots of a bare host.
         host_key: the public ssh key that answers there.
         bare: is it a host of the cluster itself, and no guest?
+        gpus: how many processors of graphics a guest has of its host.
     """
 
     name: str = text_field(HOST_NAME)
@@ -313,6 +342,7 @@ class JobHost:
     slots: int = number_field(0, 100_000)
     host_key: str = text_field(PUBLIC_KEY)
     bare: bool = False
+    gpus: int = number_field(0, 1_000, default=0)
 
 
 @frozen

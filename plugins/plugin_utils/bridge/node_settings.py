@@ -14,6 +14,7 @@ from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.pci import classes_on
 
 LEASES = (
     pathlib.Path("/var/lib/misc/dnsmasq.leases"),
@@ -84,6 +85,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         home_export=policy.vm_nfs_home,
         mounts=mounts_of(policy),
         mount_s=policy.nfs_timeout,
+        pci_classes=classes_on(policy.pci_classes, node_name),
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
         guest_programs=guest.GUEST_PROGRAMS,

@@ -20,6 +20,7 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.node.bare.loading import load_bare_host
+from ...module_utils.node.devices import host_devices
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent
@@ -34,6 +35,7 @@ from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart, Suspension
 from ...module_utils.wire.node_command import ssh_command
 from ..bridge.job_cores import cores_of, cpusets_of
+from ..bridge.job_devices import with_granted
 from ..bridge.node_settings import (
     Configuration,
     LoadPolicy,
@@ -145,6 +147,8 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     if checked.job:
         pinned = any(spec.vcpu_cores for spec in part.guests)
         cores = cores_of(checked.job, site.configuration.policy, settings.node_name, with_host=pinned)
+        if host_devices.any_wanted(part.guests):
+            settings = with_granted(checked.job, settings)
     load_needed()
     found = client.present(
         part,

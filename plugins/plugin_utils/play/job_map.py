@@ -27,7 +27,13 @@ def hosts_of(
     asked = {spec.rank: spec for part in plan.node_parts for spec in part.guests}
     made = sorted((facts for some in guests.values() for facts in some), key=lambda facts: facts.rank)
     return tuple(
-        JobHost(facts.name, facts.address, asked[facts.rank].vcpus, _plain(asked[facts.rank].host_key.public))
+        JobHost(
+            facts.name,
+            facts.address,
+            asked[facts.rank].vcpus,
+            _plain(asked[facts.rank].host_key.public),
+            gpus=asked[facts.rank].gpus,
+        )
         for facts in made
     ) + tuple(
         JobHost(name, bare[name].address, slots, _plain(bare[name].host_key), bare=True)

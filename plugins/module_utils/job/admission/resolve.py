@@ -15,6 +15,7 @@ from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, format_value, nearest, written
+from . import host_devices
 
 SITE_DEFAULT = "site default"
 
@@ -90,7 +91,6 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
     "unclot_shmem": lambda value: True,
-    "pci": lambda value: True,
 }
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
 NOT_AVAILABLE_YET = "not available on this site yet"
@@ -124,6 +124,8 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         if message and value is not None:
             faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
     faults.extend(_contradiction(values, origins))
+    if values["pci"] is not None and not any(fault.key == "pci" for fault in faults):
+        faults.extend(host_devices.find_faults(values, origins["pci"], policy))
     if not any(fault.key == "img" for fault in faults):
         faults.extend(_choose_image(values, origins, offers))
     if values["arch"] not in offers.archs:

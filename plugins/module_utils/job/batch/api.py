@@ -97,6 +97,7 @@ class BatchJob:
         node_exclusive: does it have its nodes to itself?
         preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
         alias: as its user calls it where that is not its own number, `33_1` for the member of an array; or "".
+        granted: devices of hosts that the server gave to the job, `host/resource/index` each: `cn1/gpus/0`.
     """
 
     job_id: str
@@ -127,6 +128,7 @@ class BatchJob:
     node_exclusive: bool = False
     preface: str = ""
     alias: str = ""
+    granted: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -266,6 +266,17 @@ class ShellAdapter(t.Protocol):
             each: processors of each host, in that order; empty: the same everywhere.
         """
 
+    def gpu_variables(self, variables: t.Mapping[bytes, bytes], gpus: int) -> dict[bytes, bytes]:
+        """Return the variables that tell a job of the processors of graphics that its first guest has of its host.
+
+        CUDA_VISIBLE_DEVICES, which is no batch system's, is set besides.  The file of the job's node file with `gpu` at
+        its end names those of all guests, `<guest>-gpu<number>`.
+
+        Args:
+            variables: of the job in its guest.
+            gpus: how many there are, at least one.
+        """
+
     def launcher_variables(self, variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """Return what launchers of MPI need in a guest besides the job's environment; what a user has set is theirs."""
 

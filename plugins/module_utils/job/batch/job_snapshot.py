@@ -48,7 +48,8 @@ def read_snapshot(job_id: str, directory: pathlib.Path) -> BatchJob | None:
     except FileNotFoundError:
         return None
     try:
-        job = BatchJob(**{**data, "slot_hosts": tuple(data["slot_hosts"])})
+        lists = {"slot_hosts": tuple(data["slot_hosts"]), "granted": tuple(data.get("granted", ()))}
+        job = BatchJob(**{**data, **lists})
     except (KeyError, TypeError) as error:  # another version of ours kept it
         raise VTorqueError(f"{directory / layout.JOB}", f"is not of the form of this version: {error}") from error
     return job if job.job_id == job_id else None

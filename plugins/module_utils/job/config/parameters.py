@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ... import mounts as mounts_of_guests
+from ... import pci
 from ...frozen import frozen
 from ...wire.messages import ADDRESS
 from ..request.keys import KEYS
@@ -85,6 +86,18 @@ def _mount_line() -> Kind:
         return " ".join(value.split())
 
     return Kind(read, mounts_of_guests.FORM)
+
+
+def _pci_line() -> Kind:
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise BadValue(pci.FORM)
+        try:
+            return pci.written(pci.read_line(value))
+        except ValueError as error:
+            raise BadValue(str(error)) from None
+
+    return Kind(read, pci.FORM)
 
 
 def _parameter(
@@ -205,6 +218,9 @@ class Policy:
     unclot_shmem_max: int | None = _parameter(_RAM, None, "greatest unclot_shmem of a request", later=_UNCLOT)
     nodes_min: int | None = _parameter(_CORES, None, "least nodes of a request")
     nodes_max: int | None = _parameter(_CORES, None, "greatest nodes of a request")
+    pci_classes: tuple[str, ...] = _parameter(
+        several(_pci_line()), (), "PCI devices that guests may have: lines `class address ... option=value ...`"
+    )
     libvirt_uri: str = _parameter(
         text(r"[a-z+]{1,32}://\S{0,200}", "a libvirt URI"), "qemu:///system", "the hypervisor"
     )
@@ -325,7 +341,7 @@ class Policy:
     unclot_shmem_default: int | None = _default_of("unclot_shmem", None, later=_UNCLOT, old=("UNCLOT_SHMEM",))
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
-    pci_default: tuple[str, ...] | None = _default_of("pci", None, later="PCI passthrough")
+    pci_default: tuple[str, ...] | None = _default_of("pci", None)
 
     vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA, section="components")
     vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_VRDMA)

@@ -28,6 +28,7 @@ from ...wire.messages import (
     HOST_NAME,
     JOB_ID,
     Additions,
+    DeviceWish,
     GuestSpec,
     KeyPair,
     NodePart,
@@ -35,6 +36,7 @@ from ...wire.messages import (
 )
 from ...wire.messages import VERSION as NODE_PART_VERSION
 from ..admission import mixed, osv, start_directory, vcpu_map
+from ..admission.host_devices import wishes_for_wire
 from ..admission.resolve import Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
@@ -221,6 +223,7 @@ class _Decided(t.NamedTuple):
     vm_nodes: tuple[str, ...]
     owner: Owner
     pinning: vcpu_map.VcpuMap | None
+    devices: tuple[DeviceWish, ...]
 
 
 def _decide(
@@ -246,7 +249,8 @@ def _decide(
     _check_resources(job, vm_nodes, demand(resolved, policy, pinning), terms)
     owner = find_owner(_owner_name(job, terms), job.egroup)
     _check_start_directory(job, owner, policy, terms)
-    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning)
+    devices = wishes_for_wire(resolved.values["pci"], policy)
+    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices)
 
 
 def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
@@ -295,6 +299,7 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             image_digest=decided.request.digests.get(IMAGE, ""),
             vcpu_cores=pinning.cores_of(index, resolved.figure("vcpus")) if pinning else chosen,
             other_cores=pinning.other_cores if pinning else "",
+            pci=decided.devices,
         )
         for index in range(per_node)
     )

@@ -56,6 +56,7 @@ class Guest:
         updates_words: why they did not all go well.
         vcpu_cores: the node's cores of each vCPU, where it had cores of its own; (): it had none.
         other_cores: those of all other threads of it.
+        devices: addresses of the host's devices that it had.
     """
 
     rank: int | None
@@ -71,6 +72,7 @@ class Guest:
     updates_words: str = ""
     vcpu_cores: tuple[str, ...] = ()
     other_cores: str = ""
+    devices: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -360,6 +362,7 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         updates_words=_text(updates.get("words")),
         vcpu_cores=_core_lists(one.get("vcpu_cores")),
         other_cores=_text(one.get("other_cores")),
+        devices=_text(one.get("devices")),
     )
 
 

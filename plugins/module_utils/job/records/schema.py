@@ -149,6 +149,7 @@ _GUEST = _object(
     seconds=_mapping(_figure),
     used=_mapping(_figure),
     updates=_FACTS,
+    devices=_text,
 )
 FORM: dict[str, Check] = {
     "version": _count,

@@ -18,6 +18,9 @@ if t.TYPE_CHECKING:
 OF_THE_LOGIN = (b"HOME", b"USER", b"LOGNAME", b"SHELL")
 """A batch system computes these from passwd after the user's own; in the guest its passwd says them."""
 
+OF_DEVICES = (b"CUDA_VISIBLE_DEVICES",)
+"""Numbers of devices of the node, which are others in a guest."""
+
 
 @frozen
 class JobStart:
@@ -140,7 +143,7 @@ def guest_variables(
     """
     # env(1) in the guest would take a name that begins with a dash for an option
     passed_on = {name: value for name, value in job.items() if not name.startswith(b"-")}
-    for name in (*system.NODE_PATHS, *OF_THE_LOGIN):
+    for name in (*system.NODE_PATHS, *OF_DEVICES, *OF_THE_LOGIN):
         passed_on.pop(name, None)
     passed_on.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
     passed_on[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
@@ -150,6 +153,9 @@ def guest_variables(
         passed_on |= system.counts(
             processors=sum(each), hosts=len(names), first=guests[0].vcpus, names=names, each=each
         )
+    if guests and (gpus := guests[0].gpus):
+        passed_on[OF_DEVICES[0]] = b",".join(b"%d" % number for number in range(gpus))
+        passed_on |= system.gpu_variables(passed_on, gpus)
     return {**passed_on, **system.launcher_variables(passed_on)}
 
 
@@ -168,11 +174,12 @@ def changes(
         A line; "" when all of them are as they were.
     """
     display = [b"DISPLAY"] if x11 else []
+    of_node = (*system.NODE_PATHS, *OF_DEVICES)
     gone = [name for name in job if name not in guest and name not in (*OF_THE_LOGIN, *display)]
     other = [name for name in job if guest.get(name, job[name]) != job[name] and name not in OF_THE_LOGIN]
     lists = {
-        "dropped, as they name what only the node has": [name for name in gone if name in system.NODE_PATHS],
-        "dropped, as env(1) would take them for options": [name for name in gone if name not in system.NODE_PATHS],
+        "dropped, as they name what only the node has": [name for name in gone if name in of_node],
+        "dropped, as env(1) would take them for options": [name for name in gone if name not in of_node],
         "replaced by the guest's own": display,
         "replaced, as they count the guests": other,
     }

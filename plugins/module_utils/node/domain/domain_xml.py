@@ -35,6 +35,14 @@ _SIZES = {
 }
 
 
+class Device(t.Protocol):
+    """A device of the host; its template is rendered with it as `device`."""
+
+    @property
+    def fragment(self) -> str:
+        """The template of its part, below `templates/`."""
+
+
 @frozen
 class DomainSpec:
     """Everything that the template of a guest's domain may use.
@@ -48,6 +56,7 @@ class DomainSpec:
         data: socket at which a process of the user's serves their own disk.
         served: socket at which one serves their own image; None: `image` is a file of the site's.
         template: which of the domains it is (`GuestKind.domain`).
+        devices: of the host, each with the template of its own part (`devices/api.py`).
     """
 
     name: str
@@ -84,6 +93,7 @@ class DomainSpec:
     data: pathlib.Path | None = None
     served: pathlib.Path | None = None
     template: str = SLG.domain
+    devices: tuple[Device, ...] = ()
 
     @property
     def machine(self) -> str:

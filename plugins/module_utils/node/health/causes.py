@@ -19,6 +19,7 @@ from ...system.clock import Deadline
 from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import ADDRESSES_ANSWER_S
 from ..cache import disk_space
+from ..devices import host_devices
 from ..domain.capabilities import Capabilities, kvm_usable
 from ..domain.connection import Domains
 from ..network import addresses, nft_rules
@@ -49,6 +50,7 @@ def troubles(settings: NodeSettings, cause: str = "") -> tuple[NodeFault, ...]:
         "bridge": check_bridge,
         "disk": check_disk,
         "programs": check_programs,
+        "devices": check_devices,
     }
     found = []
     for name in [cause] if cause in checks else list(checks):
@@ -204,3 +206,25 @@ def check_programs(settings: NodeSettings) -> None:
             why = error.strerror or str(error)
         if why:
             raise NodeFault(f"{program} on {settings.node_name}", why, "install it again", cause="programs")
+
+
+def check_devices(settings: NodeSettings) -> None:
+    """Check that a job which gets host devices of this node can have them.
+
+    One that the batch system counts may be given to the next job; of the others each class must have one.
+
+    Raises:
+        NodeFault: it could not.
+    """
+    if not settings.pci_classes:
+        return
+    broken = []
+    found = host_devices.examine(settings)
+    for pci_class in settings.pci_classes:
+        mine = [one for one in found if one.address in pci_class.addresses]
+        bad = [one for one in mine if one.quarantined or any(fault.owner == "node" for fault in one.faults)]
+        if bad and (pci_class.resource or len(bad) == len(mine)):
+            broken += [f"{one.address}: {one.quarantined or one.faults[0].why}" for one in bad]
+    if broken:
+        hint = "vmgr node devices says more"
+        raise NodeFault(f"devices of {settings.node_name}", "; ".join(dict.fromkeys(broken)), hint, cause="devices")

@@ -22,6 +22,8 @@ from ...time_budget import GUESTS_RESERVE_S
 from ...wire.form import to_dict
 from ...wire.messages import GuestFacts, GuestSpec, NodePart
 from ..cache import disk_space, wait_for_copy
+from ..devices import host_devices
+from ..devices.api import HostDevice, Taking
 from ..domain.connection import Domains
 from ..domain.domain_xml import render_xml
 from ..guest import user_additions
@@ -76,6 +78,7 @@ def make(
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
     whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
+    devices = _take_devices(part, settings, domains, deadline, step, cores)
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     if any(spec.vcpu_cores for spec in part.guests):
@@ -96,6 +99,8 @@ def make(
         _furnish(guest, settings, deadline, step)
     _share(guests, shared, serving)
     _serve_disks(guests, serving)
+    if devices:
+        _attach_devices(guests, devices, deadline, step)
     starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
     _all_at_once(starts)
     step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
@@ -120,12 +125,34 @@ def make(
             timings,
             ";".join(map(written, guest.pins.vcpus)) if guest.pins else "",
             written(guest.pins.others) if guest.pins else "",
+            " ".join(device.name for device in guest.devices),
         )
         files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
         facts.append(one)
     wait_for_copy.look_again(part.guests, settings)
     step("the answer")
     return tuple(sorted(facts, key=lambda one: one.rank))
+
+
+def _take_devices(
+    part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, cores: Cores
+) -> dict[int, tuple[HostDevice, ...]]:
+    """Choose and lease devices of the host, before anything is made: with them a start is possible, or it is none."""
+    if not host_devices.any_wanted(part.guests):
+        return {}
+    step("devices of the host")
+    key = job_key(part.job_id, part.start)
+    return host_devices.take(Taking(key, part.guests, settings, domains.list(ours=False), cores, deadline))
+
+
+def _attach_devices(
+    guests: t.Sequence[Guest], devices: t.Mapping[int, tuple[HostDevice, ...]], deadline: Deadline, step: Step
+) -> None:
+    """Take devices from their drivers; not in threads, which a fork does not survive."""
+    step("the drivers of the host's devices")
+    for guest in guests:
+        guest.devices = devices.get(guest.spec.index, ())
+    host_devices.attach([device for guest in guests for device in guest.devices], deadline)
 
 
 def _wait(guests: list[Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:

@@ -12,6 +12,7 @@ import typing as t
 from ...guest_kinds import kind_of
 from ...system.clock import Timings
 from ...wire.messages import GuestSpec, NodePart
+from ..devices.api import HostDevice
 from ..domain.domain_xml import DomainSpec
 from ..pool import images
 from ..seed import seed
@@ -33,6 +34,7 @@ class Guest:
         data: socket of the user's own disk.
         served: socket of the user's own image, and its size.
         pins: its cores; None: all that are the job's.
+        devices: of the host that it has.
     """
 
     spec: GuestSpec
@@ -45,6 +47,7 @@ class Guest:
     data: pathlib.Path | None = None
     served: tuple[pathlib.Path, int] | None = None
     pins: Pins | None = None
+    devices: tuple[HostDevice, ...] = ()
 
 
 def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
@@ -114,4 +117,5 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         data=guest.data,
         served=guest.served and guest.served[0],
         template=kind_of(spec.distro).domain,
+        devices=guest.devices,
     )

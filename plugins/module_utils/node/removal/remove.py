@@ -16,6 +16,7 @@ from ...system import files
 from ...system.clock import Deadline
 from ...time_budget import ADDRESSES_ANSWER_S, BARE_KEYS_S
 from ..bare.loading import load_bare_host
+from ..devices import host_devices
 from ..domain import usage
 from ..domain.connection import Domains
 from ..guest.console import plain
@@ -60,6 +61,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
             removed.append(f"domain {facts.name}")
     for pid, ended in end_processes(settings, key).items():
         removed.append(f"process {pid}" if ended else f"process {pid} of the user's, as soon as the kernel lets it end")
+    removed += host_devices.give_back(settings, key)
     for path in entries(directory):
         guest_file = read_guest_file(path)
         if guest_file is not None:

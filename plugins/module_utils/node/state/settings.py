@@ -11,6 +11,7 @@ from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...mounts import Mount
+from ...pci import PciClass
 from ...rendering.templates import SITE_DIR
 from ...state.layout import RUN_DIR, STATE_DIR, job_key
 
@@ -60,6 +61,7 @@ class NodeSettings:
         home_export: the export that stands for /home; None: no home by NFS.
         mounts: what else every guest mounts.
         mount_s: for so many seconds a guest tries to mount something before it gives up.
+        pci_classes: PCI devices of this node that guests may have.
         virtiofsd: where the program may be; the first that is there.
     """
 
@@ -105,6 +107,7 @@ class NodeSettings:
     home_export: str | None = None
     mounts: tuple[Mount, ...] = ()
     mount_s: int = 3
+    pci_classes: tuple[PciClass, ...] = ()
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),
@@ -150,6 +153,11 @@ class NodeSettings:
     def agent_socket(self, slot: int) -> pathlib.Path:
         """The node's end of the channel to the guest in this slot."""
         return self.agents_dir / str(slot)
+
+    @property
+    def devices_dir(self) -> pathlib.Path:
+        """Which host devices starts have, and which are in quarantine (`devices/leases.py`)."""
+        return self.state_dir / "devices"
 
     @property
     def bare_dir(self) -> pathlib.Path:

@@ -238,7 +238,9 @@ def _has_blocks() -> bool:
 
 
 def _print_notes(guest: job_record.Guest) -> None:
-    """What a table has no place for: why updates went wrong, and cores of its own."""
+    """Print what a table has no column for."""
+    if guest.devices:
+        print(f"  devices of the host in {guest.name or '-'}: {guest.devices}")
     if guest.updates_words:
         print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
     if guest.vcpu_cores:

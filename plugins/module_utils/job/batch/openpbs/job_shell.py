@@ -99,6 +99,11 @@ def counts(
     return {b"NCPUS": b"%d" % first}
 
 
+def gpu_variables(_variables: t.Mapping[bytes, bytes], _gpus: int) -> dict[bytes, bytes]:
+    """Return none: CUDA_VISIBLE_DEVICES says all that programs ask for."""
+    return {}
+
+
 def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
     """Return what the MOM says in the job's environment, as far as root knows it.
 

@@ -178,6 +178,11 @@ def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]
     return found
 
 
+def gpu_variables(_variables: t.Mapping[bytes, bytes], _gpus: int) -> dict[bytes, bytes]:
+    """Return none: CUDA_VISIBLE_DEVICES says all that programs ask for."""
+    return {}
+
+
 def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
     """Return what Slurm says in the job's environment, as far as root knows it.
 

@@ -19,6 +19,7 @@ from ....text import printable
 from ....wire.messages import HOST_NAME
 from ..api import BatchJob, BatchNode, UnknownJob
 
+_OF_GPUS = "-gpu"
 _READ_ONCE = {
     "Job_Id",
     "Job_Name",
@@ -27,6 +28,7 @@ _READ_ONCE = {
     "euser",
     "egroup",
     "exec_host",
+    "exec_gpus",
     "job_state",
     "queue",
     "x",
@@ -172,6 +174,7 @@ def _job(element: ET.Element, job_id: str, preface: str) -> BatchJob:
         started_s=number("start_time"),
         node_exclusive=text("node_exclusive").lower() in ("true", "1"),
         preface=preface,
+        granted=parse_exec_gpus(text("exec_gpus")),
     )
 
 
@@ -199,6 +202,29 @@ def parse_exec_host(text: str) -> tuple[str, ...]:
                 raise SiteFault(f"exec_host {text[:80]!r}", f"{part[:80]!r} holds {count} slots")
             slots += [found["host"]] * count
     return tuple(slots)
+
+
+def parse_exec_gpus(text: str) -> tuple[str, ...]:
+    """The devices of `cn1-gpu/0+cn1-gpu/1`, as `BatchJob.granted` holds them: `cn1/gpus/0`, `cn1/gpus/1`.
+
+    The server writes the name of the host, `-gpu`, and which of the host's (add_gpu_to_exec_gpus, node_manager.c).
+
+    Args:
+        text: as the server writes it; "" for a job that has none.
+
+    Raises:
+        SiteFault: another form; what it means would be a guess.
+    """
+    found = []
+    for host in parse_exec_host(text):
+        if not host.removesuffix(_OF_GPUS) or not host.endswith(_OF_GPUS):
+            raise SiteFault(f"exec_gpus {text[:80]!r}", f"{host[:80]!r} is not of the form host{_OF_GPUS}")
+    for part in text.split("+") if text else ():
+        host, _slash, numbers = part.partition("/")
+        for piece in numbers.split(","):
+            first, _dash, last = piece.partition("-")
+            found += [f"{host.removesuffix(_OF_GPUS)}/gpus/{n}" for n in range(int(first), int(last or first) + 1)]
+    return tuple(found)
 
 
 def parse_walltime(text: str) -> int:

@@ -108,6 +108,17 @@ def counts(
     return {b"PBS_NP": b"%d" % processors, b"PBS_NUM_NODES": b"%d" % hosts, b"PBS_NUM_PPN": b"%d" % first}
 
 
+def gpu_variables(variables: t.Mapping[bytes, bytes], gpus: int) -> dict[bytes, bytes]:
+    """Return the variable that names a file with all processors of graphics of the job, as the MOM's does.
+
+    Args:
+        variables: of the job in its guest.
+        gpus: how many its first guest has.
+    """
+    file = variables.get(b"PBS_NODEFILE", b"")
+    return {b"PBS_GPUFILE": file + b"gpu"} if file and gpus else {}
+
+
 def variables_of_root(job: BatchJob, policy: Policy) -> dict[str, str]:
     """Return what the MOM says in the job's environment, as far as root knows it.
 

@@ -297,7 +297,6 @@ def test_what_cannot_be_had_is_said(text: str, key: str, words: str) -> None:
         "vrdma=true", "iocm=0", "unclot=yes",
         "hypervisor=skvm",
         "iocm_min_cores=1", "iocm_max_cores=2", "unclot_shmem=1G",
-        "pci=gpu:1",
     ],
 )  # fmt: skip
 def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:

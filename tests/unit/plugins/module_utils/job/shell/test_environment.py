@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import pytest
@@ -106,3 +107,16 @@ def test_counts_describe_two_guests_of_three_processors_on_each_of_two_nodes() -
     ]
     found = guest_variables({**JOB, b"PBS_NP": b"14", b"PBS_NUM_NODES": b"2", b"PBS_NUM_PPN": b"7"}, guests)
     assert [found[name] for name in (b"PBS_NP", b"PBS_NUM_NODES", b"PBS_NUM_PPN")] == [b"12", b"4", b"3"]
+
+
+def test_gpus_of_the_guest_are_counted_from_0_whatever_the_job_says() -> None:
+    job = {**JOB, b"CUDA_VISIBLE_DEVICES": b"2,3", b"PBS_GPUFILE": b"/etc/passwd"}
+    guest = ReadyGuest(0, "v1-1", "n1", "10.0.0.1", vcpus=3, gpus=2)
+    found = guest_variables(job, (guest,))
+    assert found[b"CUDA_VISIBLE_DEVICES"] == b"0,1"
+    assert found[b"PBS_GPUFILE"] == JOB[b"PBS_NODEFILE"] + b"gpu"
+    without = guest_variables(job, (dataclasses.replace(guest, gpus=0),))
+    assert not {b"CUDA_VISIBLE_DEVICES", b"PBS_GPUFILE"} & set(without)
+    assert "dropped, as they name what only the node has: CUDA_VISIBLE_DEVICES PBS_GPUFILE" in changes(
+        job_shell, job, without
+    )

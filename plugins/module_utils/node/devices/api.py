@@ -1,0 +1,121 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a kind of host devices does in the life of a start: the interface, and the one list of kinds.
+
+A kind is a module with the functions of `DeviceKind` and a fragment of a domain's XML (`templates/devices/`), which is
+rendered with `device`.  A start calls them in this order, each under the lock of the start:
+
+take        before anything else of the start: chooses devices, checks them, and notes whose they are (`leases.py`)
+attach      before the domains are started, in the process that makes the guests, which has no threads of ours then
+give_back   when the domains and processes of the start have ended, whoever ends it: worker, epilogue, or sweep
+
+What was taken is found again by its leases alone, also after a kill at any moment.  A kind whose devices do not come
+back puts them in quarantine, and raises nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+
+from ...frozen import frozen
+from ...system.clock import Deadline
+from ...wire.messages import GuestSpec
+from ..domain.domain_xml import DomainFacts
+from ..state.settings import NodeSettings
+from ..system.cpus import Cores
+from .leases import Lease
+
+KINDS = {"pci": "pci.passthrough"}
+"""Modules below this package, by the names of their kinds."""
+EXAMINATIONS = {"pci": "pci.examination"}
+"""Modules that say which devices of a kind could be handed on now, for the doctor."""
+
+
+@frozen
+class HostDevice:
+    """A device that a guest has.
+
+    Attributes:
+        kind: one of `KINDS`.
+        name: of the device in its leases; of a PCI device the address.
+    """
+
+    kind: str
+    name: str
+
+    @property
+    def fragment(self) -> str:
+        """The template of its XML."""
+        return f"devices/{self.kind}.xml.j2"
+
+
+@frozen
+class Taking:
+    """What devices are taken for and from.
+
+    Attributes:
+        key: `state.layout.job_key` of the start.
+        guests: of the start on this node.
+        domains: all that libvirt has here.
+        cores: the job's on this node; (): not known.
+        deadline: when there must be an answer.
+    """
+
+    key: str
+    guests: tuple[GuestSpec, ...]
+    settings: NodeSettings
+    domains: tuple[DomainFacts, ...]
+    cores: Cores
+    deadline: Deadline
+
+
+class DeviceKind(t.Protocol):
+    """A kind of host devices (see the module's text)."""
+
+    def is_wanted(self, spec: GuestSpec) -> bool:
+        """Return whether a guest asks for a device of this kind."""
+
+    def take(self, taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
+        """Choose, check and lease the devices of all guests, by the guests' index.
+
+        Raises:
+            VTorqueError: they cannot be had; holds all that speaks against it, and nothing was taken or touched.
+        """
+
+    def attach(self, devices: t.Sequence[HostDevice], deadline: Deadline) -> None:
+        """Make leased devices ready for their guests.
+
+        Raises:
+            VTorqueError: one of them is not.
+        """
+
+    def give_back(self, mine: t.Sequence[Lease], settings: NodeSettings) -> tuple[str, ...]:
+        """Give devices back to the node, and end their leases.
+
+        Returns:
+            What was done, in words.
+        """
+
+
+def load_kind(name: str) -> DeviceKind:
+    """Return a kind; only starts that have devices pay for it.
+
+    Args:
+        name: one of `KINDS`.
+    """
+    return t.cast(DeviceKind, _load(KINDS[name]))
+
+
+def load_examination(name: str) -> t.Any:
+    """Return the module that examines the devices of a kind.
+
+    Args:
+        name: one of `EXAMINATIONS`.
+    """
+    return _load(EXAMINATIONS[name])
+
+
+def _load(name: str) -> t.Any:
+    return importlib.import_module(f"{__package__}.{name}")

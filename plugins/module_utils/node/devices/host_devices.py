@@ -1,0 +1,85 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Host devices of a start: taken before its guests are made, and given back after they have gone."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...effects import leaves_nothing
+from ...system.clock import Deadline
+from ...wire.messages import GuestSpec
+from ..state.settings import NodeSettings
+from . import leases
+from .api import KINDS, HostDevice, Taking, load_examination, load_kind
+
+if t.TYPE_CHECKING:
+    from .pci.examination import Examined
+
+
+@leaves_nothing
+def any_wanted(specs: t.Iterable[GuestSpec]) -> bool:
+    """Return whether any guest asks for a host device."""
+    return any(spec.pci for spec in specs)
+
+
+def examine(settings: NodeSettings) -> tuple[Examined, ...]:
+    """Return what there is to say of the devices that the site lists for this node (`pci/examination.py`).
+
+    Raises:
+        NodeFault: what starts have cannot be read.
+    """
+    found: tuple[Examined, ...] = load_examination("pci").examine(settings)
+    return found
+
+
+def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
+    """Choose, check and lease the devices of all guests of a start.
+
+    Returns:
+        The devices of each guest that has some, by its index on this node.
+
+    Raises:
+        VTorqueError: they cannot be had; nothing was touched.
+    """
+    found: dict[int, tuple[HostDevice, ...]] = {}
+    for kind in map(load_kind, KINDS):
+        if any(map(kind.is_wanted, taking.guests)):
+            for index, devices in kind.take(taking).items():
+                found[index] = (*found.get(index, ()), *devices)
+    return found
+
+
+def attach(devices: t.Sequence[HostDevice], deadline: Deadline) -> None:
+    """Make leased devices ready for their guests.
+
+    Raises:
+        VTorqueError: one of them is not.
+    """
+    if not devices:
+        return
+    for name in KINDS:
+        if mine := [device for device in devices if device.kind == name]:
+            load_kind(name).attach(mine, deadline)
+
+
+def give_back(settings: NodeSettings, key: str) -> tuple[str, ...]:
+    """Give back all devices of a start, whose guests have ended.
+
+    Returns:
+        What was done, in words.
+
+    Raises:
+        NodeFault: the leases cannot be read.
+    """
+    if not leases.is_used(settings):
+        return ()
+    of_start = [lease for lease in leases.read_leases(settings) if lease.key == key]
+    if not of_start:
+        return ()
+    done: list[str] = []
+    for name in KINDS:
+        if mine := [lease for lease in of_start if lease.kind == name]:
+            done += load_kind(name).give_back(mine, settings)
+    return tuple(done)

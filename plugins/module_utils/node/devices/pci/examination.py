@@ -1,0 +1,64 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the PCI devices that the site lists for this node could be handed to a guest now, for the doctor."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ....pci import PciClass
+from ...state.settings import NodeSettings
+from .. import leases
+from . import inventory, passthrough, preflight, usage
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Examined:
+    """A device that the site lists.
+
+    Attributes:
+        pci_class: of the device.
+        lease: which start has it; None: none.
+        quarantined: why it is in quarantine; "": it is not.
+        faults: what speaks against it; () of one that a start has.
+    """
+
+    address: str
+    pci_class: PciClass
+    lease: leases.Lease | None
+    quarantined: str
+    faults: tuple[preflight.Fault, ...]
+
+    @property
+    def is_usable(self) -> bool:
+        """Has a guest it, or could have it?"""
+        return self.lease is not None or not (self.quarantined or self.faults)
+
+
+def examine(settings: NodeSettings, host: usage.Host | None = None) -> tuple[Examined, ...]:
+    """Return the devices of this node, each of them once.
+
+    Args:
+        settings: say which.
+        host: where it is read.
+
+    Raises:
+        NodeFault: what starts have cannot be read.
+    """
+    host = host or passthrough.HOST
+    by_device = {lease.device: lease for lease in leases.read_leases(settings)}
+    quarantined = {one.device: one.why for one in leases.read_quarantine(settings)}
+    node = preflight.Node(inventory.has_groups(host.sys), inventory.is_unsafe(host.sys), inventory.has_vfio(host.sys))
+    found: dict[str, Examined] = {}
+    for pci_class in settings.pci_classes:
+        for address in pci_class.addresses:
+            lease = by_device.get(address)
+            faults: tuple[preflight.Fault, ...] = ()
+            if lease is None and address not in found:
+                device = inventory.inspect(address, host.sys)
+                chosen = preflight.Chosen(device, pci_class, 0, usage.uses_of([device], host)[address])
+                faults = preflight.find_faults([chosen], node, {})
+            one = Examined(address, pci_class, lease, quarantined.get(address, ""), faults)
+            found.setdefault(address, one)
+    return tuple(found.values())
