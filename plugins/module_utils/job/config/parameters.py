@@ -201,7 +201,7 @@ class Policy:
     )
     allow_emulation: bool = _parameter(_FLAG, False, "allow hypervisor=qemu, software emulation")
     allow_user_images: bool = _parameter(
-        _FLAG, False, "allow img=<path of an own image>; needs confine_guests, and guests that mount nothing by NFS"
+        _FLAG, False, "allow img=<path of a user's image>; needs confine_guests, and guests that mount nothing by NFS"
     )
 
     host_os_core_count: int = _parameter(

@@ -43,7 +43,7 @@ _DATA = text(_PATH, "the path of a file, without ',' and ';'")
 _CORES = number(1, 4096)
 
 KEYS: dict[str, Key] = {
-    "img": Key(either(_IMAGE, path("the absolute path of an own image")), "image to boot"),
+    "img": Key(either(_IMAGE, path("the absolute path of your own image")), "image to boot"),
     "distro": Key(choice(*DISTROS), "family of the image"),
     "arch": Key(text(r"[a-z0-9_]{1,16}", "an architecture, such as x86_64 or aarch64", lower=True), "architecture"),
     "ram": Key(size_mib(16, 2**24), "memory of each guest"),
@@ -56,14 +56,14 @@ KEYS: dict[str, Key] = {
     "vm_prologue": Key(_SCRIPT, "run in the guest as the user, before the job script"),
     "vm_epilogue": Key(_SCRIPT, "run in the guest as the user, after the job script"),
     "vrdma": Key(boolean(zero_is_on=True), "RDMA in the guest"),
-    "iocm": Key(boolean(zero_is_on=True), "cores of their own for virtual I/O"),
+    "iocm": Key(boolean(zero_is_on=True), "cores reserved for virtual I/O"),
     "unclot": Key(boolean(zero_is_on=True), "shared memory between the job's guests on one host"),
     "iocm_min_cores": Key(_CORES, "least number of cores for virtual I/O"),
     "iocm_max_cores": Key(_CORES, "greatest number of cores for virtual I/O"),
     "unclot_shmem": Key(size_mib(1, 2**24), "shared memory between guests, in MiB"),
     "hypervisor": Key(choice(*HYPERVISORS), "kvm, skvm, or qemu: software emulation"),
-    "nodes": Key(number(1, 100_000), "the first so many hosts of the job are VM nodes, the others stay bare"),
-    "pci": Key(several(_PCI, separator="+"), "host devices to hand to the guest"),
+    "nodes": Key(number(1, 100_000), "number of hosts that run guests, from the first; the others stay bare"),
+    "pci": Key(several(_PCI, separator="+"), "host devices that the guest gets"),
 }
 """Every key of `-vm`.  Keys are written in small letters; words take any case, names and paths do not."""
 
