@@ -69,10 +69,10 @@ name=$(sed -n 's/^local-hostname: "\(.*\)"$/\1/p' /mnt/seed/meta-data)
 hostname "$name"
 echo "$name" >/etc/hostname
 
-put() { # mode path, with the content behind it
+put() { # mode path file
     [ -d "${2%/*}" ] || mkdir -p "${2%/*}"
     umask 077
-    base64 -d >"$2"
+    base64 -d "$3" >"$2"
     umask 022
     case $1 in
         0644) texts="$texts$2$newline" ;;
@@ -81,13 +81,21 @@ put() { # mode path, with the content behind it
     esac
 }
 
-# each process that is begun, and each character that the shell reads from a pipe, takes an emulated processor long
+# each process that is begun, each character that the shell reads, and a regular expression over these long lines takes an
+# emulated processor long: awk only cuts them at their quotes, and the contents pass the shell by
 newline='
 '
 texts=
 programs=
-entry='^- {path: "\([^"]*\)", owner: "root:root", permissions: "\([0-7]*\)", encoding: b64, content: "\([^"]*\)"}$'
-eval "$(sed -n "s/$entry/put \\2 '\\1' <<'end'\\n\\3\\nend/p" /mnt/seed/user-data)"
+mkdir -m 0700 /run/seed
+eval "$(awk -F'"' '
+    /^- [{]path: "/ && NF == 9 && $3 == ", owner: " && $4 == "root:root" && $7 == ", encoding: b64, content: " {
+        file = "/run/seed/" NR
+        print $8 >file
+        close(file)
+        printf "put %s \047%s\047 %s\n", $6, $2, file
+    }' /mnt/seed/user-data)"
+rm -r /run/seed
 IFS=$newline
 # shellcheck disable=SC2086  # names, one a line
 [ -z "$texts" ] || chmod 0644 $texts
