@@ -14,7 +14,7 @@ from ..request.value_types import KeyFault
 from .resolve import Resolved
 
 if t.TYPE_CHECKING:
-    from ..batch.contract import Terms
+    from ..batch.registry import Terms
 
 
 def demand(resolved: Resolved, policy: Policy) -> Demand:
