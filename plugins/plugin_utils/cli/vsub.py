@@ -165,7 +165,9 @@ def _submit(call: Call) -> int:
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
     offers, broken = pool_offers(policy)
-    site = Site(offers, broken, lambda: _sizes(call), check_user_disk, lambda path: digest_user_image(path, policy))
+    site = Site(
+        offers, broken, lambda queue: _sizes(call, queue), check_user_disk, lambda path: digest_user_image(path, policy)
+    )
     submission = prepare(asked, policy, site, _home(), log_wishes(call.variables))
     for notice in submission.notices:
         print(f"{program}: {notice}", file=sys.stderr)
@@ -176,16 +178,13 @@ def _home() -> str:
     return pwd.getpwuid(os.getuid()).pw_dir
 
 
-def _sizes(call: Call) -> tuple[NodeSize, ...]:
+def _sizes(call: Call, queue: str) -> tuple[NodeSize, ...]:
     """The sizes of the nodes that VM jobs may use; empty when the batch server does not say."""
-    if call.front.COMMAND_JUDGES_SIZES:
-        return ()
-    wanted = {call.policy.vm_node_property} - {None}
+    batch = open_batch(call.policy, front_end=call.front_end, timeout_s=BATCH_TIMEOUT_S)
     try:
-        nodes = open_batch(call.policy, front_end=call.front_end, timeout_s=BATCH_TIMEOUT_S).nodes()
+        return batch.node_sizes(queue, call.policy.vm_node_property)
     except SiteFault:
         return ()
-    return tuple(NodeSize(node.name, node.slots, node.memory_mib) for node in nodes if wanted <= node.properties)
 
 
 def _hand_over(call: Call, handover: Handover) -> int:

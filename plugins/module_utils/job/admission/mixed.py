@@ -13,7 +13,7 @@ import typing as t
 from .resolve import SITE_DEFAULT, Resolved
 
 if t.TYPE_CHECKING:
-    from ..batch.contract import Terms
+    from ..batch.registry import Terms
 
 KEY = "nodes"
 

@@ -18,7 +18,7 @@ from ..request.value_types import KeyFault, format_value
 from .resolve import Resolved
 
 if t.TYPE_CHECKING:
-    from ..batch.contract import Terms
+    from ..batch.registry import Terms
 
 _ONE = "OSv is one process in one guest: there is no MPI for several, and no ssh between them"
 _NOT_IN_OSV = {

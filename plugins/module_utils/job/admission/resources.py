@@ -15,7 +15,7 @@ from .resolve import Resolved
 from .vcpu_map import VcpuMap
 
 if t.TYPE_CHECKING:
-    from ..batch.contract import Terms
+    from ..batch.registry import Terms
 
 
 def demand(resolved: Resolved, policy: Policy, pinning: VcpuMap | None = None) -> Demand:

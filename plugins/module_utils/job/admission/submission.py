@@ -12,7 +12,7 @@ import typing as t
 
 from ...errors import UserFault
 from ...frozen import frozen
-from ..batch.registry import open_terms
+from ..batch.registry import Terms, open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
 from ..request.handover import Handover
@@ -26,7 +26,7 @@ from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
 
 if t.TYPE_CHECKING:
-    from ..batch.contract import Asked, Terms
+    from ..batch.contract import Asked
 
 
 @frozen
@@ -36,7 +36,7 @@ class Site:
     Attributes:
         offers: images and architectures to choose from.
         broken: images that are there and cannot be used, by name, with the reason.
-        sizes: asks the batch server for the nodes' sizes.
+        sizes: asks the batch server for the sizes of the nodes of a queue (`Asked.queue`).
         disk: looks at a disk of the user's; raises `UserFault`.
         image: looks at an image of the user's, and says by a digest which it is (`user_image.py`); raises `UserFault`.
         look: reads a file of the user's, and says whether it is to be a script: its absolute path and its content, or
@@ -45,7 +45,7 @@ class Site:
 
     offers: Offers
     broken: t.Mapping[str, str]
-    sizes: t.Callable[[], t.Sequence[NodeSize]]
+    sizes: t.Callable[[str], t.Sequence[NodeSize]]
     disk: t.Callable[[str], None] = lambda _path: None
     image: t.Callable[[str], str] = lambda _path: "0" * 64
     look: t.Callable[[str, bool], tuple[str, bytes]] = lambda word, runs: attached_file.look(
@@ -108,7 +108,7 @@ def prepare(
     request, added, pinning, wrong = complete(request, policy, site, home)
     faults += wrong
     faults += asked.objections(GuestPlaces(policy, home))
-    known, terms = tuple(site.sizes()), open_terms(policy.batch_system)
+    known, terms = tuple(site.sizes(asked.queue)), open_terms(policy.batch_system)
     faults += asked.object_to_sizes(known)
     hosts = asked.hosts
     spoilt = {fault.key for fault in faults}

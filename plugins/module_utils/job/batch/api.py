@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ...errors import SiteFault
 from ...frozen import frozen
-from ...wire.messages import JOB_ID
+
+if t.TYPE_CHECKING:
+    from ..request.sizes import NodeSize
 
 NOTE_PREFIX = "vtorque: "
 """What every note of ours begins with; a note without it is an administrator's, and is left alone."""
@@ -18,48 +19,6 @@ NOTE_PREFIX = "vtorque: "
 
 class UnknownJob(SiteFault):
     """The batch server answered, and it does not know this job (any more)."""
-
-
-@frozen
-class JobId:
-    """A job's id inside the product, whichever batch system gave it: `4711.head`, `72[1].head` in an array.
-
-    An adapter reads its system's own ids into this form (`HookAdapter.read_call`, `BatchSystem.job`), and writes them
-    for people (`BatchSystem.display_id`).
-
-    Attributes:
-        number: of the job, or of the array that it is a member of.
-        member: which member of the array; None: it is in none.
-        server: the server or cluster that counts.
-    """
-
-    number: int
-    member: int | None
-    server: str
-
-    @classmethod
-    def parse(cls, text: str) -> JobId:
-        """The id that a text is.
-
-        Args:
-            text: as it stands in files and messages of the product.
-
-        Raises:
-            SiteFault: it is of another form.
-        """
-        if not re.fullmatch(JOB_ID, text):
-            raise SiteFault(f"job id {text[:80]!r}", "not of the form of a job id")
-        head, _dot, server = text.partition(".")
-        number, bracket, member = head.rstrip("]").partition("[")
-        return cls(int(number), int(member) if bracket else None, server)
-
-    def __str__(self) -> str:
-        return f"{self.number}{'' if self.member is None else f'[{self.member}]'}.{self.server}"
-
-    @property
-    def array(self) -> str:
-        """The array that it is a member of, `72[].head`; "" when it is in none."""
-        return "" if self.member is None else f"{self.number}[].{self.server}"
 
 
 @frozen
@@ -237,6 +196,17 @@ class BatchSystem(t.Protocol):
 
         Raises:
             SiteFault: the server knows none, or more than one, of that name, or did not answer.
+        """
+
+    def node_sizes(self, queue: str, wanted: str | None) -> tuple[NodeSize, ...]:
+        """The sizes of the nodes that a job may get, whatever their state.
+
+        Args:
+            queue: which the job asks for (`Asked.queue`).
+            wanted: a property that nodes must have; None: all may be taken.
+
+        Raises:
+            SiteFault: the server did not answer in time, or what it answered is no answer.
         """
 
     def offline(self, node: str, note: str) -> BatchNode:

@@ -177,38 +177,6 @@ class TrialAdapter(t.Protocol):
         """
 
 
-class Terms(t.Protocol):
-    """What users of the batch system type, in messages that are the same for all systems otherwise.
-
-    Attributes:
-        HOSTS: the option that asks for a number of hosts.
-        ASK_FOR_HOSTS: the same with the number, `{hosts}`.
-        SLOTS: by which name a job's processors on a node are asked for.
-        MEMORY: the same for its memory.
-        REQUEST: what carries a job's request, as a user may change it.
-        TERMINAL: what asks for a job with a terminal.
-        SHELL: what names the job's shell.
-        DIRECTORY: what names the directory in which a job starts.
-        OTHER_DIRECTORY: what to do for another one.
-        AS_OWNER: what to do where somebody submits for another user.
-        OWN_CORES: what an administrator does so that jobs have cores of their own.
-        JOB_TYPE: what gives a job a type.
-    """
-
-    HOSTS: str
-    ASK_FOR_HOSTS: str
-    SLOTS: str
-    MEMORY: str
-    REQUEST: str
-    TERMINAL: str
-    SHELL: str
-    DIRECTORY: str
-    OTHER_DIRECTORY: str
-    AS_OWNER: str
-    OWN_CORES: str
-    JOB_TYPE: str
-
-
 class ShellAdapter(t.Protocol):
     """How the batch system starts the job's shell, and what of the job's environment is the system's.
 
@@ -375,6 +343,10 @@ class Asked(t.Protocol):
         """The directory that the user names for the job to start in, and where."""
 
     @property
+    def queue(self) -> str:
+        """The queue that the user names, where only its nodes are for the job; "": the default one, or any."""
+
+    @property
     def hosts(self) -> int | None:
         """How many hosts the job gets; None: the batch system decides."""
 
@@ -412,14 +384,12 @@ class FrontAdapter(t.Protocol):
     """What stands before the batch system's command that takes jobs.
 
     `PROGRAM` is the name of ours in messages, `COMMAND` that of the batch system's, and `USAGE` what `--help` begins
-    with.  `COMMAND_JUDGES_SIZES`: the command itself refuses what no
-    node can give, so that nobody is asked for the nodes' sizes before.
+    with.
     """
 
     PROGRAM: str
     COMMAND: str
     USAGE: str
-    COMMAND_JUDGES_SIZES: bool
 
     def command_path(self, qsub: str) -> str:
         """Return the path of the command.

@@ -28,7 +28,6 @@ if t.TYPE_CHECKING:
         HookAdapter,
         NodeAdapter,
         ShellAdapter,
-        Terms,
         TrialAdapter,
     )
     from .openpbs import adapter as openpbs_adapter
@@ -70,6 +69,39 @@ if t.TYPE_CHECKING:
     _DOCTOR: tuple[DoctorAdapter, ...] = (torque_doctor, slurm_doctor, openpbs_doctor)
     _TERMS: tuple[Terms, ...] = (torque_terms, slurm_terms, openpbs_terms)
     _TRIAL: tuple[TrialAdapter, ...] = (torque_trial, slurm_trial, openpbs_trial)
+
+
+class Terms(t.Protocol):
+    """What users of the batch system type, in messages that are the same for all systems otherwise.
+
+    Attributes:
+        HOSTS: the option that asks for a number of hosts.
+        ASK_FOR_HOSTS: the same with the number, `{hosts}`.
+        SLOTS: by which name a job's processors on a node are asked for.
+        MEMORY: the same for its memory.
+        REQUEST: what carries a job's request, as a user may change it.
+        TERMINAL: what asks for a job with a terminal.
+        SHELL: what names the job's shell.
+        DIRECTORY: what names the directory in which a job starts.
+        OTHER_DIRECTORY: what to do for another one.
+        AS_OWNER: what to do where somebody submits for another user.
+        OWN_CORES: what an administrator does so that jobs have cores of their own.
+        JOB_TYPE: what gives a job a type.
+    """
+
+    HOSTS: str
+    ASK_FOR_HOSTS: str
+    SLOTS: str
+    MEMORY: str
+    REQUEST: str
+    TERMINAL: str
+    SHELL: str
+    DIRECTORY: str
+    OTHER_DIRECTORY: str
+    AS_OWNER: str
+    OWN_CORES: str
+    JOB_TYPE: str
+
 
 PARTS: t.Final[dict[str, dict[str, str]]] = {
     "torque": {

@@ -40,7 +40,7 @@ from ..admission.host_devices import wishes_for_wire
 from ..admission.resolve import Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
-from ..batch.registry import open_node, open_terms
+from ..batch.registry import Terms, open_node, open_terms
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.parameters import Policy
 from ..request.keys import IMAGE, PINNING
@@ -49,9 +49,6 @@ from ..request.sizes import Demand, mem_mib
 from ..request.value_types import format_value
 from .owner import owner_of
 from .ssh_keys import make_key
-
-if t.TYPE_CHECKING:
-    from ..batch.contract import Terms
 
 VERSION = 1
 MAX_JSON = 1 << 22

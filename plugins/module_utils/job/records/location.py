@@ -10,13 +10,15 @@ import os
 from ...errors import VTorqueError
 from ...text import printable
 from ..batch import liveness
-from ..batch.api import BatchJob
+from ..batch.api import NOTE_PREFIX, BatchJob, BatchSystem
 from ..batch.host_match import same_host
 from ..batch.registry import open_batch
 from ..config.parameters import Policy
 from ..request.request import PREFIX
 
 ASK_S = 3.0
+WAITING = frozenset("QHW")
+"""Letters of a job that has not begun, or not again."""
 
 
 def find_id(named: str, policy: Policy) -> str:
@@ -45,13 +47,24 @@ def describe(job_id: str, policy: Policy) -> str:
     Returns:
         "" when nothing is known of it.
     """
+    batch = open_batch(policy, front_end=True, timeout_s=ASK_S)
     try:
-        job = open_batch(policy, front_end=True, timeout_s=ASK_S).job(job_id)
+        job = batch.job(job_id)
     except VTorqueError:
         return ""
     if PREFIX not in job.x:
         return "it asked for no virtual machines, and has no record"
+    if job.state in WAITING and job.comment.startswith(NOTE_PREFIX):
+        return _of_waiting(job, batch)
     return _of(job, policy)
+
+
+def _of_waiting(job: BatchJob, batch: BatchSystem) -> str:
+    """Return what we left on a job that was tried: lists of its batch system show no reason of ours."""
+    word = printable(job.comment.removeprefix(NOTE_PREFIX).removeprefix("held: "))
+    if job.state == "H":
+        return f"it is held: {word}; {batch.release_command(job.job_id)} releases it"
+    return f"it waits to be tried again: {word}"
 
 
 def _of(job: BatchJob, policy: Policy) -> str:

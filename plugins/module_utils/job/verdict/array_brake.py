@@ -18,7 +18,7 @@ import time
 from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...state import layout
-from ..batch.api import JobId
+from ..batch.own_job import JobId
 
 WINDOW_S = 60.0
 FILE = "refused"

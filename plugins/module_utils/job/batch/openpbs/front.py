@@ -29,7 +29,6 @@ if t.TYPE_CHECKING:
 
 PROGRAM = "vsub"
 COMMAND = "qsub"
-COMMAND_JUDGES_SIZES = False
 USAGE = """\
 usage: vsub [arguments of qsub] [-vm key=value[,key=value...]]... [script | -]
 
@@ -202,6 +201,11 @@ class Job:
     def directory(self) -> tuple[str, str] | None:
         """None: a job starts in its user's home."""
         return None
+
+    @property
+    def queue(self) -> str:
+        """Return "": a queue may lead to any node."""
+        return ""
 
     @property
     def hosts(self) -> int | None:

@@ -11,12 +11,13 @@ import typing as t
 
 from ....errors import SiteFault
 from ....wire.messages import JOB_ID
+from ...request.sizes import NodeSize
 from . import node_note
 from .server_command import Answer, run_command
 
 if t.TYPE_CHECKING:
     from ....system.clock import Deadline
-    from ..api import BatchJob
+    from ..api import BatchJob, BatchNode
 
 SHORT_ID = r"[0-9]{1,12}(\[[0-9]{1,7}\])?"
 ODD_IN_COMMENTS = r"[^A-Za-z0-9 ._:;/()%+@\[\]-]"
@@ -40,6 +41,16 @@ class PbsServer:
     def job(self, job_id: str) -> BatchJob:
         """The job as the server sees it now; see `BatchSystem.job`."""
         raise NotImplementedError
+
+    def nodes(self) -> tuple[BatchNode, ...]:
+        """All nodes; see `BatchSystem.nodes`."""
+        raise NotImplementedError
+
+    def node_sizes(self, queue: str, wanted: str | None) -> tuple[NodeSize, ...]:
+        """Of all nodes with that property: any queue may lead to any of them."""
+        needed = {wanted} - {None}
+        nodes = self.nodes()
+        return tuple(NodeSize(node.name, node.slots, node.memory_mib) for node in nodes if needed <= node.properties)
 
     def hold(self, job_id: str) -> None:
         """`qhold -h u`: the owner can release it with qrls; works for operators, also from root's prologue.

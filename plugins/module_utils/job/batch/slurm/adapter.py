@@ -24,10 +24,11 @@ from ..host_match import same_host
 from ..shared import node_note
 from . import commands, ids, output_file
 from .answers import STATES, parse_jobs, parse_nodes, read_job
-from .questions import one_job
+from .questions import one_job, partitions
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
+    from ...request.sizes import NodeSize
     from ..api import BatchSystem
 
 AGAIN_AFTER_S = 30
@@ -94,6 +95,10 @@ class Slurm:
     def nodes(self) -> tuple[BatchNode, ...]:
         """All nodes, without the jobs on them, which Slurm knows by job (`jobs`)."""
         return parse_nodes(self._run("sinfo", "--json"))
+
+    def node_sizes(self, queue: str, wanted: str | None) -> tuple[NodeSize, ...]:
+        """Of the nodes of partitions, by the name of the partition; see `BatchSystem.node_sizes`."""
+        return partitions.read_sizes(self._run(*partitions.QUESTION).decode(errors="replace"), queue, wanted)
 
     def node(self, name: str) -> BatchNode:
         """One node, by its long or short name, in any case.

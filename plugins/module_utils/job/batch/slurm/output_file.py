@@ -29,10 +29,15 @@ SHELL, DD = "/bin/sh", "/bin/dd"
 PRIVATE = 'umask 077 && exec "$@"'
 """The owner's own umask is not known here; the lines are theirs alone."""
 DEFAULT, OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
+NO_MEMBER = 0xFFFFFFFE
+"""What `%a` is where a job is in no array (NO_VAL)."""
 
 
 def path_of(form: t.Mapping[str, t.Any], number: str) -> str:
-    """Return the output file of a job by what `squeue --json` says of it; "": it is none, or not known exactly.
+    """Return the output file of a job by what Slurm says of it; "": it is none, or not known exactly.
+
+    What stands for what in its name was seen on 22.05.8: a letter that Slurm does not know is left as it is, a number
+    has at least as many digits as are asked for, and a name with a backslash is taken without any and as it is.
 
     Args:
         form: of the job.
@@ -42,22 +47,28 @@ def path_of(form: t.Mapping[str, t.Any], number: str) -> str:
     directory, name = form["current_working_directory"], form["standard_output"]
     if not form["batch_flag"] or not directory.startswith("/"):
         return ""
+    array = number if member is None else str(form["array_job_id"])
+    numbers = {"j": number, "J": number, "A": array, "a": str(NO_MEMBER if member is None else member)}
     known: dict[str, str] = {
-        "%%": "%",
-        "%j": number,
-        "%J": number,
-        "%u": form["user_name"],
-        "%x": form["name"],
-        "%A": number,
+        **dict.fromkeys("nt", "0"),  # the script runs on the job's first node, as its first task
+        **numbers,
+        "%": "%",
+        "u": form["user_name"],
+        "x": form["name"],
+        "N": form["batch_host"],
+        "s": "batch",
     }
-    if member is not None:
-        known |= {"%A": str(form["array_job_id"]), "%a": str(member)}
     name = name or (DEFAULT if member is None else OF_ARRAY)
-    parts = re.split(r"(%.)", name)
-    if any(part.startswith("%") and part not in known for part in parts):
-        return ""  # of a node, a step or a task
-    found = "".join(known.get(part) or part for part in parts)
-    path = found if found.startswith("/") else f"{directory}/{found}"
+    found = []
+    for text, width, letter in re.findall(r"([^%]+|%(?=[^%A-Za-z0-9]|$))|%([0-9]*)([A-Za-z%])", name):
+        if text or letter not in known:
+            found.append(text or f"%{width}{letter}")
+        elif not known[letter] or len(width) > 1 + width.startswith("0") or (width and not known[letter].isdecimal()):
+            return ""  # not seen
+        else:
+            found.append(known[letter].rjust(int(width or 0), "0"))
+    name = name.replace("\\", "") if "\\" in name else "".join(found)
+    path = name if name.startswith("/") else f"{directory}/{name}"
     return path if "\0" not in path and len(os.fsencode(path)) < PATH_BYTES else ""
 
 

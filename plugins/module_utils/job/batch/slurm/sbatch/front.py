@@ -18,6 +18,7 @@ from .....errors import UserFault
 from ....request.handover import COMMAND_LINE, Handover, read_script_file
 from ....request.value_types import KeyFault, format_value
 from .. import comment, host_list
+from . import node_sizes
 from . import options as sbatch_options
 from .batch_script import Script, read_script
 
@@ -29,7 +30,6 @@ if t.TYPE_CHECKING:
 
 PROGRAM = "vsbatch"
 COMMAND = "sbatch"
-COMMAND_JUDGES_SIZES = True
 USAGE = """\
 usage: vsbatch [options of sbatch] [-vm key=value[,key=value...]]... [script [arguments]]
 
@@ -233,6 +233,11 @@ class Job:
         return None
 
     @property
+    def queue(self) -> str:
+        """The partitions, joined by commas; "": the default one."""
+        return self.options.get("partition", "")
+
+    @property
     def hosts(self) -> int | None:
         """None: Slurm decides, by tasks and sizes."""
         return None
@@ -259,8 +264,8 @@ class Job:
             yield KeyFault("#SBATCH hetjob", "", HET_JOB, f"{self.script.name}, line {self.script.het[0]}")
 
     def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
-        """Nothing: sbatch refuses what no node has."""
-        yield from ()
+        """What no partition has, and sbatch would let wait for ever."""
+        yield from node_sizes.object_to_sizes(self.options, known)
 
     def as_it_is(self) -> Handover:
         """Return what sbatch gets of a job without virtual machines."""

@@ -47,6 +47,11 @@ LONG = {
     "C": "constraint",
     "G": "gpus",
     "i": "input",
+    "p": "partition",
+    "w": "nodelist",
+    "F": "nodefile",
+    "O": "overcommit",
+    "M": "clusters",
 }
 """Long names of the letters that matter here."""
 OF_DEVICES = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
@@ -97,6 +102,7 @@ def take(words: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
 
 ENVIRONMENT: t.Final = {
     "BATCH": "batch",
+    "CLUSTERS": "clusters",
     "CONSTRAINT": "constraint",
     "EXCLUSIVE": "exclusive",
     "GPUS": "gpus",
@@ -107,7 +113,10 @@ ENVIRONMENT: t.Final = {
     "MEM_PER_CPU": "mem-per-cpu",
     "MEM_PER_GPU": "mem-per-gpu",
     "MEM_PER_NODE": "mem",
+    "OVERCOMMIT": "overcommit",
     "OVERSUBSCRIBE": "oversubscribe",
+    "PARTITION": "partition",
+    "RESERVATION": "reservation",
 }
 """What stands behind the command's name in variables that it reads as options, of those that matter here."""
 NOT_OF_SALLOC = frozenset({"BATCH", "INPUT"})

@@ -28,7 +28,6 @@ if t.TYPE_CHECKING:
 
 PROGRAM = "vsalloc"
 COMMAND = "salloc"
-COMMAND_JUDGES_SIZES = True
 USAGE = """\
 usage: vsalloc [options of salloc] [-vm key=value[,key=value...]]... [command [arguments]]
 

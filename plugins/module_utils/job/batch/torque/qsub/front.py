@@ -27,7 +27,6 @@ if t.TYPE_CHECKING:
 
 PROGRAM = "vsub"
 COMMAND = "qsub"
-COMMAND_JUDGES_SIZES = False
 ABOUT = "--about"
 """The one long option that qsub has besides --version; it looks for it wherever it stands, and submits nothing."""
 NOT_YET = "not available on this site yet"
@@ -170,6 +169,11 @@ class QsubJob:
     def directory(self) -> tuple[str, str] | None:
         """What `-d` says, and where."""
         return self.options.last("d")
+
+    @property
+    def queue(self) -> str:
+        """Return "": a queue may lead to any node."""
+        return ""
 
     @property
     def hosts(self) -> int:

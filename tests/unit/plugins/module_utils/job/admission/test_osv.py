@@ -93,7 +93,7 @@ POLICY = Policy(img_default="osv", vcpus_default=2, ram_default=512)
 def told(
     words: list[str], script: bytes = b"/app.so\n", policy: Policy = POLICY, content: bytes = b"#!/bin/sh\n"
 ) -> dict[str, str]:
-    site = Site(OFFERS, {}, lambda: [NodeSize("n1", 16, 65536)], look=lambda word, _runs: (word, content))
+    site = Site(OFFERS, {}, lambda _queue: [NodeSize("n1", 16, 65536)], look=lambda word, _runs: (word, content))
     asked = QsubJob(Options(Arguments.read(words), directives.read(script, "job.sh")))
     try:
         prepare(asked, policy, site, "/home/alice")

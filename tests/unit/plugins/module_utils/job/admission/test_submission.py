@@ -29,7 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 POLICY = Policy(img_default="tiny", distro_default="debian", vcpus_default=2, ram_default=512)
-SITE = Site(Offers(None), {}, lambda: [NodeSize("n1", 16, 65536)])
+SITE = Site(Offers(None), {}, lambda _queue: [NodeSize("n1", 16, 65536)])
 
 
 def asked(words: list[str], script: bytes = b"") -> QsubJob:

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import job_record, location
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
@@ -24,6 +27,7 @@ printf '%s\\n' '<x>REQUEST</x></Job></Data>'
 """
 
 HERE = os.uname().nodename
+FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures"
 
 
 class Site:
@@ -100,3 +104,39 @@ def test_show_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         main.show(["job", "show", "11"], config)
     with pytest.raises(UserFault, match=r"no record of it in .*records are kept where"):
         main.show(["job", "log", "12"], config)
+
+
+class Waiting:
+    """A batch system whose job was tried, and waits."""
+
+    def __init__(self, state: str, comment: str) -> None:
+        form = json.loads((FIXTURES / "slurm/squeue-running.json").read_text())["jobs"]
+        known = answers.read_job(next(job for job in form if job["job_id"] == 4), "4.lab").job
+        self.known = dataclasses.replace(known, state=state, comment=comment, slot_hosts=(), x="vtorque:eyJ2")
+
+    def job(self, _job_id: str) -> BatchJob:
+        return self.known
+
+    def release_command(self, job_id: str) -> str:
+        return f"scontrol release {job_id.partition('.')[0]}"
+
+
+@pytest.mark.parametrize(
+    ("state", "comment", "words"),
+    [
+        (
+            "H",
+            "vtorque: held: libvirt\x1b is away",
+            "it is held: libvirt? is away; scontrol release 4 releases it",
+        ),
+        ("Q", "vtorque: this job did not run: x (try 1 of 3)", "it waits to be tried again: this job did not run: x"),
+        ("H", "ask Bob", "it has not started yet"),
+        ("Q", "", "it has not started yet"),
+    ],
+)
+def test_owner_of_a_job_that_waits_reads_why(
+    monkeypatch: pytest.MonkeyPatch, state: str, comment: str, words: str
+) -> None:
+    """squeue says `job requeued in held state` of each."""
+    monkeypatch.setattr(location, "open_batch", lambda _policy, **_more: Waiting(state, comment))
+    assert location.describe("4.lab", parameters.Policy()).startswith(words)

@@ -23,10 +23,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import (
     NOTE_PREFIX,
     BatchSystem,
-    JobId,
     UnknownJob,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookEnd, Role
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.own_job import JobId
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.batch_systems import (
     BATCH_SYSTEMS,
     commands_parameter,
@@ -379,7 +379,7 @@ def unread() -> bytes:
 
 def submission(material: Material, words: list[str]) -> Submission:
     asked = registry.open_front(material.system).read_call(words, {}).read_script(unread)
-    return prepare(asked, POLICY, Site(Offers(None), {}, tuple), "/home/alice")
+    return prepare(asked, POLICY, Site(Offers(None), {}, lambda _queue: ()), "/home/alice")
 
 
 def test_command_that_takes_jobs_is_beside_the_sites_qsub(material: Material) -> None:
