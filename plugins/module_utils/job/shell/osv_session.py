@@ -21,10 +21,11 @@ import typing as t
 from ...errors import VTorqueError
 from ...guest_kinds import OSV_LAUNCHER
 from ...osv_rest import OsvFault, Rest
+from ...state import shell_message
 from ...state.layout import CONSOLE
 from ...state.records import ReadyRecord
 from .lost_guest import LostWatch
-from .session import WORD_S, ConnectionLost, End, Marks, caught, write_all
+from .session import PAUSES, WORD_S, ConnectionLost, End, Marks, caught, write_all
 
 ASK_S = 5.0
 """Between two questions whether the program is over: the console says it sooner, unless it never will."""
@@ -147,7 +148,7 @@ class Run:
             heard = {fd for fd, _events in poll.poll(max(0.0, ask_at - time.monotonic()) * 1000 + 1)}
             if console.fileno() in heard and not self._hear(console):
                 return 0
-            if wakeup in heard and (number := _deadly(os.read(wakeup, 4096))):
+            if wakeup in heard and (number := _deadly(self._heard(os.read(wakeup, 4096)))):
                 return number
             if self._watch.fileno() in heard and (lost := self._watch.lost()) is not None:
                 self._drain(console)
@@ -159,6 +160,12 @@ class Run:
             if over is not None and time.monotonic() - over >= self._patience_s:
                 return 0
         return 0
+
+    def _heard(self, numbers: bytes) -> bytes:
+        """Ring for those signals with which batch systems begin and end a suspension."""
+        if PAUSES.intersection(numbers):
+            shell_message.ring(self._path.parent)
+        return numbers
 
     def _hear(self, console: socket.socket) -> bool:
         try:
