@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settings of slurm.conf that a site has not, or has otherwise: the doctor names them, and jobs meet nothing worse.
+"""Settings of slurm.conf that a site has not, or has otherwise: the doctor names them, and jobs meet nothing worse."""
 
 from __future__ import annotations
 
