@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from .conftest import SlurmSite
@@ -78,4 +80,23 @@ def test_controller_that_is_silent_while_guests_boot_ends_nothing(site: SlurmSit
         site.root("fe", f"kill -CONT $(cat {CONTROLLER})")
     ended = site.ended(number)
     assert (ended.state, ended.out) == ("COMPLETED", "ran\n")
+    check_as_before(site)
+
+
+def test_controller_that_is_silent_for_a_minute_while_a_job_runs_ends_nothing(site: SlurmSite) -> None:
+    """Nor does a sweep take away what nobody can be asked about."""
+    site.root("fe", "rm -f /home/alice/go")
+    number = site.submit_vm("#!/bin/sh\necho begun\nuntil [ -e ~/go ]; do sleep 0.2; done\nexit 6\n", "-w", "cn1")
+    site.wait_for("the script", lambda: "begun" in site.read(f"/home/alice/slurm-{number}.out"))
+    site.root("fe", f"kill -STOP $(cat {CONTROLLER})")
+    try:
+        silent_until = time.monotonic() + 60
+        site.on("cn1", "/opt/vtorque/bin/vtorque-sweep", "--json")
+        site.root("fe", "touch /home/alice/go")
+        site.wait_for("a minute", lambda: time.monotonic() > silent_until)
+        assert guests(site, number)
+    finally:
+        site.root("fe", f"kill -CONT $(cat {CONTROLLER})")
+    ended = site.ended(number)
+    assert (ended.state, ended.code) == ("FAILED", "6:0")
     check_as_before(site)

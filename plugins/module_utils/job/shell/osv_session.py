@@ -21,11 +21,12 @@ import typing as t
 from ...errors import VTorqueError
 from ...guest_kinds import OSV_LAUNCHER
 from ...osv_rest import OsvFault, Rest
+from ...state import shell_message
 from ...state.layout import CONSOLE
 from ...state.records import ReadyRecord
 from ..request import osv_script
 from .lost_guest import LostWatch
-from .session import WORD_S, ConnectionLost, End, Marks, caught, write_all
+from .session import PAUSES, WORD_S, ConnectionLost, End, Marks, caught, write_all
 
 if t.TYPE_CHECKING:
     from ..batch.own_job import JobScript
@@ -163,7 +164,7 @@ class Run:
             heard = {fd for fd, _events in poll.poll(max(0.0, ask_at - time.monotonic()) * 1000 + 1)}
             if console.fileno() in heard and not self._hear(console):
                 return 0
-            if wakeup in heard and (number := _deadly(os.read(wakeup, 4096))):
+            if wakeup in heard and (number := _deadly(self._heard(os.read(wakeup, 4096)))):
                 return number
             if self._watch.fileno() in heard and (lost := self._watch.lost()) is not None:
                 self._drain(console)
@@ -175,6 +176,12 @@ class Run:
             if over is not None and time.monotonic() - over >= self._patience_s:
                 return 0
         return 0
+
+    def _heard(self, numbers: bytes) -> bytes:
+        """Ring for those signals with which batch systems begin and end a suspension."""
+        if PAUSES.intersection(numbers):
+            shell_message.ring(self._path.parent)
+        return numbers
 
     def _hear(self, console: socket.socket) -> bool:
         try:

@@ -16,6 +16,7 @@ from ....time_budget import HOOK_RESERVE_S
 from ....wire.health_report import BAD, INSTALL, WARN, Finding
 from ..shared.commands_directory import commands_directory
 from ..shared.hook_program import why_unsafe
+from . import node_traces
 from .adapter import Slurm
 
 if t.TYPE_CHECKING:
@@ -78,6 +79,7 @@ def check_hooks(
             _other_file(settings)
             or _wrong_setting(settings, _needed_s(policy))
             or next((bad for name in LAUNCHERS if (bad := _not_called(settings, place, name))), None)
+            or _without_cpusets(policy)
             or _without_feature(batch, policy, node)
         )
     except SiteFault as error:
@@ -166,6 +168,15 @@ def _not_called(settings: t.Mapping[str, str], place: pathlib.Path, launcher: st
                 return None
     words = f"{name} is {value[:200]}, which does not call {ours}: no job runs in a virtual machine here"
     return words, f"write {name}={ours} into slurm.conf, or call it there, then scontrol reconfigure"
+
+
+def _without_cpusets(policy: Policy | None) -> Wrong | None:
+    """Jobs may share this node, and nothing would keep their guests apart: each is refused."""
+    if policy is None or policy.pbs_exclusive_node_alloc or node_traces.cpusets("*"):
+        return None
+    words = "jobs may share this node (pbs_exclusive_node_alloc: false), and slurmd gives them no cpusets"
+    remedy = "write TaskPlugin=task/cgroup,task/affinity into slurm.conf and ConstrainCores=yes into cgroup.conf"
+    return words, f"{remedy}, then restart slurmd"
 
 
 def _without_feature(batch: Slurm, policy: Policy | None, node: str) -> Wrong | None:

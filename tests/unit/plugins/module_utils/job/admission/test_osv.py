@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import select
 import signal
 import socket
 import threading
@@ -29,7 +30,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.lost_guest import GuestLost, LostWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.session import ConnectionLost, End
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.osv_rest import Rest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, records, shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,6 +193,21 @@ def test_output_and_status_come_from_the_console_alone(guest: Guest) -> None:
     assert guest.printed == b"one\ntwo\rvtorque-" + b"0" * 32 + b"-end exit 5\n\r\nno end "
     assert guest.server.environ == {"PBS_JOBID": "1.head", "ODD": "a&b=%\n"}
     assert guest.words == ["/app.so", "x"]
+
+
+def test_stop_of_the_shell_rings_and_the_program_goes_on(guest: Guest) -> None:
+    """Root asks the batch server then, whether the job is suspended."""
+    shell_message.offer(guest.directory, os.getuid())
+    bell = shell_message.Bell(guest.directory)
+
+    def says(token: str, _thread: str, console: socket.socket) -> None:
+        os.kill(os.getpid(), signal.SIGTSTP)
+        assert select.select(bell.filenos(), [], [], 60)[0]
+        console.sendall(f"vtorque-{token}-begin\nvtorque-{token}-end exit 3\n".encode())
+
+    guest.says = says
+    assert guest.run() == End("exit", "3")
+    bell.close()
 
 
 def test_program_that_cannot_be_loaded_was_not_run(guest: Guest) -> None:

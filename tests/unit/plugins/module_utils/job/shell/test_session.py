@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import select
+import signal
 import subprocess
+import threading
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import session
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.lost_guest import LostWatch
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import ReadyGuest, ReadyRecord
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
@@ -28,3 +33,51 @@ def test_a_guest_that_hangs_after_a_session_is_a_lost_connection(monkeypatch: py
     monkeypatch.setattr(subprocess, "run", hang)
     with pytest.raises(session.ConnectionLost):
         session.session(RECORD, pathlib.Path("/run"), "/tmp/vtorque.1", LostWatch(pathlib.Path("/run")), term="xterm")
+
+
+class Silent:
+    """A connection whose far end says nothing before the job is stopped, and then that it has ended."""
+
+    early = False
+    token = "0123456789abcdef"
+
+    def __init__(self, bell: shell_message.Bell) -> None:
+        (self.out, self._out), (self.err, self._err) = os.pipe(), os.pipe()
+        self._said, self.stdin = os.pipe()
+        self._bell = bell
+        self.heard = b""
+
+    def play(self) -> None:
+        """Stop the shell, let it go on, and end when it has rung for both."""
+        while signal.getsignal(signal.SIGCONT) == signal.SIG_DFL:
+            """It does not listen yet."""
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            os.kill(os.getpid(), number)
+            assert select.select(self._bell.filenos(), [], [], 60)[0]
+            self._bell.hush()
+            while f"signal {int(number)}\n".encode() not in self.heard:
+                self.heard += os.read(self._said, 4096)
+        for stream in (self._out, self._err):
+            os.write(stream, f"vtorque-{self.token}-begin\nvtorque-{self.token}-end exit 0\n".encode())
+
+    def kill(self) -> None:
+        """Never asked for."""
+
+    def close(self) -> None:
+        for fd in (self.out, self._out, self.err, self._err, self._said, self.stdin):
+            os.close(fd)
+
+
+def test_stop_and_go_on_ring_and_reach_the_guest(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell_message.offer(tmp_path, os.getuid())
+    bell = shell_message.Bell(tmp_path)
+    silent = Silent(bell)
+    monkeypatch.setattr(session.line, "OwnLine", lambda _call: silent)
+    (tmp_path / "ready.json").touch()
+    far_end = threading.Thread(target=silent.play)
+    with LostWatch(tmp_path) as watch:
+        talk = session.Conversation(RECORD, tmp_path, "batch", b"", watch, lambda _fd, _data: None)
+        far_end.start()
+        assert talk.run() == session.End("exit", "0")
+    far_end.join()
+    bell.close()

@@ -50,8 +50,8 @@ def test_job_that_runs_on_two_nodes_has_a_slot_a_processor() -> None:
 @pytest.mark.parametrize(
     ("facts", "found"),
     [
-        ({"tres_per_node": "gres:gpu:1", "gres_detail": ["gpu:1(IDX:0)", "gpu:1(IDX:1)"]},
-         {"devices": "gpu:1", "gres": "gpu:1(IDX:0) gpu:1(IDX:1)"}),
+        ({"tres_per_node": "gres:gpu:1,gres:tmp:5", "gres_detail": ["gpu:t4:1(IDX:0),tmp(CNT:5)", "gpu:t4:1(IDX:1)"]},
+         {"devices": "gpu:1", "gres": "gpu:t4:1(IDX:0),tmp(CNT:5) gpu:t4:1(IDX:1)"}),
         ({"tres_per_job": "gres:gpu:t4:2"}, {"devices": "gpu:t4:2"}),
         ({"tres_per_node": "gres:tmp:5,gres:mps:50"}, {"devices": "mps:50"}),
         ({"tres_per_node": "gres:tmp:5", "gres_detail": ["tmp:5", "tmp:5"]}, {"gres": "tmp:5 tmp:5"}),

@@ -10,7 +10,7 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import doctor_checks
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import doctor_checks, hook_calls
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.adapter import Slurm
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding
@@ -118,6 +118,19 @@ def test_prolog_of_the_site_that_calls_ours_is_well(node: Node) -> None:
     assert f"{directory}/*" in node.text
     assert f"{node.place}/own\n" in node.text
     assert node.look().state == "ok"
+
+
+def test_shared_node_without_cpusets_is_bad(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = {"pbs_exclusive_node_alloc": False, "kill_user_processes_after_job": False}
+    monkeypatch.setattr(hook_calls, "CONFIGURATIONS", (node.place / "slurm.conf",))
+    (node.place / "slurm.conf").write_text("TaskPlugin=task/cgroup,task/affinity\n")
+    (node.place / "cgroup.conf").write_text("ConstrainCores=yes\n")
+    assert node.look(**shared).state == "ok"
+    (node.place / "cgroup.conf").write_text("ConstrainCores=no\n")
+    assert node.look().state == "ok"
+    finding = node.look(**shared)
+    assert finding.state == "bad"
+    assert "ConstrainCores=yes" in finding.remedy
 
 
 def test_node_without_the_feature_of_vm_jobs_is_bad(node: Node) -> None:

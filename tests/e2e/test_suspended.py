@@ -1,0 +1,39 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`qsig -s suspend` and `resume` reach the guests of a job on all of its nodes (on Slurm: tests/e2e/slurm)."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Site
+from .trouble import NODES, PAIR, WAITS, finish, wait_in_guest
+
+
+def states(site: Site) -> list[str]:
+    """Return the states of all guests."""
+    look = "virsh -c qemu:///system list --all | awk '/vcn/{print $3}'"
+    return [state for node in NODES for state in site.root(node, look).split()]
+
+
+@pytest.mark.full
+def test_guests_of_a_suspended_job_stand_still_and_go_on(site: Site) -> None:
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    wait_in_guest(site, job_id)
+    site.root("fe", f"qsig -s suspend {job_id}")
+    site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
+    assert site.facts(job_id)["job_state"] == "S"
+    site.root("fe", f"qsig -s resume {job_id}")
+    site.wait_for("both guests to go on", lambda: states(site) == ["running"] * 2, seen=lambda: states(site))
+    finish(site, job_id)
+
+
+@pytest.mark.full
+def test_job_deleted_while_suspended_leaves_no_paused_guest(site: Site) -> None:
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    wait_in_guest(site, job_id)
+    site.root("fe", f"qsig -s suspend {job_id}")
+    site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
+    site.root("fe", f"qdel {job_id}")
+    site.wait_for("the guests to be gone", lambda: states(site) == [], seen=lambda: states(site))
