@@ -1,20 +1,12 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What jobs without a guest notice of Prolog and Epilog: nothing (`make bench PART=slurm` has their processor time).
-
-And how often a job with guests has the controller asked.
-"""
+"""What jobs without a guest notice of Prolog and Epilog: nothing (`make bench PART=slurm` has their processor time)."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-import typing as t
 
-import pytest
-
-from ..trouble import feed
 from .conftest import SlurmSite
 
 OF_SLURM = frozenset({"REQUEST_STATS_INFO", "REQUEST_STATS_RESET"})
@@ -42,35 +34,3 @@ def test_prolog_and_epilog_of_a_bare_job_ask_the_controller_nothing(site: SlurmS
     assert site.read(f"/home/alice/slurm-{number}.out") == "ran\n"
     site.root("fe", f"scontrol show job {number}")
     assert "REQUEST_JOB_INFO_SINGLE" in questions(site)
-
-
-COMMANDS = ("squeue", "sinfo", "scontrol", "scancel")
-ASKED = "/run/lab/asked"
-
-
-@contextlib.contextmanager
-def written_down(site: SlurmSite, *nodes: str) -> t.Iterator[None]:
-    """On these nodes each call of Slurm's commands is a line of the file ASKED."""
-    with contextlib.ExitStack() as stack:
-        for node in nodes:
-            site.root(node, f": >{ASKED}")
-            for name in COMMANDS:
-                real = f"/run/lab/{name}"
-                wrapper = f'#!/bin/sh\necho "{name} $*" >>{ASKED}\nexec {real} "$@"\n'
-                feed(site, node, f"cp /usr/bin/{name} {real} && cat >{real}.sh && chmod 755 {real}.sh", wrapper)
-                site.root(node, f"mount --bind {real}.sh /usr/bin/{name}")
-                stack.callback(site.root, node, f"umount /usr/bin/{name}; rm -f {real} {real}.sh {ASKED}")
-        yield
-
-
-@pytest.mark.full
-def test_nodes_of_a_vm_job_ask_for_it_alone_and_order_nothing(site: SlurmSite) -> None:
-    """A sister, too, believes no order to make or take guests before the controller has told her of the job."""
-    with written_down(site, "cn1", "cn2"):
-        number = site.submit_vm("#!/bin/sh\necho ran\n", "-N2", "-n4", "--mem=2G")
-        ended = site.ended(number)
-        asked = [site.root(node, f"cat {ASKED}").splitlines() for node in ("cn1", "cn2")]
-    assert ended.out == "ran\n"
-    for lines in asked:
-        assert lines
-        assert [line for line in lines if number not in line.split() or " update " in line] == []

@@ -276,6 +276,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> t.Callable[[str], None]:
     return say
 
 
+@pytest.mark.both
 def test_many_jobs(site: Site, told: t.Callable[[str], None]) -> None:
     """Every status right, nothing left, nothing grown."""
     site.root("fe", "for user in alice bob; do rm -rf /home/$user/soak; install -d -o $user /home/$user/soak; done")
