@@ -153,16 +153,23 @@ generated: prepare-test ## write anew what repeats a table or a parser: tables o
 	@PYTHONPATH=build/import $(PY) tests/generated.py
 
 .PHONY: test-security
-test-security: prepare-test runtime images debian-image ## attacks of users, guests and neighbours, every test that docs/security names, and `make fuzz`
+test-security: prepare-test runtime images debian-image ## attacks of users, guests and neighbours, every test that docs/security names, and `make fuzz` (BATCH=slurm: those that run on Slurm)
 	@echo "== attacks"
+ifeq ($(BATCH),slurm)
+	@rm -f build/test/security-*.xml; failed=; \
+	$(PYTEST) -q -n $(LABS) --dist loadfile -m slurm --junitxml=build/test/security-slurm.xml tests/e2e/attacks \
+	tests/e2e/slurm/test_hostile.py $$($(PY) tests/tried.py names docs/security tests/e2e/test_) || failed=yes; \
+	$(PY) tests/tried.py count attacks build/test/security-*.xml && [ -z "$$failed" ]
+else
 	@$(LAB) install
 	@rm -f build/test/security-*.xml; short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; chmod 711 "$$short"; \
 	named() { $(PY) tests/tried.py names docs/security "$$1"; }; failed=; \
 	$(CLOSED) $(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" --junitxml=build/test/security-unit.xml $$(named tests/unit) || failed=yes; \
-	$(PYTEST) -q -n $(LABS) --dist loadfile --junitxml=build/test/security-e2e.xml tests/e2e/attacks \
+	$(PYTEST) -q -n $(LABS) --dist loadfile -m "not slurm" --junitxml=build/test/security-e2e.xml tests/e2e/attacks \
 	$$(named tests/e2e/test_) || failed=yes; \
 	$(MAKE) fuzz || failed=yes; \
 	$(PY) tests/tried.py count attacks build/test/security-*.xml && [ -z "$$failed" ]
+endif
 
 .PHONY: lock
 lock: ## write anew which libraries hosts get, each with its digests (requirements*.lock)
@@ -175,8 +182,8 @@ fuzz: prepare-test ## a million random inputs (FUZZ=N: so many), on all processo
 	@VTORQUE_CASES=$(FUZZ) $(CLOSED) $(PYTEST) -q -n auto --dist worksteal tests/unit/fuzz
 
 .PHONY: test-soak
-test-soak: prepare-test runtime images ## many short jobs of several users, one in ten cancelled (SOAK=500): nothing left, nothing grown
-	@VTORQUE_SOAK=$(SOAK) $(PYTEST) -q tests/e2e/soak
+test-soak: prepare-test runtime images ## many short jobs of several users, one in ten cancelled (SOAK=500 BATCH=torque|slurm): nothing left, nothing grown
+	@VTORQUE_SOAK=$(SOAK) $(PYTEST) -q -m $(if $(filter slurm,$(BATCH)),slurm,"not slurm") tests/e2e/soak
 
 .PHONY: test-faults
 test-faults: prepare-test runtime images ## a fault at each step of a node and of a mother superior, then of guests, nodes, site and batch server: nothing left, the verdict right (BATCH=slurm: those that run on Slurm)

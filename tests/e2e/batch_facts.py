@@ -21,23 +21,52 @@ class Batch:
         name: as `lab up --batch` has it.
         vm, bare: commands that submit a job in a guest, and one on a node itself.
         apart: options by which a job's output and errors lie in files of their own.
+        joined: options by which its output and errors are one file, whose name is given beside them.
         interpreter: first line of a piped script that has none; "": none is needed.
         pair: options of a job over cn1 and cn2, of which the first leads.
         two: options of a job over any two nodes.
+        three: options of a job over any three nodes.
         on_first: options of a job that only cn1 may run.
+        led_by_last: where any nodes are asked for, the last one in their order leads, else the first.
+        goes_on: options of a job that goes on when a node of it is lost.
+        alone: of a job that has a node for itself, with two processors of it.
+        enough: of a job past vsub, that a guest has what it needs.
+        held: options of a job that waits for its release.
+        directory: the option with a job's directory.
         named: the option with a job's name.
         array: options of an array with two members.
         piped_name: a job's name whose script was piped.
         cancel, cancel_slowly: by the owner; slowly: so that no KILL comes before a busy guest has ended by TERM.
+        cancel_waits: that order ends with the prologue that runs, which hears nothing of it.
+        too_late: what its order says that comes when the job is over or forgotten.
         drop_all: by root, of what a test has left; jobs behind it.
         signal: sends a signal to the script; its name and the job behind it.
         release, requeue: by the owner or root, the job behind it.
         release_line: what a held job's owner is to type, as a format.
         clear: the line of shell that takes back what a node has against jobs, as a format.
         offline: what a node is called that takes no more jobs.
+        alter: another user's attempt at a job, as formats.
+        variables: of the environment of a job, as formats.
+        number: variable of a job with its id.
         hosts: variable of a job that names the file of its hosts.
         script: the last word of the path under which a job's script runs.
+        counts: a line of shell with what a job's variables say of its hosts, and what that is for one guest and one
+            bare host of two processors.
+        on_each: the command that runs one on every host of a job.
+        untold: of Open MPI that is not told to use ssh, the pattern of its words on that, and what it finds: for
+            Torque those of components of ours (mpi/tm.c).
+        session: command of an interactive job.
+        ready: what a terminal shows when that job has its nodes.
+        session_id: pattern of a line there with its id.
+        session_over: what a terminal shows when that job is cancelled, as a format.
+        session_tells: the command's own status is the session's; else the job has it.
         cancelled: exit status of a job that TERM ended by a cancel.
+        cancelled_early: of one that was cancelled before its script began.
+        guests: so many have room on a node at a time: one of Slurm has the machine's processors, and not more.
+        users_scripts: users may have scripts of their own around a job (`vm_prologue`, `vm_epilogue`).
+        remembers: the records of jobs that it has forgotten are known by its accounting.
+        hook_lost: its prologue was killed: "ended" is the job without having run; "held", and the node takes no more.
+        unknown: the id of a job that nobody has submitted.
         record: a job's name where the product keeps something of it, as a format.
     """
 
@@ -45,15 +74,25 @@ class Batch:
     vm: str
     bare: str
     apart: tuple[str, ...]
+    joined: tuple[str, ...]
     interpreter: str
     pair: tuple[str, ...]
     two: tuple[str, ...]
+    three: tuple[str, ...]
+    led_by_last: bool
+    goes_on: tuple[str, ...]
+    alone: tuple[str, ...]
+    enough: tuple[str, ...]
+    held: tuple[str, ...]
+    directory: str
     on_first: tuple[str, ...]
     named: str
     array: tuple[str, ...]
     piped_name: str
     cancel: tuple[str, ...]
     cancel_slowly: tuple[str, ...]
+    cancel_waits: bool
+    too_late: tuple[str, ...]
     drop_all: tuple[str, ...]
     signal: tuple[str, ...]
     release: tuple[str, ...]
@@ -61,14 +100,39 @@ class Batch:
     release_line: str
     clear: str
     offline: str
+    alter: tuple[str, ...]
+    variables: tuple[str, ...]
+    number: str
     hosts: str
     script: str
+    counts: tuple[str, str]
+    on_each: str
+    untold: tuple[str, frozenset[str]]
+    session: tuple[str, ...]
+    ready: str
+    session_id: str
+    session_over: str
+    session_tells: bool
     cancelled: int
+    cancelled_early: int
+    guests: int
+    users_scripts: bool
+    remembers: bool
+    hook_lost: str
+    unknown: str
     record: str
 
     def at(self, node: str) -> tuple[str, ...]:
         """Return the options of a job that this node alone may run."""
         return tuple(word.replace("cn1", node) for word in self.on_first)
+
+    def environment(self, job_id: str) -> tuple[str, ...]:
+        """Return the beginning of a command that has a job's variables."""
+        return ("env", *(one.format(job_id) for one in self.variables))
+
+    def led(self, *nodes: str) -> tuple[str, ...]:
+        """Return nodes that were free for a job over any so many of them, the leading one first."""
+        return tuple(reversed(nodes)) if self.led_by_last else nodes
 
     def full_id(self, job_id: str) -> str:
         """Return a job's name as the product has it in records, notes and file names."""
@@ -76,24 +140,48 @@ class Batch:
 
 
 TORQUE = Batch(
-    name="torque", vm="vsub", bare="qsub", apart=(), interpreter="",
-    pair=("-l", "nodes=cn1:ppn=2+cn2:ppn=2"), two=("-l", "nodes=2"), on_first=("-l", "nodes=cn1:ppn=2"),
-    named="-N", array=("-t", "1-2"),
+    name="torque", vm="vsub", bare="qsub", apart=(), joined=("-j", "oe"), interpreter="",
+    pair=("-l", "nodes=cn1:ppn=2+cn2:ppn=2"), two=("-l", "nodes=2"),
+    three=("-l", "nodes=3:ppn=2"), led_by_last=True, goes_on=(), alone=("-n", "-l", "nodes=1:ppn=2"),
+    enough=("-l", "nodes=1:ppn=2"), held=("-h",), directory="-d",
+    on_first=("-l", "nodes=cn1:ppn=2"), named="-N", array=("-t", "1-2"),
     piped_name="STDIN",
-    cancel=("qdel",), cancel_slowly=("qdel", "-W", "600"), drop_all=("qdel", "-p"), signal=("qsig", "-s"),
+    cancel=("qdel",), cancel_slowly=("qdel", "-W", "600"), cancel_waits=True,
+    too_late=("invalid state", "Unknown Job"),
+    drop_all=("qdel", "-p"), signal=("qsig", "-s"),
     release=("qrls",), requeue=("qrerun",), release_line="qrls {}",
-    clear="pbsnodes -c -N '' {}", offline="offline", hosts="PBS_NODEFILE",
-    script="SC", cancelled=256 + 15, record="{}",
+    clear="pbsnodes -c -N '' {}", offline="offline",
+    alter=("qalter", "-v", "LD_PRELOAD=/home/bob/x.so", "{}"),
+    variables=("PBS_JOBID={}", "PBS_NODENUM=0", "PBS_ENVIRONMENT=PBS_BATCH"), number="PBS_JOBID", hosts="PBS_NODEFILE",
+    script="SC", counts=('echo "np $PBS_NP nodes $PBS_NUM_NODES ppn $PBS_NUM_PPN"', "np 3 nodes 2 ppn 1"),
+    on_each="pbsdsh -u",
+    untold=("tm is asked for [a-z]*", frozenset({"tm is asked for plm", "tm is asked for ras"})),
+    session=("vsub", "-I"), ready="ready", session_id=r"\bjob (\S+\.fe)\b", session_over="qsub: job {} completed",
+    session_tells=False,
+    cancelled=256 + 15, cancelled_early=256 + 15, guests=2, users_scripts=True, remembers=True, hook_lost="ended",
+    unknown="99999.fe", record="{}",
 )  # fmt: skip
 SLURM = Batch(
-    name="slurm", vm="vsbatch", bare="sbatch", apart=("-o", "slurm-%j.out", "-e", "slurm-%j.err"),
-    interpreter="#!/bin/bash\n", pair=("-N2",), two=("-N2",), on_first=("-w", "cn1"), named="-J",
-    array=("-a", "1-2"), piped_name="sbatch",
-    cancel=("scancel",), cancel_slowly=("scancel",), drop_all=("scancel",), signal=("scancel", "-b", "-s"),
+    name="slurm", vm="vsbatch", bare="sbatch", apart=("-o", "slurm-%j.out", "-e", "slurm-%j.err"), joined=(),
+    interpreter="#!/bin/bash\n", pair=("-N2",), two=("-N2",), three=("-N3",), led_by_last=False,
+    goes_on=("-k",), alone=("--exclusive",), enough=("-n2",), held=("-H",), directory="-D",
+    on_first=("-w", "cn1"), named="-J", array=("-a", "1-2"), piped_name="sbatch",
+    cancel=("scancel",), cancel_slowly=("scancel",), cancel_waits=False,
+    too_late=("already completing or completed", "Invalid job id"), drop_all=("scancel",),
+    signal=("scancel", "-b", "-s"),
     release=("scontrol", "release"), requeue=("scontrol", "requeue"),
     release_line="scontrol release {}", clear="scontrol update nodename={} state=resume", offline="drain",
-    hosts="HYDRA_HOST_FILE", script="slurm_script",
-    cancelled=128 + 15, record="{}.lab",
+    alter=("scontrol", "update", "jobid={}", "comment=mine"),
+    variables=("SLURM_JOB_ID={}", "SLURM_CLUSTER_NAME=lab", "SLURM_NODEID=0"),
+    number="SLURM_JOB_ID", hosts="VTORQUE_HOSTS", script="slurm_script",
+    counts=('echo "nodes $SLURM_JOB_NUM_NODES of $SLURM_JOB_CPUS_PER_NODE"', "nodes 2 of 1,2"), on_each="srun -N2 -n2",
+    untold=("srun", frozenset({"srun"})),
+    # salloc wants a terminal of its session's own, as a login has one
+    session=("setsid", "--ctty", "--wait", "vsalloc"), ready="Granted job allocation",
+    session_id="job allocation ([0-9]+)", session_over="Job allocation {} has been revoked",
+    session_tells=True,
+    cancelled=128 + 15, cancelled_early=0, guests=1, users_scripts=False, remembers=False, hook_lost="held",
+    unknown="99999", record="{}.lab",
 )  # fmt: skip
 BATCHES: t.Mapping[str, Batch] = types.MappingProxyType({one.name: one for one in (TORQUE, SLURM)})
 

@@ -135,9 +135,18 @@ class Site:
         raised = self.run("up", "--pool", str(CHECKOUT / "build/pool"), *kind, *arguments)
         assert raised.returncode == 0, raised.stdout + raised.stderr
 
-    def vsub(self, *arguments: str, stdin: str | bytes | None = None, user: str = "alice") -> Result[str]:
-        """Submit from the front end."""
-        return self.on("fe", "vsub", *arguments, user=user, stdin=stdin)
+    def vsub(
+        self, *arguments: str, stdin: str | bytes | None = None, user: str = "alice", through: t.Sequence[str] = ()
+    ) -> Result[str]:
+        """Submit from the front end.
+
+        Args:
+            arguments: of the command.
+            stdin: its standard input.
+            user: whose job it is.
+            through: words before the command, as of `env`.
+        """
+        return self.on("fe", *through, "vsub", *arguments, user=user, stdin=stdin)
 
     def qsub(self, *arguments: str, stdin: str | bytes | None = None, user: str = "alice") -> Result[str]:
         """Submit past vsub."""
@@ -222,9 +231,11 @@ class Site:
         """Wait until a job was started somewhere; the node."""
         return node_of(self.wait_state(job_id, "R"))
 
-    def submit(self, *arguments: str, stdin: str | bytes | None = None, user: str = "alice") -> str:
+    def submit(
+        self, *arguments: str, stdin: str | bytes | None = None, user: str = "alice", through: t.Sequence[str] = ()
+    ) -> str:
         """vsub that must succeed; the job's id."""
-        done = self.vsub(*arguments, stdin=stdin, user=user)
+        done = self.vsub(*arguments, stdin=stdin, user=user, through=through)
         assert done.returncode == 0, f"vsub {arguments}: {done.stderr}"
         return done.stdout.strip()
 
@@ -236,6 +247,28 @@ class Site:
         """The jobs of an array of two, in their order."""
         return [array.replace("[]", f"[{number}]") for number in (1, 2)]
 
+    def full_id(self, job_id: str) -> str:
+        """Return a job's name as the product has it in records, notes and file names."""
+        return self.batch.full_id(job_id)
+
+    def submit_past_vsub(self, x: str, *arguments: str, stdin: str | bytes) -> str:
+        """Submit a VM job with a request as others would make it; its id.
+
+        Args:
+            x: of the job, as `trouble.encoded` makes it.
+            arguments: more for the batch system.
+            stdin: the script.
+        """
+        done = self.qsub("-S", "/opt/vtorque/bin/vtorque-shell", "-l", "other=vtorque,mem=8gb", "-W", f"x={x}",
+                         *arguments, stdin=stdin)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def queue_again(self, job_id: str) -> None:
+        """Have a job that runs queued again, and started as soon as that can be."""
+        done = self.on("fe", *self.batch.requeue, job_id)
+        assert done.returncode == 0, done.stderr
+
     def nodes(self) -> dict[str, Node]:
         """The compute nodes, in the server's words."""
         shown = ET.fromstring(self.root("fe", "pbsnodes -x"))
@@ -246,19 +279,28 @@ class Site:
 
     def jobs(self) -> dict[str, str]:
         """The states of all jobs that the server knows, by their ids."""
+        return {job_id: facts.get("job_state", "") for job_id, facts in self.all_facts().items()}
+
+    def all_facts(self) -> dict[str, dict[str, str]]:
+        """What the server says of all jobs, by their ids; see `facts`."""
         shown = self.root("fe", "qstat -x -f")
         jobs = tree_of(shown).iter("Job") if shown.strip() else ()
-        return {job.findtext("Job_Id", ""): job.findtext("job_state", "") for job in jobs}
+        return {job.findtext("Job_Id", ""): {child.tag: child.text or "" for child in job} for job in jobs}
 
     def kept(self, node: str, job_id: str, start: int = 1, name: str = "record.json") -> str:
         """A file of what outlives a start of a job, "" when there is none."""
-        key = self.batch.full_id(job_id).replace("[", "-").replace("]", "")  # of the member of an array
+        key = self.full_id(job_id).replace("[", "-").replace("]", "")  # of the member of an array
         return self.on(node, "cat", f"/var/lib/vtorque/records/{key}.{start}/{name}").stdout
+
+    def output_place(self, job_id: str) -> tuple[str, str]:
+        """The host and the file where the output of a job at work is."""
+        name = job_id.replace("[", "-").replace("]", "")  # of the member of an array
+        return node_of(self.facts(job_id)), f"/var/spool/torque/spool/{name}.OU"
 
     def output_so_far(self, job_id: str) -> str:
         """What the script of a job at work has written."""
-        name = job_id.replace("[", "-").replace("]", "")  # of the member of an array
-        return self.on(node_of(self.facts(job_id)), "cat", f"/var/spool/torque/spool/{name}.OU").stdout
+        host, path = self.output_place(job_id)
+        return self.on(host, "cat", path).stdout
 
     def tidy(self) -> None:
         """End what a test has left: the next one shall not fail for it."""
@@ -329,7 +371,7 @@ def labs() -> t.Iterator[t.Callable[[str], Site]]:
 
     def lab_of(name: str) -> Site:
         if name not in up:
-            here = _site(name)
+            here = site_of(name)
             if here.run("status").returncode != 0:
                 ours.append(here)
                 here.up("--batch", name, by_roles=BY_ROLES and name == TORQUE.name)
@@ -341,12 +383,19 @@ def labs() -> t.Iterator[t.Callable[[str], Site]]:
         here.run("down")
 
 
-def _site(name: str) -> Site:
+def site_of(name: str, more: str = "") -> Site:
+    """The lab of a batch system that all tests share, whether it is up or not.
+
+    Args:
+        name: of the batch system.
+        more: the end of another lab's name, beside it.
+    """
+    place = os.environ.get("VTORQUE_LAB") or (DEFAULT if more or name != TORQUE.name else "")
     if name == TORQUE.name:
-        return Site()
+        return Site(f"{place}{more}")
     from .on_slurm import OnSlurm  # which imports this module
 
-    return OnSlurm(f"{os.environ.get('VTORQUE_LAB') or DEFAULT}-{name}")
+    return OnSlurm(f"{place}-{name}{more}")
 
 
 @pytest.fixture(scope="session")

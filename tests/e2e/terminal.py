@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -26,6 +27,7 @@ class Terminal:
     """
 
     def __init__(self, site: Site, *words: str, size: tuple[int, int] = (24, 80)) -> None:
+        self.site = site
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         self.process = subprocess.Popen([*LAB, "on", "fe", "--user", "alice", "--", *words], cwd=CHECKOUT,
@@ -66,5 +68,13 @@ class Terminal:
 
     @property
     def job_id(self) -> str:
-        """The job that qsub waits for."""
-        return next(word for word in self.seen.split() if word.endswith(".fe"))
+        """The job of the session."""
+        found = re.search(self.site.batch.session_id, self.seen)
+        assert found, self.seen
+        return found[1]
+
+    def end_session(self) -> int:
+        """Read until the terminal closes, and return the session's exit status when its job is over."""
+        status = self.close()
+        facts = self.site.wait_state(self.job_id, "C")
+        return status if self.site.batch.session_tells else int(facts["exit_status"])

@@ -19,7 +19,7 @@ import pytest
 
 from .conftest import Site
 from .test_doctor import doctor, findings
-from .test_phases import PHASES, at_gates, open_gates
+from .test_phases import PHASES, at_gates, of_sites, open_gates
 from .trouble import (
     NODES,
     SUPERIOR,
@@ -77,7 +77,9 @@ def clock_s(site: Site, node: str) -> float:
 @pytest.mark.parametrize("hours_s", [HOURS_S, -HOURS_S], ids=["forward", "backward"])
 def test_clock_that_is_set_under_a_job(site: Site, other_clock_so: bytes, hours_s: int) -> None:
     """In the prologue, while the script runs, and in the epilogue, each time by hours; sweeps look on meanwhile."""
-    prologue, epilogue = (PHASES[f"the user's {name} in the guest"] for name in ("prologue", "epilogue"))
+    prologue, epilogue = (
+        PHASES[of_sites(site, f"the user's {name} in the guest")] for name in ("prologue", "epilogue")
+    )
     with other_clock(site, other_clock_so, *NODES) as set_clock:
         with at_gates(site, {SUPERIOR: prologue}, pair=True) as waiting:
             (one,) = waiting

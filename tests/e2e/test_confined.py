@@ -71,7 +71,7 @@ for process in $(pgrep -f '^[^ ]*qemu-system'); do grep -hE '^(Uid|Seccomp):' /p
 @pytest.mark.full
 def test_qemu_is_not_root_and_is_held_by_seccomp(site: Site) -> None:
     """Each of its threads, as the kernel tells it: what breaks out of a guest may call what qemu needs, and no more."""
-    job_id = site.submit("-l", "nodes=cn1:ppn=2", stdin=WAITS)
+    job_id = site.submit(*site.batch.on_first, stdin=WAITS)
     wait_in_guest(site, job_id)
     told = [line.split() for line in site.root("cn1", STATUS).splitlines()]
     assert finish(site, job_id).exit_status == 0
@@ -162,7 +162,7 @@ def test_a_guest_whose_root_is_hostile_is_not_heard(site: Site) -> None:
         done = site.on("cn1", "/bin/sh", "-c", f"cat >{HOOK} && chmod 755 {HOOK}", stdin=HOSTILE)
         assert done.returncode == 0, done.stderr
         try:
-            ended = site.job("-l", "nodes=cn1:ppn=2", stdin="echo ran\n")
+            ended = site.job(*site.batch.on_first, stdin="echo ran\n")
         finally:
             site.root("cn1", f"rm {HOOK}")
         assert (ended.exit_status, ended.out, ended.err) == (0, "ran\n", "")

@@ -66,6 +66,7 @@ def check_home(site: Site, kind: str, then: str = "") -> list[str]:
     return lines[7:]
 
 
+@pytest.mark.both
 def test_home_by_virtiofs(site: Site) -> None:
     """From where the node has the home, by a virtiofsd that is the user's own process."""
     with changed(site, home_via="virtiofs"):
@@ -86,10 +87,11 @@ def test_the_process_that_shares_a_home_is_the_users_and_ends_with_the_guest(sit
     assert ids
     assert all(one == ["1001"] * 4 for one in ids)
     assert all(one == ["1001", "2000"] for one in groups)
-    assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
+    drop(site, job_id)
     site.end(job_id)
 
 
+@pytest.mark.both
 def test_home_by_nfs(site: Site) -> None:
     """From the front end, mounted in the guest by its own root; workspace and programs with it, and one of the list."""
     export = "10.77.0.1:/home"
@@ -135,7 +137,10 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
     try:
         with changed(site, ("fe", *NODES), mounts=places):
             script = f"#!/bin/sh{IN_PLACES}{READ_ONLY % '/opt-hpc'}pwd\n"
-            ended = site.job("-d", "/workspace/alice", site.write("/home/alice/places.sh", script))
+            # a relative name would be one in that directory, which the front end has not
+            output = ("-o", "/home/alice/places.out", "-e", "/home/alice/places.err")
+            path = site.write("/home/alice/places.sh", script)
+            ended = site.job(site.batch.directory, "/workspace/alice", *output, path)
         assert ended.out.splitlines() == [
             "workspace", "workspace", "opt", "/workspace", "not mine", "Read-only file system", "/workspace/alice",
         ]  # fmt: skip
@@ -160,7 +165,7 @@ grep ' /data ' /proc/mounts | cut -d' ' -f3,4
     try:
         with changed(site, mounts=["/srv/data /data 9p"]):
             path = site.write("/home/alice/data.sh", script)
-            ended = site.job("-l", "nodes=cn1:ppn=2", "-vm", "img=tiny-9p", path)
+            ended = site.job(*site.batch.on_first, "-vm", "img=tiny-9p", path)
         *said, mount = ended.out.splitlines()
         assert said == ["data", "not to be changed", "not for all"]
         file_system, options = mount.split()
@@ -181,7 +186,7 @@ def test_home_that_is_full_is_the_users_own_affair_and_told_to_him(site: Site) -
         changed(site, home_via="virtiofs"),
         mounted(site, "cn1", "/home/alice", options="size=64k,mode=755,uid=1001,gid=1001", then=fill),
     ):
-        job_id = site.submit("-l", "nodes=cn1:ppn=2", "-o", "/tmp/full.o", "-e", "/tmp/full.e", stdin=script)
+        job_id = site.submit(*site.batch.on_first, "-o", "/tmp/full.o", "-e", "/tmp/full.e", stdin=script)
         facts = site.wait_state(job_id, "C")
         out, err = (site.root("cn1", f"cat /tmp/full.{one} && rm /tmp/full.{one}") for one in "oe")
     assert (facts["exit_status"], facts["start_count"], out) == ("4", "1", "began\n")

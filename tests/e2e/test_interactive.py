@@ -11,16 +11,16 @@ from .conftest import Site
 from .terminal import Terminal
 
 
+@pytest.mark.both
 def test_interactive_session_is_in_the_guest(site: Site) -> None:
     """A prompt in the guest, a terminal there, and the session's exit status in the job's."""
-    terminal = Terminal(site, "vsub", "-I")
-    terminal.expect("ready")
+    terminal = Terminal(site, *site.batch.session)
+    terminal.expect(site.batch.ready)
     terminal.type('echo "name=$(hostname) tty=$(tty | cut -c1-8)"')
     terminal.expect("tty=/dev/pts")
     assert "name=vcn" in terminal.seen
     terminal.type("exit 9")
-    terminal.close()
-    assert site.wait_state(terminal.job_id, "C")["exit_status"] == "9"
+    assert terminal.end_session() == 9
 
 
 @pytest.mark.full

@@ -31,7 +31,7 @@ from .trouble import (
 TASK = "pgrep -n -f '[c]li.play'"
 ASKED = "pgrep -o -f '[c]li.vtorque_node'"
 MAKER = "pgrep -n -f '[c]li.vtorque_node'"
-WORKER = "read pid rest </run/vtorque/locks/$(ls -t /run/vtorque/locks | grep -m 1 fe) && echo $pid"
+WORKER = "read pid rest </run/vtorque/locks/$(ls -t /run/vtorque/locks | grep -m 1 '^[0-9]') && echo $pid"
 """Lines of shell that find programs on a node: Ansible's process for the task, and of `vtorque-node` the one that was
 asked, the worker that stays, and its child that makes the guests."""
 
@@ -43,15 +43,19 @@ def booting(site: Site, job_id: str) -> str:
     return node
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize(
     "victims", [(PLAYBOOK, ASKED), (WORKER, HOOK), (TASK, MAKER)],
     ids=["playbook and vtorque-node", "worker and hook", "task and maker"],
 )  # fmt: skip
 def test_program_killed_while_a_guest_boots(site: Site, victims: tuple[str, str]) -> None:
-    """The job is held, or without a verdict ends without having run; no node is blamed and nothing stays."""
+    """The job is held, or without a verdict ends without having run; no node is blamed and nothing stays.
+
+    Slurm itself takes a node out of use whose Prolog was killed, and holds the job.
+    """
     with never_ready(site) as request:
-        jobs = [site.submit("-l", f"nodes={node}:ppn=2", "-vm", request, stdin="echo RAN\n") for node in NODES]
+        jobs = [site.submit(*site.batch.at(node), "-vm", request, stdin="echo RAN\n") for node in NODES]
         for job_id, victim in zip(jobs, victims, strict=True):
             kill(site, booting(site, job_id), victim)
         for job_id, victim in zip(jobs, victims, strict=True):
@@ -62,21 +66,23 @@ def test_program_killed_while_a_guest_boots(site: Site, victims: tuple[str, str]
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_worker_killed_under_a_job(site: Site) -> None:
     """Nobody watches the guest any more; the job ends well all the same, and the epilogue takes the guest."""
     job_id = site.submit(stdin=WAITS)
     node = wait_in_guest(site, job_id)
     kill(site, node, WORKER)
-    assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
+    assert site.on("fe", *site.batch.signal, "URG", job_id, user="alice").returncode == 0
     ended = site.end(job_id)
     assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_job_deleted_while_its_guest_boots(site: Site) -> None:
-    """qdel returns when the prologue has ended, here with its guest, and then there is nothing of the job."""
+    """A cancel that waits ends with the prologue, here with its guest, and then there is nothing of the job."""
     with never_ready(site, node_fault_retries=3) as request:
         job_id = site.submit("-vm", request, stdin="echo RAN\n")
         node = booting(site, job_id)

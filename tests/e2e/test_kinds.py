@@ -173,11 +173,11 @@ def test_a_hundred_megabytes_arrive_whole(site: Site) -> None:
     """And neither the node nor the guest keeps them in memory on their way."""
     job_id = site.submit(stdin=PRINTS + "echo; " + WAITS)
     node = site.runs(job_id)
-    spool = f"/var/spool/torque/spool/{job_id}.OU"
-    site.wait_for("the output", lambda: "up" in site.on(node, "tail", "-c", "5", spool).stdout)
+    host, written = site.output_place(job_id)
+    site.wait_for("the output", lambda: "up" in site.on(host, "tail", "-c", "5", written).stdout)
     (peak,) = site.root(node, HIGH_WATER).splitlines()
     assert int(peak.split()[0]) < 65_536, peak
-    assert site.on("fe", "qsig", "-s", "URG", job_id, user="alice").returncode == 0
+    assert site.on("fe", *site.batch.signal, "URG", job_id, user="alice").returncode == 0
     facts = site.wait_state(job_id, "C")
     path = facts["Output_Path"].partition(":")[2]
     count, rest = site.root(
@@ -291,18 +291,21 @@ runcmd:
 - [touch, /tmp/a b]
 """
 SEES = r"""
-for host in $(uniq $PBS_NODEFILE); do
+for host in $(uniq $HOSTS); do
     ssh $host 'stat -c "%a %U %n" /tmp/conf "/tmp/a b"; cat $HOME/added.* /tmp/vtorque-metadata.log' </dev/null
 done
 """
 
 
 def test_additions_of_the_user_are_in_every_guest_before_his_prologue(site: Site) -> None:
-    """Also on a sister; files and commands are his own."""
+    """Also on a sister; files and commands are his own.  (Where he may have no prologue, before his script.)"""
     site.write("/home/alice/more.yml", ADDS)
     site.write("/home/alice/pro.sh", "#!/bin/sh\ncat $HOME/added.0\n")
-    ended = site.job("-l", "nodes=2", "-vm", "metadata=more.yml,vm_prologue=pro.sh", stdin=SEES)
-    first, *others = ended.out.splitlines()
+    prologue = ",vm_prologue=pro.sh" if site.batch.users_scripts else ""
+    script = SEES.replace("HOSTS", site.batch.hosts)
+    ended = site.job(*site.batch.two, "-vm", f"metadata=more.yml{prologue}", stdin=script)
+    others = ended.out.splitlines()
+    first = others.pop(0) if prologue else others[2]
     assert (ended.exit_status, ended.err) == (0, "")
     guests = [line.split()[1] for line in (first, others[3])]
     seen = ["600 alice /tmp/conf", "644 alice /tmp/a b"]
@@ -316,13 +319,13 @@ def test_additions_of_the_user_are_in_every_guest_before_his_prologue(site: Site
 def test_additions_that_fail_or_are_others_end_the_job_at_once(site: Site) -> None:
     """The user's fault, in words; nothing of the job runs, nothing is tried again."""
     path = site.write("/home/alice/more.yml", "runcmd: ['true', 'echo no licence; exit 3']\n")
-    held = site.submit("-h", "-vm", "metadata=more.yml", stdin="echo RAN\n")
+    held = site.submit(*site.batch.held, "-vm", "metadata=more.yml", stdin="echo RAN\n")
     failed = site.job("-vm", "metadata=more.yml", stdin="echo RAN\n")
     assert (failed.exit_status, failed.out) == (1, "")
     assert "command 2 ended with status 3" in failed.err
     assert "its last lines: no licence" in failed.err
     site.write(path, "runcmd: ['touch /home/alice/other']\n")
-    assert site.on("fe", "qrls", held, user="alice").returncode == 0
+    assert site.on("fe", *site.batch.release, held, user="alice").returncode == 0
     changed = site.end(held)
     assert (changed.exit_status, changed.out) == (1, "")
     assert "metadata /home/alice/more.yml: was changed after the job was submitted" in changed.err

@@ -74,7 +74,7 @@ def test_base_that_a_dead_host_has_locked(site: Site) -> None:
     locks = f"cat /proc/{pid}/fdinfo/* | grep -c '^lock:.*:{inode} '; :"
     try:
         site.wait_for("the reader's locks", lambda: int(site.root("fe", locks)) > 0)
-        ended = site.job("-l", "nodes=2", "-vm", "fs_type=sharedfs", stdin="echo up\n")
+        ended = site.job(*site.batch.two, "-vm", "fs_type=sharedfs", stdin="echo up\n")
         held = int(site.root("fe", locks))
     finally:
         site.root("fe", f"kill {pid}; rm /run/reader")

@@ -105,19 +105,19 @@ def test_the_sites_scripts_run_in_guests_as_root(site: Site) -> None:
     """Rank 0 has its own, the others theirs, each told of its job; an epilogue that fails keeps nobody, and is told."""
     before = """#!/bin/sh
 exec >/tmp/of-site
-echo "$1 $VTORQUE_RANK $PBS_JOBID $VTORQUE_USER $VTORQUE_UID $(id -u) $(umask)" $(sort -u "$PBS_NODEFILE")
-"""
+echo "$1 $VTORQUE_RANK $NUMBER $VTORQUE_USER $VTORQUE_UID $(id -u) $(umask)" $(sort -u "$HOSTS")
+""".replace("NUMBER", site.batch.number).replace("HOSTS", site.batch.hosts)
     texts = {
         "prologue": before.replace("$1", "first"),
         "prologue_parallel": before.replace("$1", "other"),
         "epilogue_parallel": "#!/bin/sh\necho sorry\nexit 5\n",
     }
     with scripts(site, **texts):
-        look = 'for host in $(cat "$PBS_NODEFILE"); do ssh "$host" cat /tmp/of-site </dev/null; done\n'
-        ended = site.job("-l", "nodes=cn1+cn2", "-vm", "vcpus=1,ram=192M", stdin=look)
+        look = f'for host in $(cat "${site.batch.hosts}"); do ssh "$host" cat /tmp/of-site </dev/null; done\n'
+        ended = site.job(*site.batch.pair, "-vm", "vcpus=1,ram=192M", stdin=look)
         same = f"{ended.job_id} alice 1001 0 0022 vcn1-1 vcn2-1"
         assert ended.out.splitlines() == [f"first 0 {same}", f"other 1 {same}"]
-        said = site.root("cn2", f"cat /var/lib/vtorque/records/{ended.job_id}.1/vtorque.log")
+        said = site.root("cn2", f"cat /var/lib/vtorque/records/{site.full_id(ended.job_id)}.1/vtorque.log")
         assert "the site's epilogue in guest vcn2-1: ended with status 5: sorry" in said
         _check_failing(site, "cn1", "prologue")
 
@@ -145,7 +145,7 @@ def _check_failing(site: Site, node: str, name: str) -> None:
     """One that fails is the site's own fault: tried again, then held, and no node is blamed."""
     site.root(node, f"printf '#!/bin/sh\\necho no licence server; exit 3\\n' >{PLACE}/{name}")
     with changed(site, node_fault_retries=1):
-        job_id = site.submit("-l", "nodes=cn1+cn2", "-vm", "vcpus=1,ram=192M", stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.pair, "-vm", "vcpus=1,ram=192M", stdin="echo RAN\n")
         facts = check_held(
             site, job_id, f"the site's prologue in guest v{node}-1: ended with status 3: no licence server",
             f"see {PLACE}",

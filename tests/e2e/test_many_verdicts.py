@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Verdicts on jobs of several nodes: who is blamed, who is not, and where the job goes; on three compute nodes.
 
-The scheduler takes the nodes in their order, and the last one leads: cn2 where two are asked for and all take jobs.
+The scheduler takes the nodes in their order: cn1 and cn2 where two are asked for and all take jobs.  On Torque the last
+one of them leads, on Slurm the first.
 Seen to fail: with an ssh that fails taken for a proof of the node that was not reached.
 """
 
@@ -12,17 +13,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import subprocess
 import typing as t
 
 import pytest
 
-from .conftest import CHECKOUT, LAB, Site
+from .batch_facts import TORQUE
+from .conftest import BY_ROLES, CHECKOUT, LAB, Site, site_of
 from .trouble import WELL, changed, check_held, check_message, check_offline, drop, image, revive, sweep
 
 NODES = ("cn1", "cn2", "cn3")
-PAIR, ALL = ("-l", "nodes=2:ppn=2"), ("-l", "nodes=3:ppn=2")
 GATE = "/home/alice/gate"
 GIVEN_UP = "takes the guests away: whoever asked for them went away, and nobody told them of their job"
 NOTE = "rack 4 moves on Friday (Jo, 4711)"
@@ -39,12 +39,13 @@ os.unlink("/dev/log")
 
 
 @pytest.fixture(scope="module")
-def site() -> t.Iterator[Site]:
+def site(request: pytest.FixtureRequest) -> t.Iterator[Site]:
     """A lab of three compute nodes beside that of all tests."""
-    here = Site(os.environ.get("VTORQUE_LAB", "/run/vtorque-lab") + "-wide")
+    name = getattr(request, "param", TORQUE.name)
+    here = site_of(name, "-wide")
     with contextlib.ExitStack() as stack:
         stack.callback(here.run, "down")
-        here.up("--nodes", ",".join(("fe", *NODES)))
+        here.up("--batch", name, "--nodes", ",".join(("fe", *NODES)), by_roles=BY_ROLES and name == TORQUE.name)
         yield here
 
 
@@ -58,27 +59,29 @@ def why(site: Site, job_id: str) -> str:
     return site.read(site.facts(job_id)["Error_Path"].partition(":")[2])
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_sister_that_proves_a_fault_goes_offline_alone_and_the_job_runs_elsewhere(site: Site) -> None:
     """She said it herself; the mother superior, whose guest was well, goes on with another node."""
-    with changed(site, ("cn1",), bridge="br99"):
-        job_id = site.submit(*PAIR, stdin="sort -u $PBS_NODEFILE\n")
+    leader, sister = site.batch.led("cn1", "cn2")
+    with changed(site, (sister,), bridge="br99"):
+        job_id = site.submit(*site.batch.two, stdin=f"sort -u ${site.batch.hosts}\n")
         ended = site.end(job_id)
         assert (ended.exit_status, ended.err) == (0, "")
-        assert [name[:4] for name in ended.out.splitlines()] == ["vcn2", "vcn3"]
+        assert [name[:4] for name in ended.out.splitlines()] == [f"v{leader}", "vcn3"]
         assert site.facts(job_id)["start_count"] == "2"
-        assert blamed(site) == ["cn1"]
-        check_offline(site.nodes()["cn1"], "bridge", job_id, "br99")
-    assert json.loads(site.kept("cn2", job_id))["verdict"]["node"] == "cn1"
-    assert sweep(site, "cn1").returncode == 0
+        assert blamed(site) == [sister]
+        check_offline(site.nodes()[sister], "bridge", job_id, "br99")
+    assert json.loads(site.kept(leader, job_id))["verdict"]["node"] == sister
+    assert sweep(site, sister).returncode == 0
 
 
 @pytest.mark.full
 def test_of_two_sisters_with_faults_of_their_own_one_goes_offline_a_start(site: Site) -> None:
     """The other is told of beside it.  The job waits for three nodes again."""
-    sisters = ("cn1", "cn2")
+    _leader, *sisters = site.batch.led(*NODES)
     with changed(site, sisters, bridge="br99"):
-        job_id = site.submit(*ALL, stdin="echo RAN\n")
+        job_id = site.submit(*site.batch.three, stdin="echo RAN\n")
         facts = site.wait_state(job_id, "QHC")
         assert (facts["job_state"], facts["start_count"]) == ("Q", "1")
         (first,) = blamed(site)
@@ -93,13 +96,13 @@ class Away(t.NamedTuple):
     """Why one node does not reach another.
 
     Attributes:
-        nodes: where that is so; cn3 leads.
+        on_leader: where that is so: on the mother superior, else on her sisters.
         breaks: the line of shell that makes it so.
         mends: takes it back.
         words: what the user is told.
     """
 
-    nodes: tuple[str, ...]
+    on_leader: bool
     breaks: str
     mends: str
     words: str
@@ -108,9 +111,9 @@ class Away(t.NamedTuple):
 KNOWN, OTHERS = "/etc/ssh/ssh_known_hosts", "/run/lab/known_hosts"
 DAEMON = "$(cat /run/sshd.pid)"
 AWAY = {
-    "no host key": Away(("cn3",), f"mount --bind /dev/null {KNOWN}", f"umount {KNOWN}", "Host key verification failed"),
+    "no host key": Away(True, f"mount --bind /dev/null {KNOWN}", f"umount {KNOWN}", "Host key verification failed"),
     "another host key": Away(
-        ("cn3",),
+        True,
         # everybody has this node's own
         f"sed -E \"s|^([^ #]+) .*|\\1 $(cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub)|\" {KNOWN} >{OTHERS} && "
         f"mount --bind {OTHERS} {KNOWN}",
@@ -118,12 +121,12 @@ AWAY = {
         "Host key verification failed",
     ),
     "no sshd": Away(
-        ("cn1", "cn2"),
+        False,
         f"kill {DAEMON}",
         "/usr/sbin/sshd -f /etc/ssh/sshd_config -E /var/log/sshd.log",
         "Connection refused",
     ),
-    "sshd that is silent": Away(("cn1", "cn2"), f"kill -STOP {DAEMON}", f"kill -CONT {DAEMON}", "timed out"),
+    "sshd that is silent": Away(False, f"kill -STOP {DAEMON}", f"kill -CONT {DAEMON}", "timed out"),
 }
 
 
@@ -140,26 +143,29 @@ def out_of_reach(site: Site, nodes: t.Iterable[str], why: Away) -> t.Iterator[No
 @pytest.mark.full
 def test_sick_mother_superior_blames_herself_alone(site: Site) -> None:
     """Her libvirt is dead, and she reaches no sister: she goes offline, and the job runs on the others."""
-    with out_of_reach(site, ["cn2"], AWAY["no host key"]):
-        site.root("cn2", "kill -9 $(cat /run/libvirtd.pid)")
+    leader, sister = site.batch.led("cn1", "cn2")
+    with out_of_reach(site, [leader], AWAY["no host key"]):
+        site.root(leader, "kill -9 $(cat /run/libvirtd.pid)")
         try:
-            job_id = site.submit(*PAIR, stdin="sort -u $PBS_NODEFILE\n")
+            job_id = site.submit(*site.batch.two, stdin=f"sort -u ${site.batch.hosts}\n")
             ended = site.end(job_id)
-            assert (ended.exit_status, [name[:4] for name in ended.out.splitlines()]) == (0, ["vcn1", "vcn3"])
-            assert blamed(site) == ["cn2"]
-            check_offline(site.nodes()["cn2"], "libvirt", job_id)
+            assert (ended.exit_status, [name[:4] for name in ended.out.splitlines()]) == (0, [f"v{sister}", "vcn3"])
+            assert blamed(site) == [leader]
+            check_offline(site.nodes()[leader], "libvirt", job_id)
         finally:
-            site.root("cn2", revive("libvirt"))
-    assert sweep(site, "cn2").returncode == 0
+            site.root(leader, revive("libvirt"))
+    assert sweep(site, leader).returncode == 0
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("name", AWAY)
 def test_sisters_that_cannot_be_reached_are_not_blamed(site: Site, name: str) -> None:
     """A node proves nothing about another one: the job is tried again within its bound, and held."""
-    why = AWAY[name]
-    with out_of_reach(site, why.nodes, why), changed(site, NODES, node_fault_retries=2):
-        job_id = site.submit(*ALL, stdin="echo RAN\n")
+    why, (leader, *sisters) = AWAY[name], site.batch.led(*NODES)
+    nodes = [leader] if why.on_leader else sisters
+    with out_of_reach(site, nodes, why), changed(site, NODES, node_fault_retries=2):
+        job_id = site.submit(*site.batch.three, stdin="echo RAN\n")
         notes = lambda: [node.note for node in site.nodes().values() if node.note]  # noqa: E731
         site.wait_for("the last try", lambda: notes() or site.facts(job_id)["job_state"] in "HC")
         assert notes() == []
@@ -183,45 +189,50 @@ def system_log(site: Site, node: str) -> t.Iterator[list[str]]:
             lines += process.stdout.read().splitlines()
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_brake_keeps_a_fault_of_the_site_from_taking_node_after_node(site: Site) -> None:
     """As many nodes as the site allows go offline; then the job is held, and it is said loudly."""
+    first, second = site.batch.led("cn1", "cn2")
+    last = site.batch.led(*sorted((second, "cn3")))[0]
     with (
-        system_log(site, "cn3") as logged,
+        system_log(site, last) as logged,
         changed(site, ("cn1", "cn2"), bridge="br99"),
-        changed(site, ("cn3",), offline_brake="1"),
+        changed(site, NODES, offline_brake="1"),
     ):
-        job_id = site.submit(*PAIR, stdin="echo RAN\n")
-        brake = "cn1 is not set offline: 1 of 3 nodes carry a note of vTorque already (offline_brake 1)"
+        job_id = site.submit(*site.batch.two, stdin="echo RAN\n")
+        brake = f"{second} is not set offline: 1 of 3 nodes carry a note of vTorque already (offline_brake 1)"
         facts = check_held(site, job_id, "br99", brake)
-        # the first start was led by cn2, which proved its own fault before its sister's counted
-        assert (facts["start_count"], blamed(site)) == ("2", ["cn2"])
-        check_offline(site.nodes()["cn2"], "bridge", job_id, "br99")
+        # who led the first start proved its own fault before its sister's counted
+        assert (facts["start_count"], blamed(site)) == ("2", [first])
+        check_offline(site.nodes()[first], "bridge", job_id, "br99")
         assert "br99" in facts["comment"]
-        hooks_log = site.root("cn3", "cat /var/lib/vtorque/log/hooks.log")
+        hooks_log = site.root(last, "cat /var/lib/vtorque/log/hooks.log")
         assert "ALARM" in hooks_log
         assert brake in hooks_log
     (line,) = [line for line in logged if brake in line]
     assert line.startswith("<26>")  # daemon, critical
-    assert f"job {job_id}, start 2: hold: " in line
+    assert f"job {site.full_id(job_id)}, start 2: hold: " in line
     drop(site, job_id)
-    assert sweep(site, "cn2").returncode == 0
+    assert sweep(site, first).returncode == 0
 
 
 @pytest.mark.full
 def test_guest_of_a_sister_that_does_not_boot_blames_nobody(site: Site) -> None:
     """Tried as often as the site says, and held with the node, the guest and the end of its console."""
+    _leader, sister = site.batch.led("cn1", "cn2")
     with image("sick") as place, changed(site, NODES, node_fault_retries=2):
         record, spoilt = f"/opt/vm-images/{place.name}/record.json", "/run/lab/record.json"
-        site.root("cn1", f'sed \'s/"cmdline": "/&lab.fault=panic /\' {record} >{spoilt}')
-        site.root("cn1", f"chmod 444 {spoilt}; grep -q panic {spoilt} && mount --bind {spoilt} {record}")
+        site.root(sister, f'sed \'s/"cmdline": "/&lab.fault=panic /\' {record} >{spoilt}')
+        site.root(sister, f"chmod 444 {spoilt}; grep -q panic {spoilt} && mount --bind {spoilt} {record}")
         try:
-            job_id = site.submit(*PAIR, "-vm", "img=sick", stdin="echo RAN\n")
-            facts = check_held(site, job_id, "cn1: the kernel of guest vcn1-", "Kernel panic", "2 of 2")
+            job_id = site.submit(*site.batch.two, "-vm", "img=sick", stdin="echo RAN\n")
+            words = f"{sister}: the kernel of guest v{sister}-"
+            facts = check_held(site, job_id, words, "Kernel panic", "2 of 2")
         finally:
-            site.root("cn1", f"umount {record}; rm {spoilt}")
+            site.root(sister, f"umount {record}; rm {spoilt}")
         assert (facts["start_count"], blamed(site)) == ("2", [])
-        assert "cn1: the kernel of guest vcn1-" in facts["comment"]
+        assert words in facts["comment"]
         drop(site, job_id)
 
 
@@ -231,7 +242,7 @@ def test_note_of_an_administrator_on_a_sister_is_never_replaced(site: Site) -> N
     site.root("fe", f"pbsnodes -N '{NOTE}' cn1")
     try:
         with changed(site, ("cn1",), bridge="br99"):
-            job_id = site.submit(*PAIR, stdin="echo RAN\n")
+            job_id = site.submit(*site.batch.two, stdin="echo RAN\n")
             words = f"cn1 is not set offline: it carries a note of an administrator ({NOTE})"
             assert check_held(site, job_id, "br99", words)["start_count"] == "1"
             sweep(site, "cn1")

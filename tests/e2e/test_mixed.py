@@ -29,21 +29,25 @@ from .trouble import (
 START_WAYS = cases(WAYS, "fast")
 
 VM_NODE, BARE = "cn1", "cn2"
-MIXED = ("-l", f"nodes={VM_NODE}:ppn=2+{BARE}:ppn=2", "-vm", "vcpus=1,ram=192M,nodes=1")
+ASKS = ("-vm", "vcpus=1,ram=192M,nodes=1")
 LOOK = f"""
-echo "np $PBS_NP nodes $PBS_NUM_NODES ppn $PBS_NUM_PPN"
-sed 's/^/slot /' "$PBS_NODEFILE"
+sed 's/^/slot /' "$HOSTS"
 ssh {BARE} 'echo "there $(hostname) $(id -un)"; exit 7' </dev/null
 echo "status $?"
 ssh {BARE} "ssh $(hostname) 'echo back \\$(hostname) \\$(id -un); exit 5'; echo inner \\$?" </dev/null
 ssh {BARE} ssh {BARE} hostname </dev/null | sed 's/^/itself /'
-pbsdsh -u hostname | sort | sed 's/^/each /'
+$EACH hostname | sort | sed 's/^/each /'
 """
 STAYS = f"""
 ssh {BARE} 'echo $$ >.mixed-pid; exec sleep 600' </dev/null &
 until [ -s ~/.mixed-pid ]; do sleep 1; done
 """
 SAVE = "cp /etc/vtorque/job_key ~/.mixed-key; chmod 600 ~/.mixed-key\n"
+
+
+def mixed(site: Site) -> tuple[str, ...]:
+    """The options of a job that has a guest on one node and the other one bare."""
+    return (*site.batch.pair, *ASKS)
 
 
 def guest_of(site: Site) -> str:
@@ -61,9 +65,12 @@ def hostile(site: Site) -> t.Iterator[None]:
     site.root("fe", "rm -f /home/alice/.ssh/known_hosts /home/alice/.mixed-*")
 
 
+@pytest.mark.both
 def test_the_script_runs_in_a_guest_and_reaches_the_bare_host_and_back(site: Site, hostile: None) -> None:
     """One node file for both kinds, counts that agree with it, and ssh both ways with status and no question."""
-    job_id = site.submit(*MIXED, stdin=LOOK + SAVE + WAITS)
+    counts, counted = site.batch.counts
+    look = f"{counts}\n{LOOK.replace('HOSTS', site.batch.hosts).replace('$EACH', site.batch.on_each)}"
+    job_id = site.submit(*mixed(site), stdin=look + SAVE + WAITS)
     assert wait_in_guest(site, job_id) == VM_NODE
     guest = guest_of(site)
     # begun on the bare host itself
@@ -73,7 +80,7 @@ def test_the_script_runs_in_a_guest_and_reaches_the_bare_host_and_back(site: Sit
     ended = finish(site, job_id)
     assert ended.exit_status == 0, ended.err
     lines = ended.out.splitlines()
-    assert lines[:4] == ["np 3 nodes 2 ppn 1", f"slot {guest}", f"slot {BARE}", f"slot {BARE}"]
+    assert lines[:4] == [counted, f"slot {guest}", f"slot {BARE}", f"slot {BARE}"]
     assert lines[4:8] == [f"there {BARE} alice", "status 7", f"back {guest} alice", "inner 5"], ended.err
     assert lines[8:11] == [f"itself {BARE}", f"each {BARE}", f"each {guest}"], ended.err
     assert (shown["nodes"], shown["bare"]) == ([VM_NODE, BARE], [BARE])
@@ -98,9 +105,9 @@ def test_many_logins_at_once_lose_none(site: Site) -> None:
 @pytest.mark.full
 def test_nobody_else_gets_in_and_nobody_elses_ssh_is_touched(site: Site, hostile: None) -> None:
     """The key opens the bare host from the job's hosts alone, and another user can neither read nor use it."""
-    job_id = site.submit(*MIXED, stdin=SAVE + WAITS)
+    job_id = site.submit(*mixed(site), stdin=SAVE + WAITS)
     wait_in_guest(site, job_id)
-    guest, key = guest_of(site), f"/run/vtorque/bare/{job_id}.1/job_key"
+    guest, key = guest_of(site), f"/run/vtorque/bare/{site.full_id(job_id)}.1/job_key"
     assert site.on(BARE, "cat", key, user="alice").returncode == 0
     assert site.on(BARE, "cat", key, user="bob").returncode != 0
     for words in ((guest, "true"), ("-l", "alice", guest, "true"), ("-i", key, "-l", "alice", BARE, "true")):
@@ -122,7 +129,7 @@ def test_a_bare_host_needs_no_libvirt_and_two_jobs_do_not_disturb_each_other(sit
     site.root(BARE, "kill -9 $(cat /run/libvirtd.pid)")
     try:
         with changed(site, ("fe", *NODES), **shared):
-            both = [site.submit(*MIXED, stdin=WAITS) for _job in range(2)]
+            both = [site.submit(*mixed(site), stdin=WAITS) for _job in range(2)]
             for job_id in both:
                 wait_in_guest(site, job_id)
             guests = set(site.root(VM_NODE, "virsh list --name").split())
@@ -140,7 +147,7 @@ def test_a_bare_host_needs_no_libvirt_and_two_jobs_do_not_disturb_each_other(sit
 @pytest.mark.full
 def test_a_job_that_is_cancelled_leaves_nothing_on_its_bare_host(site: Site, hostile: None) -> None:
     """Nor what it began there."""
-    job_id = site.submit(*MIXED, stdin=STAYS + WAITS)
+    job_id = site.submit(*mixed(site), stdin=STAYS + WAITS)
     wait_in_guest(site, job_id)
     pid = site.read("/home/alice/.mixed-pid").strip()
     assert site.on(BARE, "test", "-d", f"/proc/{pid}").returncode == 0
@@ -160,13 +167,14 @@ def accepted(site: Site, key: str = "key") -> bool:
     return done.returncode == 0
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_job_that_is_queued_again_has_another_key_on_its_bare_host(site: Site, hostile: None) -> None:
     """The first start's opens nothing any more while the second one runs, and neither does after the job."""
-    job_id = site.submit(*MIXED, stdin=f"[ ! -e ~/.mixed-key ] || mv ~/.mixed-key ~/.mixed-first\n{SAVE}{WAITS}")
+    job_id = site.submit(*mixed(site), stdin=f"[ ! -e ~/.mixed-key ] || mv ~/.mixed-key ~/.mixed-first\n{SAVE}{WAITS}")
     wait_in_guest(site, job_id)
     assert accepted(site)
-    assert site.on("fe", "qrerun", job_id).returncode == 0
+    site.queue_again(job_id)
     site.wait_for("the second start", lambda: site.on("fe", "test", "-e", "/home/alice/.mixed-first").returncode == 0)
     wait_in_guest(site, job_id)
     assert [accepted(site, key) for key in ("first", "key")] == [False, True]
@@ -176,10 +184,11 @@ def test_a_job_that_is_queued_again_has_another_key_on_its_bare_host(site: Site,
     assert (ended.exit_status, ended.out) == (0, "up\non\n")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_bare_host_that_is_lost_opens_to_nobody_when_it_is_back(site: Site, hostile: None) -> None:
     """The job goes on in its guest; the host that lost its power has forgotten the key."""
-    job_id = site.submit(*MIXED, stdin=SAVE + WAITS)
+    job_id = site.submit(*site.batch.goes_on, *mixed(site), stdin=SAVE + WAITS)
     wait_in_guest(site, job_id)
     assert accepted(site)
     with lost(site, BARE):
@@ -190,6 +199,7 @@ def test_a_bare_host_that_is_lost_opens_to_nobody_when_it_is_back(site: Site, ho
     assert (ended.exit_status, ended.out) == (0, "up\non\n")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_bare_host_whose_sshd_takes_no_keys_of_jobs_is_no_fault_of_the_job(site: Site) -> None:
     """Held with the reason, and no node goes offline."""
@@ -197,7 +207,7 @@ def test_a_bare_host_whose_sshd_takes_no_keys_of_jobs_is_no_fault_of_the_job(sit
     site.root(BARE, f"mv {drop_in} {drop_in}.away")
     try:
         with changed(site, node_fault_retries=1):
-            job_id = site.submit(*MIXED, stdin="echo RAN\n")
+            job_id = site.submit(*mixed(site), stdin="echo RAN\n")
             check_held(site, job_id, f"sshd of {BARE} takes no keys of jobs")
             drop(site, job_id)
         assert all(node.usable and not node.note for node in site.nodes().values())

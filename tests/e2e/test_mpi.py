@@ -30,7 +30,7 @@ def programs() -> dict[str, bytes]:
 def ring(programs: dict[str, bytes]) -> str:
     """Lines of shell that put the program into every guest of a job, as /tmp/ring, over the job's ssh."""
     return f"""{put(programs["ring"], "/tmp/ring")}
-for host in $(sort -u "$PBS_NODEFILE" | grep -vxF "$(hostname)"); do
+for host in $(sort -u "$HOSTS" | grep -vxF "$(hostname)"); do
     ssh "$host" 'cat >/tmp/ring && chmod 755 /tmp/ring' </tmp/ring || exit
 done
 """
@@ -61,11 +61,11 @@ def ranks(out: str) -> list[tuple[int, int, str]]:
 
 STALE = """
 mkdir -p "$HOME/.ssh" && ssh-keygen -q -t ed25519 -N '' -f /tmp/other || exit
-for host in $(sort -u "$PBS_NODEFILE"); do echo "$host $(cat /tmp/other.pub)"; done >"$HOME/.ssh/known_hosts"
+for host in $(sort -u "$HOSTS"); do echo "$host $(cat /tmp/other.pub)"; done >"$HOME/.ssh/known_hosts"
 """
 """What the user's own file says of guests that had these names before."""
 WAYS = """
-hosts=$(cat "$PBS_NODEFILE")
+hosts=$(cat "$HOSTS")
 for from in $hosts; do
     ssh "$from" "for to in $(echo $hosts); do ssh \\$to 'echo way $from \\$(hostname) \\$(id -un)'; done" </dev/null
 done
@@ -79,25 +79,26 @@ ssh -o HostKeyAlias="$2" "$1" echo IN </dev/null; echo "other $?"
 def test_mpirun_over_two_nodes(site: Site, ring: str, with_tm: str) -> None:
     """As an ordinary user, over the node file and without any: a process a virtual processor, in both guests.
 
-    A component for Torque is asked only without what the job's environment says of it.  OpenSSH goes each way,
-    whatever the user's own known_hosts says, to nobody that answers in another's place, and not to root, from a guest
-    or from the node.
+    What Open MPI has for the batch system is asked only without what the job's environment says of it.  OpenSSH goes
+    each way, whatever the user's own known_hosts says, to nobody that answers in another's place, and not to root, from
+    a guest or from the node.
     """
-    script = f"""{STALE}{ring}{with_tm}
-mpirun --hostfile "$PBS_NODEFILE" /tmp/ring || exit
+    asks, asked = site.batch.untold
+    script = f"""HOSTS=${site.batch.hosts}
+{STALE}{ring}{with_tm if site.batch.name == "torque" else ""}
+mpirun --hostfile "$HOSTS" /tmp/ring || exit
 echo again
 mpirun /tmp/ring || exit
-cat "$PBS_NODEFILE"
+cat "$HOSTS"
 echo untold
-env -u OMPI_MCA_plm -u OMPI_MCA_ras mpirun /bin/true 2>&1 | grep tm
-rm -r "$HOME/.openmpi"
+env -u OMPI_MCA_plm -u OMPI_MCA_ras mpirun /bin/true 2>&1 | grep -o '{asks}'
+rm -rf "$HOME/.openmpi"
 echo ways
 {WAYS}{WAITS}"""
-    job_id = site.submit("-l", "nodes=2", "-vm", f"{DEBIAN},vcpus=1", stdin=script)
+    job_id = site.submit(*site.batch.two, "-vm", f"{DEBIAN},vcpus=1", stdin=script)
     node = site.runs(job_id)
-    spool = f"/var/spool/torque/spool/{job_id}.OU"
     # twice as long as for others: the guests' boot is in it, and each ssh takes its time under emulation
-    site.wait_for("the last way", lambda: "other " in site.on(node, "cat", spool).stdout, timeout_s=2 * JOB_TIMEOUT_S)
+    site.wait_for("the last way", lambda: "other " in site.output_so_far(job_id), timeout_s=2 * JOB_TIMEOUT_S)
     as_user, as_root = (from_the_node(site, node, job_id, user) for user in ("alice", "root"))
     ended = finish(site, job_id)
     assert as_user.stdout == "IN\n", as_user.stderr
@@ -109,7 +110,7 @@ echo ways
     hosts = found.splitlines()[-2:]
     assert {host.rpartition("-")[0] for host in hosts} == {"vcn1", "vcn2"}
     assert ranks(given) == ranks(found) == [(0, 2, hosts[0]), (1, 2, hosts[1])]
-    assert set(untold.splitlines()) == {"tm is asked for plm", "tm is asked for ras"}
+    assert set(untold.splitlines()) == asked
     every = [f"way {one} {other} alice" for one in hosts for other in hosts]
     assert ways.splitlines() == [*every, "root 255", "root 255", "other 255", "up", "on"]
     said = ended.err.splitlines()
@@ -121,7 +122,7 @@ echo ways
 
 def from_the_node(site: Site, node: str, job_id: str, user: str) -> Result[str]:
     """alice on the mother superior tries the job's own key, and the address and host key that she may read there."""
-    place = f"/run/vtorque/jobs/{job_id}.1"
+    place = f"/run/vtorque/jobs/{site.full_id(job_id)}.1"
     guest = json.loads(site.on(node, "cat", f"{place}/ready.json", user="alice").stdout)["guests"][0]
     options = [f"UserKnownHostsFile={place}/known_hosts", f"HostKeyAlias={guest['name']}", "BatchMode=yes"]
     words = [word for option in options for word in ("-o", option)]
@@ -151,7 +152,7 @@ def test_pbsdsh_in_one_guest(site: Site) -> None:
 
 
 SSH = """
-set -- $(sort -u "$PBS_NODEFILE")
+set -- $(sort -u "$HOSTS")
 for host; do ssh "$host" hostname; done
 [ "$1" = "$(hostname)" ] || set -- "$2" "$1"
 ssh "$2" "ssh $1 hostname"
@@ -163,7 +164,8 @@ echo "$?"
 @pytest.mark.full
 def test_guests_reach_each_other_by_ssh_without_a_question(site: Site) -> None:
     """Each by its name, from each; the exact status."""
-    ended = site.job("-l", "nodes=2", "-vm", "vcpus=1", stdin=f'cat "$PBS_NODEFILE"\n{SSH}')
+    script = f'HOSTS=${site.batch.hosts}\ncat "$HOSTS"\n{SSH}'
+    ended = site.job(*site.batch.two, "-vm", "vcpus=1", stdin=script)
     first, second, *said, back, status = ended.out.splitlines()
     assert (ended.exit_status, ended.err) == (0, "")
     assert (said, back, status) == (sorted([first, second]), first, "37")

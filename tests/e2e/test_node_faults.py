@@ -205,7 +205,7 @@ def test_node_that_an_administrator_set_offline_meanwhile(site: Site) -> None:
 def test_interactive_job_on_a_broken_node_ends_with_the_reason(site: Site) -> None:
     """Nobody waits at a terminal for a node to be mended: it is told, and not queued again."""
     with changed(site, ("cn1",), bridge="br99"):
-        terminal = Terminal(site, "vsub", "-I", "-l", "nodes=cn1:ppn=2")
+        terminal = Terminal(site, *site.batch.session, *site.batch.on_first)
         terminal.expect("br99")
         terminal.close()
         facts = site.wait_state(terminal.job_id, "CHQ")

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from .conftest import Site
-from .trouble import end_by_term
+from .trouble import drop, end_by_term
 
 PROGRAM = "/usr/lib/osv-program.so"
 OSV = ("-vm", "img=tiny-osv")
@@ -64,14 +64,14 @@ def test_exit_of_the_program_ends_the_guest_and_is_no_success(site: Site) -> Non
 
 
 @pytest.mark.full
-def test_qdel_ends_it(site: Site) -> None:
+def test_cancel_ends_it(site: Site) -> None:
     job_id = site.submit(*OSV, stdin=f"{PROGRAM} say=up wait=600\n")
     node = site.runs(job_id)
     site.wait_for(
         "the program", lambda: "up" in site.on(node, "sh", "-c", "cat /var/lib/vtorque/guests/*/*/console.log").stdout
     )
     ended = end_by_term(site, job_id)
-    assert (ended.exit_status, ended.out) == (271, "up\n")
+    assert (ended.exit_status, ended.out) == (site.batch.cancelled, "up\n")
 
 
 @pytest.mark.full
@@ -79,12 +79,12 @@ def test_another_user_does_not_hear_the_console(site: Site) -> None:
     """The way to it is the job's user's alone."""
     job_id = site.submit(*OSV, stdin=f"{PROGRAM} wait=600\n")
     node = site.runs(job_id)
-    console = f"/run/vtorque/jobs/{job_id}.1/console"
-    ready = f"/run/vtorque/jobs/{job_id}.1/ready.json"
+    console = f"/run/vtorque/jobs/{site.full_id(job_id)}.1/console"
+    ready = f"/run/vtorque/jobs/{site.full_id(job_id)}.1/ready.json"
     site.wait_for("the ready record", lambda: site.on(node, "test", "-e", ready).returncode == 0)
     socket = site.root(node, f"readlink {console}").strip()
     assert [site.on(node, "test", "-w", socket, user=user).returncode for user in ("alice", "bob")] == [0, 1]
-    assert site.on("fe", "qdel", job_id, user="alice").returncode == 0
+    drop(site, job_id)
     site.end(job_id)
 
 

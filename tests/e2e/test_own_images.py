@@ -47,7 +47,7 @@ def allowed(site: Site) -> t.Iterator[None]:
 def past_vsub(site: Site, path: str, digest: str = "0" * 64, **keys: str) -> str:
     """A job that asks for an image by path, made without vsub."""
     x = encoded({"v": 1, "k": {"img": path, **keys}, "s": "", "d": {"img": digest}})
-    return forge(site, x, "-n", "-l", "nodes=1:ppn=2")
+    return forge(site, x, *site.batch.alone)
 
 
 def servers(site: Site, node: str) -> list[str]:
@@ -55,18 +55,20 @@ def servers(site: Site, node: str) -> list[str]:
     return site.root(node, "ps -eo pid=,user=,args= | grep '[v]torque-disk:.*/image' || true").splitlines()
 
 
+@pytest.mark.both
 def test_job_boots_from_a_copy_of_an_image_in_its_users_home(site: Site) -> None:
-    """On two nodes, two guests of one of them at once; nobody owns, changes or writes the file but its user."""
+    """On two nodes, two guests of one of them at once where they have room; nobody else owns or changes the file."""
     before = site.on("fe", "sh", "-c", SHOWS.format(path=OWN), user="alice").stdout
-    script = f"cat /etc/os-release; for host in $(sort -u $PBS_NODEFILE); do ssh $host hostname; done\n{WAITS}"
-    job_id = site.submit("-l", "nodes=2:ppn=3", "-vm", f"img={OWN},vms_per_node=2", stdin=script)
+    guests = site.batch.guests
+    script = f"cat /etc/os-release; for host in $(sort -u ${site.batch.hosts}); do ssh $host hostname; done\n{WAITS}"
+    job_id = site.submit(*site.batch.two, "-vm", f"img={OWN},vms_per_node={guests}", stdin=script)
     node = wait_in_guest(site, job_id)
-    assert [line.split()[1] for line in servers(site, node)] == ["alice", "alice"]
+    assert [line.split()[1] for line in servers(site, node)] == ["alice"] * guests
     ended = finish(site, job_id)
     assert ended.exit_status == 0, ended.err
     assert "ID=vtorque-tiny" in ended.out
     assert sorted(set(ended.out.split()) & {f"vcn{n}-{slot}" for n in (1, 2) for slot in (1, 2)}) == [
-        "vcn1-1", "vcn1-2", "vcn2-1", "vcn2-2",
+        f"vcn{node}-{slot}" for node in (1, 2) for slot in range(1, guests + 1)
     ]  # fmt: skip
     assert site.on("fe", "sh", "-c", SHOWS.format(path=OWN), user="alice").stdout == before
     assert [servers(site, name) for name in NODES] == [[], []]
@@ -81,7 +83,7 @@ def test_image_that_is_lost_under_a_job_is_told(site: Site) -> None:
     site.write(f"{HOME}/job.sh", "#!/bin/sh\necho up; sleep 600\n")
     submitted = site.on("fe", "vsub", "-vm", "img=/home/alice/own.qcow2,distro=debian", "job.sh", user="alice")
     assert submitted.returncode == 0, submitted.stderr
-    job_id = submitted.stdout.strip()
+    job_id = submitted.stdout.split()[-1]
     node = wait_in_guest(site, job_id)
     assert guest_on(site, node)
     site.root(node, "kill -9 " + servers(site, node)[0].split()[0])
@@ -158,13 +160,13 @@ def test_image_that_was_changed_meanwhile_is_not_booted(site: Site) -> None:
     """The job waits; its image becomes another."""
     copy = f"{HOME}/changing.qcow2"
     assert site.on("fe", "cp", OWN, copy, user="alice").returncode == 0
-    job_id = site.submit("-h", "-vm", f"img={copy}", stdin="echo RAN\n")
+    job_id = site.submit(*site.batch.held, "-vm", f"img={copy}", stdin="echo RAN\n")
     made = f"qemu-img create -q -f qcow2 -b /etc/shadow -F raw -u {copy} 64M"
     assert site.on("fe", "sh", "-c", made, user="alice").returncode == 0
-    other = site.submit("-h", "-vm", f"img={OWN}", stdin="echo RAN\n")
+    other = site.submit(*site.batch.held, "-vm", f"img={OWN}", stdin="echo RAN\n")
     assert site.on("fe", "touch", OWN, user="alice").returncode == 0
     for held in (job_id, other):
-        assert site.on("fe", "qrls", held, user="alice").returncode == 0
+        assert site.on("fe", *site.batch.release, held, user="alice").returncode == 0
     check_refused(site.end(job_id), "has a backing file")
     check_refused(site.end(other), "was changed after the job was submitted")
 
@@ -188,7 +190,7 @@ def test_site_that_does_not_allow_it_says_so(site: Site) -> None:
         assert "allow_user_images" in done.stderr
         check_refused(site.end(past_vsub(site, OWN)), f"img={OWN}", "allow_user_images")
     with changed(site, ("cn2",), allow_user_images=False):
-        ended = site.job("-l", "nodes=cn1:ppn=2+cn2:ppn=2", "-vm", f"img={OWN}", stdin="echo RAN\n")
+        ended = site.job(*site.batch.pair, "-vm", f"img={OWN}", stdin="echo RAN\n")
         check_refused(ended, f"img={OWN}", "allow_user_images")
 
 

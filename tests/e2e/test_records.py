@@ -17,6 +17,7 @@ from .conftest import Ended, Site
 WORK = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done\n"
 
 
+@pytest.mark.both
 def test_owner_is_told_what_happened_and_nobody_else_is(site: Site) -> None:
     """On the job's first node and on the front end: what it used, its log, its console, its picture."""
     ended = site.job(stdin=WORK)
@@ -31,31 +32,35 @@ def test_owner_is_told_what_happened_and_nobody_else_is(site: Site) -> None:
     )
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_owner_is_told_of_the_guests_of_all_nodes(site: Site) -> None:
     """What each used, and its console, on the first node and on the front end."""
-    job_id = site.submit("-l", "nodes=2", "-vm", "vcpus=1,ram=192M,vms_per_node=2", stdin=WORK)
+    guests = site.batch.guests
+    job_id = site.submit(*site.batch.two, "-vm", f"vcpus=1,ram=192M,vms_per_node={guests}", stdin=WORK)
     ended = site.end(job_id)
     site.wait_for("the record on the front end", lambda: site.kept("fe", job_id))
     for host in (ended.node, "fe"):
-        guests = json.loads(site.on(host, "vmgr", "job", "show", job_id, "--json", user="alice").stdout)["guests"]
-        assert sorted(guest["name"] for guest in guests) == ["vcn1-1", "vcn1-2", "vcn2-1", "vcn2-2"]
-        assert all(guest["used"]["cpu_s"] > 0 for guest in guests)
-        for guest in guests:
+        found = json.loads(site.on(host, "vmgr", "job", "show", job_id, "--json", user="alice").stdout)["guests"]
+        names = [f"vcn{node}-{slot}" for node in (1, 2) for slot in range(1, guests + 1)]
+        assert sorted(guest["name"] for guest in found) == names
+        assert all(guest["used"]["cpu_s"] > 0 for guest in found)
+        for guest in found:
             done = site.on(host, "vmgr", "job", "console", job_id, "--guest", guest["name"], user="alice")
             assert done.returncode == 0, done.stderr
             assert f" {guest['address']}" in done.stdout.partition("vtorque-ready")[2]
         refuses(site, host, job_id)
 
 
+@pytest.mark.both
 def test_front_end_takes_no_record_but_of_the_jobs_first_node(site: Site) -> None:
     """Another node's root, who can reach the program, cannot write into a job's record."""
     ended = site.job(stdin="true\n")
     other = next(node for node in ("cn1", "cn2") if node != ended.node)
     site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
     before = site.kept("fe", ended.job_id)
-    record = json.dumps({"job_id": ended.job_id, "start": 1, "user": "bob"})
-    head = {"version": 2, "job_id": ended.job_id, "start": 1}
+    record = json.dumps({"job_id": site.full_id(ended.job_id), "start": 1, "user": "bob"})
+    head = {"version": 2, "job_id": site.full_id(ended.job_id), "start": 1}
     said = f"{json.dumps(head)}\n{json.dumps({'files': [['record.json', len(record)]]})}\n{record}"
     done = site.on(other, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=said)
     assert done.returncode != 0
@@ -80,7 +85,9 @@ def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) 
 
 @pytest.mark.full
 def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> None:
-    """Nothing is late or lost: the sweep hands it over, also when the server has forgotten the job by then."""
+    """Nothing is late or lost: the sweep hands it over, where its accounting is read also when the server has forgotten
+    the job by then.
+    """
     with no_sshd(site):
         ended = site.job(stdin="echo on; exit 3\n")
         assert (ended.out, ended.err, ended.exit_status) == ("on\n", "", 3)
@@ -91,15 +98,16 @@ def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> Non
         let_time_pass(site, ended)
         swept = site.on(ended.node, "vtorque-sweep")
         assert swept.returncode == 0
-        assert f"record   {ended.job_id}.1: was not handed over to fe" in swept.stdout
+        assert f"record   {site.full_id(ended.job_id)}.1: was not handed over to fe" in swept.stdout
         assert waits(site, ended)
     assert spool_finding(site, ended.node)["state"] == "warn"
-    assert site.on("fe", "qdel", "-p", ended.job_id).returncode == 0
-    site.wait_for("the server to forget the job", lambda: not site.facts(ended.job_id))
+    if site.batch.remembers:
+        assert site.on("fe", *site.batch.drop_all, ended.job_id).returncode == 0
+        site.wait_for("the server to forget the job", lambda: not site.facts(ended.job_id))
     assert site.kept("fe", ended.job_id) == ""
     let_time_pass(site, ended)
     swept = site.on(ended.node, "vtorque-sweep")
-    assert f"record   {ended.job_id}.1: was handed over to fe" in swept.stdout
+    assert f"record   {site.full_id(ended.job_id)}.1: was handed over to fe" in swept.stdout
     assert site.kept("fe", ended.job_id) == site.kept(ended.node, ended.job_id)
     assert json.loads(site.kept("fe", ended.job_id))["exit_status"] == 3
     assert "finished, exit status 3" in site.on("fe", "vmgr", "job", "show", ended.job_id, user="alice").stdout
@@ -129,14 +137,14 @@ def test_jobs_own_first_node_adds_to_records_and_changes_none(site: Site) -> Non
     ended = site.job(stdin="true\n")
     site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
     wait_for_word(site, ended, "was handed over to fe")
-    key = f"{RECORDS}/{ended.job_id}.1"
+    key = f"{RECORDS}/{site.full_id(ended.job_id)}.1"
     before = site.root("fe", f"cd {key} && ls -li && cat *")
     record = site.kept(ended.node, ended.job_id)
 
     def send(record: str, *files: tuple[str, int]) -> tuple[int, str]:
         sizes = [list(one) for one in files] or [["record.json", len(record)]]
         said = "".join(f"{json.dumps(line)}\n" for line in (
-            {"version": 2, "job_id": ended.job_id, "start": 1}, {"files": sizes},
+            {"version": 2, "job_id": site.full_id(ended.job_id), "start": 1}, {"files": sizes},
         ))  # fmt: skip
         done = site.on(ended.node, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=said + record)
         return done.returncode, done.stderr
@@ -206,14 +214,14 @@ def wait_for_word(site: Site, ended: Ended, *words: str) -> None:
 
 def let_time_pass(site: Site, ended: Ended) -> None:
     """The record was closed two hours ago, and was tried last an hour ago."""
-    key = f"{ended.job_id}.1"
+    key = f"{site.full_id(ended.job_id)}.1"
     site.root(ended.node, f"touch -d '2 hours ago' {RECORDS}/{key}/record.json")
     site.root(ended.node, f"touch -d '1 hour ago' /var/lib/vtorque/spool/{key}")
 
 
 def waits(site: Site, ended: Ended) -> bool:
     """Is the record marked as one that the front end has not got?"""
-    return f"{ended.job_id}.1" in site.root(ended.node, "ls -A /var/lib/vtorque/spool").split()
+    return f"{site.full_id(ended.job_id)}.1" in site.root(ended.node, "ls -A /var/lib/vtorque/spool").split()
 
 
 def spool_finding(site: Site, node: str) -> dict[str, str]:
@@ -243,7 +251,7 @@ def tells_all(site: Site, host: str, job_id: str) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert job_id in [one["job_id"] for one in json.loads(vmgr("list", "--json"))]
+    assert site.full_id(job_id) in [one["job_id"] for one in json.loads(vmgr("list", "--json"))]
     assert job_id in vmgr("list")
     facts = json.loads(vmgr("show", number, "--json"))
     assert (facts["state"], facts["exit_status"], facts["user"]) == ("finished", 0, "alice")

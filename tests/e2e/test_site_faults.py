@@ -10,7 +10,7 @@ import pytest
 from . import trouble
 from .conftest import Site
 
-ORPHAN = "/var/lib/vtorque/guests/99999.fe.1"
+ORPHAN = "/var/lib/vtorque/guests"
 
 
 @pytest.mark.full
@@ -75,14 +75,16 @@ def test_configuration_that_is_broken(site: Site) -> None:
 def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""
     text = site.root("cn1", f"cat {trouble.CONFIG}")
-    site.root("cn1", f"mkdir -p {ORPHAN}/vcn1-9")
+    key = site.full_id(site.batch.unknown)
+    orphan = f"{ORPHAN}/{key}.1"
+    site.root("cn1", f"mkdir -p {orphan}/vcn1-9")
     trouble.write_config(site, "cn1", "bridge: [br0\n")
     try:
-        assert "99999.fe.1: found over" in trouble.sweep(site, "cn1").stdout
+        assert f"{key}.1: found over" in trouble.sweep(site, "cn1").stdout
         job_id = site.submit(*site.batch.on_first, stdin="echo RAN\n")
         trouble.check_held(site, job_id, "not YAML: line 2, column 1", "3 of 3")
-        site.wait_for("the second look", lambda: "removed  99999.fe.1" in trouble.sweep(site, "cn1").stdout)
-        assert site.root("cn1", f"ls -d {ORPHAN} || echo gone") == "gone\n"
+        site.wait_for("the second look", lambda: f"removed  {key}.1" in trouble.sweep(site, "cn1").stdout)
+        assert site.root("cn1", f"ls -d {orphan} || echo gone") == "gone\n"
         done = trouble.sweep(site, "cn1")
         assert (done.returncode, done.stdout.count("\n")) == (1, 1)
         assert "not YAML" in done.stdout
@@ -100,7 +102,7 @@ def test_home_without_room_hinders_no_job(site: Site) -> None:
     options, then = "size=4k,nr_inodes=2,uid=1001,gid=1001,mode=755", "install -d -m 700 -o 1001 /home/alice/.ssh"
     with trouble.mounted(site, "cn1", "/home/alice", options=options, then=then):
         assert site.on("cn1", "touch", "/home/alice/x", user="alice").returncode != 0
-        output = [word for stream in "oe" for word in (f"-{stream}", f"fe:/home/public/quota.{stream}")]
+        output = [word for stream in "oe" for word in (f"-{stream}", f"/home/public/quota.{stream}")]
         ended = site.job(*site.batch.on_first, *output, stdin="id -un; echo complaint >&2\n")
     assert (ended.exit_status, ended.out, ended.err) == (0, "alice\n", "complaint\n")
     site.root("fe", "rm -r /home/public")

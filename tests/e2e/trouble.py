@@ -41,8 +41,6 @@ SHOW_KVM = "[ ! -e /dev/kvm.away ] || mv /dev/kvm.away /dev/kvm"
 HOOK = "pgrep -f '[c]li.hook prologue'"
 PLAYBOOK = "pgrep -o -f '[c]li.play|-m [a]nsible playbook'"
 """Lines of shell that find a program on a node: the hook, and Ansible."""
-PATIENT = ("-W", "600")
-"""Of qdel: Torque's KILL comes a second after TERM otherwise, and a busy machine may be slower to end a script."""
 OVER = "#!/bin/sh\necho $1 >>/run/lab/over\n"
 
 
@@ -58,11 +56,7 @@ def encoded(data: object) -> str:
 
 def forge(site: Site, x: str, *arguments: str) -> str:
     """Submit a VM job past vsub; its id."""
-    done = site.qsub("-S", "/opt/vtorque/bin/vtorque-shell", "-l", "other=vtorque,mem=8gb", "-W", f"x={x}",
-                     *arguments,
-                     stdin="echo RAN; hostname\n")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return site.submit_past_vsub(x, *arguments, stdin="echo RAN; hostname\n")
 
 
 def check_message(text: str, *words: str) -> None:
@@ -108,9 +102,14 @@ def check_nobody_blamed(site: Site) -> None:
     assert all(node.usable and not node.note for node in site.nodes().values())
 
 
-def drop(site: Site, *job_ids: str, options: t.Sequence[str] = ()) -> None:
-    """The owner takes back jobs that wait or are held."""
-    done = site.on("fe", *site.batch.cancel, *options, *job_ids, user="alice")
+def drop(site: Site, *job_ids: str, patient: bool = False) -> None:
+    """The owner takes back jobs that wait or are held.
+
+    Args:
+        patient: a busy machine may be slower to end a script that runs than the batch system's KILL would be.
+    """
+    cancel = site.batch.cancel_slowly if patient else site.batch.cancel
+    done = site.on("fe", *cancel, *job_ids, user="alice")
     assert done.returncode == 0, done.stderr
 
 
@@ -120,7 +119,8 @@ def delete_booting(site: Site, job_id: str, node: str) -> None:
     `qdel` returns when the prologue has ended, and then there is nothing of the job.
     """
     with deleting(site, job_id):
-        site.root(node, f"virsh destroy {guest_on(site, node)}")
+        if site.batch.cancel_waits:  # else a guest of a job that is cancelled goes within seconds
+            site.root(node, f"virsh destroy {guest_on(site, node)}")
     facts = site.wait_state(job_id, "CQH")
     assert site.left_on_nodes() == []
     assert (facts["job_state"], facts["start_count"]) == ("C", "1")
@@ -128,7 +128,14 @@ def delete_booting(site: Site, job_id: str, node: str) -> None:
 
 def end_killed(site: Site, job_id: str, victim: str) -> None:
     """A job of which a program was killed before it ran: without its hook it ends, else it is held and taken back."""
-    if victim is HOOK:
+    if victim is HOOK and site.batch.hook_lost == "held":
+        facts = site.wait_state(job_id, "HC")
+        assert facts["job_state"] == "H"
+        drop(site, job_id)
+        (blamed,) = [name for name, node in site.nodes().items() if node.note == "Prolog error"]
+        site.root("fe", site.batch.clear.format(blamed))
+        site.wait_for(f"{blamed} to take jobs", lambda: site.nodes()[blamed].usable, seen=site.nodes)
+    elif victim is HOOK:
         ended = site.end(job_id)
         # the launcher's shell has a word of its own for it: Killed
         check_refused(dataclasses.replace(ended, err=ended.err.removeprefix("Killed\n")), "nothing was run")
@@ -145,11 +152,18 @@ def end_by_term(site: Site, job_id: str) -> Ended:
 
 
 @contextlib.contextmanager
-def deleting(site: Site, *job_ids: str, options: t.Sequence[str] = ()) -> t.Iterator[None]:
-    """`qdel` that waits: Torque answers when the prologue that runs has ended.  Inside, the server has heard of it."""
+def deleting(site: Site, *job_ids: str, patient: bool = False) -> t.Iterator[None]:
+    """`qdel` that waits: Torque answers when the prologue that runs has ended.  Inside, the server has heard of it.
+
+    Slurm answers at once, and tells a Prolog nothing.
+    """
+    if not site.batch.cancel_waits:
+        drop(site, *job_ids, patient=patient)
+        yield
+        return
     heard = "{};Job deleted at request of alice@fe"
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        asked = [pool.submit(drop, site, job_id, options=options) for job_id in job_ids]
+        asked = [pool.submit(drop, site, job_id, patient=patient) for job_id in job_ids]
         for words in map(heard.format, job_ids):
             site.wait_for(words, lambda words=words: words in site.root("fe", "cat /var/spool/torque/server_logs/*"))
         yield

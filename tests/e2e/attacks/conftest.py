@@ -35,7 +35,7 @@ def guest_of(
     try:
         yield job_id, wait_in_guest(site, job_id)
     except BaseException:
-        site.on("fe", "qdel", job_id)
+        site.on("fe", *site.batch.cancel, job_id)
         raise
 
 

@@ -87,7 +87,7 @@ def watching(site: Site, user: str | None) -> t.Iterator[dict[str, Watch]]:
 
 def secrets_of(site: Site, job_id: str) -> dict[str, str]:
     """Parts of all that is secret of a running job, by what each is of."""
-    texts = {"the job's key": site.root("cn1", f"cat /run/vtorque/jobs/{job_id}.1/job_key")}
+    texts = {"the job's key": site.root("cn1", f"cat /run/vtorque/jobs/{site.full_id(job_id)}.1/job_key")}
     for node in NODES:
         for number, entry in enumerate(site.root(node, SEEDS).splitlines()):
             texts[f"file {number} of the seed of {node}"] = base64.b64decode(entry.split('"')[1]).decode()
@@ -104,11 +104,9 @@ def secrets_of(site: Site, job_id: str) -> dict[str, str]:
 
 def test_secrets_are_in_nobodys_words_and_in_no_log(site: Site, attack: Attack) -> None:
     """From the submission to the end of a job of two nodes, whose owner has all of it logged."""
-    wished = ("env", "DEBUG=true", "SHOW_LOG=true", "vsub", "-l", "nodes=cn1:ppn=2+cn2:ppn=2")
+    logged = ("env", "DEBUG=true", "SHOW_LOG=true")
     with watching(site, "bob") as by_bob, watching(site, None) as by_root:
-        done = site.on("fe", *wished, user="alice", stdin=WAITS)
-        assert done.returncode == 0, done.stderr
-        job_id = done.stdout.strip()
+        job_id = site.submit(*site.batch.pair, stdin=WAITS, through=logged)
         wait_in_guest(site, job_id)
         secrets = secrets_of(site, job_id)
         assert finish(site, job_id).exit_status == 0
@@ -172,7 +170,7 @@ PUBLIC = re.compile(r"/(vmlinuz|initrd|known_hosts)|/etc/vtorque(/.*)?|/var/lib/
 PROCESSES = "pgrep -f 'cli.vtorque_|^[^ ]*qemu-system|vtorque-virtiofsd:|lab-torque|[l]ibvirtd'"
 
 
-def tries_of_bob(site: Site, node: str, job_id: str, address: str) -> dict[str, tuple[str, ...]]:
+def tries_of_bob(site: Site, node: str, job_id: str, address: str) -> dict[str, t.Sequence[str]]:
     """Commands of another user's, by what he would have by them."""
     ssh = (
         "ssh",
@@ -185,8 +183,8 @@ def tries_of_bob(site: Site, node: str, job_id: str, address: str) -> dict[str, 
         "-o",
         "UserKnownHostsFile=/dev/null",
     )
-    key, shell = f"/run/vtorque/jobs/{job_id}.1/job_key", "/opt/vtorque/bin/vtorque-shell"
-    environment = ("env", f"PBS_JOBID={job_id}", "PBS_NODENUM=0")
+    key, shell = f"/run/vtorque/jobs/{site.full_id(job_id)}.1/job_key", "/opt/vtorque/bin/vtorque-shell"
+    environment = site.batch.environment(job_id)
     return {
         "a login as the job's user": (*ssh, f"alice@{address}", "echo IN"),
         "a login as root of the guest": (*ssh, f"root@{address}", "echo IN"),
@@ -196,10 +194,10 @@ def tries_of_bob(site: Site, node: str, job_id: str, address: str) -> dict[str, 
         "the job's record": ("vmgr", "job", "show", job_id),
         "its log": ("vmgr", "job", "log", job_id),
         "its console": ("vmgr", "job", "console", job_id),
-        "its end": ("qdel", job_id),
-        "a signal to it": ("qsig", "-s", "KILL", job_id),
-        "its environment": ("qalter", "-v", "LD_PRELOAD=/home/bob/x.so", job_id),
-        "its shell": (*environment, "PBS_ENVIRONMENT=PBS_BATCH", shell),
+        "its end": (*site.batch.cancel, job_id),
+        "a signal to it": (*site.batch.signal, "KILL", job_id),
+        "its words": [word.format(job_id) for word in site.batch.alter],
+        "its shell": (*environment, shell),
         "its shell's terminal": (*environment, "PBS_ENVIRONMENT=PBS_INTERACTIVE", shell, "-c", "echo IN"),
         "root's sweep": ("vtorque-sweep", "--all"),
     }  # fmt: skip
@@ -208,7 +206,7 @@ def tries_of_bob(site: Site, node: str, job_id: str, address: str) -> dict[str, 
 @pytest.mark.full
 def test_another_user_of_the_node_has_nothing_of_a_job(site: Site, attack: Attack) -> None:
     """No file, no socket, no process, no login, no command; and the job ends as if he had not been there."""
-    with guest_of(site, "-l", "nodes=cn1:ppn=2") as (job_id, node):
+    with guest_of(site, *site.batch.on_first) as (job_id, node):
         record = json.loads(site.kept(node, job_id))
         paths = site.root(node, PLACES).splitlines()
         pids = [int(pid) for pid in site.root(node, PROCESSES).split()]
@@ -232,18 +230,12 @@ def test_another_user_of_the_node_has_nothing_of_a_job(site: Site, attack: Attac
 @pytest.mark.full
 def test_the_owner_by_hand_runs_nothing_of_his_job_again(site: Site, attack: Attack) -> None:
     """The job's shell, outside of the job, with the id of a living one, of one that is over, and of nobody."""
-    over = site.job("-l", "nodes=cn1:ppn=2", stdin="true\n").job_id
-    with guest_of(site, "-l", "nodes=cn1:ppn=2") as (job_id, node):
-        for which in (job_id, over, "999999.fe", f"../jobs/{job_id}", ""):
+    over = site.job(*site.batch.on_first, stdin="true\n").job_id
+    with guest_of(site, *site.batch.on_first) as (job_id, node):
+        for which in (job_id, over, site.batch.unknown, f"../jobs/{job_id}", ""):
             for words in ((), ("-c", "echo IN")):
                 attack(f"the job's shell by hand as {which!r} {words}")
-                called = (
-                    "env",
-                    f"PBS_JOBID={which}",
-                    "PBS_ENVIRONMENT=PBS_BATCH",
-                    "/opt/vtorque/bin/vtorque-shell",
-                    *words,
-                )
+                called = (*site.batch.environment(which), "/opt/vtorque/bin/vtorque-shell", *words)
                 tried = site.on(node, *called, user="alice", stdin="/home/alice/in.sh\n")
                 assert tried.returncode not in (0, 255)
                 assert tried.stdout == ""

@@ -18,7 +18,7 @@ import typing as t
 import pytest
 
 from ..conftest import Site
-from ..trouble import NODES, PAIR, WELL, changed, finish, home_server, wait_in_guest
+from ..trouble import NODES, WELL, changed, finish, home_server, wait_in_guest
 from .conftest import Attack, check_untouched, guest_of
 
 HOOK = "/etc/vtorque/guest-hooks/prologue"
@@ -58,7 +58,7 @@ FLOOD = """#!/bin/sh
 def test_console_that_is_written_without_end(site: Site, attack: Attack) -> None:
     """The node keeps a bounded part of it, shows it without control characters, and the job goes on."""
     logs = sum(map(int, site.root("cn1", LOGS).split()))
-    with root_of_guests(site, FLOOD), guest_of(site, "-l", "nodes=cn1:ppn=2") as (job_id, node):
+    with root_of_guests(site, FLOOD), guest_of(site, *site.batch.on_first) as (job_id, node):
         attack("to fill the node's disk by the console")
         sizes: list[int] = []
 
@@ -75,7 +75,7 @@ def test_console_that_is_written_without_end(site: Site, attack: Attack) -> None
         assert shown.returncode == 0, shown.stderr
         assert not [char for char in shown.stdout if not (char.isprintable() or char in "\n\t")]
     attack("to fill the node's disk by what is kept of the console")
-    kept = site.root(node, f"find /var/lib/vtorque/records/{job_id}.1 -type f -printf '%s\n'").split()
+    kept = site.root(node, f"find /var/lib/vtorque/records/{site.full_id(job_id)}.1 -type f -printf '%s\n'").split()
     assert sum(map(int, kept)) <= 2 * MIB
     assert sum(map(int, site.root(node, LOGS).split())) <= logs + MIB
 
@@ -106,7 +106,7 @@ def test_guest_that_writes_over_all_of_its_disk(site: Site, attack: Attack) -> N
     """The node loses what it has promised, the size of the image's disk, and no more; the guest's job goes on."""
     for what in ("all of its disk, twice", "behind the end of its disk", "its seed"):
         attack(f"root of a guest writes {what}")
-    with root_of_guests(site, FILL), guest_of(site, "-l", "nodes=cn1:ppn=2") as (job_id, node):
+    with root_of_guests(site, FILL), guest_of(site, *site.batch.on_first) as (job_id, node):
         promised = json.loads(site.root(node, f"qemu-img info -U --output=json {DISK}"))["virtual-size"]
         taken = int(site.root(node, f"du -B 1 {DISK} | cut -f 1"))
         check_untouched(finish(site, job_id))
@@ -202,7 +202,7 @@ def test_root_of_a_guest_and_files_of_others(site: Site, attack: Attack) -> None
     made = "bash given own own.d disk memory link hard"
     try:
         with home_server(site), root_of_guests(site, GRASP):
-            ended = site.job("-l", "nodes=cn1:ppn=2", stdin="ls ~/bash && ~/bash -p -c 'echo $EUID'; ls /home\n")
+            ended = site.job(*site.batch.on_first, stdin="ls ~/bash && ~/bash -p -c 'echo $EUID'; ls /home\n")
         console = site.kept("cn1", ended.job_id, name="vcn1-1.console.log")
         owners = site.root("fe", f"cd /home/alice && stat -c '%u %n' {made} 2>/dev/null; true").split("\n")
         powers = site.root("fe", "find /home -user root -perm /6000; find /home -type b -o -type c")
@@ -339,8 +339,8 @@ udhcpc -i eth0 -s /bin/true -t 5 -T 1 -n -q -x hostname:cn2 >/dev/null 2>&1
 exit 0
 """
 BY_NAME = """
-hostname; sort -u $PBS_NODEFILE
-for guest in $(sort -u $PBS_NODEFILE); do ssh $guest hostname </dev/null; done
+hostname; sort -u $HOSTS
+for guest in $(sort -u $HOSTS); do ssh $guest hostname </dev/null; done
 ssh cn2 hostname </dev/null 2>/dev/null || echo 'nobody by the lie'
 """
 TOLD_NAME = "grep -c 'client provides name: cn2' /var/log/dnsmasq.log || true"
@@ -353,7 +353,7 @@ def test_guest_that_lies_in_its_name(site: Site, attack: Attack) -> None:
     attack("root of a guest: the name of a node to the DHCP server")
     before = int(site.root("fe", TOLD_NAME))
     with root_of_guests(site, LIAR):
-        ended = site.job(*PAIR, stdin=BY_NAME)
+        ended = site.job(*site.batch.pair, stdin=BY_NAME.replace("HOSTS", site.batch.hosts))
     assert int(site.root("fe", TOLD_NAME)) > before
     assert (ended.exit_status, ended.err) == (0, "")
     assert ended.out.splitlines() == ["cn2", "vcn1-1", "vcn2-1", "cn2", "vcn2-1", "nobody by the lie"]

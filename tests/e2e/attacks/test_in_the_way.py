@@ -89,8 +89,10 @@ def later(site: Site, node: str, user: str, program: str, out: str, **environmen
 def test_root_makes_nothing_where_users_may(site: Site, attack: Attack) -> None:
     """Links lie under all names of root's that were ever known; and nobody but the user makes anything there at all."""
     site.root("cn1", f"rm -f {STOP} {READY} && touch /run/lab/stamp")
-    job_id = site.submit("-h", "-l", "nodes=cn1:ppn=2", stdin=WAITS)
-    links = [f"/tmp/{name.format(job=job_id)}" for name in NAMES] + [f"/home/alice/{name}" for name in IN_HOME]
+    job_id = site.submit(*site.batch.held, *site.batch.on_first, stdin=WAITS)
+    links = [f"/tmp/{name.format(job=site.full_id(job_id))}" for name in NAMES] + [
+        f"/home/alice/{name}" for name in IN_HOME
+    ]
     for number, link in enumerate(links):
         attack(f"a link of a user's as {link}")
         target = ("/etc/vtorque", "/etc/owned", "/root")[number % 3]
@@ -98,7 +100,7 @@ def test_root_makes_nothing_where_users_may(site: Site, attack: Attack) -> None:
     later(site, "cn1", "root", WATCH, "/run/lab/watch")
     try:
         site.wait_for("the watch", lambda: site.on("cn1", "test", "-e", READY).returncode == 0)
-        assert site.on("fe", "qrls", job_id, user="alice").returncode == 0
+        assert site.on("fe", *site.batch.release, job_id, user="alice").returncode == 0
         wait_in_guest(site, job_id)
         assert site.root("cn1", "find /etc /root /opt/vtorque/bin /usr/local -xdev -newer /run/lab/stamp") == ""
         check_untouched(finish(site, job_id))
@@ -115,18 +117,18 @@ def test_root_makes_nothing_where_users_may(site: Site, attack: Attack) -> None:
 def test_pipes_of_the_run_directory_that_the_user_holds(site: Site, attack: Attack) -> None:
     """He may spoil his own job by it, and nothing else: it ends, no node is blamed, the log is bounded and readable."""
     site.root("cn1", f"rm -f {STOP}")
-    job_id = site.submit("-h", "-l", "nodes=cn1:ppn=2", stdin=WAITS)
-    later(site, "cn1", "alice", BUSY, "/home/alice/busy", JOB=job_id)
+    job_id = site.submit(*site.batch.held, *site.batch.on_first, stdin=WAITS)
+    later(site, "cn1", "alice", BUSY, "/home/alice/busy", JOB=site.full_id(job_id))
     try:
-        assert site.on("fe", "qrls", job_id, user="alice").returncode == 0
+        assert site.on("fe", *site.batch.release, job_id, user="alice").returncode == 0
         opened = lambda: site.read("/home/alice/busy")  # noqa: E731
         site.wait_for("a pipe that he holds", lambda: "opened" in opened() or site.facts(job_id)["job_state"] == "C")
-        ready = f"/run/vtorque/jobs/{job_id}.1/ready.json"
+        ready = f"/run/vtorque/jobs/{site.full_id(job_id)}.1/ready.json"
         site.wait_for(
             "the job",
             lambda: site.on("cn1", "test", "-e", ready).returncode == 0 or site.facts(job_id)["job_state"] in "HC",
         )
-        site.on("fe", "qdel", job_id, user="alice")
+        site.on("fe", *site.batch.cancel, job_id, user="alice")
         site.wait_state(job_id, "C")
     finally:
         site.root("cn1", f"touch {STOP}")

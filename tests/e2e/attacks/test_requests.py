@@ -190,8 +190,6 @@ FIELDS = (*KEYS, *BESIDE_KEYS)
 """Whatever in a request is a text of the user's."""
 PATHS = ("img", "vcpu_pinning", "disk", *FILES, "-S")
 """Those of them that may be a path, so that a reader lets more pass."""
-ENOUGH = ("-l", "nodes=1:ppn=2")
-"""What a guest needs, so that nothing is refused for want of it."""
 WHOLE = "0" * 64
 DECODE = """
 import json, sys
@@ -269,7 +267,7 @@ def test_hostile_texts_in_requests_run_nothing_anywhere(site: Site, attack: Atta
         texts = [bare, f"/home/alice/{behind}", *([f"/home/alice/{PAYLOADS[0]}"] if field in PATHS else [])]
         for text in dict.fromkeys(texts):
             attack(f"{field}={text!r} in a job's request")
-            jobs[field, text] = forge(site, encoded(wire_of(field, text)), *ENOUGH)
+            jobs[field, text] = forge(site, encoded(wire_of(field, text)), *site.batch.enough)
     for (field, text), job_id in jobs.items():
         ended = site.end(job_id)
         assert "49" not in ended.err, (field, text)
@@ -298,7 +296,9 @@ def with_additions(site: Site, text: str) -> str:
     """A job past vsub whose additions have this text, and their right digest; its id."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     path = site.write(f"/home/alice/more-{digest[:8]}.yml", text)
-    return forge(site, encoded({"v": 1, "k": {"metadata": path}, "s": "", "d": {"metadata": digest}}), *ENOUGH)
+    return forge(
+        site, encoded({"v": 1, "k": {"metadata": path}, "s": "", "d": {"metadata": digest}}), *site.batch.enough
+    )
 
 
 @pytest.mark.full

@@ -28,11 +28,11 @@ import statistics
 import subprocess
 import time
 import typing as t
-import xml.etree.ElementTree as ET
 
 import pytest
 
-from ..conftest import LAB, Site
+from ..batch_facts import Batch
+from ..conftest import LAB, Site, node_of
 from ..trouble import NODES
 
 JOBS = int(os.environ.get("VTORQUE_SOAK", "4"))
@@ -43,10 +43,10 @@ WAITING = 12
 PAIRS = 8
 """One job in so many has guests on two nodes."""
 CANCEL_WITHIN_S = 20.0
-KILLED = {"271", "265"}
-"""Exit status of who was ended by TERM or KILL."""
-NEVER_RAN = {None, "271", "-2", "-3"}
-"""Of who was deleted in the queue, or before his script began."""
+TERM_TO_KILL = 15 - 9
+"""Between the exit statuses of who was ended by TERM and by KILL."""
+NEVER_RAN = {None, -2, -3}
+"""Of who was deleted in the queue, or before his script began; besides what the batch system has for it."""
 LONG_LIVED = ("libvirtd", "virtlogd", "virtlockd", "sshd", "dnsmasq")
 MIB = 1024
 GROWTH = 1.25
@@ -76,7 +76,7 @@ class Job:
     cancel: tuple[str, float] | None
     id: str = ""
     moments: dict[str, float] = dataclasses.field(default_factory=dict)
-    exit_status: str | None = None
+    exit_status: int | None = None
 
     @property
     def word(self) -> str:
@@ -111,9 +111,8 @@ def make_jobs(count: int, seed: int) -> list[Job]:
 
 def submit(site: Site, job: Job) -> None:
     """Hand one in, as its user."""
-    nodes = "2:ppn=1" if job.pair else "1:ppn=1"
-    options = ("-N", f"soak{job.number}", "-l", f"nodes={nodes}", "-o", job.out, "-j", "oe")
-    done = site.vsub(*options, stdin=f"echo '{job.word}'\nexit {job.status}\n", user=job.user)
+    options = (site.batch.named, f"soak{job.number}", *(site.batch.two if job.pair else ()), *site.batch.joined)
+    done = site.vsub(*options, "-o", job.out, stdin=f"echo '{job.word}'\nexit {job.status}\n", user=job.user)
     assert done.returncode == 0, done.stderr
     job.id = done.stdout.strip()
     job.moments["submitted"] = time.monotonic()
@@ -121,28 +120,27 @@ def submit(site: Site, job: Job) -> None:
 
 def look(site: Site, jobs: t.Sequence[Job]) -> int:
     """Note what the server says of these jobs; how many of them wait."""
-    shown = ET.fromstring(site.root("fe", "qstat -x -f") or "<Data/>")
-    facts = {job.findtext("Job_Id", ""): job for job in shown.iter("Job")}
-    states = collections.Counter()
+    facts = site.all_facts()
+    states: collections.Counter[str] = collections.Counter()
     for job in jobs:
-        told = facts.get(job.id)
-        state = "?" if told is None else told.findtext("job_state", "?")
+        told = facts.get(job.id, {})
+        state = told.get("job_state", "?")
         states[state] += 1
-        if state in "REC" and told is not None and told.findtext("exec_host"):
+        if state in "REC" and node_of(told):
             job.moments.setdefault("started", time.monotonic())
-        if state == "C" and told is not None:
+        if state == "C":
             job.moments.setdefault("ended", time.monotonic())
-            job.exit_status = told.findtext("exit_status")
-        assert state != "H", f"job {job.id} is held: {told is not None and told.findtext('comment')}"
+            job.exit_status = int(told["exit_status"]) if "exit_status" in told else None
+        assert state != "H", f"job {job.id} is held: {told.get('comment')}"
         assert state != "?" or "ended" in job.moments, f"the server has lost job {job.id}"
     return states["Q"]
 
 
 def delete(site: Site, job: Job) -> None:
-    """`qdel` by its owner; a job that is over by then is his misfortune."""
+    """By its owner; a job that is over by then is his misfortune."""
     job.moments["cancelled"] = time.monotonic()
-    done = site.on("fe", "qdel", job.id, user=job.user)
-    assert done.returncode == 0 or "invalid state" in done.stderr or "Unknown Job" in done.stderr, done.stderr
+    done = site.on("fe", *site.batch.cancel, job.id, user=job.user)
+    assert done.returncode == 0 or any(words in done.stderr for words in site.batch.too_late), done.stderr
 
 
 def play(site: Site, jobs: list[Job], told: t.Callable[[str], None]) -> None:
@@ -175,19 +173,21 @@ def outputs(site: Site) -> dict[str, str]:
     return {f"/home/{head}": body for head, newline, body in (part.partition("\n") for part in parts)}
 
 
-def check(job: Job, out: str | None) -> None:
+def check(batch: Batch, job: Job, out: str | None) -> None:
     """Is it as its script and its owner wanted it?"""
     seen = (job.exit_status, out)
-    as_it_wanted = (str(job.status), f"{job.word}\n")
+    as_it_wanted = (job.status, f"{job.word}\n")
     if job.cancel is None or "cancelled" not in job.moments:
         assert seen == as_it_wanted, f"{job}: {out!r}"
     else:
         # the script was through, was ended, or never began
         told = out or ""
+        killed = {batch.cancelled, batch.cancelled - TERM_TO_KILL}
+        never_ran = NEVER_RAN | {batch.cancelled, batch.cancelled_early}
         assert (
             seen == as_it_wanted
-            or (job.exit_status in KILLED and f"{job.word}\n".startswith(told.partition("vtorque: ")[0]))
-            or (job.exit_status in NEVER_RAN and job.word not in told)
+            or (job.exit_status in killed and f"{job.word}\n".startswith(told.partition("vtorque: ")[0]))
+            or (job.exit_status in never_ran and job.word not in told)
         ), f"{job}: {out!r}"
 
 
@@ -257,8 +257,8 @@ def seconds_of_hooks(site: Site, jobs: t.Sequence[Job]) -> dict[str, list[float]
     found: dict[str, list[float]] = {"prologue": [], "epilogue": []}
     for job in jobs:
         for hook, values in found.items():
-            if job.cancel is None and not job.pair and hook in records.get(job.id, {}):
-                values.append(records[job.id][hook]["seconds"])
+            if job.cancel is None and not job.pair and hook in records.get(site.full_id(job.id), {}):
+                values.append(records[site.full_id(job.id)][hook]["seconds"])
     return found
 
 
@@ -276,6 +276,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> t.Callable[[str], None]:
     return say
 
 
+@pytest.mark.both
 def test_many_jobs(site: Site, told: t.Callable[[str], None]) -> None:
     """Every status right, nothing left, nothing grown."""
     site.root("fe", "for user in alice bob; do rm -rf /home/$user/soak; install -d -o $user /home/$user/soak; done")
@@ -289,7 +290,7 @@ def test_many_jobs(site: Site, told: t.Callable[[str], None]) -> None:
         after = long_lived(site)
     said = outputs(site)
     for job in jobs:
-        check(job, said.get(job.out))
+        check(site.batch, job, said.get(job.out))
     cancelled = [job for job in jobs if "cancelled" in job.moments]
     ends = collections.Counter(str(job.exit_status) for job in cancelled)
     assert {program for began, program, mib in programs} >= {"hook prologue", "hook epilogue"}
