@@ -215,7 +215,7 @@ def wire_of(field: str, payload: str) -> dict[str, t.Any]:
     wire: dict[str, t.Any] = {"v": 1, "k": {}, "s": ""}
     if field in KEYS:
         wire["k"] = {field: payload}
-        if field in FILES or (field == "img" and payload.startswith("/")):
+        if field in FILES or (field in ("img", "vcpu_pinning") and payload.startswith("/")):
             wire["d"] = {field: WHOLE}
         return wire
     return (

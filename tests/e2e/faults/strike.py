@@ -6,7 +6,7 @@
 The steps are taken from the installed collection: the calls in the functions of `WALKED` that `step_rules.py` takes for
 one when they are made.  In processes of ours alone, each module is compiled anew so that its calls may fail.  Guests
 are real domains whose firmware stops the processor, and count as ready at once.  Steps that a plain guest does not come
-to are tried with one of the user's own image, disk and additions, and with a worker that hangs.
+to are tried with one of the user's own image, disk, cores and additions, and with a worker that hangs.
 
 Arguments, as JSON: the kinds of fault; of how many points one is tried; which is the first; who is told of lost guests
 (a sister's way); what stands in the line of those that are tried; the text of `step_rules.py`.
@@ -320,7 +320,8 @@ class Node:
         )
         additions = self.spec.Additions()
         if own:
-            guest = dataclasses.replace(guest, image=self.own_files["image"], data_disk=self.own_files["disk"])
+            own = {"image": self.own_files["image"], "data_disk": self.own_files["disk"]}
+            guest = dataclasses.replace(guest, **own, vcpu_cores="auto")
             additions = self.spec.Additions(commands=(self.spec.Command("true"),))
         return self.spec.NodePart(
             self.spec.VERSION, "present", job_id, 1, self.name, timeout_s, owner, (guest,), additions=additions

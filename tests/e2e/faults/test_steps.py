@@ -11,7 +11,7 @@ A mother superior's node and a sister's do the same, but for the word about a lo
 It has been seen to fail: without `slots.free` in `removing.remove` a step was missing, and then the look behind the
 test named "slot /var/lib/vtorque/slots/1"; and with a fault that never came to be ("struck").
 
-A part of what is tried is made with an image and a disk of the user's own and with additions, and some removals find
+A part of what is tried is made with an image and a disk of the user's own, cores and additions, and some removals find
 a worker that is stopped; these are the steps that no other guest comes to.
 
 It has found that a removal that failed with anything but an error of ours took the worker's answer, and the node's,
@@ -45,8 +45,8 @@ NOT_REACHED = {
     "present_absent._take_away_earlier": 1, "present_absent.absent": 1, "present_absent.find": 2,
     "present_absent.left": 2,
     "remove.remove": 1,
-    "user_disk._become": 1, "user_disk._waited": 1,
-    "virtiofsd._become": 2, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
+    "user_disk._waited": 1,
+    "virtiofsd._become": 1, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
     "worker._make": 2, "worker._undo": 3,
 }  # fmt: skip
 """By function, how many of its calls may be steps and are not come to (`step_rules.may_be_step`).
