@@ -138,7 +138,7 @@ def _system(root: pathlib.Path, hierarchies: t.Sequence[cgroups.Hierarchy]) -> N
 
 def _devices(dev: pathlib.Path) -> None:
     mount("tmpfs", dev, "tmpfs", MS_NOSUID, "mode=755")
-    names = ["null", "zero", "full", "random", "urandom", "tty", "net/tun", "fuse", "vhost-net", "vfio/vfio"]
+    names = ["null", "zero", "full", "random", "urandom", "tty", "net/tun", "fuse", "vhost-net"]
     # without the processor's help it starts no kernel
     if re.search(r"^flags\b.*\b(svm|vmx)\b", pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii"), re.MULTILINE):
         names.append("kvm")
@@ -151,6 +151,8 @@ def _devices(dev: pathlib.Path) -> None:
         os.mknod(dev / name, facts.st_mode, facts.st_rdev)
         (dev / name).chmod(facts.st_mode & 0o7777)
         os.chown(dev / name, facts.st_uid, facts.st_gid)
+    if (vfio := pathlib.Path("/dev/vfio")).is_dir():  # the kernel makes a file there for each group that is handed on
+        _bind(vfio, dev / "vfio", read_only=False)
     links = {"fd": "/proc/self/fd", "ptmx": "pts/ptmx", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
     for link, target in links.items():
         (dev / link).symlink_to(target)

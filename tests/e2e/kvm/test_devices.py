@@ -1,0 +1,91 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PCI devices of the node in guests, through the machine's own IOMMU."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ..trouble import revive
+from .conftest import NODES, MachineSite
+
+CARD, DISK, NO_RESET, PAIR = "0000:01:00.0", "0000:02:00.0", "0000:00:06.0", ("0000:05:01.0", "0000:05:02.0")
+"""As the machine has them (lab/machine/hardware.py)."""
+CONFIG = "/etc/vtorque/vtorque.yml"
+CLASSES = f"""pci_classes:
+  - nic {CARD}
+  - nvme {DISK}
+  - odd {NO_RESET} {PAIR[0]}
+"""
+KVM = "img=tiny,hypervisor=kvm,ram=256M"
+JOB = """#!/bin/sh
+for device in /sys/bus/pci/devices/*; do echo $(cat $device/vendor $device/device); done
+"""
+DRIVER = "basename $(readlink /sys/bus/pci/devices/{}/driver)"
+
+
+@pytest.fixture
+def devices(site: MachineSite) -> t.Iterator[MachineSite]:
+    """The site hands on devices of its node."""
+    for node in NODES:
+        site.root(node, f"cp {CONFIG} {CONFIG}.was; sed -i /^pci_classes:/d {CONFIG}; printf '{CLASSES}' >>{CONFIG}")
+    yield site
+    for node in NODES:
+        site.root(node, f"mv {CONFIG}.was {CONFIG}")
+
+
+def driver(site: MachineSite, address: str) -> str:
+    return site.root("cn1", DRIVER.format(address)).strip()
+
+
+def test_card_is_in_the_guest_and_back_at_its_driver_for_the_next_job(devices: MachineSite) -> None:
+    script = devices.write("/home/alice/devices.sh", JOB)
+    for _job in range(2):
+        assert driver(devices, CARD) == "e1000e"
+        ended = devices.job("-l", "nodes=1:ppn=2", "-vm", f"{KVM},pci=nic:1", script)
+        assert ended.exit_status == 0, ended.err
+        assert "0x8086 0x10d3" in ended.out.splitlines(), "an e1000e, which qemu itself would not have given"
+        assert driver(devices, CARD) == "e1000e"
+    assert devices.root("cn1", "ls /var/lib/vtorque/devices/leases").split() == []
+    assert "free" in devices.root("cn1", f"vmgr node devices | grep {CARD}")
+
+
+def test_devices_that_must_stay_are_refused_all_at_once(devices: MachineSite) -> None:
+    """One without a reset, one with company in its group, and a disk that is mounted: nothing is taken from anybody."""
+    devices.machine("modprobe", "e1000")
+    mount = f"""
+        block=$(basename $(ls -d /sys/bus/pci/devices/{DISK}/nvme/*/*n1))
+        mknod /dev/$block b $(tr : ' ' </sys/class/block/$block/dev)
+        mkfs.ext4 -q /dev/$block; mkdir -p /mnt/disk; mount /dev/$block /mnt/disk; echo $block
+    """
+    block = devices.root("cn1", mount).strip()
+    script = devices.write("/home/alice/devices.sh", JOB)
+    try:
+        ended = devices.job("-l", "nodes=1:ppn=2", "-vm", f"{KVM},pci=odd:2+nvme:1", script)
+        assert ended.exit_status not in (0, None)
+        for sentence in (
+            f"{NO_RESET}: there is no way to reset it",
+            f"has others: {PAIR[1]} (e1000)",
+            f"{DISK}: {block} is mounted on /mnt/disk",
+        ):
+            assert sentence in ended.err
+        assert (driver(devices, DISK), driver(devices, PAIR[0])) == ("nvme", "e1000")
+    finally:
+        devices.root("cn1", f"umount /mnt/disk; rm /dev/{block}")
+
+
+def test_device_of_a_killed_guest_is_the_nodes_again(devices: MachineSite) -> None:
+    """Kill -9 of qemu and of libvirtd: the end of the job gives the card back."""
+    script = devices.write("/home/alice/devices.sh", f"{JOB}touch here\nsleep 3600\n")
+    job_id = devices.submit("-l", "nodes=1:ppn=2", "-vm", f"{KVM},pci={CARD}", script)
+    begun = "test -e /home/alice/here || ls /home/alice/devices.sh.e*"
+    devices.wait_for("the job to be at work", lambda: devices.on("fe", "/bin/sh", "-c", begun).returncode == 0)
+    assert driver(devices, CARD) == "vfio-pci"
+    devices.root("cn1", "kill -9 $(cat /run/libvirtd.pid) $(pidof qemu-system-x86_64)")
+    devices.root("cn1", revive("libvirt"))
+    devices.end(job_id)
+    devices.wait_for("the card to be back", lambda: driver(devices, CARD) == "e1000e")
+    assert devices.root("cn1", "ls /var/lib/vtorque/devices/leases").split() == []
