@@ -52,7 +52,7 @@ def lines(page: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_names_is_there(page: pathlib.Path) -> None:
+def test_named_by_a_page_exists(page: pathlib.Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert wrong_names(text, ROOT) == []
     assert "::" not in SPAN.sub("", text), "a test is named in a span of code"

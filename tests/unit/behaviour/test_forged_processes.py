@@ -197,7 +197,7 @@ def test_a_program_that_is_root_for_its_caller_is_no_qemu(node: Node) -> None:
     assert node.processes() == ()
 
 
-def test_who_is_root_in_part_is_not_root(node: Node) -> None:
+def test_process_with_some_root_ids_is_not_taken_for_root(node: Node) -> None:
     node.qemu(RUNNING, node.guest(RUNNING), preexec_fn=lambda: os.setresuid(NOBODY, 0, 0))
     assert node.processes() == ()
 
@@ -285,7 +285,7 @@ def test_a_qemu_that_does_not_end_holds_it_up(node: Node) -> None:
         inventory.end_processes(node.settings, RUNNING)
 
 
-def test_whose_a_guests_disk_is_its_qemu_is_where_nothing_else_tells(node: Node) -> None:
+def test_qemu_with_a_guests_disk_open_is_found_without_other_signs(node: Node) -> None:
     """A guest that is older than what is kept of qemu's user, or that was made while /run was full."""
     disk = node.guest(RUNNING)
     os.chown(disk, QEMU_UID, QEMU_UID)
@@ -305,12 +305,12 @@ def test_every_user_is_kept_as_whom_guests_were_run(node: Node) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"uids": 7}', '{"uids": ["x"]}', '{"uids": [null]}'])
-def test_what_is_kept_in_no_known_form_says_nothing(node: Node, text: str) -> None:
+def test_remembered_ids_of_an_unknown_form_are_root_alone(node: Node, text: str) -> None:
     (node.settings.run_dir / qemu_user.FILE).write_text(text)
     assert qemu_user.remembered(node.settings) == {0}
 
 
-def test_what_others_could_have_written_says_nothing(node: Node) -> None:
+def test_remembered_ids_that_others_can_write_are_root_alone(node: Node) -> None:
     path = node.settings.run_dir / qemu_user.FILE
     path.write_text(json.dumps({"uids": [NOBODY]}))
     path.chmod(0o666)

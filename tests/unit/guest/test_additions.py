@@ -206,7 +206,7 @@ def test_what_is_missing_is_installed_before_anything_of_the_users(guest: Guest)
         ("nothing", ["unknown"], 90, "packages: unknown: the image's package sources have none"),
     ],
 )
-def test_whose_fault_it_is_that_a_package_is_not_there(
+def test_missing_package_ends_with_the_status_of_whose_fault_it_is(
     guest: Guest, mark: str, packages: list[str], status: int, words: str
 ) -> None:
     guest.debian()

@@ -70,7 +70,7 @@ def test_a_system_with_mount_nfs_finds_the_server_itself(guest: Guest) -> None:
     assert guest.asked == ["-t nfs -o hard,nosuid,nodev fs:/home/it's alice /home/it's alice"]
 
 
-def test_what_does_not_come_is_told_when_its_seconds_are_over(guest: Guest) -> None:
+def test_mount_that_is_late_is_reported_at_its_deadline(guest: Guest) -> None:
     """A try takes two of them here."""
     (guest.root / "refuses").touch()
     done = guest.run(HOME, seconds=3)

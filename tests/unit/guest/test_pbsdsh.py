@@ -152,7 +152,7 @@ def test_words_and_variables_arrive_as_they_are(guest: Guest, node: str) -> None
     assert (done.stdout, done.stderr) == ("|".join([*words, odd]) + "|", "")
 
 
-def test_what_is_the_other_guests_is_its_own(guest: Guest) -> None:
+def test_pbsdsh_passes_all_variables_but_those_of_a_login(guest: Guest) -> None:
     """HOME and the like are not taken along; everything else is."""
     script = 'echo "$HOME ${TMPDIR-none} ${SSH_CONNECTION-none} $MINE"'
     done = guest.run(
@@ -161,7 +161,7 @@ def test_what_is_the_other_guests_is_its_own(guest: Guest) -> None:
     assert done.stdout == f"{guest.environment['FAR_HOME']} none none yes\n"
 
 
-def test_it_starts_where_the_job_started_and_reads_nothing(guest: Guest, tmp_path: pathlib.Path) -> None:
+def test_pbsdsh_starts_in_the_jobs_directory_without_input(guest: Guest, tmp_path: pathlib.Path) -> None:
     assert guest.run("-n", "2", "pwd").stdout.strip() == guest.environment["HOME"]
     assert guest.run("-n", "2", "pwd", PBS_O_INITDIR=str(tmp_path)).stdout.strip() == str(tmp_path)
     assert guest.run("wc", "-c").stdout.split() == ["0"] * 5
@@ -169,7 +169,7 @@ def test_it_starts_where_the_job_started_and_reads_nothing(guest: Guest, tmp_pat
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("node", ["0", "2"])
-def test_what_it_began_ends_with_it(guest: Guest, node: str, sent: signal.Signals) -> None:
+def test_pbsdsh_that_ends_ends_its_programs(guest: Guest, node: str, sent: signal.Signals) -> None:
     """However it ends: the pipe closes when the program and what it started are gone."""
     command = [*guest.command, "-n", node, "sh", "-c", "echo up; sleep 1000; echo never"]
     with subprocess.Popen(command, env=guest.environment, stdout=subprocess.PIPE, text=True) as process:
@@ -198,7 +198,7 @@ def test_what_it_began_ends_with_it(guest: Guest, node: str, sent: signal.Signal
         (("-c", "1", "-n", "1", "true"), {}, "Usage: pbsdsh"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_run(
+def test_pbsdsh_with_impossible_options_runs_nothing(
     guest: Guest, arguments: tuple[str, ...], variables: dict[str, str], words: str
 ) -> None:
     done = guest.run(*arguments, **variables)
@@ -213,6 +213,6 @@ def test_help(guest: Guest) -> None:
     assert done.stdout.startswith("Usage: pbsdsh")
 
 
-def test_it_can_be_included_in_a_template() -> None:
+def test_pbsdsh_can_be_included_in_a_template() -> None:
     """A shell's length expansion would open a comment of Jinja's."""
     assert templates.render("batch/torque/guest/pbsdsh.sh", site_dir=None) == PROGRAM.read_text()

@@ -85,7 +85,7 @@ def guest(tmp_path: pathlib.Path) -> Guest:
     return Guest(tmp_path)
 
 
-def test_what_is_newer_is_fetched_first_and_then_installed_some_at_a_time(guest: Guest) -> None:
+def test_newer_packages_are_fetched_first_and_installed_in_batches(guest: Guest) -> None:
     """Not what only comes along, and no kernel: none is booted any more."""
     names = [f"lib{number}" for number in range(10)]
     guest.debian(*names, "linux-image-amd64")
@@ -125,14 +125,14 @@ def test_an_image_without_a_package_manager_says_so(guest: Guest) -> None:
         ("install", "the installation"),
     ],
 )
-def test_what_fails_is_told_in_the_words_of_apt_and_mended(guest: Guest, step: str, words: str) -> None:
+def test_failed_update_is_reported_with_the_output_of_apt_and_repaired(guest: Guest, step: str, words: str) -> None:
     guest.debian("libc6")
     (guest.root / f"fails-{step}").touch()
     assert guest.update() == ("failed", 0, f"{words}: E: no route to the mirror")
     assert guest.asked[-1] == "dpkg --configure -a --force-confold"
 
 
-def test_what_takes_too_long_is_ended_by_force_and_mended(guest: Guest) -> None:
+def test_update_that_takes_too_long_is_killed_and_repaired(guest: Guest) -> None:
     guest.debian("libc6")
     (guest.root / "clock-choice").write_text("99.0 1.0\n")  # what comes next has one second
     (guest.root / "hangs-fetch").touch()

@@ -168,7 +168,7 @@ def test_marker_is_seen(hook: Hook, resources: str) -> None:
     ["", "other=", "other=vtorque2", "other=my-vtorque", "another=vtorque", "nodes=other=vtorque", "other=a,vtorque",
      "other=VTORQUE", "file=other=vtorque", "other=*", "other=[a-z]*"],
 )  # fmt: skip
-def test_what_only_looks_like_the_marker_is_a_bare_job(hook: Hook, resources: str) -> None:
+def test_resources_with_a_lookalike_of_the_marker_are_a_bare_job(hook: Hook, resources: str) -> None:
     assert hook.run(prologue(resources)) == 0
     assert hook.names() == []
 

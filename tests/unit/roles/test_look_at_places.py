@@ -46,7 +46,7 @@ def test_a_file_in_the_way_is_named(place: pathlib.Path) -> None:
     assert faults({"path": f"{place}/a/b", **PREFIX}) == [f"{place}/a/b: {place}/a is no directory"]
 
 
-def test_what_cannot_be_looked_at_is_not_what_is_not_there(place: pathlib.Path) -> None:
+def test_unreadable_place_is_not_taken_for_a_missing_one(place: pathlib.Path) -> None:
     """As below a mount whose server has gone; a link to itself is one that a test can make."""
     (place / "a").symlink_to("a")
     told = "Too many levels of symbolic links"
@@ -63,7 +63,7 @@ def test_where_others_may_write_root_runs_nothing(place: pathlib.Path, mode: int
     assert "choose another place in vtorque_prefix_nodes" in fault
 
 
-def test_who_may_rename_a_directory_above_may_change_it_too(place: pathlib.Path) -> None:
+def test_place_below_a_foreign_directory_can_be_changed(place: pathlib.Path) -> None:
     (place / "a/b").mkdir(parents=True)
     (place / "a").chmod(0o775)
     assert f"{place}/a could be changed by others" in faults({"path": f"{place}/a/b/vtorque", **PREFIX})[0]

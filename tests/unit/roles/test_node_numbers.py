@@ -119,7 +119,7 @@ def test_a_number_that_a_silent_node_may_have_is_not_given(
     assert numbered(tmp_path, nodes, limit="n4", given=given) == {"n4": [given.get("n4", 3), [], silent]}
 
 
-def test_whoever_has_a_number_asks_nobody(tmp_path: pathlib.Path) -> None:
+def test_node_with_a_number_asks_no_other(tmp_path: pathlib.Path) -> None:
     assert numbered(tmp_path, {"n1": has(7), "n2": None}, limit="n1") == {"n1": [7, [], []]}
 
 

@@ -136,7 +136,7 @@ def test_a_script_of_the_users_on_the_node_goes_first(run_dir: pathlib.Path, beg
 
 
 @pytest.mark.usefixtures("plan")
-def test_so_does_the_sites_for_users(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
+def test_site_script_for_users_delays_the_login(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
     (place.mom_priv / "prologue.user").touch()
     keep_job(run_dir, REQUEST)
     assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["changed"]
@@ -209,7 +209,7 @@ def test_without_a_hook_nothing_is_begun(
 
 
 @pytest.mark.usefixtures("begun")
-def test_what_cannot_be_begun_fails_no_start(
+def test_login_that_cannot_begin_fails_no_start(
     run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
     def fail(*_given: object) -> t.NoReturn:

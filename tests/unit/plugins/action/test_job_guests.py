@@ -177,7 +177,7 @@ TOLD = {"name": "vn1-3", "end": "one\ntwo\n"}
 
 
 @pytest.mark.parametrize(("what", "facts"), [("used", USED), ("consoles", TOLD)])
-def test_what_a_node_says_of_its_guests_is_kept_for_the_record(
+def test_guest_facts_of_a_node_are_stored_for_the_record(
     run_dir: pathlib.Path, what: str, facts: dict[str, t.Any]
 ) -> None:
     act(job_guests, run_dir, Node(good(**{what: [facts]})), state="absent", timeout=60)
@@ -197,7 +197,7 @@ def test_what_a_node_says_of_its_guests_is_kept_for_the_record(
         [USED] * 10_001,
     ],
 )
-def test_what_guests_used_is_not_believed_in_another_form(run_dir: pathlib.Path, used: t.Any) -> None:
+def test_usage_of_another_form_is_refused(run_dir: pathlib.Path, used: t.Any) -> None:
     assert act(job_guests, run_dir, Node(good(used=used)), state="absent", timeout=60)["failed"]
     assert not (run_dir / "used.n1.json").exists()
 
@@ -217,7 +217,7 @@ def test_consoles_of_another_form_are_not_believed(run_dir: pathlib.Path, told: 
     assert not (run_dir / "consoles.n1.json").exists()
 
 
-def test_what_is_left_is_an_error(run_dir: pathlib.Path) -> None:
+def test_leftovers_of_a_start_are_an_error(run_dir: pathlib.Path) -> None:
     result = act(job_guests, run_dir, Node(good(left=["domain vn1-3"])), state="absent", timeout=60)
     assert result["failed"]
     assert "domain vn1-3" in result["msg"]
@@ -422,7 +422,7 @@ def test_a_bare_host_is_told_and_guests_are_told_of_it(run_dir: pathlib.Path) ->
         ([{**HOST, "surplus": 1}], "unknown key"),
     ],
 )
-def test_what_a_bare_host_says_is_not_believed_as_it_comes(
+def test_bare_host_answer_of_another_form_is_refused(
     run_dir: pathlib.Path, told: list[t.Any], words: str
 ) -> None:  # fmt: skip
     mixed(run_dir)

@@ -65,7 +65,7 @@ def test_the_plan_is_for_root_alone(run_dir: pathlib.Path, planning: t.Any) -> N
     assert JobPlan.from_json((run_dir / "plan.json").read_text()) == planning.plan
 
 
-def test_what_the_prologue_was_told_is_not_asked_again(
+def test_job_plan_with_a_saved_answer_asks_no_server(
     run_dir: pathlib.Path, planning: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = {"job_id": JOB, "start_count": START, "slot_hosts": ("n1",), "variables": {}, "resource_list": {}}

@@ -99,9 +99,7 @@ def test_the_record_tells_what_became_of_security_updates(
         pytest.param([{**updates_of("vn1-3"), "words": "a\nb"}], id="several lines"),
     ],
 )
-def test_what_a_node_says_of_updates_is_not_believed_as_it_comes(
-    run_dir: pathlib.Path, told: list[dict[str, t.Any]]
-) -> None:
+def test_updates_of_another_form_are_refused(run_dir: pathlib.Path, told: list[dict[str, t.Any]]) -> None:
     assert act(job_guests, run_dir, Node(good(FACTS), join=good(updates=told)), timeout=77)["failed"]
     assert list(run_dir.glob("updates.*")) == []
 

@@ -121,7 +121,7 @@ def test_one_node_has_no_sisters(parse: t.Any, tmp_path: pathlib.Path) -> None:
         ("n1.one.example", "n1.two.example", "ssh"),
     ],
 )
-def test_this_machine_is_reached_without_a_connection(
+def test_inventory_reaches_this_machine_without_a_connection(
     parse: t.Any, tmp_path: pathlib.Path, here: str, node: str, connection: str
 ) -> None:
     inventory = parse(here=here, nodefile=nodefile(tmp_path / "nodes", node))
@@ -178,7 +178,7 @@ def test_a_node_file_may_say_short_names_for_full_ones(parse: t.Any, tmp_path: p
         ({"nodefile": "/nonexistent/nodes"}, "No such file"),
     ],
 )
-def test_what_is_wrong_is_said(parse: t.Any, options: dict[str, str], said: str) -> None:
+def test_inventory_with_faults_names_them(parse: t.Any, options: dict[str, str], said: str) -> None:
     with pytest.raises(AnsibleParserError, match=said):
         parse(**options)
 
@@ -211,7 +211,7 @@ def test_a_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: path
     require_start_2_of_n2(parse(SiteFault("qstat", "no answer"), where=where, job_id="4711.head"))
 
 
-def test_what_the_prologue_was_told_is_not_asked_again(parse: t.Any, tmp_path: pathlib.Path) -> None:
+def test_inventory_with_a_saved_answer_asks_no_server(parse: t.Any, tmp_path: pathlib.Path) -> None:
     where = run_directory(tmp_path, start=2)
     job_snapshot.keep(job("n2", "n1"), where)
     require_start_2_of_n2(parse(SiteFault("qstat", "nobody is to ask"), where=where, job_id="4711.head"))

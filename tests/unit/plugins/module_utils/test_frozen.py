@@ -64,7 +64,7 @@ def test_the_same_is_made_of_the_same_values(values: tuple[t.Any, ...], named: d
     [((), {}), (("a", "b", {}, 4, 5), {}), (("a",), {"other": 1}), (("a",), {"name": "b"})],
     ids=["too few", "too many", "unknown", "twice"],
 )
-def test_what_does_not_fit_is_a_type_error(cls: t.Any, values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
+def test_wrong_arguments_are_a_type_error(cls: t.Any, values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
     with pytest.raises(TypeError, match="Thing"):
         cls(*values, **named)
 
@@ -102,7 +102,7 @@ def test_the_fields_are_known(cls: t.Any) -> None:
     assert cls.__match_args__ == ("name", "secret", "values", "count")
 
 
-def test_what_comes_after_the_fields_may_refuse_them() -> None:
+def test_post_init_may_refuse_the_fields() -> None:
     def refuse(self: t.Any) -> None:
         raise ValueError(self.name)
 
@@ -138,7 +138,7 @@ WAYS = {
 """Programs of a job's start and end, by what they import on their way."""
 
 
-def test_it_is_used_only_where_a_start_pays_for_dataclasses() -> None:
+def test_frozen_is_used_only_where_a_start_loads_the_module() -> None:
     package = frozen.__module__.partition(".module_utils")[0]
     plugins = pathlib.Path(sys.modules[frozen.__module__].__file__ or "").parents[1]
     begin = f"import sys; sys.path.insert(0, {str(plugins.parents[3])!r})\n"
@@ -156,5 +156,5 @@ def test_it_is_used_only_where_a_start_pays_for_dataclasses() -> None:
 
 
 @pytest.mark.parametrize("thing", [messages.Group("users", 100), process_id.ProcessId(3, 4)])
-def test_it_survives_a_pickle(thing: t.Any) -> None:
+def test_frozen_object_survives_a_pickle(thing: t.Any) -> None:
     assert pickle.loads(pickle.dumps(thing)) == thing

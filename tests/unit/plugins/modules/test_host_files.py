@@ -188,7 +188,7 @@ def test_a_directory_goes_with_the_last_thing_in_it(ssh: pathlib.Path, place: Pl
     assert place(*empty(*wanted))["paths"] == []
 
 
-def test_what_holds_something_stays(ssh: pathlib.Path, place: Place) -> None:
+def test_directory_with_content_stays(ssh: pathlib.Path, place: Place) -> None:
     (ssh / "ssh/keys").write_text("the site's")
     (ssh / "link").symlink_to("nowhere")
     assert place(*empty(ssh / "ssh/keys", ssh / "ssh", ssh / "link"))["paths"] == []
@@ -261,9 +261,7 @@ def test_a_file_that_is_not_valid_is_not_placed(tmp_path: pathlib.Path, place: P
     assert tree(tmp_path) == {"config": ("-rw-r--r--", b"good")}
 
 
-def test_what_was_placed_before_a_fault_stays_and_is_told_and_nothing_half_does(
-    tmp_path: pathlib.Path, place: Place
-) -> None:
+def test_files_placed_before_a_fault_stay_and_are_reported(tmp_path: pathlib.Path, place: Place) -> None:
     (tmp_path / "site").mkdir()
     first = {"path": f"{tmp_path}/first", "state": "directory"}
     result = place(first, {"path": f"{tmp_path}/site", "content": "x"}, {"path": f"{tmp_path}/third", "content": "x"})

@@ -198,7 +198,7 @@ def test_timer_of_the_sweep(settings: NodeSettings, systemctl: str, expected: tu
     assert ("systemctl enable --now vtorque-sweep.timer" in finding.remedy) is (expected[0] == "bad")
 
 
-def test_what_the_last_sweep_left_is_told(settings: NodeSettings) -> None:
+def test_leftovers_of_the_last_sweep_are_reported(settings: NodeSettings) -> None:
     """Until one leaves nothing."""
     doctor.note_sweep(settings, ["4.fe.1: still\nhere\x1b[2J", *map(str, range(9))])
     finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
@@ -258,7 +258,7 @@ def test_host_that_could_not_stay_bare_is_well(settings: NodeSettings, monkeypat
 
 
 @pytest.mark.parametrize(("alive", "expected"), [(True, ("ok", "ok")), (False, ("warn", "1"))])
-def test_what_is_left_is_told_and_stays(
+def test_leftovers_are_reported_and_not_removed(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, alive: bool, expected: tuple[str, str]
 ) -> None:
     monkeypatch.setattr(sweep, "Domains", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))

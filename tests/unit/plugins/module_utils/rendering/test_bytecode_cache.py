@@ -81,7 +81,7 @@ def test_jinja2_that_does_not_say_its_version_is_told_apart(
 
 
 @pytest.mark.parametrize("length", [0, 5, 40, 400], ids=str)
-def test_what_was_cut_off_is_made_anew(tmp_path: pathlib.Path, compiled: list[str], length: int) -> None:
+def test_truncated_bytecode_is_compiled_again(tmp_path: pathlib.Path, compiled: list[str], length: int) -> None:
     render(tmp_path, "{{ word }}", word="x")
     (path,) = (tmp_path / "kept").iterdir()
     data = path.read_bytes()
@@ -92,7 +92,7 @@ def test_what_was_cut_off_is_made_anew(tmp_path: pathlib.Path, compiled: list[st
     assert compiled == ["word.j2"] * 2
 
 
-def test_what_is_no_code_is_made_anew(tmp_path: pathlib.Path, compiled: list[str]) -> None:
+def test_file_without_bytecode_is_compiled_again(tmp_path: pathlib.Path, compiled: list[str]) -> None:
     render(tmp_path, "{{ word }}", word="x")
     (path,) = (tmp_path / "kept").iterdir()
     path.write_bytes(path.read_bytes()[:15] + b"\xff" * 500)
@@ -135,7 +135,7 @@ def test_a_full_disk_stops_nothing(
     assert compiled == ["word.j2"]
 
 
-def test_who_names_no_directory_keeps_nothing(tmp_path: pathlib.Path, compiled: list[str]) -> None:
+def test_render_without_a_directory_writes_nothing(tmp_path: pathlib.Path, compiled: list[str]) -> None:
     (tmp_path / "site/word.j2").write_text("{{ word }}")
     for _time in range(2):
         templates.render("word.j2", site_dir=tmp_path / "site", word="x")

@@ -54,7 +54,7 @@ def test_half_of_a_character_is_refused() -> None:
         as_yaml({"a": "\udc80"})
 
 
-def test_what_json_has_not_is_made_a_word_or_refused() -> None:
+def test_value_without_a_form_in_json_is_converted_or_refused() -> None:
     day = datetime.date(2026, 1, 2)
     assert as_yaml([day], str) == '["2026-01-02"]'
     with pytest.raises(TypeError):

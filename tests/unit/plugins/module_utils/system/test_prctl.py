@@ -23,7 +23,7 @@ def test_death_signal_is_what_was_set() -> None:
     assert prctl.death_signal() == 0
 
 
-def test_what_the_kernel_refuses_is_an_error() -> None:
+def test_call_that_the_kernel_refuses_is_an_error() -> None:
     with pytest.raises(OSError, match="Invalid argument"):
         prctl.set_death_signal(1000)
 

@@ -47,7 +47,7 @@ def test_an_exclusive_job_has_all_but_the_hosts(asked: list[str]) -> None:
     assert asked == []
 
 
-def test_so_has_a_job_that_has_all_slots(asked: list[str]) -> None:
+def test_job_with_all_slots_has_all_cores(asked: list[str]) -> None:
     assert job_cores.cores_of(JOB, Policy(host_os_core_count=0), "cn1.example") == ALL
     assert asked == ["cn1.example"]
 

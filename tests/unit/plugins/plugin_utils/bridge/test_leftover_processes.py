@@ -124,7 +124,7 @@ def place(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator
         here.process.kill()
 
 
-def test_what_is_left_is_ended_and_told(place: Place) -> None:
+def test_leftover_process_is_ended_and_reported(place: Place) -> None:
     place.was()
     assert f"ended on cn1: {place.process.pid} (python3)" in place.end()
     assert place.process.wait() == -signal.SIGTERM
@@ -183,7 +183,7 @@ def test_a_site_that_does_not_want_it_asks_nothing(place: Place) -> None:
     assert (place.lives, place.batch.asked) == (True, 0)
 
 
-def test_what_is_not_the_jobs_is_told_and_the_server_is_not_asked(place: Place) -> None:
+def test_process_of_no_job_is_reported_without_asking_the_server(place: Place) -> None:
     """A session of that number began after the job: it is another's."""
     place.was()
     shell_link.point(ProcessId(place.process.pid, 1), place.start.directory, place.start.places.run_dir)
@@ -217,7 +217,7 @@ def test_a_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch
 
 
 @pytest.mark.parametrize(("said", "others"), [({JOB}, []), ({JOB, "8.head"}, ["job 8.head"])])
-def test_who_else_is_here_is_noted_at_the_start(place: Place, said: set[str], others: list[str]) -> None:
+def test_neighbours_are_noted_at_the_start(place: Place, said: set[str], others: list[str]) -> None:
     place.batch.said = saying(frozenset(said))
     exclusive_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
     assert files.read_json(place.start.record_directory / layout.ALONE)["others"] == others

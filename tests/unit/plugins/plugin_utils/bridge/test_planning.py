@@ -52,7 +52,7 @@ def path() -> t.Iterator[pathlib.Path]:
         yield pathlib.Path(place) / "more.yml"
 
 
-def test_what_was_submitted_is_what_is_planned(path: pathlib.Path) -> None:
+def test_additions_that_changed_since_the_submission_are_refused(path: pathlib.Path) -> None:
     content = b"packages: [make]\nruncmd: [id]\n"
     path.write_bytes(content)
     job = job_of(path, content)

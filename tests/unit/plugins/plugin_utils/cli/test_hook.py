@@ -145,7 +145,7 @@ def test_former_word_of_the_same_start_does_not_count(site: Site) -> None:
     assert (site.directory / "ready.json").exists()
 
 
-def test_what_the_inventory_found_wrong_is_told(site: Site) -> None:
+def test_fault_of_the_inventory_is_reported(site: Site) -> None:
     site.play(
         'echo "[WARNING]: Failed to parse: $run_dir/job.pbs_nodefile.yml: the node file names other nodes"; exit 4'
     )

@@ -59,7 +59,7 @@ def begun(site: Site) -> Begun:
     return Begun(site)
 
 
-def test_it_lives_when_the_job_is_ready_and_ends_with_the_job(site: Site, begun: Begun) -> None:
+def test_early_ssh_lives_from_ready_to_the_end_of_the_job(site: Site, begun: Begun) -> None:
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
     assert not begun.gone()
@@ -87,7 +87,7 @@ def test_a_start_that_begins_again_takes_the_former_one_away(site: Site, begun: 
     assert begun.gone()
 
 
-def test_whoever_removes_the_run_directory_ends_it_first(site: Site, begun: Begun) -> None:
+def test_removal_of_the_run_directory_ends_the_early_ssh_first(site: Site, begun: Begun) -> None:
     """So does the sweep, when the epilogue is lost."""
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
@@ -96,7 +96,7 @@ def test_whoever_removes_the_run_directory_ends_it_first(site: Site, begun: Begu
     nothing_left(site)
 
 
-def test_what_would_not_end_is_left_and_told(site: Site, begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_ssh_that_does_not_end_is_reported(site: Site, begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its directory stays, by which the next one finds it."""
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
@@ -124,7 +124,7 @@ def test_a_program_with_roots_rights_is_not_ended_for_its_user(site: Site, begun
             other.kill()
 
 
-def test_it_is_ended_too_before_it_is_ssh(site: Site) -> None:
+def test_early_ssh_is_ended_before_its_exec(site: Site) -> None:
     """Between root's call and ssh stands setpriv, at first with root's rights."""
     site.play(READY)
     assert site.prologue().returncode == 0

@@ -117,7 +117,7 @@ def test_remove_takes_away_what_nobody_uses(node: Node, monkeypatch: pytest.Monk
         node.call("remove", "tiny@1")
 
 
-def test_it_is_roots(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vtorque_cache_without_root_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1001)
     with pytest.raises(UserFault, match="call it as root"):
         node.call("list")

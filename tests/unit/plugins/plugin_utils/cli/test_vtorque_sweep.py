@@ -262,7 +262,7 @@ def test_a_silent_server_is_unknown_and_nothing_goes(site: Site, capsys: Capture
     assert (site.settings.guests_dir / "7.head.1").is_dir()
 
 
-def test_what_is_too_much_at_once_goes_when_a_person_says_so(site: Site, capsys: Capture) -> None:
+def test_sweep_of_many_starts_needs_the_option(site: Site, capsys: Capture) -> None:
     for number in range(sweep.MASS + 1):
         site.leave(f"{number}.head.1")
     site.look_twice(0.0)

@@ -106,7 +106,7 @@ def test_a_fork_finds_the_answer(begun: t.Any) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_it_ends_when_nobody_is_left_to_ask(begun: t.Any) -> None:
+def test_early_node_without_a_caller_ends(begun: t.Any) -> None:
     start, _node = begun("import sys; sys.exit(3 if sys.stdin.read() == '' else 4)")
     start.hand_over()
     assert process(start).wait(60) == 3
@@ -161,7 +161,7 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     assert json.loads(heard.output[::-1])["job_id"] == PART.job_id
 
 
-def test_what_was_not_asked_is_not_said_to_be(
+def test_part_that_was_not_sent_is_not_marked_as_sent(
     begun: t.Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever believed it would wait for an answer until their time is up."""

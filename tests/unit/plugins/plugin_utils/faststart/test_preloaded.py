@@ -68,7 +68,7 @@ def hurry(player: PreloadedPlayer) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_what_is_played_is_the_same_whenever_it_began(world: t.Any, tmp_path: pathlib.Path, early: bool) -> None:
+def test_preloaded_player_plays_the_same_as_a_later_one(world: t.Any, tmp_path: pathlib.Path, early: bool) -> None:
     """Arguments, what is told, where the output goes, and the status."""
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
     with world() as player:

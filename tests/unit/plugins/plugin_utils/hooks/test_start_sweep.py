@@ -33,7 +33,7 @@ def test_nothing_is_here(places: Places) -> None:
     assert not start_sweep.something_unheld(places.run_dir, places.state_dir)
 
 
-def test_what_is_no_starts_calls_no_sweep_at_each_epilogue(places: Places) -> None:
+def test_entry_that_is_no_start_begins_no_sweep(places: Places) -> None:
     """Guests may have a file system of their own."""
     (places.state_dir / "guests" / "lost+found").mkdir(parents=True)
     assert not start_sweep.something_unheld(places.run_dir, places.state_dir)

@@ -135,7 +135,7 @@ def test_present_answers_with_the_guests(world: World) -> None:
 
 
 @pytest.mark.parametrize(("connection", "asked"), [("", []), ("10.77.0.11 1 10.77.0.11 22", ["qstat 7.head"])])
-def test_what_the_prologue_was_told_here_is_not_asked_again(
+def test_saved_answer_serves_the_nodes_own_root_alone(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, connection: str, asked: list[str]
 ) -> None:
     """By the node's own root; a caller from elsewhere is held against the server's word of now."""
@@ -186,13 +186,13 @@ def test_an_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: Wor
     assert answer == {"version": 1, "ok": False, "error": error, "left": ["slot 1"]}
 
 
-def test_what_the_system_refuses_is_answered_too(world: World) -> None:
+def test_error_of_the_system_is_answered(world: World) -> None:
     world.error = OSError(1, "Operation not permitted")
     assert world.ask(PART)["error"]["why"] == "[Errno 1] Operation not permitted"
 
 
 @pytest.mark.parametrize("do", ["present", "absent"])
-def test_what_nobody_foresaw_is_answered_with_what_is_left(world: World, do: t.Literal["present", "absent"]) -> None:
+def test_unexpected_error_is_answered_with_the_leftovers(world: World, do: t.Literal["present", "absent"]) -> None:
     world.error = RuntimeError("not ours")
     answer = world.ask(dataclasses.replace(PART, do=do, guests=PART.guests if do == "present" else ()))
     assert answer["error"]["what"] == "a fault in vTorque itself: RuntimeError"
@@ -352,9 +352,7 @@ def test_of_a_job_that_was_purged_who_led_it_may_ask_for_its_end(
     ("do", "word"),
     [("present", UnknownJob("job 7.head", "unknown")), ("absent", SiteFault("qstat", "no answer within 10 s"))],
 )
-def test_what_a_start_was_told_serves_for_its_end_alone_and_not_while_the_server_is_silent(
-    world: World, do: str, word: VTorqueError
-) -> None:
+def test_saved_answer_serves_only_the_end_of_its_start(world: World, do: str, word: VTorqueError) -> None:
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     assert world.ask(PART)["ok"]
     world.asked.clear()
@@ -393,7 +391,7 @@ def test_the_settings_are_the_policys_word() -> None:
     assert mapped.ip_to_mac_script == pathlib.Path("/map")
 
 
-def test_what_guests_need_is_loaded_before_a_worker_is_begun_and_not_without_guests() -> None:
+def test_needed_modules_are_loaded_before_a_worker_begins() -> None:
     """Its two processes would each load it else."""
     program = f"""
 import json, sys, {serve.__name__} as node, {handlers.__name__} as handlers, {preload.__name__} as preload
@@ -451,7 +449,7 @@ os.write(2, os.read(holding, 9))
     assert (done.stdout.count(b"\n"), done.stderr) == (1 + bool(told), word)
 
 
-def test_who_told_the_guests_does_not_wait_for_the_look_at_the_neighbours() -> None:
+def test_join_does_not_wait_for_the_note_of_neighbours() -> None:
     """Their streams end with us although that look has not ended."""
     program = f"""
 import json, os, sys, {serve.__name__} as node
@@ -589,7 +587,7 @@ def test_mounts_of_the_site_are_told_in_its_order() -> None:
     assert (settings.home_via, settings.home_export, settings.mount_s) == ("virtiofs", None, 7)
 
 
-def test_whoever_is_let_in_may_ask_how_the_node_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_is_answered_to_any_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front end has no part in any job: the batch server is not asked for one."""
     asked: list[float] = []
 
@@ -653,7 +651,7 @@ def test_a_sister_tells_of_her_lost_guest(leading: pathlib.Path, world: World) -
         (dataclasses.replace(LOST, guest="../x"), FROM_CN2, "not of the form"),
     ],
 )
-def test_who_has_no_part_in_a_start_ends_no_job(
+def test_loss_report_of_a_foreign_node_ends_no_job(
     leading: pathlib.Path, lost: messages.LostGuest, environment: dict[str, str], why: str
 ) -> None:
     answer = tell(lost, environment)
@@ -667,7 +665,7 @@ def test_a_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
     assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
 
 
-def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_of_another_host_decides_whom_to_notify(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[t.Any] = []
 
     def present(*_words: object, tell: t.Sequence[str], **_more: object) -> tuple[messages.GuestFacts, ...]:

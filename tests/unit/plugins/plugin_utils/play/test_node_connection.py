@@ -76,7 +76,7 @@ def test_an_answer_in_a_million_pieces_is_read_as_any(call: t.Any) -> None:
     assert heard["n1"].output == b"x" * (1 << 18)
 
 
-def test_who_says_two_lines_has_said_two_answers(call: t.Any) -> None:
+def test_node_reply_of_two_lines_is_two_answers(call: t.Any) -> None:
     one = call("n1", "print('first\\nsecond', flush=True); input(); input(); print('third', flush=True); input()")
     one.ask(b"abc")
     heard = [replies([one])[0]["n1"].output]
@@ -104,7 +104,7 @@ def test_our_own_program_writes_files_of_any_size() -> None:
         assert replies([one])[0]["n1"].output == b"answer"
 
 
-def test_who_is_late_is_named_when_nobody_failed(call: t.Any) -> None:
+def test_late_node_is_named_when_none_failed(call: t.Any) -> None:
     calls = [call("n1", ECHO), call("n2", SILENT)]
     for one in calls:
         one.ask(b"abc")

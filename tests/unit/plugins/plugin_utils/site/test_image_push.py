@@ -60,7 +60,7 @@ def test_a_node_says_how_far_it_is_until_the_copy_is_there(node: Node) -> None:
     assert copy_queue.wanted(node.settings) == ()
 
 
-def test_what_failed_is_told_once_and_begun_anew_when_it_is_asked_for_anew(node: Node) -> None:
+def test_failed_push_is_reported_once_and_begins_again_on_request(node: Node) -> None:
     image_pool.spoil(node.settings.pool / "tiny@1/disk.img")
     node.ask()
     node.work()
@@ -187,7 +187,9 @@ def test_the_exit_status_tells_whether_all_have_it(command: Command) -> None:
     ]  # fmt: skip
 
 
-def test_what_cannot_be_pushed_is_said_before_a_node_is_asked(command: Command, tmp_path: pathlib.Path) -> None:
+def test_image_that_cannot_be_pushed_is_refused_before_any_node_is_asked(
+    command: Command, tmp_path: pathlib.Path
+) -> None:
     (tmp_path / "pool/old.img").write_bytes(b"x")
     (tmp_path / "pool/old.img").chmod(0o444)
     for name, words in (("tini", "did you mean tiny"), ("old", "has no record")):

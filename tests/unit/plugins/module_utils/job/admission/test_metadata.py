@@ -57,7 +57,7 @@ def faults(text: str | bytes, policy: Policy = POLICY) -> list[tuple[int, str]]:
     return [(fault.line, fault.message) for fault in caught.value.faults]
 
 
-def test_what_is_allowed_is_read_in_its_order() -> None:
+def test_allowed_metadata_is_read_in_its_order() -> None:
     found = read(GOOD)
     assert found.packages == (Package("make"), Package("gfortran"))
     assert len(found.files) == 2
@@ -167,7 +167,7 @@ def test_a_billion_laughs_cost_nothing() -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=200) | st.text("{}[]&*!|>-:,#'\"%@` \n?<~ab1", max_size=60).map(str.encode))
-def test_whatever_is_there_is_read_or_refused(content: bytes) -> None:
+def test_metadata_of_any_content_is_read_or_refused(content: bytes) -> None:
     try:
         found, refused = read(content), None
     except metadata.AdditionsErrors as error:
@@ -193,7 +193,7 @@ _WHOLE = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(_WHOLE)
-def test_what_goes_in_comes_out(document: dict[str, t.Any]) -> None:
+def test_metadata_survives_writing_and_reading(document: dict[str, t.Any]) -> None:
     found = read(yaml.safe_dump(document, allow_unicode=False))
     assert [package.name for package in found.packages] == document.get("packages", [])
     wanted = [(f["path"], f.get("permissions", "0644")[-3:], f["content"]) for f in document.get("write_files", [])]

@@ -75,7 +75,7 @@ def test_the_one_command_of_a_script(script: bytes, arguments: bytes, words: lis
         (b"/app.so a\0b\n", "a\\\\x00b"),
     ],
 )
-def test_what_only_a_shell_could_do_is_refused(script: bytes, why: str) -> None:
+def test_osv_script_that_needs_a_shell_is_refused(script: bytes, why: str) -> None:
     with pytest.raises(UserFault, match=why):
         osv_script.read(script)
 
@@ -116,7 +116,7 @@ def told(
         (["-I"], "-I", "no terminal"),
     ],
 )
-def test_what_a_job_in_osv_cannot_have_is_named(words: list[str], key: str, why: str) -> None:
+def test_osv_request_with_unsupported_keys_names_them(words: list[str], key: str, why: str) -> None:
     assert why in told(words)[key]
     assert not told(["-vm", "img=debian", *words]).get(key)
 

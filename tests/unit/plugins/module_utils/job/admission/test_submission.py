@@ -223,7 +223,7 @@ def test_an_own_image_travels_with_what_it_was() -> None:
     assert done.resolved.origins["img"] == "site default"
 
 
-def test_what_is_wrong_with_an_own_image_is_told_with_the_rest() -> None:
+def test_user_image_with_a_fault_is_reported_with_the_other_faults() -> None:
     def refuses(path: str) -> str:
         raise UserFault(path, "has a backing file", "convert it")
 

@@ -286,7 +286,7 @@ def test_as_variables_it_says_the_same_for_the_roles() -> None:
     assert "PROLOGUE_TIMEOUT changed: prologue_timeout stays at its default" in done.variables
 
 
-def test_what_was_refused_stands_as_a_comment_above_the_default() -> None:
+def test_refused_value_is_a_comment_above_the_default() -> None:
     text = convert(SAMPLE, "config.sh").text
     assert "\n# (config.sh, line 26: NFS_TIMEOUT refused: many: allowed: a whole number from 1 to 3600; " in text
     assert "\n#nfs_timeout: 3\n" in text
@@ -303,7 +303,7 @@ def test_what_was_refused_stands_as_a_comment_above_the_default() -> None:
         ("HYPERVISOR_DEFAULT=qemu\n", "HYPERVISOR_DEFAULT"),
     ],
 )
-def test_what_contradicts_the_rest_gives_way(old: str, refused: str) -> None:
+def test_contradicting_value_is_refused(old: str, refused: str) -> None:
     done = convert(old, "config.sh")
     parse(done.text, "new")
     assert [word.name for word in done.entries if word.fate == "refused"] == [refused]

@@ -152,7 +152,7 @@ def test_value_that_hangs_on_what_came_before_is_not_guessed_at(text: str, why: 
         ("export A", "export A", 1, "is no plain assignment"),
     ],
 )
-def test_what_is_no_plain_assignment_is_named_with_its_line(text: str, name: str, line: int, why: str) -> None:
+def test_statement_that_is_no_assignment_is_named_with_its_line(text: str, name: str, line: int, why: str) -> None:
     found, skipped = read(f"{text}\nAFTER=1\n", {})
     assert [one.name for one in found] == ["AFTER"]
     named = [one for one in skipped if one.text.startswith(name)]

@@ -23,7 +23,7 @@ KNOWN = {
         ("compute_node_package", "compute_node_packages"),
     ],
 )
-def test_what_was_meant_is_named(name: str, meant: str) -> None:
+def test_misspelt_variable_names_the_likely_one(name: str, meant: str) -> None:
     (fault,) = misspelt([name], KNOWN)
     assert fault.key == name
     assert f"did you mean {meant}?" in fault.message

@@ -91,7 +91,7 @@ def test_settings_of_the_batch_server(printed: str | None, state: str, words: st
         ("root@", "cn1", False),
     ],
 )
-def test_who_an_entry_means(who: str, host: str, lets: bool) -> None:
+def test_root_entry_matches_the_hosts_that_it_names(who: str, host: str, lets: bool) -> None:
     assert server.lets_root([who], host) is lets
 
 
@@ -146,7 +146,7 @@ def test_parameter_that_one_version_lacks_differs() -> None:
     assert comparison.differing({"a": "1", "bridge": "2"}, {"a": "1", "b": "1"}) == (("b",), ("bridge",))
 
 
-def test_what_belongs_to_machines_is_known() -> None:
+def test_machine_parameters_are_all_known() -> None:
     assert {*PARAMETERS} >= comparison.MACHINES | comparison.EACH_ITS_OWN
     assert "node_number" not in OURS
 

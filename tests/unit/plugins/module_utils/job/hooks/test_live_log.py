@@ -73,7 +73,7 @@ def test_a_reader_who_went_away_is_no_fault(log: t.IO[bytes]) -> None:
     assert os.fstat(log.fileno()).st_size == before + len(b"line\n")
 
 
-def test_what_cannot_be_shown_is_not(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_log_without_inotify_prints_nothing(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_words: object, **_more: object) -> t.NoReturn:
         raise OSError(24, "Too many open files")
 

@@ -113,7 +113,7 @@ def test_a_full_disk_stops_no_removal(tmp_path: pathlib.Path) -> None:
     assert json.loads((tmp_path / "asked").read_text())["do"] == "absent"
 
 
-def test_what_the_node_says_is_left_is_left(tmp_path: pathlib.Path) -> None:
+def test_leftovers_that_the_node_reports_are_returned(tmp_path: pathlib.Path) -> None:
     start = start_with_node(tmp_path, {**GONE, "left": ["slot 2"]})
     with (tmp_path / "log").open("ab", buffering=0) as log:
         left = playbook.remove_here(start, "t1", timeout_s=60, log=log)

@@ -253,7 +253,7 @@ def test_form_errors_do_not_repeat_secrets() -> None:
         ),
     ],
 )
-def test_what_a_vm_job_must_not_do_is_the_users_fault(changes: dict[str, t.Any], why: str) -> None:
+def test_forbidden_vm_job_is_the_users_fault(changes: dict[str, t.Any], why: str) -> None:
     hosts = changes.get("slot_hosts", JOB.slot_hosts)
     with pytest.raises(UserFault) as caught:
         planned("\n".join(hosts), **changes)

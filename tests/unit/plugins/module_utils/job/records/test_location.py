@@ -78,7 +78,7 @@ def test_host_that_gets_no_records_names_both_that_may_have_it(site: Site) -> No
     assert location.describe("11", told) == "its record is on t2, and on another-front-end once that has got it"
 
 
-def test_what_nobody_knows_is_not_said(site: Site) -> None:
+def test_unknown_location_is_described_as_nothing(site: Site) -> None:
     assert location.describe("11", site.policy) == ""  # no qstat
     site.job("C")
     for named in ("12", "11.other", "72[]"):

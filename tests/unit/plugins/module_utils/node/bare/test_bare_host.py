@@ -102,7 +102,7 @@ def test_the_key_is_good_from_the_jobs_hosts_alone(settings: NodeSettings) -> No
     )
 
 
-def test_what_all_users_ssh_reads_can_be_read_and_the_key_cannot(settings: NodeSettings) -> None:
+def test_ssh_settings_are_readable_and_the_key_is_not(settings: NodeSettings) -> None:
     """ssh dies of a file that it includes and cannot open."""
     directory = opened(settings)
     assert stat.S_IMODE(settings.bare_dir.stat().st_mode) == 0o755
@@ -270,7 +270,7 @@ def test_keys_of_no_job_that_is_here_are_taken_from_sshd(settings: NodeSettings)
     assert run_files.tidy(settings) == ()
 
 
-def test_what_guests_began_here_ends_after_the_last_could_come_in(
+def test_sessions_of_guests_end_after_logins_are_closed(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(settings)

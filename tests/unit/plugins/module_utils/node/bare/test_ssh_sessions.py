@@ -53,7 +53,7 @@ def test_only_what_came_from_the_guests_ends(begin: t.Callable[..., subprocess.P
     assert [one.poll() for one in others] == [None, None]
 
 
-def test_what_hears_no_request_is_killed(
+def test_session_that_ignores_a_request_is_killed(
     begin: t.Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_sessions, "SESSION_END_S", 0.1)

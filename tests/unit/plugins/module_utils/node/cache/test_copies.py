@@ -74,7 +74,7 @@ def test_a_copy_is_found_with_its_kernel_and_is_nobodys_to_write(settings: NodeS
     assert (copy.name, copy.format, copy.record) == (image.name, image.format, image.record)
 
 
-def test_what_is_empty_takes_no_room(settings: NodeSettings) -> None:
+def test_sparse_copy_takes_no_space(settings: NodeSettings) -> None:
     content = b"begin" + bytes(64 * MIB) + b"end"
     add(settings.pool, "hollow@1", content)
     copy = fetched(settings, "hollow@1").find(find(settings, "hollow@1"))
@@ -178,7 +178,7 @@ def test_a_killed_fetch_goes_on_where_it_was(settings: NodeSettings) -> None:
     assert cache.find(image) is not None
 
 
-def test_what_a_power_cut_spoiled_is_fetched_anew(settings: NodeSettings) -> None:
+def test_copy_spoilt_by_a_power_cut_is_fetched_again(settings: NodeSettings) -> None:
     image, cache = find(settings), cache_of(settings)
     part = cache.part(image)
     part.mkdir(parents=True)
@@ -259,7 +259,7 @@ def test_the_rate_is_kept_and_a_slow_pool_is_not_made_up_for() -> None:
 # -- room
 
 
-def test_what_was_not_used_for_longest_goes(settings: NodeSettings) -> None:
+def test_least_recently_used_copy_is_removed(settings: NodeSettings) -> None:
     for number in (1, 2, 3):
         add(settings.pool, f"other@{number}")
         fetched(settings, f"other@{number}")
@@ -273,7 +273,7 @@ def test_what_was_not_used_for_longest_goes(settings: NodeSettings) -> None:
     assert [copy.image for copy in cache.copies()] == ["other@1", "other@3"]
 
 
-def test_what_a_guest_stands_on_never_goes(settings: NodeSettings) -> None:
+def test_copy_in_use_by_a_guest_is_never_removed(settings: NodeSettings) -> None:
     add(settings.pool, "other@1")
     cache = fetched(settings, "other@1")
     disk = overlay(settings, cache.place / "other@1/disk.img")
@@ -313,12 +313,12 @@ def test_nothing_goes_while_an_overlay_is_put_on_a_copy(settings: NodeSettings) 
     assert cache.find(find(settings, "other@1")) is None
 
 
-def test_what_never_fits_is_said_so(settings: NodeSettings) -> None:
+def test_image_larger_than_the_cache_is_refused(settings: NodeSettings) -> None:
     with pytest.raises(SiteFault, match=r"has 4 MiB, .* may hold 1 MiB .*raise cache_max"):
         cache_of(settings).make_room(find(settings), MIB)
 
 
-def test_what_guests_were_promised_is_not_taken(settings: NodeSettings) -> None:
+def test_space_promised_to_guests_is_not_used(settings: NodeSettings) -> None:
     with pytest.raises(SiteFault, match="no room for image tiny@1"):
         cache_of(settings).make_room(find(settings), 1 << 30, promised_bytes=1 << 60)
 

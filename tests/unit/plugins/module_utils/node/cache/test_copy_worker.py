@@ -84,7 +84,7 @@ def work(here: NodeSettings, **more: t.Any) -> list[str]:
     return words
 
 
-def test_what_is_wanted_comes_and_whoever_waits_hears_of_it(settings: NodeSettings, workers: Workers) -> None:
+def test_wanted_copy_is_fetched_and_waiters_are_notified(settings: NodeSettings, workers: Workers) -> None:
     copy_queue.want(settings, TINY)
     copy_queue.wait(settings, TINY, Deadline.after(PATIENCE_S))
     assert cache_of(settings).find(find(settings)) is not None
@@ -250,7 +250,7 @@ def test_no_room_is_the_sites_fault_and_told_to_who_waits(
         copy_queue.wait(here, TINY, Deadline.after(0.0))
 
 
-def test_what_is_still_to_come_of_a_copy_is_promised_to_no_guest(
+def test_missing_part_of_a_copy_is_promised_to_no_guest(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would find its disk full, or the copy, where there was room for both."""

@@ -110,7 +110,7 @@ def test_a_start_that_is_over_waits_no_longer(node: Node, nobody: None, monkeypa
         node.present(node.part(1, fs_type="local", **COPIED))
 
 
-def test_what_the_pool_holds_wrongly_is_refused_and_not_read_again(node: Node, filled: list[str]) -> None:
+def test_wrong_image_of_the_pool_is_refused_and_not_read_again(node: Node, filled: list[str]) -> None:
     image_pool.spoil(node.settings.pool / "disk@1/disk.img")
     for start in (1, 2):
         with pytest.raises(ImageFault, match="its record says"):
@@ -243,7 +243,7 @@ def test_the_ramdisk_is_bounded_by_its_own_size(memory: Node, filled: list[str])
     assert [copy.image for copy in cache_of(memory.settings, "ramdisk").copies()] == ["other@1"]
 
 
-def test_what_the_ramdisk_holds_is_no_memory_for_guests_and_makes_way(
+def test_ramdisk_copies_reduce_guest_memory_and_are_removed_for_guests(
     memory: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_of_node, "reserved_memory", lambda *_words: (0, "the host"))

@@ -184,7 +184,7 @@ def test_metadata_that_lacks_what_it_must_say_is_not_ours(attribute: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "<domain>", "no xml", '<!DOCTYPE d [<!ENTITY a "b">]><domain>&a;</domain>'])
-def test_what_is_no_domain_xml_is_refused(text: str) -> None:
+def test_text_that_is_no_domain_xml_is_refused(text: str) -> None:
     with pytest.raises(SiteFault):
         parse(text)
 
@@ -204,7 +204,7 @@ ACTUAL = """<domain type='test' id='3'><name>a</name><uuid>u</uuid><memory unit=
 <interface type='bridge'><mac address='52:54:00:00:00:01'/><target dev='t0'/></interface></devices></domain>"""
 
 
-def test_what_libvirt_adds_and_how_it_spells_sizes_is_no_difference() -> None:
+def test_domain_with_additions_of_libvirt_has_no_difference() -> None:
     assert differences(WANTED, ACTUAL) == ()
 
 
@@ -219,7 +219,7 @@ def test_what_libvirt_adds_and_how_it_spells_sizes_is_no_difference() -> None:
         ("<os>", "<os><loader>/x</loader>", "domain/os/loader"),
     ],
 )
-def test_what_is_set_and_is_not_there_is_named(old: str, new: str, where: str) -> None:
+def test_domain_without_a_wanted_element_names_it(old: str, new: str, where: str) -> None:
     found = differences(WANTED.replace(old, new, 1), ACTUAL)
     assert len(found) == 1
     assert found[0].startswith(f"{where}:")

@@ -70,7 +70,7 @@ def test_a_console_that_was_replaced_is_read_on(console: Console) -> None:
     assert console.bytes_seen == len(f"Linux version 6.1\n{READY}\n")
 
 
-def test_what_failed_is_told_in_the_guests_words_without_its_escapes(console: Console) -> None:
+def test_console_failure_is_quoted_without_escapes(console: Console) -> None:
     console.path.write_text(f"vtorque-failed {TOKEN} \x1b]0;title\x07identity: \x1b[31mno user\x00 alice\n")
     console.read()
     assert console.failed == "identity: no user  alice"

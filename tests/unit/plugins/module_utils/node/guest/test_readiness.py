@@ -293,7 +293,7 @@ def test_a_guest_that_is_paused_is_told_with_the_reason(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("facts", "words"), [(None, "ended"), (Facts("paused"), "paused")])
-def test_what_happened_before_anybody_listened_is_noticed(scene: Scene, facts: Facts | None, words: str) -> None:
+def test_event_before_the_wait_is_noticed(scene: Scene, facts: Facts | None, words: str) -> None:
     scene.guest()
     scene.domains.states["vcn1-1"] = facts
     with pytest.raises(VTorqueError, match=words):

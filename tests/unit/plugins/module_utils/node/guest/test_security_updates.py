@@ -92,7 +92,7 @@ def test_every_guest_is_told_how_long_it_has(
     assert seconds < node.left_s <= seconds + security_updates.UPDATES_ANSWER_S
 
 
-def test_they_are_not_begun_when_there_is_no_time_for_them(node: Node) -> None:
+def test_updates_without_time_left_are_not_begun(node: Node) -> None:
     told = node.install(29.0)
     assert [(one.name, one.outcome, one.words) for one in told] == [
         (name, "timed out", "the prologue had no time left for them") for name in ("vn1-1", "vn1-2")
@@ -114,7 +114,7 @@ def test_they_are_not_begun_when_there_is_no_time_for_them(node: Node) -> None:
         (Done(0, "x" * 9000), "failed", 0, f"ended with status 0: {'x' * 279}"),
     ],
 )
-def test_what_a_guest_says_is_read_strictly(node: Node, done: Done, outcome: str, packages: int, words: str) -> None:
+def test_answer_about_updates_is_read_strictly(node: Node, done: Done, outcome: str, packages: int, words: str) -> None:
     """And it can be told to a mother superior, whatever it is."""
     node.done = {"vn1-2": done}
     first, second = node.install()

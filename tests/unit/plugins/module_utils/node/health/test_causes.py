@@ -194,7 +194,7 @@ def test_virtiofsd_is_one_of_the_programs_where_the_site_shares_by_it(node: Node
     assert (fault.cause, fault.why) == ("programs", "is not installed, and the site shares directories by it")
 
 
-def test_what_cannot_be_tested_did_not_test_good(node: Node) -> None:
+def test_cause_that_cannot_be_tested_is_not_healthy(node: Node) -> None:
     (node.bridge / "flags").unlink()
     assert node.troubles("bridge")[0].startswith("bridge: bridge of cn1: ")
 

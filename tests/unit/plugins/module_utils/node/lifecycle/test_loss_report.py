@@ -56,7 +56,7 @@ def test_a_word_that_was_not_heard_is_said_again_and_again_but_not_for_ever(
     assert (given_up.filenos(), given_up.due_s()) == ([], float("inf"))
 
 
-def test_it_waits_before_it_is_said_again() -> None:
+def test_loss_report_waits_before_its_next_attempt() -> None:
     log: list[str] = []
     one = run("exit 1", log)
     assert 0 < one.due_s() <= loss_report.PAUSES_S[0]
@@ -103,7 +103,7 @@ def test_a_mother_superior_that_takes_the_word_and_says_nothing_has_not_been_tol
     assert (one.filenos(), log) == ([], ["the mother superior was not told, it is tried again: no answer within 0 s"])
 
 
-def test_what_a_mother_superior_says_is_one_line_and_harmless() -> None:
+def test_reply_of_a_mother_superior_is_one_printable_line() -> None:
     log: list[str] = []
     run(r"printf 'no\033[2J\n2026-01-01T00:00:00+0000 all is well\n' >&2; exit 1", log)
     assert log[0].endswith("it is tried again: no?[2J?2026-01-01T00:00:00+0000 all is well")

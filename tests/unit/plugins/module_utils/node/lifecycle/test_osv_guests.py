@@ -84,7 +84,7 @@ def answer(token: str = SEED.token) -> str | None:
         probe.end()
 
 
-def test_who_has_the_token_of_the_seed_is_the_guest(server: OsvServer) -> None:
+def test_osv_guest_with_the_token_of_the_seed_is_accepted(server: OsvServer) -> None:
     assert "has no token yet" in (answer() or "")
     server.environ["VTORQUE_TOKEN"] = "somebody"
     assert answer() == "wrong"
@@ -140,7 +140,7 @@ def test_the_jobs_user_alone_hears_the_console() -> None:
         assert facts.st_uid == 0
 
 
-def test_what_is_no_socket_is_handed_to_nobody(tmp_path: pathlib.Path) -> None:
+def test_console_that_is_no_socket_is_handed_to_nobody(tmp_path: pathlib.Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "1").symlink_to(tmp_path / "secret")
     with pytest.raises(VTorqueError):

@@ -246,7 +246,7 @@ def test_absent_after_any_prefix_of_present_leaves_nothing(
     assert node.things == []
 
 
-def test_who_hears_the_steps_may_end_the_making_at_any(node: Node) -> None:
+def test_present_ends_when_a_step_raises(node: Node) -> None:
     heard: list[str] = []
     present_absent.present(node.part(), node.settings, node.soon(), heard.append)
     assert heard == [
@@ -348,7 +348,7 @@ def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
         ({}, {"max_guests": 0}, VTorqueError, "it bears 0"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_left(
+def test_present_of_an_impossible_part_leaves_nothing(
     node: Node, changes: dict[str, t.Any], settings: dict[str, t.Any], fault: type[VTorqueError], words: str
 ) -> None:
     node.settings = dataclasses.replace(node.settings, **settings)
@@ -402,7 +402,7 @@ def test_a_key_tells_job_and_start(job_id: str, start: int) -> None:
     assert start_of(job_key(job_id, start)) == (job_id, start)
 
 
-def test_what_is_no_key_tells_nothing() -> None:
+def test_start_of_a_name_without_a_start_is_none() -> None:
     assert start_of("lost+found") is None
 
 

@@ -139,7 +139,7 @@ def test_nothing_of_the_callers_stays_open_in_the_worker(node: Node) -> None:
     assert os.read(reading, 1) == b""  # a caller reads until the last end is closed
 
 
-def test_who_asks_again_gets_the_same_answer_and_no_second_worker(node: Node) -> None:
+def test_second_request_gets_the_same_answer_and_no_second_worker(node: Node) -> None:
     first = client.present(node.part(2), node.settings, node.soon())
     pid = node.worker
     assert client.present(node.part(2), node.settings, node.soon()) == first
@@ -147,7 +147,7 @@ def test_who_asks_again_gets_the_same_answer_and_no_second_worker(node: Node) ->
     assert not over(node)
 
 
-def test_who_asks_for_something_else_is_refused_and_disturbs_nothing(node: Node) -> None:
+def test_other_request_for_the_start_is_refused(node: Node) -> None:
     client.present(node.part(), node.settings, node.soon())
     with pytest.raises(VTorqueError, match=f"process {node.worker} watches them"):
         client.present(node.part(ram_mib=128), node.settings, node.soon())
@@ -156,7 +156,7 @@ def test_who_asks_for_something_else_is_refused_and_disturbs_nothing(node: Node)
     assert start_lock.is_held(node.lock)
 
 
-def test_who_asks_after_the_worker_was_killed_becomes_the_worker(node: Node) -> None:
+def test_request_after_a_killed_worker_becomes_the_worker(node: Node) -> None:
     first = client.present(node.part(), node.settings, node.soon())
     killed = node.worker
     os.kill(killed, signal.SIGKILL)
@@ -173,7 +173,7 @@ def test_a_start_that_is_over_is_refused(node: Node) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_whatever_fails_takes_everything_with_it_and_keeps_its_class(node: Node, step: str) -> None:
+def test_failure_of_any_step_removes_all_and_keeps_its_class(node: Node, step: str) -> None:
     def fail() -> None:
         raise UserFault("no", "because")
 
@@ -195,7 +195,7 @@ def test_a_fault_of_ours_is_answered_and_undone(node: Node) -> None:
     assert node.things == []
 
 
-def test_what_cannot_even_be_undone_is_the_nodes_fault(node: Node) -> None:
+def test_failed_removal_is_the_nodes_fault(node: Node) -> None:
     def fail() -> None:
         node.hypervisor.dead = True
         raise VTorqueError("no answer")
@@ -239,7 +239,7 @@ def test_a_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_
     "whom", [("builder",), ("worker",), ("front",), ("worker", "builder"), ("front", "worker", "builder")], ids="+".join
 )
 @pytest.mark.parametrize("step", STEPS)
-def test_whoever_is_killed_at_any_step_nothing_is_left(
+def test_kill_of_any_process_at_any_step_leaves_nothing(
     node: Node, step: str, whom: tuple[str, ...], after: bool
 ) -> None:
     """As long as one of them lives it is undone at once; in any case when the epilogue has come."""

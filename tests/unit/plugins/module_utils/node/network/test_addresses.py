@@ -136,7 +136,7 @@ def test_a_mac_address_has_one_spelling(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "vcn1-1", "52:54:00:00:01", "52:54:00:00:01:01:02:03", "52:54:00:00:01:0g"])
-def test_what_is_no_mac_address_is_refused(text: str) -> None:
+def test_text_that_is_no_mac_address_is_refused(text: str) -> None:
     with pytest.raises(VTorqueError, match="MAC address"):
         addresses.normal_mac(text)
 

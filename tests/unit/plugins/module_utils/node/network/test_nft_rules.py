@@ -69,7 +69,7 @@ def test_guests_are_held_again_and_again_and_let_go(settings: NodeSettings) -> N
     assert "vtq" not in shown(settings).replace("vtorque", "")
 
 
-def test_who_flushes_all_rules_leaves_none_to_take_away(settings: NodeSettings) -> None:
+def test_removal_after_a_flush_of_all_rules_succeeds(settings: NodeSettings) -> None:
     """As the distribution's own nftables.service does when it starts again; guests of later jobs are held again."""
     nft_rules.hold([FIRST], WHOM, settings)
     subprocess.run([settings.nft, "flush", "ruleset"], check=True, timeout=20)

@@ -25,7 +25,7 @@ def test_a_name_without_an_address_is_the_sites_fault() -> None:
         reachable.reach(site, "10.77.0.11", (), Deadline.after(20))
 
 
-def test_what_is_reached_by_ipv6_alone_is_the_sites_fault() -> None:
+def test_host_with_ipv6_alone_is_the_sites_fault() -> None:
     """Confined guests speak none: a mount that hangs would tell nobody why."""
     site = NodeSettings("cn1", 1)
     for node, servers, what in (

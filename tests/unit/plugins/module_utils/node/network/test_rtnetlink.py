@@ -33,7 +33,7 @@ def test_an_entry_is_read_as_the_kernel_writes_it() -> None:
 
 
 @pytest.mark.parametrize("length", range(len(ENTRY)))
-def test_what_is_broken_off_is_no_entry(length: int) -> None:
+def test_truncated_message_is_no_entry(length: int) -> None:
     assert list(rtnetlink.messages(ENTRY[:length])) == []
     whole = rtnetlink.read_entry(1, ENTRY[16:length])
     assert whole is None or whole.text in ("", "10.77.0.5")

@@ -97,7 +97,7 @@ def test_other_formats_are_refused_with_the_way_to_convert_them(
         (b"QFI\xfb\0\0\0\3" + bytes(40), "cut off"),
     ],
 )  # fmt: skip
-def test_what_is_no_disk_says_what_it_is(content: bytes, words: str) -> None:
+def test_file_that_is_no_disk_is_refused_with_its_kind(content: bytes, words: str) -> None:
     assert words in refused(content)
 
 

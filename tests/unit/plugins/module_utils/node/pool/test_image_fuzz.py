@@ -122,7 +122,7 @@ def test_a_header_that_is_believed_is_what_qemu_reads_and_names_no_other_file(
     mark=st.sampled_from(MARKS), more=st.binary(max_size=80), sectors=st.integers(2, 8),
     places=st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 255)), max_size=3),
 )  # fmt: skip
-def test_what_passes_for_raw_is_nothing_else_to_qemu(
+def test_image_accepted_as_raw_is_raw_to_qemu(
     tmp_path: pathlib.Path, mark: tuple[int, bytes], more: bytes, sectors: int, places: list[tuple[int, int]]
 ) -> None:
     content = bytearray(sectors * SECTOR)

@@ -128,7 +128,7 @@ def pipe_for_a_disk(pool: ImagePool) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_others_could_have_written_or_redirected_is_the_fault_of_the_pool_or_of_the_image(
+def test_image_that_others_can_write_or_redirect_is_refused(
     image_pool: ImagePool, spoil: t.Callable[[ImagePool], None], fault: type[errors.VTorqueError]
 ) -> None:
     spoil(image_pool)

@@ -126,7 +126,9 @@ def test_a_number_is_never_given_twice(image_pool: ImagePool, publish: Made, dis
     assert publish(disk=disk).name == "debian12@8"
 
 
-def test_what_is_the_same_already_is_known(publish: Made, disk: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_wanted_revision_equal_to_the_last_is_recognised(
+    publish: Made, disk: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     before = publish(disk=disk, description="first")
     same = revision.Wanted("debian12", disk, description="first")
     assert revision.same(same, before)
@@ -196,7 +198,7 @@ def found_again(image_pool: ImagePool, name: str) -> None:
         ({"format": "raw"}, "is qcow2, not raw"),
     ],
 )
-def test_what_cannot_be_an_image_changes_nothing(
+def test_publish_of_no_image_changes_nothing(
     image_pool: ImagePool, publish: Made, disk: pathlib.Path, more: dict[str, t.Any], words: str
 ) -> None:
     before = everything(image_pool)
@@ -260,7 +262,7 @@ def test_a_disk_that_is_written_meanwhile_is_refused(
     assert everything(image_pool) == before
 
 
-def test_who_does_not_own_the_pool_may_not_add(image_pool: ImagePool, disk: pathlib.Path) -> None:
+def test_publish_without_ownership_of_the_pool_is_refused(image_pool: ImagePool, disk: pathlib.Path) -> None:
     with pytest.raises(errors.VTorqueError, match="root"):
         publishing.publish(revision.Wanted("a", disk, distro="debian"), image_pool.path, owner_uid=ME + 1)
 

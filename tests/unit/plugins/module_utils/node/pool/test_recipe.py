@@ -125,7 +125,7 @@ def test_everything_that_is_wrong_is_told_at_once(place: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [", "\x00", "a: *b", "[" * 3000])
-def test_what_is_no_yaml_is_refused(place: pathlib.Path, text: str) -> None:
+def test_recipe_that_is_no_yaml_is_refused(place: pathlib.Path, text: str) -> None:
     with pytest.raises(UserFault) as caught:
         recipe.parse(text, place / "recipe.yml")
     assert "recipe.yml" in str(caught.value)
@@ -134,7 +134,7 @@ def test_what_is_no_yaml_is_refused(place: pathlib.Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("content", "words"), [(b"\xff", "no text in UTF-8"), (b"#" * (1 << 21), "more than 1024 KiB")]
 )
-def test_what_is_no_recipe_of_text_is_refused(place: pathlib.Path, content: bytes, words: str) -> None:
+def test_recipe_file_that_cannot_be_read_is_refused(place: pathlib.Path, content: bytes, words: str) -> None:
     (place / "recipe.yml").write_bytes(content)
     with pytest.raises(UserFault, match=words):
         recipe.read(place / "recipe.yml")
@@ -148,7 +148,7 @@ def test_what_is_no_recipe_of_text_is_refused(place: pathlib.Path, content: byte
     lambda inner: strategies.lists(inner, max_size=3)
     | strategies.dictionaries(strategies.sampled_from([*recipe.KEYS, *recipe.FILE_KEYS, "x"]), inner, max_size=4),
 ))  # fmt: skip
-def test_whatever_is_written_is_a_recipe_or_its_faults(data: object) -> None:
+def test_recipe_of_any_content_is_read_or_refused(data: object) -> None:
     import yaml
 
     text = yaml.safe_dump(data)

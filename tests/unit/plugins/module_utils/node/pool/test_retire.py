@@ -44,7 +44,7 @@ def remove(entry: str, pool: ImagePool, guests: pathlib.Path) -> None:
         ("tiny@7", ()),
     ],
 )
-def test_what_a_name_means(image_pool: ImagePool, name: str, found: tuple[str, ...]) -> None:
+def test_name_of_an_image_means_its_revisions(image_pool: ImagePool, name: str, found: tuple[str, ...]) -> None:
     assert retire.entries(name, image_pool.path) == found
 
 
@@ -55,7 +55,7 @@ def test_nothing_but_images_can_be_named(image_pool: ImagePool, name: str) -> No
 
 
 @pytest.mark.parametrize("entry", ["tiny@10", "old.img"])
-def test_what_nobody_uses_goes_whole(image_pool: ImagePool, guests: pathlib.Path, entry: str) -> None:
+def test_unused_revision_is_removed_whole(image_pool: ImagePool, guests: pathlib.Path, entry: str) -> None:
     stays = set(images.list_names(image_pool.path)) - {entry}
     remove(entry, image_pool, guests)
     assert set(images.list_names(image_pool.path)) == stays
@@ -92,7 +92,7 @@ def test_what_a_guest_stands_on_stays(image_pool: ImagePool, guests: pathlib.Pat
     remove("tiny@10", image_pool, guests)
 
 
-def test_what_a_process_has_open_stays(image_pool: ImagePool, guests: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_revision_open_in_a_process_stays(image_pool: ImagePool, guests: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """It is named, and gives itself its name: nothing of that moves a terminal."""
     program = shutil.copy(shutil.which("sleep") or "", tmp_path / "sl\x1b[2J")
     with (image_pool.path / "tiny@10/disk.qcow2").open("rb") as stream:

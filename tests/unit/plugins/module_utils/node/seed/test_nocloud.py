@@ -88,7 +88,7 @@ def test_every_character_comes_back_as_it_is(loader: t.Any) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(), TREE, max_size=4))
-def test_what_is_accepted_comes_back_as_it_is(value: dict[str, t.Any]) -> None:
+def test_accepted_value_is_read_back_as_it_is(value: dict[str, t.Any]) -> None:
     files = _accepted(value)
     for loader in LOADERS if files else ():
         read = yaml.load(files["user-data"], Loader=loader)
@@ -126,7 +126,7 @@ def test_a_script_may_hold_any_character() -> None:
 
 
 @pytest.mark.parametrize("value", [{"a": {1: "b"}}, {"a": {True: "b"}}, {"a": datetime.date(2026, 1, 2)}, {"a": b"x"}])
-def test_what_would_come_back_as_something_else_is_refused(value: t.Any) -> None:
+def test_value_that_changes_when_read_back_is_refused(value: t.Any) -> None:
     with pytest.raises(VTorqueError, match="user-data, a"):
         nocloud.files_of(value, {}, None)
 
@@ -234,12 +234,12 @@ def test_secrets_are_hidden(text: str) -> None:
     assert SECRET not in nocloud.masked(text, "salt")
 
 
-def test_what_is_no_secret_is_shown() -> None:
+def test_value_that_is_no_secret_is_printed() -> None:
     text = "#cloud-config\npackages:\n  - htop\nusers:\n  - name: alice\n"
     assert nocloud.masked(text, "salt") == text
 
 
-def test_what_follows_a_hidden_block_is_shown_again() -> None:
+def test_text_after_a_hidden_block_is_printed() -> None:
     assert "owner: root" in nocloud.masked(HIDDEN["a block"], "salt")
 
 

@@ -272,7 +272,7 @@ def test_a_distribution_that_cannot_be_told_is_the_users_fault() -> None:
         render(dataclasses.replace(SEED, distro="plan"), None)
 
 
-def test_what_the_site_sets_reaches_the_guest() -> None:
+def test_settings_of_the_site_are_in_the_seed() -> None:
     seed = dataclasses.replace(
         SEED,
         domain="hpc.example",

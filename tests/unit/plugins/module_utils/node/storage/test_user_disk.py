@@ -161,7 +161,7 @@ def test_a_file_server_that_fails_is_no_fault_of_the_users(
         (["-o", "encrypt.format=aes,encrypt.key-secret=s", "--object", "secret,id=s,data=x"], "encrypted"),
     ],
 )
-def test_what_leans_on_another_file_is_refused(node: Node, options: list[str], words: str) -> None:
+def test_disk_with_a_backing_file_is_refused(node: Node, options: list[str], words: str) -> None:
     path = node.home / "bad.qcow2"
     command = ["qemu-img", "create", "-q", "-f", "qcow2", *options, path, "32M"]
     subprocess.run(command, check=True, cwd=node.home, timeout=60)
@@ -190,7 +190,7 @@ def test_garbage_is_refused(node: Node, content: bytes, words: str) -> None:
     assert words in caught.value.why
 
 
-def test_what_is_no_file_holds_nobody_up(node: Node) -> None:
+def test_disk_that_is_no_file_is_refused_at_once(node: Node) -> None:
     os.mkfifo(node.home / "fifo", 0o666)
     os.chown(node.home / "fifo", ALICE.uid, ALICE.gid)
     for path in (node.home / "fifo", pathlib.Path("/dev/null")):

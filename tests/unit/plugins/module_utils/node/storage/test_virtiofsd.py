@@ -114,7 +114,7 @@ def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
     assert sharer.processes() == []
 
 
-def test_what_outlives_its_guest_is_ended(sharer: Node) -> None:
+def test_virtiofsd_that_outlives_its_guest_is_ended(sharer: Node) -> None:
     sharer.start()
     pid = sharer.process()
     assert inventory.end_processes(sharer.settings, KEY) == {pid: True}
@@ -164,7 +164,7 @@ def test_the_one_in_rust_is_started_as_a_plain_user(sharer: Node, tmp_path: path
     assert words == f"--fd=3 --shared-dir {sharer.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
 
 
-def test_what_the_program_is_is_asked_once_and_of_another_again(sharer: Node) -> None:
+def test_virtiofsd_is_queried_once_for_each_program(sharer: Node) -> None:
     """And what is kept is root's word alone."""
     asked = sharer.home.parent / "asked"
     program = sharer.home.parent / "virtiofsd"

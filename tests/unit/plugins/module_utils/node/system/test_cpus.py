@@ -18,7 +18,7 @@ JOB = "72[1].head"
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_what_is_written_is_read_as_the_same(some: set[int]) -> None:
+def test_cpu_list_is_read_as_it_was_written(some: set[int]) -> None:
     assert cpus.read(cpus.written(tuple(sorted(some)))) == tuple(sorted(some))
 
 
@@ -30,7 +30,7 @@ def test_lists_as_the_kernel_writes_them(text: str, expected: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize("text", ["all", "0-", "-1", "0;1", "1,,2", "٣"])
-def test_what_is_no_list_is_refused(text: str) -> None:
+def test_text_that_is_no_cpu_list_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no list of cores"):
         cpus.read(text)
 
@@ -84,5 +84,5 @@ def test_a_host_that_keeps_all_is_the_sites_fault(tmp_path: pathlib.Path) -> Non
         cpus.of_node(2, online)
 
 
-def test_this_machine_has_cores() -> None:
+def test_cores_of_this_machine_are_found() -> None:
     assert set(os.sched_getaffinity(0)) <= set(cpus.of_node(0))

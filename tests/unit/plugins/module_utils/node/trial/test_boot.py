@@ -47,7 +47,7 @@ def test_every_variant_is_valid_for_libvirts_schema(changes: dict[str, t.Any], t
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
-def test_it_is_on_no_network_of_the_hosts(changes: dict[str, t.Any]) -> None:
+def test_trial_guest_is_on_no_network_of_the_host(changes: dict[str, t.Any]) -> None:
     root = ET.fromstring(xml(**changes))
     assert root.findall("devices/interface") == []
     words = [arg.get("value", "") for arg in root.iter("{http://libvirt.org/schemas/domain/qemu/1.0}arg")]
@@ -123,7 +123,7 @@ def test_a_host_without_libvirt_says_nothing_of_the_image(tmp_path: pathlib.Path
         (DomainEvent("", "lost", "libvirt ended"), "libvirt: was lost while the image booted: libvirt ended"),
     ],
 )
-def test_what_happens_to_the_host_says_nothing_of_the_image(event: DomainEvent, words: str) -> None:
+def test_failure_of_the_host_blames_no_image(event: DomainEvent, words: str) -> None:
     domains: t.Any = types.SimpleNamespace(events=lambda: (DomainEvent("y", "stopped"), event))
     with pytest.raises(boot.NotTried, match=words), boot._trying():
         boot._ended(domains, "x")

@@ -35,7 +35,9 @@ def call(*words: str) -> argparse.Namespace:
         (("--query", "[].nothing | [0]"), None),
     ],
 )
-def test_what_is_told(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: t.Any) -> None:
+def test_json_or_its_queried_part_is_printed(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: t.Any
+) -> None:
     asked = call(*words)
     assert asked.json
     json_output.tell(asked, ROWS)

@@ -24,7 +24,7 @@ def test_a_disk_is_made_and_shown(tmp_path: pathlib.Path, capsys: pytest.Capture
     assert json.loads(capsys.readouterr().out) == {"path": str(path), "format": kind, "size_mib": 1024}
 
 
-def test_what_is_there_stays(tmp_path: pathlib.Path) -> None:
+def test_disk_that_exists_stays(tmp_path: pathlib.Path) -> None:
     (tmp_path / "there").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name in ("there", "link"):
@@ -41,7 +41,7 @@ def test_a_size_that_is_none_makes_nothing(tmp_path: pathlib.Path, size: str) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_fails_leaves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_creation_that_fails_leaves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserFault, match="cannot be made: No such file"):
         disk.create(str(tmp_path / "gone/new"), "1G", "qcow2")
     program = tmp_path / "qemu-img"

@@ -112,7 +112,7 @@ def test_where_jobs_run(
 @pytest.mark.parametrize(
     ("uid", "words", "who"), [(1001, (), "alice"), (1001, ("--user", "alice"), "alice"), (0, ("--user", "bob"), "bob")]
 )
-def test_whose_job_it_is(
+def test_selftest_job_belongs_to_the_requested_user(
     site: Site, capsys: pytest.CaptureFixture[str], uid: int, words: tuple[str, ...], who: str
 ) -> None:
     site.uid = uid

@@ -114,7 +114,9 @@ def test_damage_is_told_with_a_status(call: VmgrCall, disk: pathlib.Path, image_
         (("verify", "none"), "no such image"),
     ],
 )
-def test_what_cannot_be_done_is_told(call: VmgrCall, disk: pathlib.Path, words: tuple[str, ...], why: str) -> None:
+def test_image_command_that_fails_is_reported(
+    call: VmgrCall, disk: pathlib.Path, words: tuple[str, ...], why: str
+) -> None:
     with pytest.raises(VTorqueError, match=why) as caught:
         call("image", *(str(disk) if word == "DISK" else word for word in words))
     assert messages.text("vmgr", caught.value).startswith("vmgr: ")
@@ -193,7 +195,7 @@ def test_a_bad_disk_is_refused_in_a_line_and_the_pool_is_as_it_was(
     assert image_pool.find("debian12").name == "debian12@1"
 
 
-def test_what_a_job_needs_stays_until_it_is_forced(call: VmgrCall, tmp_path: pathlib.Path) -> None:
+def test_image_of_a_job_stays_without_force(call: VmgrCall, tmp_path: pathlib.Path) -> None:
     part = "vtorque:" + request_of("tiny@9")
     job = f"<Job><Job_Id>7.s</Job_Id><job_state>R</job_state><euser>alice</euser><x>{part}</x></Job>"
     qstat(tmp_path, f"#!/bin/sh\necho '<Data>{job}</Data>'\n")
@@ -239,7 +241,7 @@ def boots(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Seen], list[Image]]:
     return so
 
 
-def test_what_is_added_was_booted_before_it_appeared(
+def test_image_is_booted_before_it_is_published(
     call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[Seen], list[Image]], image_pool: ImagePool
 ) -> None:
     booted = boots(DEBIAN)
@@ -256,7 +258,7 @@ def test_what_is_added_was_booted_before_it_appeared(
     assert len(booted) == 2
 
 
-def test_what_does_not_boot_is_refused_unless_it_is_forced(
+def test_image_that_does_not_boot_is_refused_without_force(
     call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[Seen], list[Image]], image_pool: ImagePool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
