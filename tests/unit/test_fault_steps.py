@@ -273,7 +273,7 @@ def test_no_function_is_marked_that_no_step_could_be() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(step_rules.NAMED | step_rules.OPENERS | step_rules.NO_AFTER | superior.SPARED))
-def test_nothing_is_named_that_is_not_there_or_that_nobody_calls(name: str) -> None:
+def test_named_call_exists_and_is_called(name: str) -> None:
     """A name that comes back would not be tried."""
     found = object_of(name)
     assert name == step_rules.name_of(found)

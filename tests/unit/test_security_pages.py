@@ -77,7 +77,7 @@ def test_every_hole_has_a_test_or_the_word_that_it_has_none() -> None:
         ("`tests/test_b.py::test_it`, `tests/test_b.py`", ["tests/test_b.py::test_it", "tests/test_b.py"]),
     ],
 )
-def test_a_wrong_name_is_found(tmp_path: pathlib.Path, page: str, wrong: list[str]) -> None:
+def test_wrong_name_is_found(tmp_path: pathlib.Path, page: str, wrong: list[str]) -> None:
     text = "# def test_i(): ...\ndef helper(): ...\ndef test_it(): ...\nclass Of:\n    def test_it_too(self): ...\n"
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_a.py").write_text(text, encoding="utf-8")

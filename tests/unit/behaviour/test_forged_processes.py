@@ -209,12 +209,12 @@ def test_what_names_no_start_is_nobodys(node: Node, key: str) -> None:
     assert node.processes() == ()
 
 
-def test_a_number_with_too_many_digits_is_none() -> None:
+def test_number_with_too_many_digits_is_none() -> None:
     assert not inventory._is_key("7.head." + "1" * 5000)
     assert inventory._is_key("72-1.head.12")
 
 
-def test_a_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     process = node.qemu(RUNNING, node.guest(RUNNING))
     real = pathlib.Path.readlink
 
@@ -228,7 +228,7 @@ def test_a_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monk
 
 
 @pytest.mark.parametrize("uid", [0, QEMU_UID])
-def test_a_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int) -> None:
+def test_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int) -> None:
     disk = node.guest(RUNNING)
     os.chown(disk, uid, uid)
     qemu_user.remember(uid, node.settings)
@@ -260,7 +260,7 @@ def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
     assert node.processes() == ()
 
 
-def test_a_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may have more than root may have descriptors."""
     disk = node.guest(RUNNING, NOBODY)
     words = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
@@ -279,7 +279,7 @@ def test_a_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("deaf")
-def test_a_qemu_that_does_not_end_holds_it_up(node: Node) -> None:
+def test_qemu_that_does_not_end_holds_it_up(node: Node) -> None:
     node.qemu(RUNNING, node.guest(RUNNING))
     with pytest.raises(NodeFault, match="did not end within"):
         inventory.end_processes(node.settings, RUNNING)

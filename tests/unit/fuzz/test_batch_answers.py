@@ -140,7 +140,7 @@ def test_any_node_file_is_host_names_or_refused(node_file: pathlib.Path, data: b
 
 @tried
 @given(st.lists(NAMES, min_size=1, max_size=4), st.lists(st.one_of(NAMES, ODD), max_size=4))
-def test_a_node_file_is_the_servers_or_refused(hosts: list[str], lines: list[str]) -> None:
+def test_node_file_is_the_servers_or_refused(hosts: list[str], lines: list[str]) -> None:
     try:
         check_node_file("\n".join(lines), hosts)
     except UserFault as error:

@@ -63,7 +63,7 @@ def guest(tmp_path: pathlib.Path) -> Guest:
     return Guest(tmp_path)
 
 
-def test_a_new_disk_gets_a_file_system_that_is_the_users(guest: Guest) -> None:
+def test_new_disk_gets_a_file_system_that_is_the_users(guest: Guest) -> None:
     for _time in range(2):
         done = guest.run("mount")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -92,7 +92,7 @@ def test_disk_that_cannot_be_mounted_is_the_users_fault(guest: Guest) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1]) == (90, words)
 
 
-def test_an_image_that_can_make_no_file_system_says_so(guest: Guest) -> None:
+def test_image_that_can_make_no_file_system_says_so(guest: Guest) -> None:
     (guest.root / "bin/mkfs.ext4").unlink()
     done = guest.run("mount")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (90, "it is new, and this image has no mkfs.ext4")
@@ -101,7 +101,7 @@ def test_an_image_that_can_make_no_file_system_says_so(guest: Guest) -> None:
     assert guest.asked[1] == "mke2fs -F -m 0 -L vtorque-data /dev/vdc"
 
 
-def test_a_disk_that_has_not_come_is_nobodys_fault_yet(guest: Guest) -> None:
+def test_disk_that_has_not_come_is_nobodys_fault_yet(guest: Guest) -> None:
     (guest.root / "sys/block/vdc/serial").write_text("another")
     done = guest.run("mount")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "the disk has not come to the guest")

@@ -84,7 +84,7 @@ def numbers(done: Result) -> list[str]:
     return sorted(done.stdout.splitlines())
 
 
-def test_a_program_runs_on_every_virtual_node_by_one_connection_a_guest(guest: Guest) -> None:
+def test_program_runs_on_every_virtual_node_by_one_connection_a_guest(guest: Guest) -> None:
     assert numbers(guest.run("sh", "-c", WHERE)) == ["0 0 2", "1 0 3", "2 1 4", "3 2 5", "4 1 6"]
     assert guest.called() == ["vcn10-0", "vcn2-0"]
 
@@ -106,7 +106,7 @@ def test_options_choose_the_nodes_as_torques_do(guest: Guest, options: tuple[str
     assert numbers(guest.run(*options, "sh", "-c", WHERE)) == tasks
 
 
-def test_a_host_is_found_by_its_short_name(guest: Guest, tmp_path: pathlib.Path) -> None:
+def test_host_is_found_by_its_short_name(guest: Guest, tmp_path: pathlib.Path) -> None:
     (tmp_path / "nodes").write_text("vcn1-0.site\nvcn10-0.site\n")
     assert numbers(guest.run("-h", "vcn10-0", "sh", "-c", WHERE)) == ["1 1 3"]
     assert guest.called() == ["vcn10-0.site"]
@@ -119,20 +119,20 @@ def test_one_after_the_other(guest: Guest, tmp_path: pathlib.Path) -> None:
     assert trace.read_text().split() == ["in", "out"] * 5
 
 
-def test_the_greatest_status_is_the_status_and_others_than_0_are_told(guest: Guest) -> None:
+def test_greatest_status_is_the_status_and_others_than_0_are_told(guest: Guest) -> None:
     done = guest.run("sh", "-c", 'echo fine; [ "$PBS_VNODENUM" -lt 2 ] || exit $((PBS_VNODENUM * 10))')
     assert done.returncode == 40
     assert sorted(done.stderr.splitlines()) == [f"pbsdsh: task {n} exit status {n}0" for n in (2, 3, 4)]
     assert done.stdout == "fine\n" * 5
 
 
-def test_a_guest_that_cannot_be_reached_is_told_and_fails(guest: Guest) -> None:
+def test_guest_that_cannot_be_reached_is_told_and_fails(guest: Guest) -> None:
     done = guest.run("-h", "vcn2-0", "true", FAR_HOME="/nowhere")
     assert done.returncode == 1
     assert "/nowhere" in done.stderr
 
 
-def test_a_program_that_is_not_there(guest: Guest) -> None:
+def test_program_that_is_not_there(guest: Guest) -> None:
     done = guest.run("-n", "2", "no-such-program")
     assert done.returncode == 127
     assert "no-such-program" in done.stderr

@@ -91,7 +91,7 @@ def test_another_or_none_takes_the_place_of_the_first(server: Server, other: str
     assert server.properties("cn2.site") == ["vm"]
 
 
-def test_a_site_without_it_asks_no_server(server: Server) -> None:
+def test_site_without_it_asks_no_server(server: Server) -> None:
     (server.place / "pbsnodes").unlink()
     assert server.present(cn1=None) == server.play("--absent") == {"done": [], "words": []}
 
@@ -127,7 +127,7 @@ def test_while_other_front_ends_go_on_it_stays(server: Server) -> None:
     assert (server.properties("cn1"), server.note) == (["vm"], "")
 
 
-def test_a_node_that_goes_by_itself_loses_it_and_others_keep_theirs(server: Server) -> None:
+def test_node_that_goes_by_itself_loses_it_and_others_keep_theirs(server: Server) -> None:
     server.has("cn2.site", "big")
     server.present(cn1="vm", cn2="vm")
     looked = server.play("--gone", '["cn2"]', "--check")

@@ -45,7 +45,7 @@ def test_floating_address_is_left_out() -> None:
     ) == ["10.1.0.7", "2001:db8:1::7", "2001:db8::7"]
 
 
-def test_a_host_that_has_no_others_is_known_by_those_of_no_network() -> None:
+def test_host_that_has_no_others_is_known_by_those_of_no_network() -> None:
     assert told("10.1.0.100/32", "2001:db8::200/128 nodad") == ["10.1.0.100", "2001:db8::200"]
 
 
@@ -55,5 +55,5 @@ def test_dhcp_address_is_the_hosts_own() -> None:
     assert told("2001:db8::7/64 nodad", given) == ["2001:db8::300", "2001:db8::7"]
 
 
-def test_a_host_without_any_tells_none() -> None:
+def test_host_without_any_tells_none() -> None:
     assert told() == []

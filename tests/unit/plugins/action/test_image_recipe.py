@@ -73,13 +73,13 @@ def test_recipe_with_faults_is_refused_and_not_transferred(recipe: pathlib.Path)
     assert player.brought == {}
 
 
-def test_a_recipe_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
+def test_recipe_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
     result = Player().play(src=f"{tmp_path}/none.yml")
     assert result["failed"]
     assert result["msg"] == f"the recipe {tmp_path}/none.yml: No such file or directory"
 
 
-def test_a_copy_that_fails_fails_with_its_words(recipe: pathlib.Path) -> None:
+def test_copy_that_fails_fails_with_its_words(recipe: pathlib.Path) -> None:
     result = Player(failed=True, msg="no room").play(src=str(recipe), dest="/build")
     assert result["failed"]
     assert result["msg"] == "/build/recipe.tar: no room"

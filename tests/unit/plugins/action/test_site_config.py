@@ -35,7 +35,7 @@ def test_written_configuration_has_our_mark_and_the_same_values() -> None:
         "",
     ],
 )
-def test_an_edited_one_is_known(text: str) -> None:
+def test_edited_one_is_known(text: str) -> None:
     assert former(text, PATH)["by_hand"]
 
 

@@ -48,7 +48,7 @@ BOTH = pytest.mark.parametrize("cls", [OURS, THEIRS], ids=["ours", "theirs"])
         (("a",), {"values": {"d": 2}, "secret": "s"}),
     ],
 )
-def test_the_same_is_made_of_the_same_values(values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
+def test_same_is_made_of_the_same_values(values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
     ours, theirs = OURS(*values, **named), THEIRS(*values, **named)
     assert vars(ours) == vars(theirs)
     assert list(vars(ours)) == list(vars(theirs))
@@ -70,7 +70,7 @@ def test_wrong_arguments_are_a_type_error(cls: t.Any, values: tuple[t.Any, ...],
 
 
 @BOTH
-def test_nothing_is_changed_or_taken_away(cls: t.Any) -> None:
+def test_frozen_object_cannot_be_changed(cls: t.Any) -> None:
     one = cls("a")
     with pytest.raises(dataclasses.FrozenInstanceError, match="'name'"):
         one.name = "b"
@@ -90,12 +90,12 @@ def test_equal_are_those_of_one_class_with_equal_values(cls: t.Any) -> None:
 
 
 @BOTH
-def test_a_factory_makes_a_new_value_each_time(cls: t.Any) -> None:
+def test_factory_makes_a_new_value_each_time(cls: t.Any) -> None:
     assert cls("a").values is not cls("a").values
 
 
 @BOTH
-def test_the_fields_are_known(cls: t.Any) -> None:
+def test_fields_are_known(cls: t.Any) -> None:
     assert dataclasses.is_dataclass(cls)
     assert [field.name for field in dataclasses.fields(cls)] == ["name", "secret", "values", "count"]
     assert dataclasses.fields(cls)[1].metadata["low"] == 1

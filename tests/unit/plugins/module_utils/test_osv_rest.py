@@ -64,7 +64,7 @@ def test_any_value_arrives_as_it_is(rest: Rest, server: OsvServer) -> None:
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters="$\0", blacklist_categories=("Cs",))), min_size=1))
-def test_a_command_line_is_read_as_its_words(words: list[str]) -> None:
+def test_command_line_is_read_as_its_words(words: list[str]) -> None:
     """By the grammar of OSv's core/commands.cc: words in quotes, in which a backslash keeps what follows."""
     line, read, at = command_line(words), [], 0
     while at < len(line):
@@ -139,7 +139,7 @@ def test_answer_of_another_form_is_a_fault(answer: bytes, words: str) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_a_peer_that_never_ends_is_left() -> None:
+def test_peer_that_never_ends_is_left() -> None:
     """Each byte comes in time, and the whole never does."""
     port, end = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", drip=True)
     with contextlib.ExitStack() as stack:
@@ -149,7 +149,7 @@ def test_a_peer_that_never_ends_is_left() -> None:
 
 
 @pytest.mark.parametrize("body", [b'"1 2"', b'"-1"', b'""', b'"0x7"', b'"7\\n"'])
-def test_a_thread_is_one_number(body: bytes) -> None:
+def test_thread_is_one_number(body: bytes) -> None:
     port, end = serve(http_of(body))
     with contextlib.ExitStack() as stack:
         stack.callback(end)

@@ -314,7 +314,7 @@ def test_each_check_is_known(settings: NodeSettings) -> None:
     assert set(doctor.checks(settings)) >= {"libvirt", "virtualisation", "bridge", "pool", "disk", "programs"}
 
 
-def test_the_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
+def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     settings: NodeSettings, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look() -> Finding:
@@ -335,6 +335,6 @@ def test_the_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     assert "copy of tiny@1: disk.img was changed since it was verified" in look().words
 
 
-def test_a_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
+def test_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
     assert seen(doctor.look_at_cache(settings, tmp_path, "/bin/false")) == ("bad", "off")
     assert doctor.look_at_cache(settings, tmp_path, "/bin/true").state == "ok"

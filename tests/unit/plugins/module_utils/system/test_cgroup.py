@@ -60,7 +60,7 @@ def test_cgroup_that_a_site_set_for_hooks_stays(proc: pathlib.Path, tmp_path: pa
 
 
 @pytest.mark.parametrize("path", ["/", "/system.slice/pbs_mom.service", f"/torque/{JOB}0", "/torque/72", "/torque"])
-def test_a_hook_elsewhere_stays(proc: pathlib.Path, tmp_path: pathlib.Path, path: str) -> None:
+def test_hook_elsewhere_stays(proc: pathlib.Path, tmp_path: pathlib.Path, path: str) -> None:
     groups(proc, f"4:memory:{path}", "0::/")
     (proc / "mountinfo").unlink()  # is not even asked
     assert cgroup.leave_job(JOB, str(proc)) == ""
@@ -95,5 +95,5 @@ def test_failed_move_is_reported_and_the_others_are_made(proc: pathlib.Path, tmp
     assert joined(tmp_path / "memory/vtorque")
 
 
-def test_a_system_without_cgroups(tmp_path: pathlib.Path) -> None:
+def test_system_without_cgroups(tmp_path: pathlib.Path) -> None:
     assert "No such file" in cgroup.leave_job(JOB, str(tmp_path))

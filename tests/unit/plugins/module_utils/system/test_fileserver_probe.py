@@ -22,7 +22,7 @@ def children() -> str:
     return pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text()
 
 
-def test_a_directory_that_can_be_read_answers(tmp_path: pathlib.Path) -> None:
+def test_directory_that_can_be_read_answers(tmp_path: pathlib.Path) -> None:
     before = children()
     assert fileserver_probe.answers(tmp_path, LONG_S)
     assert children() == before
@@ -63,11 +63,11 @@ def test_probe_inherits_no_descriptor(monkeypatch: pytest.MonkeyPatch, tmp_path:
     os.close(writing)
 
 
-def test_a_pool_that_answers_is_not_what_held_anything_up(tmp_path: pathlib.Path) -> None:
+def test_pool_that_answers_is_not_what_held_anything_up(tmp_path: pathlib.Path) -> None:
     assert fileserver_probe.silent_pool(tmp_path, "the job was late") is None
 
 
-def test_a_silent_pool_is_the_sites_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_silent_pool_is_the_sites_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(fileserver_probe, "POOL_PROBE_S", 0.2)
     monkeypatch.setattr(pathlib.Path, "iterdir", lambda _directory: signal.pause())
     fault = fileserver_probe.silent_pool(tmp_path, "the job was late")

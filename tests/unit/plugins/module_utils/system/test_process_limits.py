@@ -53,7 +53,7 @@ def test_process_that_is_no_leader_lowers_its_own_priority() -> None:
     assert after == before
 
 
-def test_a_kernel_without_groups_is_no_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_kernel_without_groups_is_no_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(process_limits, "AUTOGROUP", tmp_path / "none" / "autogroup")
     monkeypatch.setattr(os, "getsid", lambda _process: os.getpid())
     asked: list[int] = []

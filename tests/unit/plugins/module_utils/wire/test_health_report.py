@@ -78,7 +78,7 @@ def test_report_of_another_form_is_refused(change: dict[str, t.Any]) -> None:
         report_from_dict("cn1", [])
 
 
-def test_nobody_writes_on_the_terminal_from_afar() -> None:
+def test_report_of_another_node_is_printable() -> None:
     data = Report("cn1", (Finding("disk", BAD, "\x1b[2J" + "x" * 90, "\x1b[2J" + "y" * 9000),)).to_dict()
     found = report_from_dict("cn1", data).findings[0]
     assert found.shown == "?[2J" + "x" * 16

@@ -154,7 +154,7 @@ process.wait()
 
 
 @pytest.mark.parametrize("when", ["after it began", "before", "after it became another"])
-def test_a_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path, when: str) -> None:
+def test_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path, when: str) -> None:
     """However it is killed, and in whatever the playbook waits."""
     for name in ("reached", "gate"):
         os.mkfifo(tmp_path / name)

@@ -55,7 +55,7 @@ def images(node: Node) -> list[dict[str, t.Any]]:
     return t.cast("list[dict[str, t.Any]]", json.loads(node.call("list", "--json")[1])["images"])
 
 
-def test_an_empty_cache_is_a_good_one(node: Node) -> None:
+def test_empty_cache_is_a_good_one(node: Node) -> None:
     status, out = node.call("list")
     assert (status, out.splitlines()[0]) == (0, "none")
     assert "0 MiB of 1.0 GiB (cache_max)" in out
@@ -69,7 +69,7 @@ def test_fill_does_what_is_wanted_and_says_so_to_the_log(node: Node) -> None:
     assert row["bytes"] >= 4 * image_pool.MIB
 
 
-def test_the_list_tells_of_what_waits_and_what_failed(node: Node) -> None:
+def test_list_tells_of_what_waits_and_what_failed(node: Node) -> None:
     image_pool.spoil(node.settings.pool / "tiny@1/disk.img")
     node.filled()
     image_pool.add(node.settings.pool, "next@1")

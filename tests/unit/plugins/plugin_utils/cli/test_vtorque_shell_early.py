@@ -42,7 +42,7 @@ def opened(process: int) -> set[str]:
     return found
 
 
-def test_the_job_runs_over_it_alone(early_place: JobPlace) -> None:
+def test_job_runs_over_it_alone(early_place: JobPlace) -> None:
     process = early_place.start_batch(b"echo up; until [ -e seen ]; do sleep 0.1; done; exit 4\n")
     begun = early_place.process(SSH)
     assert process.stdout
@@ -93,7 +93,7 @@ def test_one_that_ends_while_the_shell_waits_for_it_is_passed_over(early_place: 
     assert batch_with(early_place, b"echo ran; exit 7\n", ready) == (7, b"ran\n", b"")
 
 
-def test_a_start_file_that_exits_is_told_as_ever(early_place: JobPlace) -> None:
+def test_start_file_that_exits_is_told_as_ever(early_place: JobPlace) -> None:
     (early_place.root / "home/.bashrc").write_text("exit 3\n")
     status, out, err = batch_with(early_place, b"echo ran\n", early_place.make_ready)
     assert (status, out) == (1, b"")

@@ -42,7 +42,7 @@ def test_early_program_answers_complains_and_ends() -> None:
     assert program.wait(60) is None
 
 
-def test_a_signal_is_told_as_one() -> None:
+def test_signal_is_told_as_one() -> None:
     assert said_by("/bin/sh", "-c", "kill -9 $$")[0].wait(60) == -9
 
 

@@ -22,7 +22,7 @@ def ask(kind: handlers.Kind, kinds: t.Literal["KINDS", "SECOND"], patch: pytest.
     return serve.respond(line, handlers.Call({}, Policy), getattr(handlers, kinds))
 
 
-def test_a_kind_more_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kind_more_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = handlers.Kind(lambda data: data["of"], lambda of, _call: {"ok": True, "counted": of})
     assert ask(kind, "KINDS", monkeypatch) == {"ok": True, "counted": 7}
 

@@ -213,7 +213,7 @@ def test_home_that_cannot_be_written_is_told(tmp_path: pathlib.Path) -> None:
         selftest_call.prepare(tmp_path / "gone", "1", 1, open_trial("torque"))
 
 
-def test_nobody_else_reads_the_jobs_directory(tmp_path: pathlib.Path) -> None:
+def test_directory_of_the_selftest_is_the_users_alone(tmp_path: pathlib.Path) -> None:
     assert trial(tmp_path).directory.stat().st_mode & 0o777 == 0o700
 
 

@@ -147,7 +147,7 @@ def test_all_faults_are_told_at_once_by_line() -> None:
     assert [line for line, _message in found] == [1, 2, 3, 3, 4]
 
 
-def test_a_site_without_a_list_says_so() -> None:
+def test_site_without_a_list_says_so() -> None:
     assert faults("packages: [make]", Policy()) == [
         (1, "packages[0]: make is not allowed: this site lets users name no packages")
     ]
@@ -159,7 +159,7 @@ def test_another_nodes_list_counts_on_that_node() -> None:
         packages.check_packages(read(GOOD), Policy(metadata_packages=("make",)))
 
 
-def test_a_billion_laughs_cost_nothing() -> None:
+def test_billion_laughs_cost_nothing() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     assert faults("\n".join(lines))[0][1].startswith("references")
@@ -202,7 +202,7 @@ def test_metadata_survives_writing_and_reading(document: dict[str, t.Any]) -> No
     assert [command.line for command in found.commands] == lines
 
 
-def test_a_text_says_what_yaml_would_take_it_for() -> None:
+def test_text_says_what_yaml_would_take_it_for() -> None:
     root = strict_yaml.read(b"[yes, 'yes', 2026-01-01]")
     assert isinstance(root, strict_yaml.Items)
     assert [item.taken_for for item in root.items if isinstance(item, strict_yaml.Text)] == ["bool", "", "timestamp"]

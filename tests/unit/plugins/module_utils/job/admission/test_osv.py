@@ -52,7 +52,7 @@ if t.TYPE_CHECKING:
         ("/app.so ü\n".encode(), b"", ["/app.so", "ü"]),
     ],
 )  # fmt: skip
-def test_the_one_command_of_a_script(script: bytes, arguments: bytes, words: list[str]) -> None:
+def test_one_command_of_a_script(script: bytes, arguments: bytes, words: list[str]) -> None:
     assert list(osv_script.read(script, arguments)) == words
 
 
@@ -126,7 +126,7 @@ def test_additions_are_not_for_osv() -> None:
     assert "what the program needs is in the image" in faults["metadata"]
 
 
-def test_the_script_is_read_at_submission_and_by_nobody_else() -> None:
+def test_script_is_read_at_submission_and_by_nobody_else() -> None:
     assert told([]) == {}
     assert "2 commands" in told([], b"#!/bin/sh\n/a.so\n/b.so\n")["job.sh"]
     assert told(["-vm", "img=debian"], b"cd x; make | tee y\n") == {}

@@ -318,7 +318,7 @@ def test_images_of_users_are_the_sites_to_allow(tmp_path: pathlib.Path) -> None:
         )  # fmt: skip
 
 
-def test_an_own_image_has_no_record_that_could_tell_its_family(tmp_path: pathlib.Path) -> None:
+def test_own_image_has_no_record_that_could_tell_its_family(tmp_path: pathlib.Path) -> None:
     allows = loaded(tmp_path, "allow_user_images: yes\nfilesystem_type_default: local\n")
     assert objections("img=/home/a/own.qcow2", allows) == {
         "distro": "the image /home/a/own.qcow2 has no record that says it: give one of "

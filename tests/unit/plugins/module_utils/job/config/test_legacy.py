@@ -260,7 +260,7 @@ MAC_PREFIX="52:54:07"
 """The form of the original's own file, with a setting that a site put at its end."""
 
 
-def test_the_originals_own_code_is_no_news() -> None:
+def test_originals_own_code_is_no_news() -> None:
     done = convert(AS_IT_CAME, "config.sh")
     assert not done.needs_a_look
     policy = parse(done.text, "new").policy
@@ -272,13 +272,13 @@ def test_the_originals_own_code_is_no_news() -> None:
     assert {"SSH_OPTS", "somethingElse", "SHARED_FS_JOB_DIR"}.isdisjoint(told)
 
 
-def test_a_condition_of_the_sites_own_below_it_is_named() -> None:
+def test_condition_of_the_sites_own_below_it_is_named() -> None:
     done = convert(AS_IT_CAME + "if [ -e /x ]; then\n  TIMEOUT=9\nfi\n", "config.sh")
     assert words(done)["TIMEOUT"][0] == "skipped"
     assert done.needs_a_look
 
 
-def test_as_variables_it_says_the_same_for_the_roles() -> None:
+def test_legacy_variables_of_roles_have_the_same_values() -> None:
     done = convert(SAMPLE, "config.sh")
     variables = yaml.safe_load(done.variables)
     assert {name.removeprefix("vtorque_"): value for name, value in variables.items()} == yaml.safe_load(done.text)

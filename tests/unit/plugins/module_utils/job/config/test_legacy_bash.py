@@ -211,7 +211,7 @@ def test_here_document_sets_nothing() -> None:
     assert [one.text for one in skipped] == ["cat <<-'EOF' >x"]
 
 
-def test_nothing_is_run(tmp_path: pathlib.Path) -> None:
+def test_legacy_configuration_is_never_executed(tmp_path: pathlib.Path) -> None:
     read(f"A=$(touch {tmp_path}/a)\ntouch {tmp_path}/b\nB=`touch {tmp_path}/c`\nC=(<(touch {tmp_path}/d))\n", {})
     assert list(tmp_path.iterdir()) == []
 

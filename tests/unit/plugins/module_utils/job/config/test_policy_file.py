@@ -238,7 +238,7 @@ def test_good_values_of_a_broken_file_are_usable() -> None:
     assert [one.key for one in fault.faults] == ["brigde", "bridge", "timeout"]
 
 
-def test_nothing_of_a_file_that_is_not_believed_is_usable(place: pathlib.Path) -> None:
+def test_file_that_is_not_trusted_has_no_usable_value(place: pathlib.Path) -> None:
     place.chmod(0o666)
     policy, fault = load_usable(lambda: load(place, owner_uid=MINE))
     assert policy.bridge == "br0"

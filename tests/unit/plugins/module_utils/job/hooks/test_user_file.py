@@ -70,7 +70,7 @@ def test_another_content_is_not_used(place: pathlib.Path) -> None:
             read(path)
 
 
-def test_a_server_that_is_away_is_the_sites_fault(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_is_away_is_the_sites_fault(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_file, "USER_FILE_READ_S", 0.2)
     stuck = place / "stuck"
     stuck.write_text("#!/bin/sh\nexec sleep 1000\n")

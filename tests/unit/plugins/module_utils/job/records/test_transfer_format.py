@@ -100,7 +100,7 @@ def test_another_form_is_refused(data: bytes) -> None:
         read(data)
 
 
-def test_the_good_one_among_them_is_taken() -> None:
+def test_good_one_among_them_is_taken() -> None:
     assert read(wire()).start == 2
 
 

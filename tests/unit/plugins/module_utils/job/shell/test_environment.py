@@ -68,7 +68,7 @@ def test_variable_of_the_user_is_not_replaced_under_other_names(theirs: bytes, u
     assert not [name for name in untold if name in found]
 
 
-def test_a_variable_that_is_set_and_empty_is_set() -> None:
+def test_variable_that_is_set_and_empty_is_set() -> None:
     assert guest_variables({**JOB, b"OMPI_MCA_plm": b""}, ())[b"OMPI_MCA_plm"] == b""
 
 

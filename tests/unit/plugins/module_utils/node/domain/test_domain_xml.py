@@ -72,14 +72,14 @@ def test_every_variant_is_valid_for_libvirts_schema(changes: dict[str, t.Any], t
     assert done.returncode == 0, done.stderr
 
 
-def test_the_schema_check_would_notice(tmp_path: pathlib.Path) -> None:
+def test_schema_check_would_notice(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "domain.xml"
     file.write_text(render().replace("<devices>", "<devices><bogus/>"), encoding="utf-8")
     done = subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, timeout=60, check=False)
     assert done.returncode != 0
 
 
-def test_a_guest_of_osv_differs_in_its_console_and_has_no_channel() -> None:
+def test_guest_of_osv_differs_in_its_console_and_has_no_channel() -> None:
     """All that there is of devices else is the same."""
     ours, osv = (parse(render(**changes)).find("devices") for changes in ({}, {"template": OSV.domain}))
     assert ours is not None
@@ -96,7 +96,7 @@ def test_a_guest_of_osv_differs_in_its_console_and_has_no_channel() -> None:
     assert others(osv) == others(ours)
 
 
-def test_an_emulated_guest_has_no_host_processor() -> None:
+def test_emulated_guest_has_no_host_processor() -> None:
     assert parse(render(hypervisor="qemu")).find("cpu") is None
     assert parse(render()).find("cpu").get("mode") == "host-passthrough"  # type: ignore[union-attr]
 
@@ -189,7 +189,7 @@ def test_text_that_is_no_domain_xml_is_refused(text: str) -> None:
         parse(text)
 
 
-def test_a_sites_template_that_gives_no_xml_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
+def test_sites_template_that_gives_no_xml_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
     (tmp_path / "domain.xml.j2").write_text("<domain>{{ spec.name }}")
     with pytest.raises(SiteFault, match=r"domain\.xml\.j2"):
         render_xml(SPEC, site_dir=tmp_path)

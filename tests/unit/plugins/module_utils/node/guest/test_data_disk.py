@@ -42,7 +42,7 @@ def test_guests_without_a_disk_are_not_asked(node: Node) -> None:
     assert node.told == {}
 
 
-def test_the_guest_that_has_one_is_told(node: Node) -> None:
+def test_guest_that_has_one_is_told(node: Node) -> None:
     (node.directory(0) / LOG).touch()
     node.mount()
     assert node.told == {"vn1-1": "exec /usr/lib/vtorque/data mount\n"}

@@ -123,7 +123,7 @@ def test_answer_about_updates_is_read_strictly(node: Node, done: Done, outcome: 
     assert from_dict(GuestUpdates, to_dict(second)) == second
 
 
-def test_a_guest_of_osv_has_no_packages(node: Node) -> None:
+def test_guest_of_osv_has_no_packages(node: Node) -> None:
     """And no root that could be asked."""
     kept = GuestFile(0, 1, "vn1-1", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=OSV.name)
     write_guest_file(node.settings.start_dir(JOB, 1) / kept.name, kept)
@@ -131,14 +131,14 @@ def test_a_guest_of_osv_has_no_packages(node: Node) -> None:
     assert set(node.told) == {"vn1-2"}
 
 
-def test_a_guest_that_is_silent_ends_nothing(node: Node) -> None:
+def test_guest_that_is_silent_ends_nothing(node: Node) -> None:
     node.silent = VTorqueError("guest vn1-1", "its channel broke:\n\x1b[2J")
     told = node.install()
     assert [(one.outcome, one.words) for one in told] == [("failed", "guest vn1-1: its channel broke:??[2J")] * 2
     assert [from_dict(GuestUpdates, to_dict(one)) for one in told] == list(told)
 
 
-def test_a_template_of_the_sites_that_is_wrong_is_its_fault(node: Node, tmp_path: pathlib.Path) -> None:
+def test_template_of_the_sites_that_is_wrong_is_its_fault(node: Node, tmp_path: pathlib.Path) -> None:
     (tmp_path / "guest").mkdir()
     (tmp_path / "guest/updates.sh").write_text("{{ nothing }}")
     node.settings = dataclasses.replace(node.settings, template_dir=tmp_path)

@@ -80,7 +80,7 @@ def test_every_guest_is_told_to_begin_and_for_how_long(
         (Done(1, ""), UserFault, "ended with status 1", ""),
     ],
 )
-def test_the_end_says_whose_fault_it_is(node: Node, done: Done, kind: type[UserFault], why: str, hint: str) -> None:
+def test_end_says_whose_fault_it_is(node: Node, done: Done, kind: type[UserFault], why: str, hint: str) -> None:
     node.guest(0)
     node.done = {"vn1-1": done}
     with pytest.raises(kind) as caught:

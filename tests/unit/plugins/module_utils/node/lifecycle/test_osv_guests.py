@@ -61,7 +61,7 @@ def test_odd_places_stay_data(place: str) -> None:
     assert len(document["run"]) == 2
 
 
-def test_a_token_that_could_be_more_than_a_word_is_refused() -> None:
+def test_token_that_could_be_more_than_a_word_is_refused() -> None:
     with pytest.raises(SiteFault, match="token"):
         dataclasses.replace(OSV_SEED, token='x" & /bin/evil')
 
@@ -118,7 +118,7 @@ def hand_over(directory: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
-def test_the_jobs_user_alone_hears_the_console() -> None:
+def test_jobs_user_alone_hears_the_console() -> None:
     with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as console:
         place = pathlib.Path(name)  # which others may pass through, as they may through /run/vtorque
         place.chmod(0o711)

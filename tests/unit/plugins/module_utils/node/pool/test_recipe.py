@@ -44,7 +44,7 @@ def faults(text: str, place: pathlib.Path) -> list[str]:
     return list(caught.value.faults)
 
 
-def test_a_recipe_is_packages_files_and_commands(place: pathlib.Path) -> None:
+def test_recipe_is_packages_files_and_commands(place: pathlib.Path) -> None:
     found = recipe.parse(WHOLE, place / "recipe.yml")
     assert found.packages == ("openmpi-bin", "libc6=2.36-9")
     assert found.commands == ("ldconfig", "cd /opt-vm\nls\n")
@@ -55,14 +55,14 @@ def test_a_recipe_is_packages_files_and_commands(place: pathlib.Path) -> None:
     assert found.files[1].content == b"PATH=$PATH:/opt-vm/solver\n"
 
 
-def test_the_recipe_of_the_manual_is_one(place: pathlib.Path) -> None:
+def test_recipe_of_the_manual_is_one(place: pathlib.Path) -> None:
     page = (COLLECTION_DIR.parent / "docs/admin/images.md").read_text()
     found = recipe.parse(page.partition("```yaml\n")[2].partition("```")[0], place / "recipe.yml")
     assert (found.packages, len(found.files), len(found.commands)) == (("openmpi-bin",), 2, 1)
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "packages:\nfiles:\n", "commands: []\n", "{}"])
-def test_nothing_is_a_recipe_too(place: pathlib.Path, text: str) -> None:
+def test_empty_recipe_is_a_recipe(place: pathlib.Path, text: str) -> None:
     assert recipe.parse(text, place / "recipe.yml") == recipe.Recipe()
 
 
@@ -157,7 +157,7 @@ def test_recipe_of_any_content_is_read_or_refused(data: object) -> None:
         assert all(file.path.startswith(recipe.ALLOWED_DIRECTORIES) for file in found.files)
 
 
-def test_the_digest_is_of_what_is_asked_for(place: pathlib.Path) -> None:
+def test_digest_is_of_what_is_asked_for(place: pathlib.Path) -> None:
     known = recipe.parse(WHOLE, place / "recipe.yml").digest()
     same = WHOLE.replace("[openmpi-bin, libc6=2.36-9]", "[libc6=2.36-9, openmpi-bin] # two").replace("0755", "'755'")
     assert recipe.parse(same, place / "recipe.yml").digest() == known
@@ -170,7 +170,7 @@ def test_the_digest_is_of_what_is_asked_for(place: pathlib.Path) -> None:
     assert len({known, recipe.parse(WHOLE, place / "recipe.yml").digest(), *found}) == 7
 
 
-def test_a_bundle_holds_files_of_roots_and_the_commands(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_bundle_holds_files_of_roots_and_the_commands(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     recipe_bundle.pack(recipe.parse(WHOLE, place / "recipe.yml"), out)
@@ -187,7 +187,7 @@ def test_a_bundle_holds_files_of_roots_and_the_commands(place: pathlib.Path, tmp
     assert (out / "recipe.tar").read_bytes() == first
 
 
-def test_a_source_that_is_gone_is_named(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_source_that_is_gone_is_named(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
     found = recipe.parse(WHOLE, place / "recipe.yml")
     (place / "solve").unlink()
     with pytest.raises(UserFault, match=r"/opt-vm/solver/solve: source .*No such file"):

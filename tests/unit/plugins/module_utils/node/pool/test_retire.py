@@ -64,7 +64,7 @@ def test_unused_revision_is_removed_whole(image_pool: ImagePool, guests: pathlib
         remove(entry, image_pool, guests)
 
 
-def test_the_greatest_number_of_what_went_is_kept(image_pool: ImagePool, guests: pathlib.Path) -> None:
+def test_greatest_number_of_what_went_is_kept(image_pool: ImagePool, guests: pathlib.Path) -> None:
     for entry in ("tiny@2", "tiny@10", "tiny@9"):
         remove(entry, image_pool, guests)
     kept = sorted(path.name for path in image_pool.path.glob(".retired.*"))
@@ -72,7 +72,7 @@ def test_the_greatest_number_of_what_went_is_kept(image_pool: ImagePool, guests:
     assert ".retired.tiny@2" not in kept
 
 
-def test_an_image_that_nobody_believes_can_go(image_pool: ImagePool, guests: pathlib.Path) -> None:
+def test_image_that_nobody_believes_can_go(image_pool: ImagePool, guests: pathlib.Path) -> None:
     (image_pool.path / "tiny@11").symlink_to("/etc")
     (image_pool.path / "tiny@12").mkdir()
     for entry in ("tiny@11", "tiny@12"):
@@ -110,7 +110,7 @@ def test_revision_open_in_a_process_stays(image_pool: ImagePool, guests: pathlib
     assert "tiny@10" in images.list_names(image_pool.path)
 
 
-def test_a_guest_that_begins_meanwhile_keeps_its_image(
+def test_guest_that_begins_meanwhile_keeps_its_image(
     image_pool: ImagePool, guests: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [(), ("guest vcn1-1 of 7.head.1",)]

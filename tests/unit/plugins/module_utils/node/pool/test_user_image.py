@@ -119,7 +119,7 @@ def test_garbage_is_refused(tmp_path: pathlib.Path, content: bytes, words: str) 
     assert words in caught.value.why
 
 
-def test_a_size_that_no_disk_has_is_refused(tmp_path: pathlib.Path) -> None:
+def test_size_that_no_disk_has_is_refused(tmp_path: pathlib.Path) -> None:
     path = qcow2(tmp_path / "bomb")
     with path.open("r+b") as stream:
         stream.seek(24)

@@ -92,7 +92,7 @@ def test_process_of_a_session_without_a_leader_is_found(started: t.Any) -> None:
     assert job_processes.look(marks(job.pid)) == ()
 
 
-def test_a_session_of_another_with_the_number_of_the_jobs_is_left_alone(started: t.Any) -> None:
+def test_session_of_another_with_the_number_of_the_jobs_is_left_alone(started: t.Any) -> None:
     """The job's was empty, and its number was given again: to what began later, or to what is not the known shell."""
     other = started()
     known = ProcessId.of(other.pid)
@@ -118,7 +118,7 @@ def test_process_of_another_user_is_not_the_jobs(started: t.Any, uid: int) -> No
     assert other.poll() is None
 
 
-def test_a_number_that_became_anothers_is_not_sent_to(started: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_that_became_anothers_is_not_sent_to(started: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look and the signal the process ended, and another has its number."""
     job, other = started(), started()
     known = marks(job.pid)

@@ -69,7 +69,7 @@ def test_seed_of_a_trial_is_of_cloud_inits_schema(faults: t.Callable[[str], list
 
 
 @pytest.mark.parametrize("wrong", ["users: 5", "bootcmd: true", "write_files: [{content: x}]", "ssh_deletekeys: often"])
-def test_the_schema_would_notice(faults: t.Callable[[str], list[str]], wrong: str) -> None:
+def test_schema_would_notice(faults: t.Callable[[str], list[str]], wrong: str) -> None:
     assert faults(f"#cloud-config\n{wrong}\n")
 
 

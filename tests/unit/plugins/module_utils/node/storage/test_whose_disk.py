@@ -121,7 +121,7 @@ def test_a_pool_that_fails_is_the_sites_fault_wherever_it_shows(
 
 
 @pytest.mark.parametrize("number", AWAY, ids=errno.errorcode.get)
-def test_a_pool_that_fails_where_an_image_was_refused_before_is_the_sites_fault(
+def test_pool_that_fails_where_an_image_was_refused_before_is_the_sites_fault(
     node: Node, monkeypatch: pytest.MonkeyPatch, revision: pathlib.Path, number: int
 ) -> None:
     image = images.find(IMAGE, node.settings.pool)
@@ -213,19 +213,19 @@ def test_failure_below_the_nodes_directories_is_its_disk(
     assert found.cause == "disk"
 
 
-def test_the_second_name_of_an_error_counts_too(node: Node, tmp_path: pathlib.Path) -> None:
+def test_second_name_of_an_error_counts_too(node: Node, tmp_path: pathlib.Path) -> None:
     assert names_node(judged(node, error_of(errno.ENOSPC, "/elsewhere", str(tmp_path / "state/slots/1"))))
     assert names_node(judged(node, error_of(errno.ENOSPC, os.fsencode(tmp_path / "state/slots/1"))))
 
 
 @pytest.mark.parametrize("number", [*FULL, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
-def test_a_full_disk_under_an_open_file_names_none_and_is_the_nodes(node: Node, number: int) -> None:
+def test_full_disk_under_an_open_file_names_none_and_is_the_nodes(node: Node, number: int) -> None:
     """`write` knows no name; of some calls the system tells a descriptor."""
     for error in (error_of(number), error_of(number, 7)):
         assert names_node(judged(node, error))
 
 
-def test_a_real_full_disk_is_the_nodes(node: Node) -> None:
+def test_real_full_disk_is_the_nodes(node: Node) -> None:
     with pytest.raises(errors.NodeFault) as caught, present_absent.disk_judged(node.settings):
         pathlib.Path("/dev/full").write_bytes(b"x")
     assert caught.value.cause == "disk"
@@ -238,7 +238,7 @@ def test_a_file_that_is_not_the_nodes_own_proves_nothing_of_its_disk(node: Node,
     assert judged(node, error_of(number, path)).__class__ is errors.VTorqueError
 
 
-def test_a_connection_in_vain_is_no_disk(node: Node) -> None:
+def test_connection_in_vain_is_no_disk(node: Node) -> None:
     assert judged(node, error_of(errno.ETIMEDOUT)).__class__ is errors.VTorqueError
 
 

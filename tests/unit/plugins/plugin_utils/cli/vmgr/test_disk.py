@@ -14,7 +14,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 
 
 @pytest.mark.parametrize("kind", ["qcow2", "raw"])
-def test_a_disk_is_made_and_shown(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+def test_disk_is_made_and_shown(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     path = tmp_path / "it's data"
     assert main.show(["disk", "create", str(path), "1G", "--format", kind]) == 0
     assert capsys.readouterr().out == f"{path}  {kind}  1G\n"
@@ -35,7 +35,7 @@ def test_disk_that_exists_stays(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["", "1", "-1G", "many", "1P"])
-def test_a_size_that_is_none_makes_nothing(tmp_path: pathlib.Path, size: str) -> None:
+def test_size_that_is_none_makes_nothing(tmp_path: pathlib.Path, size: str) -> None:
     with pytest.raises(UserFault, match="allowed: a number"):
         disk.create(str(tmp_path / "new"), size, "qcow2")
     assert list(tmp_path.iterdir()) == []

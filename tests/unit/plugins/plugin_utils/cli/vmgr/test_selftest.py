@@ -99,7 +99,7 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         (("--node", "cn[2-3]", "cn1"), None, ["cn2", "cn3", "cn1"]),
     ],
 )
-def test_where_jobs_run(
+def test_selftest_runs_on_the_requested_nodes(
     site: Site, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], property_: str | None, where: list[str]
 ) -> None:
     site.policy = Policy(vm_node_property=property_)
